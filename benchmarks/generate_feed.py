@@ -12,7 +12,7 @@ from workloads import Workload
 
 import rekord as rk
 from rekord.dataset.index import index_path
-from rekord.dataset.manifest import FOLDER, SplitPart, manifest_path, read_manifest
+from rekord.dataset.manifest import METADATA_FOLDER, ManifestSplit, manifest_path, read_manifest
 
 _SPLIT = "train"
 
@@ -39,7 +39,7 @@ def dataset_bytes(folder: str) -> int:
 
 
 def _multiply(once: Path, folder: Path, times: int) -> None:
-    (folder / FOLDER / "index").mkdir(parents=True)
+    (folder / METADATA_FOLDER / "index").mkdir(parents=True)
     manifest = read_manifest(str(once))
     small = manifest.splits[_SPLIT]
     large = _repeated(small, times)
@@ -51,7 +51,7 @@ def _multiply(once: Path, folder: Path, times: int) -> None:
     Path(manifest_path(str(folder))).write_bytes(whole.to_json())
 
 
-def _repeated(part: SplitPart, times: int) -> SplitPart:
+def _repeated(part: ManifestSplit, times: int) -> ManifestSplit:
     index = part.shards.index
     shards = msgspec.structs.replace(
         part.shards,

@@ -205,7 +205,7 @@ def read_on() -> Callable[..., tuple[list[bytes], list[Place]]]:
             goes_on = True
             while goes_on:
                 try:
-                    for stretch in reader.stretches():
+                    for stretch in reader.iter_verified_frames():
                         payloads += stretch.payloads()
                     goes_on = False
                 except RekordError as failure:

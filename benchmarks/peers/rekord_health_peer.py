@@ -58,7 +58,7 @@ def frames(job: Job) -> Task:
     def once() -> Iterator[int]:
         for shard in job.workload.shards():
             with open_frames(shard) as reader:
-                for stretch in reader.stretches():
+                for stretch in reader.iter_verified_frames():
                     yield len(stretch.extents)
 
     return Task(once)

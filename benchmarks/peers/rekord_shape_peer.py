@@ -44,7 +44,7 @@ def copy(job: Job) -> Task:
             if job.options["sync"]:
                 subprocess.run(["sync", shard], check=True)
             with open_frames(shard) as reader:
-                for stretch in reader.stretches():
+                for stretch in reader.iter_verified_frames():
                     yield len(stretch.extents)
 
     return Task(once, clean=outputs.clear)

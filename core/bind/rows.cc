@@ -28,11 +28,11 @@ struct RowScratch {
 
 class RowEncoder {
  public:
-  // `judge` has normalise(field, value, step), steps_of(field, value), as_row(row),
-  // refuse_unknown(row) and refuse_size(); fields are numbered through.
+  // `validator` has normalize(field, value, step), split_steps(field, value), as_row(row),
+  // raise_unknown_keys(row) and raise_too_large(); fields are numbered through.
   RowEncoder(std::shared_ptr<Plan> features, std::shared_ptr<Plan> steps,
              std::shared_ptr<Pool> pool, std::vector<RowField> fields,
-             std::vector<RowField> step_fields, nb::object judge)
+             std::vector<RowField> step_fields, nb::object validator)
       : writer_(features, steps),
         features_(std::move(features)),
         steps_(std::move(steps)),
@@ -40,11 +40,11 @@ class RowEncoder {
         fields_(std::move(fields)),
         step_fields_(std::move(step_fields)),
         reader_(types_),
-        normalise_(judge.attr("normalise")),
-        steps_of_(judge.attr("steps_of")),
-        as_row_(judge.attr("as_row")),
-        refuse_unknown_(judge.attr("refuse_unknown")),
-        refuse_size_(judge.attr("refuse_size")) {
+        normalize_(validator.attr("normalize")),
+        split_steps_(validator.attr("split_steps")),
+        as_row_(validator.attr("as_row")),
+        raise_unknown_keys_(validator.attr("raise_unknown_keys")),
+        raise_too_large_(validator.attr("raise_too_large")) {
     for (const SlotSpec& spec : features_->slots()) fills_.push_back(fill_of(spec));
   }
 
@@ -135,7 +135,7 @@ class RowEncoder {
     for (uint32_t i = 0; i < step_fields_.size(); ++i) read_steps(i, scratch);
     // From here on no Python code runs, so that frames of other rows cannot come between.
     if (!writer_.add(scratch.cells.data(), scratch.steps.data(), framed, out, *pool_))
-      refuse_size_();
+      raise_too_large_();
   }
 
   void look_up(nb::handle row, RowScratch& scratch) {
@@ -155,7 +155,7 @@ class RowEncoder {
     for (size_t i = 0; i < step_fields_.size(); ++i)
       look(step_fields_[i], scratch.values[fields_.size() + i]);
     // A key too many is told of before a value too few: often they are one slip.
-    if (found != PyDict_GET_SIZE(whole.ptr())) refuse_unknown_(whole);
+    if (found != PyDict_GET_SIZE(whole.ptr())) raise_unknown_keys_(whole);
   }
 
   void read_field(uint32_t number, RowScratch& scratch) {
@@ -165,9 +165,9 @@ class RowEncoder {
     if (value.is_valid() && reader_.read(field, value.ptr(), scratch.held, cells[0])) return;
     nb::object stored = nb::none();
     if (value.is_valid()) {
-      stored = normalise_(number, value, nb::none());
+      stored = normalize_(number, value, nb::none());
     } else if (fills_[field.first].missing == Missing::refuse) {
-      normalise_(number, nb::none(), nb::none());
+      normalize_(number, nb::none(), nb::none());
     }
     if (stored.is_none()) {  // no value, or one that stands for none, as NaT does
       for (uint32_t i = 0; i < field.slots; ++i)
@@ -217,12 +217,12 @@ class RowEncoder {
     }
     if (!value.is_valid()) {
       if (steps_->slots()[field.first].missing == Missing::refuse)
-        normalise_(number, nb::none(), nb::none());
+        normalize_(number, nb::none(), nb::none());
       return;
     }
     std::vector<SlotValues>& first = scratch.step_cells[field.first];
     const Py_ssize_t length = PyObject_Length(value.ptr());
-    if (length < 0) PyErr_Clear();  // whatever it is, Python will judge it
+    if (length < 0) PyErr_Clear();  // whatever it is, Python will validator it
     if (length < 0 ||
         !reader_.read_steps(field, value.ptr(), scratch.held, static_cast<size_t>(length), first))
       each_step(field, number, value, scratch);
@@ -237,7 +237,7 @@ class RowEncoder {
     // A tuple of our own: what Python code does to the list changes nothing here.
     const nb::object steps = PyList_CheckExact(value.ptr()) || PyTuple_CheckExact(value.ptr())
                                  ? nb::steal(PySequence_Tuple(value.ptr()))
-                                 : steps_of_(number, value);
+                                 : split_steps_(number, value);
     if (!steps.is_valid()) throw nb::python_error();
     const auto items = nb::cast<nb::tuple>(steps);
     scratch.held.objects.push_back(items);
@@ -245,7 +245,7 @@ class RowEncoder {
     size_t step = 0;
     for (nb::handle item : items) {
       if (!reader_.read(field, item.ptr(), scratch.held, cells[0])) {
-        const nb::object stored = normalise_(number, item, step);
+        const nb::object stored = normalize_(number, item, step);
         take(field, *steps_, stored, scratch.held, cells.data());
       }
       for (uint32_t i = 0; i < field.slots; ++i)
@@ -263,11 +263,11 @@ class RowEncoder {
   std::vector<RowField> step_fields_;
   CellReader reader_;
   std::vector<Fill> fills_;
-  nb::object normalise_;
-  nb::object steps_of_;
+  nb::object normalize_;
+  nb::object split_steps_;
   nb::object as_row_;
-  nb::object refuse_unknown_;
-  nb::object refuse_size_;
+  nb::object raise_unknown_keys_;
+  nb::object raise_too_large_;
   std::vector<std::unique_ptr<RowScratch>> idle_;
   Growing<std::byte> waiting_;
   uint64_t appended_ = 0;
@@ -309,7 +309,7 @@ void bind_rows(nb::module_& module) {
       .def(nb::init<std::shared_ptr<Plan>, std::shared_ptr<Plan>, std::shared_ptr<Pool>,
                     std::vector<RowField>, std::vector<RowField>, nb::object>(),
            nb::arg("features"), nb::arg("steps").none(), nb::arg("pool"), nb::arg("fields"),
-           nb::arg("step_fields"), nb::arg("judge"))
+           nb::arg("step_fields"), nb::arg("validator"))
       .def("encode", &RowEncoder::encode, nb::arg("row").none(), "One row as a payload.")
       .def("append", &RowEncoder::append, nb::arg("row").none(),
            "Put one row, framed, behind those that wait; gives how many bytes wait now.")

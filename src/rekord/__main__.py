@@ -10,7 +10,7 @@ def run() -> int:
     """Run the command line of this process and return its exit code."""
     try:
         # Inside `try`: even the handler of interrupts takes a moment to load.
-        from rekord.cli.start import run as start
+        from rekord.cli.start import run_process as start
 
         return start()
     except KeyboardInterrupt:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from fractions import Fraction
 from typing import Any, TypeVar
 
-from rekord.errors import RekordError, error, near_miss, shown
+from rekord.errors import RekordError, closest_match, error, preview
 
 T = TypeVar("T")
 
@@ -22,13 +22,13 @@ _UNITS = {"": 1, "B": 1}
 _UNITS |= {f"{letter}B": 1000 ** (i + 1) for i, letter in enumerate("KMGT")}
 _UNITS |= {f"{letter}iB": 1024 ** (i + 1) for i, letter in enumerate("KMGT")}
 _UNIT_BYTES = {unit.lower(): size for unit, size in _UNITS.items()}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
+_SIZE_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 
 def invalid(name: str, value: object, expected: str, do: str | None, **fields: Any) -> RekordError:
     """The error for a parameter that cannot have this value; `fields` are those of `RekordError`."""
-    what = f"`{name}` cannot be {shown(value)}"
-    return error("U605", what, **{"expected": expected, "found": shown(value), "do": do, **fields})
+    what = f"`{name}` cannot be {preview(value)}"
+    return error("U605", what, **{"expected": expected, "found": preview(value), "do": do, **fields})
 
 
 def integer(
@@ -91,7 +91,7 @@ def one_of(name: str, value: T, known: Collection[object], *, do: str | None = N
     if (value is None or isinstance(value, (str, int))) and value in known:
         return value
     names = [one for one in known if isinstance(one, str)]
-    near = near_miss(value, names) if isinstance(value, str) else None
+    near = closest_match(value, names) if isinstance(value, str) else None
     listed = ", ".join([f'"{one}"' if isinstance(one, str) else repr(one) for one in known])
     raise invalid(name, value, f"one of {listed}", f'{name}="{near or names[0]}"' if near or not do else do)
 
@@ -127,7 +127,7 @@ def name_list(
     if (
         given is not None
         and (given or empty)
-        and all(isinstance(one, str) and one and is_unicode(one) for one in given)
+        and all(isinstance(one, str) and one and is_utf8_encodable(one) for one in given)
         and len(set(given)) == len(given)
     ):
         return given
@@ -156,7 +156,7 @@ def column_name(name: str, value: object, known: Collection[str], *, expected: s
     """A column that exists, with the nearest one in the message otherwise."""
     if isinstance(value, str) and value in known:
         return value
-    near = near_miss(value, known) if isinstance(value, str) else None
+    near = closest_match(value, known) if isinstance(value, str) else None
     raise invalid(name, value, expected, f"did you mean `{near}`?" if near else do)
 
 
@@ -178,7 +178,7 @@ def bytes_size(name: str, value: object) -> int:
         raise invalid(name, value, "a size such as 128MB or 1GiB, or a number of bytes", do)
     if isinstance(value, int):
         return positive_int(name, value)
-    match = _SIZE.fullmatch(value.strip())
+    match = _SIZE_PATTERN.fullmatch(value.strip())
     unit_bytes = _UNIT_BYTES.get(match[2].lower()) if match else None
     if match is None or unit_bytes is None or float(match[1]) <= 0:
         raise invalid(name, value, "a size such as 128MB (10^6) or 1GiB (2^30)", do)
@@ -188,7 +188,7 @@ def bytes_size(name: str, value: object) -> int:
     return max(1, int(size_bytes))
 
 
-def is_unicode(value: str) -> bool:
+def is_utf8_encodable(value: str) -> bool:
     """Whether UTF-8 can hold a text: a lone surrogate has no bytes."""
     try:
         value.encode()

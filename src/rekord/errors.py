@@ -10,9 +10,9 @@ from typing import Any
 from rekord.codes import CODES
 from rekord.location import Location
 
-_NOWHERE = Location()
-_SHOWN_CHARACTERS = 60
-_TYPED_CHARACTERS = 200
+_UNKNOWN_LOCATION = Location()
+_MAX_PREVIEW_CHARACTERS = 60
+_MAX_NAME_CHARACTERS = 200
 
 
 class RekordError(Exception):
@@ -27,7 +27,7 @@ class RekordError(Exception):
         code: str,
         what: str | None = None,
         *,
-        location: Location = _NOWHERE,
+        location: Location = _UNKNOWN_LOCATION,
         expected: str | None = None,
         found: str | None = None,
         likely: str | None = None,
@@ -164,7 +164,7 @@ def _rebuild(kind: type[RekordError], code: str, what: str, fields: dict[str, An
 
 
 @contextmanager
-def located(**where: Any) -> Iterator[None]:
+def add_location(**where: Any) -> Iterator[None]:
     """Add what this layer knows of the place to any rekord error that passes through."""
     try:
         yield
@@ -173,45 +173,45 @@ def located(**where: Any) -> Iterator[None]:
         raise
 
 
-def shown(value: object) -> str:
+def preview(value: object) -> str:
     """A value as it may stand in a message: its repr, cut to 60 characters."""
     try:
         text = repr(value)
     except Exception:  # a repr is the caller's code, and must not hide the error that it was wanted for
         text = f"a {type(value).__name__}"
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+    return text if len(text) <= _MAX_PREVIEW_CHARACTERS else text[: _MAX_PREVIEW_CHARACTERS - 1] + "…"
 
 
-def near_miss(name: str, candidates: Iterable[str]) -> str | None:
+def closest_match(name: str, candidates: Iterable[str]) -> str | None:
     """The candidate that `name` was probably meant to be."""
-    return next(iter(near_misses(name, candidates)), None)
+    return next(iter(closest_matches(name, candidates)), None)
 
 
-def near_misses(name: str, candidates: Iterable[str]) -> list[str]:
+def closest_matches(name: str, candidates: Iterable[str]) -> list[str]:
     """The candidates that `name` may have been meant to be, the nearest first.
 
     They are the same when folded, or two edits away at most; of a short name, where two edits leave nothing of what
     was meant, one, and of one with less than three letters none. What is too long to be typed was not mistyped.
     """
-    folded = _folded(name)
-    if not folded or len(name) > _TYPED_CHARACTERS:
+    folded = _normalize_name(name)
+    if not folded or len(name) > _MAX_NAME_CHARACTERS:
         return []
     limit = 2 if len(folded) >= 5 else 1 if len(folded) >= 3 else 0
     found: list[tuple[int, str]] = []
     for candidate in candidates:
-        if len(candidate) > _TYPED_CHARACTERS:
+        if len(candidate) > _MAX_NAME_CHARACTERS:
             continue
-        distance = 0 if _folded(candidate) == folded else _edits(name, candidate, limit=limit)
+        distance = 0 if _normalize_name(candidate) == folded else _edit_distance(name, candidate, limit=limit)
         if distance <= limit:
             found.append((distance, candidate))
     return [candidate for _, candidate in sorted(found, key=lambda one: one[0])]
 
 
-def _folded(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return name.casefold().translate({ord(mark): None for mark in "/_-"})
 
 
-def _edits(a: str, b: str, *, limit: int) -> int:
+def _edit_distance(a: str, b: str, *, limit: int) -> int:
     """The edit distance between two names, or anything above `limit` where it is above.
 
     An edit is a letter more, less or another, or two neighbours in each other's place.

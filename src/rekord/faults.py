@@ -21,10 +21,10 @@ _CODES = {
     Fault.DEPTH: "W207",
 }
 
-_NOT_AN_EXAMPLE = (
+_NOT_AN_EXAMPLE_HINT = (
     "look at the payload with `rekord show --record N`; it may hold another message than tf.train.Example"
 )
-_COPY_AGAIN = "copy the file again from its origin; the other records can still be read"
+_COPY_AGAIN_HINT = "copy the file again from its origin; the other records can still be read"
 
 
 def is_wire_fault(fault: Fault) -> bool:
@@ -37,47 +37,50 @@ def frame_error(problem: Problem, *, record: int, offset: int, end_is_known: boo
 
     `end_is_known` says that the bytes left are counted, not estimated, as in a compressed file.
     """
-    expected, found = _frame_words(problem, end_is_known)
+    expected, found = _describe_frame_fault(problem, end_is_known)
     return error(
         _CODES[problem.fault],
         location=Location(record=record, offset=offset),
         expected=expected,
         found=found,
-        do=_COPY_AGAIN,
+        do=_COPY_AGAIN_HINT,
     )
 
 
 def wire_error(problem: Problem) -> RekordError:
     """The error for a payload that protobuf would refuse."""
-    expected, found = _wire_words(problem)
+    expected, found = _describe_wire_fault(problem)
     return error(
         _CODES[problem.fault],
         location=Location(payload_offset=problem.at),
         expected=expected,
         found=found,
-        do=_NOT_AN_EXAMPLE,
+        do=_NOT_AN_EXAMPLE_HINT,
     )
 
 
-def _frame_words(problem: Problem, end_is_known: bool) -> tuple[str, str]:
+def _describe_frame_fault(problem: Problem, end_is_known: bool) -> tuple[str, str]:
     expected, found = problem.expected, problem.found
     if problem.fault in (Fault.LENGTH_CRC, Fault.PAYLOAD_CRC):
         return f"masked crc32c 0x{expected:08x} (stored)", f"masked crc32c 0x{found:08x} (computed)"
     if problem.fault == Fault.CUT_HEADER:
-        return f"{expected} bytes of header", f"{_bytes(found)}, then the end of the file"
+        return f"{expected} bytes of header", f"{_format_bytes(found)}, then the end of the file"
     if problem.fault == Fault.CUT_RECORD:
-        left = _bytes(found) if end_is_known else f"at most {_bytes(found)}"
-        return f"a record of {_bytes(expected)} with its framing", f"{left} up to the end of the file"
-    return f"at most {_bytes(expected)}, which is all that can follow", f"a length of {_bytes(found)}"
+        left = _format_bytes(found) if end_is_known else f"at most {_format_bytes(found)}"
+        return f"a record of {_format_bytes(expected)} with its framing", f"{left} up to the end of the file"
+    return (
+        f"at most {_format_bytes(expected)}, which is all that can follow",
+        f"a length of {_format_bytes(found)}",
+    )
 
 
-def _wire_words(problem: Problem) -> tuple[str, str]:
+def _describe_wire_fault(problem: Problem) -> tuple[str, str]:
     expected, found = problem.expected, problem.found
     match problem.fault:
         case Fault.VARINT:
             return "a number that ends within its message", "no last byte"
         case Fault.LENGTH:
-            return f"at most {_bytes(expected)}", f"a length of {_bytes(found)}"
+            return f"at most {_format_bytes(expected)}", f"a length of {_format_bytes(found)}"
         case Fault.TAG:
             return "a field number from 1 on and a wire type from 0 to 5", f"tag 0x{found:x}"
         case Fault.GROUP:
@@ -86,10 +89,10 @@ def _wire_words(problem: Problem) -> tuple[str, str]:
         case Fault.KEY_UTF8:
             return "a name in UTF-8", "other bytes"
         case Fault.PACKED_FLOATS:
-            return "a multiple of 4 bytes", _bytes(found)
+            return "a multiple of 4 bytes", _format_bytes(found)
         case _:
             return f"at most {found} levels", "more"
 
 
-def _bytes(count: int) -> str:
+def _format_bytes(count: int) -> str:
     return f"{count:,} byte" if count == 1 else f"{count:,} bytes"

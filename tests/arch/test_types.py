@@ -24,9 +24,9 @@ import rekord as rk
 data = rk.open("data")
 reveal_type(data)  # rekord.dataset.dataset.Dataset
 reveal_type(data["train"])  # rekord.dataset.split.Split
-reveal_type(rk.sources.csv("a.csv"))  # rekord.sources.csv.DelimitedSource | rekord.sources.csv.ZippedDelimitedSource
+reveal_type(rk.sources.csv("a.csv"))  # rekord.sources.csv.CsvSource | rekord.sources.csv.GzipCsvSource
 reveal_type(rk.sources.rows([{"a": 1}]))  # rekord.sources.rows.RowsSource
-reveal_type(rk.layouts.deeplab(classes=21))  # rekord.layouts.deeplab.DeepLab
+reveal_type(rk.layouts.deeplab(classes=21))  # rekord.layouts.deeplab.DeepLabLayout
 reveal_type(rk.transforms.resize(224, 224))  # rekord.transforms.images.Resize
 reveal_type(rk.write({"x": np.arange(3)}, "out", shards=2))  # rekord.dataset.dataset.Dataset
 reveal_type(rk.export(data, "out.parquet"))  # rekord.verbs.export.export.ExportReport

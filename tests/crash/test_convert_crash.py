@@ -15,13 +15,13 @@ from interrupted import DEATHS, ERRORS
 from rekord.errors import DatasetError
 from rekord.testing import Crash, Fault, FaultyStorage
 from rekord.testing.datasets import (
-    NumberedFiles,
-    converted,
-    cut_small,
-    never_wait_for_disks,
+    NumberedFilesSource,
+    disable_fsync,
+    execute_conversion,
+    find_leftovers,
     numbered_lines,
-    strays,
-    tree,
+    read_tree,
+    use_small_parts,
 )
 
 RATIOS = {"train": 0.6, "val": 0.4}
@@ -43,20 +43,22 @@ class Place(interrupted.Place):
         root.mkdir()
         (root / "a.txt").write_text(numbered_lines(9) + ("! bad\n" if "on_bad_row" in options else ""))
         (root / "b.txt").write_text(numbered_lines(7, start=40))
-        self.source = NumberedFiles(str(root))
+        self.source = NumberedFilesSource(str(root))
         super().__init__(folder)
 
     def run(self, out: Path, storage: FaultyStorage | None = None, **more: Any) -> Any:
         options = {**self.options, **more}
         return (
-            converted(self.source, out, options, storage) if storage else converted(self.source, out, options)
+            execute_conversion(self.source, out, options, storage)
+            if storage
+            else execute_conversion(self.source, out, options)
         )
 
 
 @pytest.fixture(params=JOBS)
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    cut_small(monkeypatch)
-    never_wait_for_disks(monkeypatch)
+    use_small_parts(monkeypatch)
+    disable_fsync(monkeypatch)
     return Place(tmp_path, JOBS[request.param])
 
 
@@ -91,8 +93,8 @@ def test_an_error_at_any_step_is_told_and_made_good_by_the_next_run(place: Place
 
 
 def test_dying_again_while_going_on_is_made_good_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut_small(monkeypatch)
-    never_wait_for_disks(monkeypatch)
+    use_small_parts(monkeypatch)
+    disable_fsync(monkeypatch)
     place = Place(tmp_path, JOBS["shuffled"])
     for first in range(5, len(place.steps) + 1, 13):
         for second in range(1, len(place.steps), 9):
@@ -107,7 +109,7 @@ def test_dying_again_while_going_on_is_made_good_too(tmp_path: Path, monkeypatch
 
 
 def test_finished_shards_are_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut_small(monkeypatch)
+    use_small_parts(monkeypatch)
     place = Place(tmp_path, JOBS["shuffled"])
     finished = [
         i
@@ -126,7 +128,7 @@ def test_finished_shards_are_not_written_again(tmp_path: Path, monkeypatch: pyte
     assert "train-00000-of-00002" not in created
     assert "train-00001-of-00002" in created
     assert not any(step.path.endswith(".spill") for step in storage.operations if step.name == "rename")
-    assert tree(out) == place.bytes
+    assert read_tree(out) == place.bytes
 
 
 @pytest.mark.parametrize("fault", ["power loss", "enospc"])
@@ -134,17 +136,17 @@ def test_writing_anew_over_a_dataset_never_loses_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     """At every step the old dataset or the new one is there, or the old one waits under a hidden name."""
-    cut_small(monkeypatch)
-    never_wait_for_disks(monkeypatch)
+    use_small_parts(monkeypatch)
+    disable_fsync(monkeypatch)
     place = Place(tmp_path, {"shuffle": True, "shards": 2})
     old_out = place.new()
     place.run(old_out, seed=1)
-    old = tree(old_out)
+    old = read_tree(old_out)
     storage = FaultyStorage()
     out = place.new()
     shutil.copytree(old_out, out)
     place.run(out, storage, fresh=True)
-    assert tree(out) == place.bytes
+    assert read_tree(out) == place.bytes
     hidden = 0
     for step in range(1, len(storage.operations) + 1):
         out = place.new()
@@ -152,23 +154,23 @@ def test_writing_anew_over_a_dataset_never_loses_both(
         with suppress(Crash, DatasetError):
             place.run(out, FaultyStorage(fail_at=step, fault=fault), fresh=True)
         if out.exists():
-            assert tree(out) in (old, place.bytes)
+            assert read_tree(out) in (old, place.bytes)
         else:
-            (aside,) = [name for name in strays(out) if ".rekord-old-" in name]
-            assert tree(out.parent / aside) == old
+            (aside,) = [name for name in find_leftovers(out) if ".rekord-old-" in name]
+            assert read_tree(out.parent / aside) == old
             hidden += 1
         if step % 2:
             place.run(out, fresh=True)
-            assert tree(out) == place.bytes
-        elif out.exists() and tree(out) == old:
+            assert read_tree(out) == place.bytes
+        elif out.exists() and read_tree(out) == old:
             place.run(out, seed=1)  # the older conversion has nothing to do
-            assert tree(out) == old
+            assert read_tree(out) == old
             shutil.rmtree(out.parent)
             continue
         else:
             place.run(out)
-            assert tree(out) == place.bytes
-        assert strays(out) == []
+            assert read_tree(out) == place.bytes
+        assert find_leftovers(out) == []
         shutil.rmtree(out.parent)
     assert hidden == (0 if fault == "enospc" else 1)
 
@@ -176,32 +178,32 @@ def test_writing_anew_over_a_dataset_never_loses_both(
 def test_files_of_others_in_an_older_dataset_survive_writing_anew_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut_small(monkeypatch)
+    use_small_parts(monkeypatch)
     place = Place(tmp_path, {"shards": 2})
     out = place.new()
     place.run(out)
     for text in ("first", "second"):
         (out / "notes.txt").write_text(text)
         outcome = place.run(out, fresh=True)
-        assert tree(out) == place.bytes
+        assert read_tree(out) == place.bytes
         assert outcome.left is not None
-        assert tree(outcome.left) == {"notes.txt": text.encode()}
-    assert len(strays(out)) == 2
+        assert read_tree(outcome.left) == {"notes.txt": text.encode()}
+    assert len(find_leftovers(out)) == 2
 
 
 def test_a_staging_elsewhere_is_cleared_like_any_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut_small(monkeypatch)
-    never_wait_for_disks(monkeypatch)
+    use_small_parts(monkeypatch)
+    disable_fsync(monkeypatch)
     place = Place(tmp_path, {"shuffle": True, "shards": 2})
     for step in range(1, len(place.steps), 7):
         out, spills = place.new(), tmp_path / "spills"
         with pytest.raises(Crash):
             place.run(out, FaultyStorage(fail_at=step), staging=spills)
         place.run(out, staging=spills)
-        assert tree(out) == place.bytes
-        assert strays(out) == []
+        assert read_tree(out) == place.bytes
+        assert find_leftovers(out) == []
         assert os.listdir(spills) == []
 
 
@@ -210,7 +212,7 @@ def test_a_staging_elsewhere_is_cleared_like_any_other(
 def test_damage_in_the_staging_is_noticed_and_made_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str, kind: str
 ) -> None:
-    cut_small(monkeypatch)
+    use_small_parts(monkeypatch)
     place = Place(tmp_path, JOBS[job])
     mapped = [
         i
@@ -220,7 +222,7 @@ def test_damage_in_the_staging_is_noticed_and_made_good(
     out = place.new()
     with pytest.raises(Crash):
         place.run(out, FaultyStorage(fail_at=mapped[-1] + 1))
-    (staging,) = [name for name in strays(out) if not name.endswith(".lock")]
+    (staging,) = [name for name in find_leftovers(out) if not name.endswith(".lock")]
     victim = out.parent / staging / "map" / f"00001.{kind}"
     data = bytearray(victim.read_bytes())
     data[len(data) // 2] ^= 0x20

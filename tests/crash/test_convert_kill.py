@@ -15,7 +15,14 @@ import pytest
 
 import rekord as rk
 from rekord.errors import RekordError
-from rekord.testing.datasets import NumberedFiles, converted, cut_small, numbered_lines, strays, tree
+from rekord.testing.datasets import (
+    NumberedFilesSource,
+    execute_conversion,
+    find_leftovers,
+    numbered_lines,
+    read_tree,
+    use_small_parts,
+)
 
 # No main guard, on purpose. The process stops at its n-th rename and says so; a worker beside it goes on.
 SCRIPT = """
@@ -51,18 +58,18 @@ PATIENCE_SECONDS = 60
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> NumberedFiles:
+def source(tmp_path: Path) -> NumberedFilesSource:
     root = tmp_path / "source"
     root.mkdir()
     for i in range(5):
         (root / f"{i}.txt").write_text(numbered_lines(30, start=i * 100))
-    return NumberedFiles(str(root))
+    return NumberedFilesSource(str(root))
 
 
 class Child:
     """A process that converts, and stops at its n-th rename."""
 
-    def __init__(self, source: NumberedFiles, out: Path, *, workers: int, stop_at: int) -> None:
+    def __init__(self, source: NumberedFilesSource, out: Path, *, workers: int, stop_at: int) -> None:
         self.reached = Path(f"{out}.reached")
         self.reached.unlink(missing_ok=True)
         script = out.parent / "script.py"
@@ -93,17 +100,17 @@ class Child:
         return self.process.returncode, out.decode(), errors.decode()
 
 
-def uninterrupted(source: NumberedFiles, out: Path) -> dict[str, bytes]:
+def uninterrupted(source: NumberedFilesSource, out: Path) -> dict[str, bytes]:
     child = Child(source, out, workers=1, stop_at=0)
     code, said, errors = child.result()
     assert (code, said, errors) == (0, "150\n", "")
-    return tree(out)
+    return read_tree(out)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.concurrency
 def test_killed_six_times_in_a_row_it_ends_with_the_same_bytes(
-    source: NumberedFiles, tmp_path: Path, workers: int
+    source: NumberedFilesSource, tmp_path: Path, workers: int
 ) -> None:
     (tmp_path / "whole").mkdir()
     whole = uninterrupted(source, tmp_path / "whole" / "data")
@@ -121,19 +128,19 @@ def test_killed_six_times_in_a_row_it_ends_with_the_same_bytes(
             kills += 1
         else:
             assert child.result()[0] == 0
-            assert tree(out) == whole
+            assert read_tree(out) == whole
             out = tmp_path / "killed" / f"data{kills}"
     child = Child(source, out, workers=workers, stop_at=0)
     code, said, errors = child.result()
     assert (code, said, errors) == (0, "150\n", "")
-    assert tree(out) == whole
-    assert strays(out) == []
+    assert read_tree(out) == whole
+    assert find_leftovers(out) == []
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.concurrency
 def test_ctrl_c_keeps_what_is_finished_and_the_next_run_goes_on(
-    source: NumberedFiles, tmp_path: Path, workers: int
+    source: NumberedFilesSource, tmp_path: Path, workers: int
 ) -> None:
     (tmp_path / "whole").mkdir()
     whole = uninterrupted(source, tmp_path / "whole" / "data")
@@ -144,16 +151,18 @@ def test_ctrl_c_keeps_what_is_finished_and_the_next_run_goes_on(
     assert code in (-signal.SIGINT, 130)
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert not out.exists()
-    (staging,) = strays(out)
+    (staging,) = find_leftovers(out)
     assert list((tmp_path / staging / "map").glob("*.done"))
     code, said, errors = Child(source, out, workers=workers, stop_at=0).result()
     assert (code, said, errors) == (0, "150\n", "")
-    assert tree(out) == whole
-    assert strays(out) == []
+    assert read_tree(out) == whole
+    assert find_leftovers(out) == []
 
 
 @pytest.mark.concurrency
-def test_a_second_process_is_refused_while_the_first_one_lives(source: NumberedFiles, tmp_path: Path) -> None:
+def test_a_second_process_is_refused_while_the_first_one_lives(
+    source: NumberedFilesSource, tmp_path: Path
+) -> None:
     out = tmp_path / "data"
     child = Child(source, out, workers=1, stop_at=5)
     assert child.stopped()
@@ -163,7 +172,7 @@ def test_a_second_process_is_refused_while_the_first_one_lives(source: NumberedF
     assert caught.value.found == f"process {child.process.pid} is writing to it"
     child.end(signal.SIGKILL)
     rk.write(source, out, fresh=True, progress=False)
-    assert strays(out) == []
+    assert find_leftovers(out) == []
 
 
 def held_back(work: Any, seen: str) -> Any:
@@ -183,33 +192,33 @@ def held_back(work: Any, seen: str) -> Any:
 
 
 def without_manifest(out: Path) -> dict[str, bytes]:
-    return {name: content for name, content in tree(out).items() if name != "rekord.json"}
+    return {name: content for name, content in read_tree(out).items() if name != "rekord.json"}
 
 
 @pytest.mark.parametrize("workers", [2, 3])
 def test_what_other_processes_write_are_the_same_bytes(
-    source: NumberedFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+    source: NumberedFilesSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
-    cut_small(monkeypatch)
+    use_small_parts(monkeypatch)
     seen = str(tmp_path / "seen")
     options = {**OPTIONS, "map": held_back(lambda: None, seen), "workers": workers}
-    converted(source, tmp_path / "data", options)
+    execute_conversion(source, tmp_path / "data", options)
     assert os.path.exists(seen), "a worker took part"
-    converted(source, tmp_path / "whole", OPTIONS)
+    execute_conversion(source, tmp_path / "whole", OPTIONS)
     assert without_manifest(tmp_path / "data") == without_manifest(tmp_path / "whole")
 
 
 def test_a_bad_row_in_another_process_is_told_from_here(
-    source: NumberedFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: NumberedFilesSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut_small(monkeypatch)
+    use_small_parts(monkeypatch)
 
     def failing() -> None:
         raise LookupError("no such thing")
 
     function = held_back(failing, str(tmp_path / "seen"))
     with pytest.raises(RekordError) as caught:
-        converted(source, tmp_path / "data", {**OPTIONS, "map": function, "workers": 2})
+        execute_conversion(source, tmp_path / "data", {**OPTIONS, "map": function, "workers": 2})
     assert (caught.value.code, caught.value.found) == ("E380", "LookupError: no such thing")
     assert str(caught.value.location.path).startswith(source.root)
     assert caught.value.location.line is not None
@@ -217,9 +226,9 @@ def test_a_bad_row_in_another_process_is_told_from_here(
 
 @pytest.mark.concurrency
 def test_a_worker_that_is_killed_is_replaced(
-    source: NumberedFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: NumberedFilesSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut_small(monkeypatch)
+    use_small_parts(monkeypatch)
     killed, seen = str(tmp_path / "killed"), str(tmp_path / "seen")
 
     def dying() -> None:
@@ -228,7 +237,7 @@ def test_a_worker_that_is_killed_is_replaced(
             open(killed, "x").close()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    converted(source, tmp_path / "data", {**OPTIONS, "map": held_back(dying, seen), "workers": 2})
+    execute_conversion(source, tmp_path / "data", {**OPTIONS, "map": held_back(dying, seen), "workers": 2})
     assert os.path.exists(killed), "a worker died"
-    converted(source, tmp_path / "whole", OPTIONS)
+    execute_conversion(source, tmp_path / "whole", OPTIONS)
     assert without_manifest(tmp_path / "data") == without_manifest(tmp_path / "whole")

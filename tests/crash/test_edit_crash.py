@@ -19,11 +19,11 @@ import rekord as rk
 from rekord.errors import DatasetError
 from rekord.storage.local import LOCAL, Storage
 from rekord.testing import Crash, Fault, FaultyStorage
-from rekord.testing.datasets import never_wait_for_disks, tree
-from rekord.verbs.edit.append import appended
-from rekord.verbs.edit.common import Edited, Target
-from rekord.verbs.edit.delete import deleted
-from rekord.verbs.edit.relabel import relabelled
+from rekord.testing.datasets import disable_fsync, read_tree
+from rekord.verbs.edit.append import append_rows
+from rekord.verbs.edit.common import EditResult, EditTarget
+from rekord.verbs.edit.delete import delete_records
+from rekord.verbs.edit.relabel import relabel_records
 from rekord.verbs.options import WriteOptions
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "text": rk.Text(), "label": rk.Label(["cat", "dog", "cow"])})
@@ -31,12 +31,12 @@ ROWS = [{"x": i, "text": f"row {i}", "label": i // 4} for i in range(12)]
 MORE = [{"x": 100 + i, "text": f"more {i}", "label": "cow"} for i in range(5)]
 NEVER_LINKED_SECONDS = 60
 
-VERBS: dict[str, Callable[[Path, Target], Edited]] = {
-    "append": lambda path, target: appended(path, iter(MORE), target, WriteOptions()),
-    "append files": lambda path, target: appended(path, path.parent / "more.csv", target, WriteOptions()),
-    "delete": lambda path, target: deleted(path, target, where=lambda batch: batch["x"] == 5),
-    "delete by number": lambda path, target: deleted(path, target, where=[0, 1, 2, 3, 11]),
-    "relabel": lambda path, target: relabelled(path, target, {"dog": "cat"}),
+VERBS: dict[str, Callable[[Path, EditTarget], EditResult]] = {
+    "append": lambda path, target: append_rows(path, iter(MORE), target, WriteOptions()),
+    "append files": lambda path, target: append_rows(path, path.parent / "more.csv", target, WriteOptions()),
+    "delete": lambda path, target: delete_records(path, target, where=lambda batch: batch["x"] == 5),
+    "delete by number": lambda path, target: delete_records(path, target, where=[0, 1, 2, 3, 11]),
+    "relabel": lambda path, target: relabel_records(path, target, {"dog": "cat"}),
 }
 DEATHS: list[Fault] = ["crash", "power loss"]
 ERRORS: dict[Fault, int] = {"enospc": errno.ENOSPC}
@@ -68,13 +68,13 @@ class Place:
         self.plain = plain  # a place without links and exchange
         rk.write(ROWS, folder / "given", schema=SCHEMA, shards=3, progress=False)
         (folder / "more.csv").write_text("x,text,label\n100,a,cow\n101,b,dog\n")
-        self.old = tree(folder / "given")
+        self.old = read_tree(folder / "given")
         self.count = 0
         storage = FaultyStorage()
         path, out = self.new()
         self.run(path, out, storage)
         self.steps = storage.operations
-        self.bytes = tree(path if replace else out)
+        self.bytes = read_tree(path if replace else out)
         assert self.bytes != self.old
 
     def new(self) -> tuple[Path, Path]:
@@ -94,24 +94,24 @@ class Place:
         whole = all_of_them or self.verb is VERBS["delete by number"]
         return range(1, len(self.steps) + 1, 1 if whole else 5)
 
-    def run(self, path: Path, out: Path, storage: Any = LOCAL) -> Edited:
+    def run(self, path: Path, out: Path, storage: Any = LOCAL) -> EditResult:
         used = NoExchange(storage) if self.plain else storage
-        return self.verb(path, Target(out=None if self.replace else str(out), storage=used))
+        return self.verb(path, EditTarget(out=None if self.replace else str(out), storage=used))
 
     def assert_whole(self, path: Path, out: Path, *, may_be_gone: bool = False) -> None:
         if self.replace:
-            assert (may_be_gone and not path.exists()) or tree(path) in (self.old, self.bytes)
+            assert (may_be_gone and not path.exists()) or read_tree(path) in (self.old, self.bytes)
         else:
-            assert tree(path) == self.old
-            assert not out.exists() or tree(out) == self.bytes
+            assert read_tree(path) == self.old
+            assert not out.exists() or read_tree(out) == self.bytes
 
     def assert_next_run_ends_it(self, path: Path, out: Path) -> None:
         self.run(path, out)
-        assert tree(path if self.replace else out) == self.bytes
+        assert read_tree(path if self.replace else out) == self.bytes
         known = {"in", "more.csv"} if self.replace else {"in", "out", "more.csv"}
         assert set(os.listdir(path.parent)) == known
         if not self.replace:
-            assert tree(path) == self.old
+            assert read_tree(path) == self.old
         shutil.rmtree(path.parent)
 
 
@@ -124,7 +124,7 @@ def replace(request: pytest.FixtureRequest) -> bool:
 def place(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replace: bool
 ) -> Place:
-    never_wait_for_disks(monkeypatch)
+    disable_fsync(monkeypatch)
     return Place(tmp_path, request.param, replace=replace)
 
 
@@ -160,7 +160,7 @@ def test_without_links_and_exchange_files_are_copied_and_two_renames_do_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, replace: bool
 ) -> None:
     """Between the two renames there is nothing by the name; the next run puts the new dataset there."""
-    never_wait_for_disks(monkeypatch)
+    disable_fsync(monkeypatch)
     place = Place(tmp_path, verb, replace=replace, plain=True)
     gone = 0
     for step in range(1, len(place.steps) + 1):
@@ -176,14 +176,14 @@ def test_without_links_and_exchange_files_are_copied_and_two_renames_do_it(
 def test_another_edit_after_a_death_takes_the_place_of_the_one_that_died(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    never_wait_for_disks(monkeypatch)
+    disable_fsync(monkeypatch)
     place = Place(tmp_path, "append", replace=True)
     for step in range(1, len(place.steps) + 1, 3):
         path, out = place.new()
         with pytest.raises(Crash):
             place.run(path, out, FaultyStorage(fail_at=step))
-        before = tree(path)
-        done = deleted(path, Target(out=None), where="x = 0")
+        before = read_tree(path)
+        done = delete_records(path, EditTarget(out=None), where="x = 0")
         assert done.counts == {"train": 1}
         rows = [row["x"] for row in rk.open(path)["train"]]
         assert rows[:2] == [1, 2]
@@ -236,7 +236,7 @@ deleted(path, Target(out=out or None), where=[0, 1, 2, 3, 5])
 def test_killed_for_real_it_is_ended_by_the_next_run(tmp_path: Path, replace: bool, stop_at: int) -> None:
     path, out = tmp_path / "in", tmp_path / "out"
     rk.write(ROWS, path, schema=SCHEMA, shards=3, progress=False)
-    old = tree(path)
+    old = read_tree(path)
     arguments = [str(path), "" if replace else str(out), "delete", str(stop_at)]
     child = subprocess.Popen([sys.executable, "-c", SCRIPT, *arguments], stderr=subprocess.PIPE)
     end = time.monotonic() + NEVER_LINKED_SECONDS
@@ -246,16 +246,16 @@ def test_killed_for_real_it_is_ended_by_the_next_run(tmp_path: Path, replace: bo
         time.sleep(0.005)
     assert reached.exists(), child.communicate()[1].decode()
     with pytest.raises(DatasetError) as caught:  # two at once
-        deleted(path, Target(out=None if replace else str(out)), where=[0])
+        delete_records(path, EditTarget(out=None if replace else str(out)), where=[0])
     assert (caught.value.code, caught.value.location.path) == ("X512", str(path if replace else out))
     child.send_signal(signal.SIGKILL)
     child.communicate()
     reached.unlink()
     now = path if replace else out
     if not replace:
-        assert tree(path) == old
+        assert read_tree(path) == old
         assert not out.exists() or rk.open(out).records == 7
-    deleted(path, Target(out=None if replace else str(out)), where=[0, 1, 2, 3, 5])
+    delete_records(path, EditTarget(out=None if replace else str(out)), where=[0, 1, 2, 3, 5])
     assert [row["x"] for row in rk.open(now)["train"]] == [4, 6, 7, 8, 9, 10, 11]
     assert rk.check(now).findings == []
     assert set(os.listdir(tmp_path)) == ({"in"} if replace else {"in", "out"})

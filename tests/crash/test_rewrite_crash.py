@@ -17,7 +17,7 @@ from interrupted import DEATHS, ERRORS
 import rekord as rk
 from rekord.errors import DatasetError
 from rekord.testing import Crash, Fault, FaultyStorage
-from rekord.testing.datasets import cut_small, never_wait_for_disks, strays, tree
+from rekord.testing.datasets import disable_fsync, find_leftovers, read_tree, use_small_parts
 from rekord.verbs.options import RewriteOptions, SplitOptions
 from rekord.verbs.rewrite.rewrite import prepare_rewrite
 from rekord.verbs.split import prepare_resplit
@@ -58,7 +58,7 @@ class Place(interrupted.Place):
         if packed:  # files of another writer, which can only be read from their front
             shutil.rmtree(self.old / ".rekord")
             (self.old / "rekord.json").unlink()
-        self.old_bytes = tree(self.old)
+        self.old_bytes = read_tree(self.old)
         super().__init__(folder)
 
     def run(self, out: Path, storage: FaultyStorage | None = None) -> None:
@@ -70,13 +70,13 @@ class Place(interrupted.Place):
 
     def assert_next_run_ends_it(self, out: Path) -> None:
         super().assert_next_run_ends_it(out)
-        assert tree(self.old) == self.old_bytes
+        assert read_tree(self.old) == self.old_bytes
 
 
 @pytest.fixture(params=[*REWRITES, "split"])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    cut_small(monkeypatch)
-    never_wait_for_disks(monkeypatch)
+    use_small_parts(monkeypatch)
+    disable_fsync(monkeypatch)
     return Place(tmp_path, request.param)
 
 
@@ -93,7 +93,7 @@ def test_an_error_at_any_step_is_told_and_made_good_by_the_next_run(place: Place
 
 
 def test_finished_shards_are_not_copied_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    never_wait_for_disks(monkeypatch)
+    disable_fsync(monkeypatch)
     place = Place(tmp_path, "copied")
     shards = [
         i for i, step in enumerate(place.steps, 1) if step.name == "rename" and ".tfrecord" in step.path
@@ -103,7 +103,7 @@ def test_finished_shards_are_not_copied_again(tmp_path: Path, monkeypatch: pytes
         place.run(out, FaultyStorage(fail_at=shards[-1]))
     prepared = prepare_rewrite([place.old], out, RewriteOptions(**REWRITES["copied"], workers=1))
     assert prepared.run(progress=False).resumed_shards >= 1
-    assert tree(out) == place.bytes
+    assert read_tree(out) == place.bytes
 
 
 def test_a_second_run_to_the_same_place_is_refused_while_the_first_is_at_work(tmp_path: Path) -> None:
@@ -144,5 +144,5 @@ def test_a_rewrite_that_is_killed_goes_on_and_ends_with_the_same_bytes(tmp_path:
     if process.returncode == -signal.SIGKILL:
         assert not out.exists()
     assert subprocess.run(command, check=False, capture_output=True).returncode == 0
-    assert tree(out) == tree(tmp_path / "whole" / "data")
-    assert strays(out) == []
+    assert read_tree(out) == read_tree(tmp_path / "whole" / "data")
+    assert find_leftovers(out) == []

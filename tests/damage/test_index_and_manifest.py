@@ -17,7 +17,7 @@ import rekord as rk
 from rekord.dataset import compact_manifest, shard_index
 from rekord.dataset import index as index_module
 from rekord.dataset.index import index_path
-from rekord.testing.datasets import never_wait_for_disks
+from rekord.testing.datasets import disable_fsync
 from rekord.verbs.edit.delete import delete
 
 SCHEMA = rk.Schema({"label": rk.Label(3), "n": rk.Int64(), "text": rk.Text()})
@@ -26,16 +26,16 @@ ROWS = [{"label": i % 3, "n": i, "text": f"row {i}"} for i in range(12)]
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    never_wait_for_disks(monkeypatch)
+    disable_fsync(monkeypatch)
     monkeypatch.setenv("REKORD_CACHE", str(tmp_path / "cache"))
     forget()
 
 
 def forget() -> None:
     """As a new process knows nothing."""
-    shard_index._kept.clear()
-    compact_manifest._kept.clear()
-    index_module._cache.clear()
+    shard_index._index_cache.clear()
+    compact_manifest._manifest_cache.clear()
+    index_module._chunk_cache.clear()
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +203,7 @@ def test_an_index_that_is_cut_while_it_is_open_ends_no_process(data: Path, answe
     split.view.shards.index(0)
     for shard in range(2):
         os.truncate(index_path(str(data / f"train-0000{shard}-of-00002.tfrecord")), 100)
-    index_module._cache.clear()
+    index_module._chunk_cache.clear()
     assert split[[11, 0]]["n"].tolist() == [11, 0]
     assert split.class_weights("label") == answers["class weights"]
 
@@ -245,7 +245,7 @@ def lying(data: Path, change: Callable[[pa.Table], pa.Table], **options: Any) ->
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as file:
         file.write_table(table)
-    content, checksums = index_module._with_checksums(sink.getvalue().to_pybytes())
+    content, checksums = index_module._append_checksums(sink.getvalue().to_pybytes())
     place.write_bytes(content)
     manifest = read_manifest(str(data))
     part = manifest.splits["train"]
@@ -315,7 +315,7 @@ def test_compressed_buffers_are_never_inflated(data: Path, monkeypatch: pytest.M
     def never(*_: Any) -> Any:
         raise AssertionError("decoded")
 
-    index = shard_index.shard_index(str(data / "train-00000-of-00002.tfrecord"))
+    index = shard_index.open_shard_index(str(data / "train-00000-of-00002.tfrecord"))
     monkeypatch.setattr(pa.ipc, "read_record_batch", never)
     assert (index.origin, len(index)) == ("found", 6)
 

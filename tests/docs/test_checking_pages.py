@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.codes import CODES
 from rekord.health.salvage.copy import Gap
 
@@ -87,5 +87,5 @@ def test_the_exit_codes_are_those_of_the_table(
     Path("note.tfrecord.gz").write_bytes(Path("good.tfrecord").read_bytes())
     Path("picture.tfrecord").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
     Path("empty").mkdir()
-    assert run(["check", *arguments]) == code
+    assert run_command_line(["check", *arguments]) == code
     assert f"\n| {code} | " in PAGES["checking"]

@@ -154,7 +154,7 @@ def _(place):
 @cell("coco", "too large", "X531")
 def _(place):
     make = coco(place)
-    place.patch.setattr(sys.modules["rekord.sources.coco"], "MOST_JSON_BYTES", 64)
+    place.patch.setattr(sys.modules["rekord.sources.coco"], "MAX_JSON_BYTES", 64)
     return place.case(make, place.root / "boxes.json")
 
 
@@ -498,7 +498,7 @@ def _(place):
 def _(place):
     make = boxes(place)
     # The name in rk.sources is that of the function.
-    place.patch.setattr(sys.modules["rekord.sources.boxes_csv"], "MOST_CSV_BYTES", 16)
+    place.patch.setattr(sys.modules["rekord.sources.boxes_csv"], "MAX_CSV_BYTES", 16)
     return place.case(make, place.root / "boxes.csv")
 
 

@@ -117,7 +117,7 @@ def _(place):
 
 @cell("csv", "too large", "E357")
 def _(place):
-    place.patch.setattr("rekord.sources.lines.MOST_ROW_BYTES", 1 << 10)
+    place.patch.setattr("rekord.sources.lines.MAX_ROW_BYTES", 1 << 10)
     make = csv(place, "x,y\n1,a\n2," + "b" * (5 << 20) + "\n3,c\n")
     return place.case(make, place.root / "a.csv", row=1, line=3, good=2)
 
@@ -194,7 +194,7 @@ def _(place):
 
 @cell("jsonl", "too large", "E357")
 def _(place):
-    place.patch.setattr("rekord.sources.lines.MOST_ROW_BYTES", 1 << 10)
+    place.patch.setattr("rekord.sources.lines.MAX_ROW_BYTES", 1 << 10)
     make = jsonl(place, '{"x": "a"}\n{"x": "' + "b" * (5 << 20) + '"}\n{"x": "c"}\n')
     return place.case(make, place.root / "a.jsonl", row=1, line=2, good=2)
 
@@ -248,7 +248,7 @@ def _(place):
 
 @cell("text", "too large", "E357")
 def _(place):
-    place.patch.setattr("rekord.sources.lines.MOST_ROW_BYTES", 1 << 10)
+    place.patch.setattr("rekord.sources.lines.MAX_ROW_BYTES", 1 << 10)
     make = text(place, "a\n" + "b" * (5 << 20) + "\nc\n")
     return place.case(make, place.root / "a.txt", row=1, line=2, good=2)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.cli.main import commands, run
+from rekord.cli.main import commands, run_command_line
 from rekord.codes import CODES
 from rekord.storage.local import read_error, write_error
 from rekord.testing import damage, wire
@@ -297,7 +297,7 @@ def _assert_transcript(code: str, capsys: pytest.CaptureFixture[str]) -> None:
     command, *shown = _example(code).splitlines()
     prompt, verb, *arguments = command.split()
     assert (prompt, verb) == ("$", "rekord")
-    run(arguments)
+    run_command_line(arguments)
     printed = "".join(capsys.readouterr()).splitlines()
     assert any(code in line for line in shown)
     assert [line for line in shown if line not in printed] == []

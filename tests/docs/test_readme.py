@@ -12,7 +12,7 @@ from random import Random
 import pytest
 import typer
 
-from rekord.cli.main import app, run
+from rekord.cli.main import app, run_command_line
 from rekord.testing import damage, wire
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +82,7 @@ def test_the_commands_of_the_readme_print_what_is_shown(transcript, data, capsys
     for command, shown in transcript:
         program, *arguments = shlex.split(command)
         assert program == "rekord"
-        run(arguments)
+        run_command_line(arguments)
         printed = capsys.readouterr()
         # On a terminal the two streams are one: what is said while a person waits comes before the result, or after.
         orders = [DURATION.sub("TIME", one) for one in (printed.out + printed.err, printed.err + printed.out)]

@@ -30,8 +30,8 @@ SUM = 50
 @pytest.fixture(autouse=True)
 def nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REKORD_CACHE", str(tmp_path / "cache"))
-    shard_index._kept.clear()
-    compact_manifest._kept.clear()
+    shard_index._index_cache.clear()
+    compact_manifest._manifest_cache.clear()
 
 
 @pytest.fixture(params=DIGESTS)

@@ -18,12 +18,12 @@ from imblearn.over_sampling import SMOTE, SMOTENC
 from imblearn.utils import check_sampling_strategy
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.testing import Crash, FaultyStorage
-from rekord.testing.datasets import never_wait_for_disks, tree
+from rekord.testing.datasets import disable_fsync, read_tree
 from rekord.verbs.balance import synthesis
 from rekord.verbs.balance.balance import prepare_balance
-from rekord.verbs.balance.sampling import WORDS, Classes, targets
+from rekord.verbs.balance.sampling import STRATEGY_NAMES, ClassSummary, compute_targets
 from rekord.verbs.options import BalanceOptions
 
 COUNTS = st.lists(st.integers(1, 40), min_size=1, max_size=5)
@@ -53,16 +53,16 @@ def theirs(strategy: Any, counts: list[int], *, grow: bool) -> dict[int, int] | 
 
 def ours(strategy: Any, counts: list[int], *, grow: bool) -> dict[int, int] | None:
     labels = np.repeat(np.arange(len(counts)), counts)
-    classes = Classes(
+    classes = ClassSummary(
         split="train", by="label", counts=dict(enumerate(counts)), class_of=lambda one: one, name_of=str
     )
     try:
-        return targets(strategy, classes, lambda: labels, grow=grow)
+        return compute_targets(strategy, classes, lambda: labels, grow=grow)
     except rk.UsageError as failure:
         return None if " cannot be balanced so: " in failure.what else {-1: -1}
 
 
-@given(COUNTS, st.sampled_from(WORDS), st.booleans())
+@given(COUNTS, st.sampled_from(STRATEGY_NAMES), st.booleans())
 def test_words_mean_what_they_mean_there(counts, word, grow):
     assert ours(word, counts, grow=grow) == theirs(word, counts, grow=grow)
 
@@ -211,11 +211,11 @@ def test_one_worker_and_three_make_the_same_bytes(tmp_path):
     path = written(tmp_path, rows_of([40, 12, 7]))
     for workers in (1, 3):
         smote(path, tmp_path / str(workers), shards=5, shuffle=True, workers=workers)
-    assert tree(tmp_path / "1") == tree(tmp_path / "3")
+    assert read_tree(tmp_path / "1") == read_tree(tmp_path / "3")
 
 
 def test_what_dies_is_ended_by_the_next_run_with_the_same_bytes(tmp_path, monkeypatch):
-    never_wait_for_disks(monkeypatch)
+    disable_fsync(monkeypatch)
     path = written(tmp_path, rows_of([20, 8, 7]))
     asked = BalanceOptions(method="smote", shards=2, workers=1)
     storage = FaultyStorage()
@@ -227,7 +227,7 @@ def test_what_dies_is_ended_by_the_next_run_with_the_same_bytes(tmp_path, monkey
         with suppress(Crash):
             prepare_balance(path, out, asked, storage=FaultyStorage(fail_at=step)).run(progress=False)
         prepare_balance(path, out, asked).run(progress=False)
-        assert tree(out) == tree(tmp_path / "whole" / "out")
+        assert read_tree(out) == read_tree(tmp_path / "whole" / "out")
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_a_value_that_is_no_number_is_named_with_its_record(tmp_path, value, fou
     assert (caught.value.code, where.record, where.feature, caught.value.found) == ("E395", 17, "x", found)
     assert not (tmp_path / "out").exists()
     command = ["balance", str(path), str(tmp_path / "out"), "--method", "smote", "--columns", "x"]
-    assert run(command) == 1
+    assert run_command_line(command) == 1
     assert "record 17" in capsys.readouterr().err
 
 
@@ -305,7 +305,7 @@ def test_numbers_with_nothing_finite_between_them_are_refused(tmp_path):
 
 
 def test_more_than_memory_holds_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(synthesis, "_MOST_BYTES", 5000)
+    monkeypatch.setattr(synthesis, "_MAX_MEMORY_BYTES", 5000)
     with pytest.raises(rk.UsageError) as caught:
         smote(written(tmp_path, rows_of([40, 12, 7])), tmp_path / "out")
     assert (caught.value.code, caught.value.what, caught.value.found) == (
@@ -325,7 +325,10 @@ def test_what_is_not_installed_is_named(tmp_path, monkeypatch):
 def test_the_command_makes_vectors(tmp_path, capsys):
     path = written(tmp_path, rows_of([20, 8, 7]))
     out = str(tmp_path / "out")
-    assert run(["balance", str(path), out, "--method", "smote", "--k-neighbors", "3", "--json"]) == 0
+    assert (
+        run_command_line(["balance", str(path), out, "--method", "smote", "--k-neighbors", "3", "--json"])
+        == 0
+    )
     told = json.loads(capsys.readouterr().out)
     assert told["splits"]["train"]["after"] == {"a": 20, "b": 20, "c": 20}
     assert told["added"] == 25

@@ -118,9 +118,9 @@ def test_a_state_resumes_at_the_next_iter(split: rk.Split, feed: str) -> None:
 def test_grain_reads_every_epoch_whole(split: rk.Split) -> None:
     import grain
 
-    from rekord.feeds.grain import data_source
+    from rekord.feeds.grain import make_data_source
 
-    source = data_source(split, columns=["n"])
+    source = make_data_source(split, columns=["n"])
     dataset = grain.MapDataset.source(source).shuffle(seed=1).to_iter_dataset().batch(8)
     assert len(numbers(islice(dataset, 7))) == 7
     next(iter(dataset))

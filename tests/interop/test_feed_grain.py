@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.feeds.grain import data_source
+from rekord.feeds.grain import make_data_source
 
 ROWS = 53
 SCHEMA = rk.Schema({"id": rk.Int64(), "tokens": rk.Int64(shape=(None,)), "name": rk.Text()})
@@ -27,33 +27,33 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_rows_are_those_of_the_split(split: Any) -> None:
-    source = data_source(split)
+    source = make_data_source(split)
     assert len(source) == ROWS
     assert (source[7]["id"], source[7]["tokens"].tolist(), source[7]["name"]) == (7, [0, 1, 2], "row 7")
     assert [row["id"] for row in source._getitems([5, 5, 2])] == [5, 5, 2]
-    assert list(data_source(split[10:20], columns=["id"])[0]) == ["id"]
-    assert [row["id"] for row in data_source(split[10:20])] == list(range(10, 20))
+    assert list(make_data_source(split[10:20], columns=["id"])[0]) == ["id"]
+    assert [row["id"] for row in make_data_source(split[10:20])] == list(range(10, 20))
     with pytest.raises(IndexError) as caught:
         source[ROWS]
     assert caught.value.code == "U606"
 
 
 def test_the_form_can_be_chosen(split: Any) -> None:
-    source = data_source(split, map=lambda batch: {"double": batch["id"] * 2})
+    source = make_data_source(split, map=lambda batch: {"double": batch["id"] * 2})
     assert source[4] == {"double": 8}
 
 
 def test_a_source_pickles_and_is_named_alike_everywhere(split: Any) -> None:
-    source = data_source(split)
+    source = make_data_source(split)
     copied = pickle.loads(pickle.dumps(source))
     assert copied[5]["name"] == "row 5"
-    assert repr(copied) == repr(source) == repr(data_source(split))
-    assert repr(source) != repr(data_source(split[1:]))
+    assert repr(copied) == repr(source) == repr(make_data_source(split))
+    assert repr(source) != repr(make_data_source(split[1:]))
     assert "0x" not in repr(source)
 
 
 def test_grain_shuffles_and_batches_a_source(split: Any) -> None:
-    source = data_source(split, columns=["id", "name"])
+    source = make_data_source(split, columns=["id", "name"])
     assert isinstance(source, grain.sources.RandomAccessDataSource)
     dataset = grain.MapDataset.source(source).shuffle(seed=1).to_iter_dataset()
     seen = [int(row["id"]) for row in dataset]
@@ -65,7 +65,9 @@ def test_grain_shuffles_and_batches_a_source(split: Any) -> None:
 
 
 def test_grain_goes_on_from_its_own_state(split: Any) -> None:
-    dataset = grain.MapDataset.source(data_source(split, columns=["id"])).shuffle(seed=1).to_iter_dataset()
+    dataset = (
+        grain.MapDataset.source(make_data_source(split, columns=["id"])).shuffle(seed=1).to_iter_dataset()
+    )
     whole = [int(row["id"]) for row in dataset]
     running = iter(dataset)
     for _ in range(11):

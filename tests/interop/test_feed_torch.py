@@ -17,8 +17,8 @@ from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, Rando
 
 import rekord as rk
 from rekord.feeds.feed import MaskedTensors, RaggedTensors, SparseTensors
-from rekord.feeds.torch.cursor import MOST_WORKERS, Places
-from rekord.feeds.torch.loader import tensor, tensors
+from rekord.feeds.torch.cursor import MAX_WORKERS, SharedCursor
+from rekord.feeds.torch.loader import array_to_tensor, batch_to_tensors
 
 ROWS = 103
 SCHEMA = rk.Schema(
@@ -135,7 +135,7 @@ def test_ragged_tensors_are_what_torch_nests_and_embeds(split: Any) -> None:
 
 def test_tensors_share_memory_with_the_arrays_of_the_batch(split: Any) -> None:
     batch = next(iter(split.batches(8)))
-    made = tensors(batch)
+    made = batch_to_tensors(batch)
     for name in ("id", "x", "flag", "half", "small", "wide"):
         assert made[name].data_ptr() == batch[name].ctypes.data, name
 
@@ -149,11 +149,11 @@ def test_tensors_outlive_the_loader_and_can_be_written_to(split: Any) -> None:
 def test_what_torch_cannot_share_is_copied() -> None:
     frozen = np.arange(3)
     frozen.flags.writeable = False
-    assert tensor(frozen).tolist() == [0, 1, 2]
-    assert tensor(np.arange(3)[::-1]).tolist() == [2, 1, 0]
-    assert tensor(np.arange(3, dtype=">i4")).tolist() == [0, 1, 2]
+    assert array_to_tensor(frozen).tolist() == [0, 1, 2]
+    assert array_to_tensor(np.arange(3)[::-1]).tolist() == [2, 1, 0]
+    assert array_to_tensor(np.arange(3, dtype=">i4")).tolist() == [0, 1, 2]
     packed = np.array([(1, 0.5), (2, 1.5)], dtype=[("a", "i1"), ("b", "<f4")])
-    assert tensor(packed["b"]).tolist() == [0.5, 1.5]
+    assert array_to_tensor(packed["b"]).tolist() == [0.5, 1.5]
 
 
 def test_what_a_function_made_passes_through(split: Any) -> None:
@@ -170,7 +170,7 @@ def test_what_a_function_made_passes_through(split: Any) -> None:
 def test_pictures_of_different_sizes_are_a_list_of_tensors() -> None:
     pictures = np.empty(2, object)
     pictures[:] = [np.zeros((2, 3, 3), np.uint8), np.ones((4, 1, 3), np.uint8)]
-    assert [part.shape for part in tensors({"image": pictures})["image"]] == [(2, 3, 3), (4, 1, 3)]
+    assert [part.shape for part in batch_to_tensors({"image": pictures})["image"]] == [(2, 3, 3), (4, 1, 3)]
 
 
 def test_a_dtype_that_torch_lacks_names_its_column(split: Any) -> None:
@@ -333,7 +333,7 @@ def test_an_iterable_dataset_pickles_small(split: Any) -> None:
 class Workers:
     """The workers of one iterator of a DataLoader, as far as places are concerned."""
 
-    def __init__(self, places: Places, count: int, seed: int) -> None:
+    def __init__(self, places: SharedCursor, count: int, seed: int) -> None:
         # Each worker is a process, which has a copy of everything but what is shared.
         self._places = [copy.copy(places) for _ in range(count)]
         self._seed = seed
@@ -345,7 +345,7 @@ class Workers:
 
 
 def test_workers_of_another_loader_begin_the_next_epoch_together() -> None:
-    places = Places(0)
+    places = SharedCursor(0)
     two = Workers(places, 2, 11)
     assert two.begin(0, 1) == [(0, 0)] * 2
     assert Workers(places, 4, 12).begin(3, 1, 0, 2) == [(1, 0)] * 4
@@ -358,7 +358,7 @@ def test_workers_of_another_loader_begin_the_next_epoch_together() -> None:
 
 
 def test_a_worker_that_is_late_begins_what_it_was_made_for_and_not_what_was_set_since() -> None:
-    places = Places(0)
+    places = SharedCursor(0)
     workers = Workers(places, 2, 11)
     assert workers.begin(0) == [(0, 0)]
     places.set(5, 40, {})
@@ -370,7 +370,7 @@ def test_a_worker_that_is_late_begins_what_it_was_made_for_and_not_what_was_set_
 
 @pytest.mark.parametrize("seeds", [(11, 12), (11, 11)])
 def test_workers_that_are_made_anew_begin_the_next_epoch_whatever_their_seed(seeds: tuple[int, int]) -> None:
-    places = Places(0)
+    places = SharedCursor(0)
     assert [Workers(places, 2, seed).begin(0, 1) for seed in seeds] == [[(0, 0)] * 2, [(1, 0)] * 2]
     longer = Workers(places, 2, 13)
     assert [longer.begin(1, 0) for _ in range(3)] == [[(epoch, 0)] * 2 for epoch in (2, 3, 4)]
@@ -378,7 +378,7 @@ def test_workers_that_are_made_anew_begin_the_next_epoch_whatever_their_seed(see
 
 
 def test_a_worker_that_ended_before_it_began_does_not_fall_behind() -> None:
-    places = Places(0)
+    places = SharedCursor(0)
     assert Workers(places, 2, 11).begin(0) == [(0, 0)]
     assert Workers(places, 2, 12).begin(1, 0) == [(1, 0)] * 2
 
@@ -397,9 +397,9 @@ def test_a_copy_of_a_dataset_has_places_of_its_own_that_workers_share(split: Any
 
 def test_more_workers_than_can_be_counted_are_refused() -> None:
     with pytest.raises(rk.UsageError) as caught:
-        Places(0).begin(0, MOST_WORKERS + 1)
+        SharedCursor(0).begin(0, MAX_WORKERS + 1)
     assert caught.value.code == "U605"
-    assert caught.value.what == f"a DataLoader with {MOST_WORKERS + 1} workers is more than can be counted"
+    assert caught.value.what == f"a DataLoader with {MAX_WORKERS + 1} workers is more than can be counted"
 
 
 def test_a_map_style_dataset_gives_rows_of_tensors(split: Any) -> None:

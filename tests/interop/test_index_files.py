@@ -26,8 +26,8 @@ PAYLOADS = [example_bytes({"id": [i], "text": [b"x" * (i % 11)]}) for i in range
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REKORD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(shard_index, "CACHED_BYTES", 0)
-    shard_index._kept.clear()
+    monkeypatch.setattr(shard_index, "MIN_CACHED_FILE_BYTES", 0)
+    shard_index._index_cache.clear()
 
 
 def as_the_tools_read_it(file: Path, lines: Path) -> list[bytes]:
@@ -45,8 +45,8 @@ def test_what_tensorflow_wrote_is_indexed_as_the_tools_do(tmp_path: Path, format
             writer.write(payload)
     index(file, format=format)
     assert as_the_tools_read_it(file, tmp_path / f"index-{format}" / name) == PAYLOADS
-    shard_index._kept.clear()
-    assert shard_index.shard_index(str(file)).origin == "beside"
+    shard_index._index_cache.clear()
+    assert shard_index.open_shard_index(str(file)).origin == "beside"
     assert rk.open(file)[[59, 0, 7]]["id"].tolist() == [59, 0, 7]
 
 
@@ -65,7 +65,7 @@ def test_an_index_as_dalis_tool_writes_it_is_used(tmp_path: Path) -> None:
     with (tmp_path / "x.idx").open("w") as out:
         for begin, end in zip(begins, [*begins[1:], len(data)], strict=True):
             out.write(f"{begin} {end - begin}\n")
-    found = shard_index.shard_index(str(tmp_path / "x.tfrecord"))
+    found = shard_index.open_shard_index(str(tmp_path / "x.tfrecord"))
     assert (found.origin, found.offsets.tolist()) == ("beside", begins)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.layouts.tfds import shard_name, tfds_files
+from rekord.layouts.tfds import build_tfds_files, format_shard_name
 
 SCHEMA = rk.Schema(
     {
@@ -123,12 +123,12 @@ def test_columns_that_the_index_was_told_to_keep_need_no_record(
 
 def test_a_folder_of_tensorflow_datasets_is_asked_by_its_own_names(tmp_path: Path) -> None:
     schema = rk.Schema({"label": rk.Label(["cat", "dog"]), "text": rk.Text()})
-    path = tmp_path / shard_name("fruit", "train", 0, 1)
+    path = tmp_path / format_shard_name("fruit", "train", 0, 1)
     with rk.Writer(path, schema) as writer:
         for i in range(10):
             writer.write({"label": i % 2, "text": f"t{i}"})
     lengths = {"train": ([10], path.stat().st_size - 160)}
-    for name, content in tfds_files(schema, "fruit", "1.0.0", lengths).items():
+    for name, content in build_tfds_files(schema, "fruit", "1.0.0", lengths).items():
         (tmp_path / name).write_bytes(content)
     sql = "select label_name, count(*) as n, min(text) as t from train group by 1 order by 1"
     assert rk.query(tmp_path, sql).to_pydict() == {

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.feeds.codegen import reader_code
+from rekord.feeds.codegen import generate_reader_code
 
 SCHEMA = rk.Schema(
     {
@@ -62,13 +62,13 @@ def dataset(tmp_path: Path) -> str:
 def loaded(path: str, framework: str) -> dict[str, Any]:
     """What the program defines; like `import`, this runs nothing below its __main__."""
     scope: dict[str, Any] = {"__name__": "reader"}
-    exec(compile(reader_code(rk.open(path), path, framework), "reader.py", "exec"), scope)
+    exec(compile(generate_reader_code(rk.open(path), path, framework), "reader.py", "exec"), scope)
     return scope
 
 
 def test_the_tensorflow_code_reads_every_value_without_rekord(dataset: str, tf: ModuleType) -> None:
     scope = loaded(dataset, "tensorflow")
-    assert "rekord" not in reader_code(rk.open(dataset), dataset, "tensorflow").split("FILES")[0]
+    assert "rekord" not in generate_reader_code(rk.open(dataset), dataset, "tensorflow").split("FILES")[0]
     batches = list(scope["read"]("train", batch_size=4))
     assert [len(batch["label"]) for batch in batches] == [4, 4, 2]
     for i in range(10):
@@ -129,7 +129,7 @@ def test_the_tensorflow_code_reads_tensors_and_lists_that_vary(tmp_path: Path, t
     out = str(tmp_path / "data")
     rk.write(rows, out, schema=schema, progress=False, workers=1)
     (batch,) = list(loaded(out, "tensorflow")["read"]("train"))
-    code = reader_code(rk.open(out), out, "tensorflow")
+    code = generate_reader_code(rk.open(out), out, "tensorflow")
     told = [line.split(": ", 1)[1] for line in code.splitlines() if "# One value: " in line]
     for i in range(4):
         assert batch["first"][i].numpy().tolist() == rows[i]["first"].tolist()
@@ -193,7 +193,7 @@ def size(column: Any) -> int:
 @pytest.mark.parametrize("name", layouts.NAMES)
 def test_the_spark_code_is_python_and_names_a_package_for_each_scala(name: str, tmp_path: Path) -> None:
     path = layouts.write_layout(name, tmp_path)
-    code = reader_code(rk.open(path), path, "spark")
+    code = generate_reader_code(rk.open(path), path, "spark")
     compile(code, "reader.py", "exec")
     for scala in ("2.12", "2.13"):
         assert f"--packages com.linkedin.sparktfrecord:spark-tfrecord_{scala}:0.7.0" in code

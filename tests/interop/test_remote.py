@@ -18,9 +18,9 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.storage.remote import FIRST_BYTES, is_remote
-from rekord.storage.router import ANYWHERE, REMOTE
+from rekord.storage.router import REMOTE, ROUTED_STORAGE
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 SCHEMA = rk.Schema(
@@ -196,7 +196,7 @@ def test_what_is_missing_or_damaged_there_is_said_with_its_address(dataset: tupl
 
 def test_nothing_is_written_there(server: str, tmp_path: Path) -> None:
     with pytest.raises(rk.DatasetError) as caught:
-        ANYWHERE.create(f"{BUCKET}/x")
+        ROUTED_STORAGE.create(f"{BUCKET}/x")
     assert (caught.value.code, caught.value.location.path) == ("X504", f"{BUCKET}/x")
 
 
@@ -274,13 +274,13 @@ def test_a_remote_split_can_be_pickled(dataset: tuple[str, Path]) -> None:
 
 
 def test_the_command_line_reads_there(dataset: tuple[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["check", dataset[0]]) == 0
+    assert run_command_line(["check", dataset[0]]) == 0
     assert "600 records" in capsys.readouterr().out
     shard = f"{dataset[0]}/{sorted(dataset[1].glob('val-*'))[0].name}"
-    assert run(["show", shard, "-n", "1"]) == 0
+    assert run_command_line(["show", shard, "-n", "1"]) == 0
     first = values(rk.open(dataset[1])["val"].batches(1))[0]
     assert f"row {first}" in capsys.readouterr().out
-    assert run(["check", f"{BUCKET}/no/such"]) == 3
+    assert run_command_line(["check", f"{BUCKET}/no/such"]) == 3
     assert "X501" in capsys.readouterr().err
 
 

@@ -16,8 +16,8 @@ from PIL import Image as Pillow
 
 import rekord as rk
 from rekord.errors import RekordError
-from rekord.sources.base import Columns, Row, is_parted
-from rekord.sources.frameworks import framework_of, huggingface, tf_data, torch_dataset
+from rekord.sources.base import ColumnChunk, SourceRow, is_partitioned
+from rekord.sources.frameworks import find_framework_source, huggingface, tf_data, torch_dataset
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -38,12 +38,12 @@ def read(source: Any) -> list[dict[str, Any]]:
     """All rows; their positions must count up from 0."""
     out: list[dict[str, Any]] = []
     for chunk in source.rows():
-        if isinstance(chunk, Row):
+        if isinstance(chunk, SourceRow):
             assert (chunk.path, chunk.position) == ("", len(out))
             assert not isinstance(chunk.values, RekordError), chunk.values
             out.append({name: plain(value) for name, value in chunk.values.items()})
             continue
-        assert isinstance(chunk, Columns)
+        assert isinstance(chunk, ColumnChunk)
         assert (chunk.path, chunk.first) == ("", len(out))
         for i in range(chunk.rows):
             out.append({name: plain(column[i]) for name, column in chunk.values.items()})
@@ -52,11 +52,11 @@ def read(source: Any) -> list[dict[str, Any]]:
 
 def stored(source: Any, folder: Path, schema: rk.Schema | None = None) -> list[dict[str, Any]]:
     """All rows, written under the source's own schema and read again."""
-    schema = schema or source.facts().schema or source.peeked()
+    schema = schema or source.facts().schema or source.peek_schema()
     path = folder / "x.tfrecord"
     with rk.Writer(path, schema) as writer:
         for chunk in source.rows():
-            if isinstance(chunk, Row):
+            if isinstance(chunk, SourceRow):
                 writer.write({name: value for name, value in chunk.values.items() if name != "split"})
             else:
                 writer.write_columns({name: one for name, one in chunk.values.items() if name != "split"})
@@ -88,7 +88,7 @@ def test_dense_elements_come_in_columns_under_the_schema_of_their_specs(tmp_path
     }
     source = tf_data(tf.data.Dataset.from_tensor_slices(given))
     facts = source.facts()
-    assert (facts.rows, facts.layout, is_parted(source)) == (5000, "table", False)
+    assert (facts.rows, facts.layout, is_partitioned(source)) == (5000, "table", False)
     assert facts.schema == rk.Schema(
         {
             "i": rk.Int64(dtype="int32"),
@@ -101,7 +101,7 @@ def test_dense_elements_come_in_columns_under_the_schema_of_their_specs(tmp_path
             "in/side": rk.Int64(dtype="uint8"),
         }
     )
-    assert all(isinstance(chunk, Columns) for chunk in source.rows())
+    assert all(isinstance(chunk, ColumnChunk) for chunk in source.rows())
     rows = read(source)
     assert [row["i"] for row in rows] == list(range(5000))
     assert stored(source, tmp_path) == rows
@@ -124,7 +124,7 @@ def test_strings_and_lists_of_any_length_come_in_columns_too(tmp_path):
     assert source.facts().schema == rk.Schema(
         {"s": rk.Bytes(), "n": rk.Int64((None,)), "w": rk.Bytes((None,)), "b": rk.Float32((None, 4))}
     )
-    assert all(isinstance(chunk, Columns) for chunk in source.rows())
+    assert all(isinstance(chunk, ColumnChunk) for chunk in source.rows())
     rows = read(source)
     assert rows[7] == {"s": b"text 7", "n": [1] * 3, "w": [b"w"], "b": [[1.0] * 4]}
     assert len(rows) == 150
@@ -172,7 +172,7 @@ def test_where_specs_do_not_tell_enough_the_first_rows_do():
     spec = tf.TensorSpec(None, tf.int64)
     source = tf_data(tf.data.Dataset.from_generator(make, output_signature=spec))
     assert source.facts().schema is None
-    assert dict(source.peeked().items()) == {"x": rk.Int64((None,))}
+    assert dict(source.peek_schema().items()) == {"x": rk.Int64((None,))}
     assert read(source) == [{"x": [1, 2]}, {"x": [3]}]
 
 
@@ -260,7 +260,7 @@ def test_items_of_a_torch_dataset_become_rows(item, names, row):
 def test_a_torch_dataset_is_stored_under_the_schema_of_its_rows(tmp_path):
     data = torch.utils.data.TensorDataset(torch.arange(6).reshape(3, 2), torch.arange(3))
     source = torch_dataset(data)
-    assert dict(source.peeked().items()) == {"x": rk.Int64((2,)), "y": rk.Int64()}
+    assert dict(source.peek_schema().items()) == {"x": rk.Int64((2,)), "y": rk.Int64()}
     assert stored(source, tmp_path) == [{"x": [2 * i, 2 * i + 1], "y": i} for i in range(3)]
 
 
@@ -414,7 +414,7 @@ def test_features_that_have_no_like_leave_the_schema_to_the_rows():
     source = huggingface(hf.Dataset.from_dict({"t": [0, 1], "i": [1, 2]}, features=dates))
     assert source.facts().schema is None
     with pytest.raises(RekordError) as caught:
-        source.peeked()
+        source.peek_schema()
     assert (caught.value.code, caught.value.location.feature) == ("S130", "t")
 
 
@@ -422,14 +422,14 @@ def test_features_that_have_no_like_leave_the_schema_to_the_rows():
 
 
 def test_the_right_source_is_found_for_each_library():
-    assert framework_of(tf.data.Dataset.range(3)) is tf_data
-    assert framework_of(tf.data.Dataset.range(3).map(lambda i: i).batch(2)) is tf_data
-    assert framework_of(Mapped([])) is torch_dataset
-    assert framework_of(Streamed()) is torch_dataset
+    assert find_framework_source(tf.data.Dataset.range(3)) is tf_data
+    assert find_framework_source(tf.data.Dataset.range(3).map(lambda i: i).batch(2)) is tf_data
+    assert find_framework_source(Mapped([])) is torch_dataset
+    assert find_framework_source(Streamed()) is torch_dataset
     for one in (people(1), people(1).to_iterable_dataset(), hf.DatasetDict({"a": people(1)})):
-        assert framework_of(one) is huggingface
+        assert find_framework_source(one) is huggingface
     for other in ([{"a": 1}], {"a": np.zeros(2)}, (row for row in ()), np.zeros(2), None, 3):
-        assert framework_of(other) is None
+        assert find_framework_source(other) is None
 
 
 def test_asking_loads_no_library():

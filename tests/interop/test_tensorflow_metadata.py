@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 
 from rekord.schema import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Schema, Sparse, Tensor, Text
-from rekord.schema.interop.textproto import parse, printed
+from rekord.schema.interop.textproto import format_message, parse_textproto
 from rekord.testing.strategies import schemas
 
 
@@ -110,7 +110,7 @@ def test_a_schema_of_tfx_is_read_and_goes_back_to_the_same_message(real, reprint
     assert read == schema
     assert real(read.to_pbtxt()) == real(text)
     # Also through our own printer, and from the text as protobuf itself would write it.
-    assert real(printed(parse(text))) == real(text)
+    assert real(format_message(parse_textproto(text))) == real(text)
     assert Schema.from_pbtxt(reprinted(real(text))) == schema
     assert Schema.from_pbtxt(reprinted(real(text), as_one_line=True)) == schema
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image as Pillow
 
 import rekord as rk
-from rekord.layouts.tfds import shard_name, tfds_files
+from rekord.layouts.tfds import build_tfds_files, format_shard_name
 from rekord.schema.interop.tfds import features_from_schema, read_tfds_folder, schema_from_features
 
 with warnings.catch_warnings():
@@ -93,13 +93,13 @@ def written(folder: Path, schema: rk.Schema, splits: dict[str, list[list[dict[st
     for split, shards in splits.items():
         payload_bytes = 0
         for shard, rows in enumerate(shards):
-            path = folder / shard_name("fruit", split, shard, len(shards))
+            path = folder / format_shard_name("fruit", split, shard, len(shards))
             with rk.Writer(path, schema) as writer:
                 for one in rows:
                     writer.write(one)
             payload_bytes += path.stat().st_size - 16 * len(rows)
         lengths[split] = [len(rows) for rows in shards], payload_bytes
-    for name, content in tfds_files(schema, "fruit", "1.2.0", lengths).items():
+    for name, content in build_tfds_files(schema, "fruit", "1.2.0", lengths).items():
         (folder / name).write_bytes(content)
     return folder
 

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.training.loop import Watch
-from rekord.training.model import Learner
-from rekord.training.result import Trained
+from rekord.training.loop import TrainingListener
+from rekord.training.model import ModelTrainer
+from rekord.training.result import TrainingResult
 
 NUMBERS = {"epochs": 3, "batch_size": 16, "learning_rate": 0.01}
 STEPS = 18  # of 280 records by 16
@@ -45,7 +45,7 @@ print(json.dumps([whole.to_dict(), again.to_dict()]))
 """
 
 
-class Stop(Watch):
+class Stop(TrainingListener):
     """Ends a run after so many steps, as Ctrl-C does."""
 
     def __init__(self, after: int) -> None:
@@ -57,12 +57,12 @@ class Stop(Watch):
             raise KeyboardInterrupt
 
 
-def told(trained: Trained) -> list[tuple[Any, ...]]:
+def told(trained: TrainingResult) -> list[tuple[Any, ...]]:
     """All of a run that is no time."""
     return [(e.number, e.loss, e.score, e.val_loss, e.val_score, e.steps, e.records) for e in trained.epochs]
 
 
-def stopped_and_resumed(data: Path, out: Path, after: int, **asked: Any) -> Trained:
+def stopped_and_resumed(data: Path, out: Path, after: int, **asked: Any) -> TrainingResult:
     with pytest.raises(KeyboardInterrupt):
         rk.train(data, out, watch=Stop(after), **asked)
     assert sorted(os.listdir(out)) == ["checkpoint.tfrecord"]
@@ -85,11 +85,11 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole_run(numbers: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def whole_run(numbers: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     return rk.train(numbers, tmp_path_factory.mktemp("run") / "whole", **NUMBERS)
 
 
-def test_an_mlp_learns_what_chance_does_not_know(whole_run: Trained) -> None:
+def test_an_mlp_learns_what_chance_does_not_know(whole_run: TrainingResult) -> None:
     assert whole_run.task.kind == "classification"
     assert whole_run.task.classes == ("a", "b", "c", "d")
     assert whole_run.chance is not None
@@ -102,7 +102,7 @@ def test_an_mlp_learns_what_chance_does_not_know(whole_run: Trained) -> None:
     assert np.trace(whole_run.confusion) / whole_run.val_records == whole_run.score
 
 
-def test_the_time_of_waiting_is_part_of_the_time(whole_run: Trained) -> None:
+def test_the_time_of_waiting_is_part_of_the_time(whole_run: TrainingResult) -> None:
     assert all(0 < epoch.waited_seconds < epoch.seconds for epoch in whole_run.epochs)
     assert 0 < whole_run.waited_share < 1
     assert whole_run.compile_seconds > 0
@@ -111,7 +111,7 @@ def test_the_time_of_waiting_is_part_of_the_time(whole_run: Trained) -> None:
 
 @pytest.mark.parametrize("after", [1, STEPS - 1, STEPS, STEPS + 1, 2 * STEPS + 7, 3 * STEPS])
 def test_a_run_that_was_stopped_at_any_step_ends_as_one_that_was_not(
-    numbers: Path, whole_run: Trained, tmp_path: Path, after: int
+    numbers: Path, whole_run: TrainingResult, tmp_path: Path, after: int
 ) -> None:
     again = stopped_and_resumed(numbers, tmp_path / "run", after, **NUMBERS)
     assert told(again) == told(whole_run)
@@ -119,9 +119,9 @@ def test_a_run_that_was_stopped_at_any_step_ends_as_one_that_was_not(
 
 
 def test_a_run_that_was_stopped_while_it_validated_validates_again(
-    numbers: Path, whole_run: Trained, tmp_path: Path
+    numbers: Path, whole_run: TrainingResult, tmp_path: Path
 ) -> None:
-    class InValidation(Watch):
+    class InValidation(TrainingListener):
         def validated(self, step: int) -> None:
             if step == 2:
                 raise KeyboardInterrupt
@@ -132,7 +132,9 @@ def test_a_run_that_was_stopped_while_it_validated_validates_again(
     assert told(again) == told(whole_run)
 
 
-def test_a_finished_run_can_be_given_more_epochs(numbers: Path, whole_run: Trained, tmp_path: Path) -> None:
+def test_a_finished_run_can_be_given_more_epochs(
+    numbers: Path, whole_run: TrainingResult, tmp_path: Path
+) -> None:
     first = rk.train(numbers, tmp_path / "run", **{**NUMBERS, "epochs": 1})
     assert told(first) == told(whole_run)[:1]
     more = rk.train(numbers, tmp_path / "run", resume=True, **NUMBERS)
@@ -168,7 +170,7 @@ def test_another_backend_learns_and_resumes_alike(numbers: Path, tmp_path: Path,
 @pytest.mark.parametrize(("number", "ends"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
 @pytest.mark.concurrency
 def test_a_process_that_is_ended_leaves_a_run_that_goes_on_to_the_same_end(
-    numbers: Path, whole_run: Trained, tmp_path: Path, number: signal.Signals, ends: int
+    numbers: Path, whole_run: TrainingResult, tmp_path: Path, number: signal.Signals, ends: int
 ) -> None:
     command = [sys.executable, "-m", "rekord", "train", numbers, tmp_path / "run", "--epochs", "3"]
     command += ["--batch-size", "16", "--learning-rate", "0.01", "--checkpoint-steps", "5"]
@@ -187,7 +189,7 @@ def test_a_process_that_is_ended_leaves_a_run_that_goes_on_to_the_same_end(
     assert told(again) == told(whole_run)
 
 
-def test_what_a_run_leaves_can_be_used_without_rekord(whole_run: Trained) -> None:
+def test_what_a_run_leaves_can_be_used_without_rekord(whole_run: TrainingResult) -> None:
     import keras
 
     out = Path(whole_run.out)
@@ -241,7 +243,7 @@ def test_a_number_is_learned_by_regression(tmp_path: Path) -> None:
     ],
 )
 def test_a_run_does_not_go_on_with_other_options(
-    numbers: Path, whole_run: Trained, changed: dict[str, Any], what: str
+    numbers: Path, whole_run: TrainingResult, changed: dict[str, Any], what: str
 ) -> None:
     with pytest.raises(rk.UsageError) as caught:
         rk.train(numbers, whole_run.out, resume=True, **{**NUMBERS, **changed})
@@ -250,7 +252,7 @@ def test_a_run_does_not_go_on_with_other_options(
     assert caught.value.location.path == os.path.join(whole_run.out, "checkpoint.tfrecord")
 
 
-def test_a_place_with_a_run_in_it_is_not_taken_unasked(numbers: Path, whole_run: Trained) -> None:
+def test_a_place_with_a_run_in_it_is_not_taken_unasked(numbers: Path, whole_run: TrainingResult) -> None:
     with pytest.raises(rk.UsageError) as caught:
         rk.train(numbers, whole_run.out, **NUMBERS)
     assert str(caught.value).startswith("U618: output already contains a run")
@@ -259,7 +261,7 @@ def test_a_place_with_a_run_in_it_is_not_taken_unasked(numbers: Path, whole_run:
 
 
 def test_a_damaged_checkpoint_is_named_and_fresh_starts_over(
-    numbers: Path, whole_run: Trained, tmp_path: Path
+    numbers: Path, whole_run: TrainingResult, tmp_path: Path
 ) -> None:
     stopped = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
@@ -287,14 +289,14 @@ def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_checkpoint_before(t
 
 
 def test_a_disk_that_is_full_when_the_model_is_saved_is_named_and_the_run_goes_on_later(
-    numbers: Path, whole_run: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    numbers: Path, whole_run: TrainingResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def save(learner: Learner, path: str) -> None:
+    def save(learner: ModelTrainer, path: str) -> None:
         Path(path).write_bytes(b"half")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(Learner, "save", save)
+        patch.setattr(ModelTrainer, "save", save)
         with pytest.raises(rk.DatasetError) as caught:
             rk.train(numbers, tmp_path / "run", **NUMBERS)
     assert (caught.value.code, caught.value.location.path) == ("X504", str(tmp_path / "run/model.keras"))
@@ -303,7 +305,7 @@ def test_a_disk_that_is_full_when_the_model_is_saved_is_named_and_the_run_goes_o
 
 
 def test_two_runs_do_not_share_a_place(numbers: Path, tmp_path: Path) -> None:
-    class Second(Watch):
+    class Second(TrainingListener):
         def step(self, epoch: int, step: int, loss: float, score: float) -> None:
             rk.train(numbers, tmp_path / "run", **NUMBERS)
 

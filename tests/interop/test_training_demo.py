@@ -10,15 +10,15 @@ import pytest
 
 import rekord as rk
 from rekord.cli.demo_data import draw_objects, draw_scenes
-from rekord.training.loop import Watch
-from rekord.training.result import Trained
+from rekord.training.loop import TrainingListener
+from rekord.training.result import TrainingResult
 
 SIGNS: dict[str, Any] = {"epochs": 6}
 SCENES: dict[str, Any] = {"epochs": 3, "batch_size": 8, "image_size": (64, 64)}
 FEW: dict[str, Any] = {"epochs": 2, "batch_size": 8, "limit": 40}  # where no score is looked at
 
 
-class Stop(Watch):
+class Stop(TrainingListener):
     """Ends a run in the middle of its second epoch, as Ctrl-C does."""
 
     def step(self, epoch: int, step: int, loss: float, score: float) -> None:
@@ -26,7 +26,7 @@ class Stop(Watch):
             raise KeyboardInterrupt
 
 
-def told(trained: Trained) -> list[tuple[Any, ...]]:
+def told(trained: TrainingResult) -> list[tuple[Any, ...]]:
     return [(e.loss, e.score, e.val_loss, e.val_score, e.records) for e in trained.epochs]
 
 
@@ -52,33 +52,33 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def sign_run(signs: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def sign_run(signs: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     return rk.train(signs, tmp_path_factory.mktemp("run") / "signs", **SIGNS)
 
 
 @pytest.fixture(scope="module")
-def scene_run(scenes: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def scene_run(scenes: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     return rk.train(scenes, tmp_path_factory.mktemp("run") / "scenes", **SCENES)
 
 
 @pytest.fixture(scope="module")
-def few_signs(signs: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def few_signs(signs: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     return rk.train(signs, tmp_path_factory.mktemp("run") / "few", **{**SIGNS, **FEW})
 
 
 @pytest.fixture(scope="module")
-def few_scenes(scenes: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def few_scenes(scenes: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     return rk.train(scenes, tmp_path_factory.mktemp("run") / "few", **{**SCENES, **FEW})
 
 
-def test_a_cnn_tells_four_classes_apart(sign_run: Trained) -> None:
+def test_a_cnn_tells_four_classes_apart(sign_run: TrainingResult) -> None:
     assert sign_run.task.kind == "classification"
     assert {one.column for one in sign_run.task.inputs} == {"image"}
     assert sign_run.chance == 0.25
     assert sign_run.score >= 0.9
 
 
-def test_an_encoder_and_decoder_finds_what_is_in_a_scene(scene_run: Trained) -> None:
+def test_an_encoder_and_decoder_finds_what_is_in_a_scene(scene_run: TrainingResult) -> None:
     assert (scene_run.task.kind, scene_run.task.metric, scene_run.task.ignore) == (
         "segmentation",
         "mIoU",
@@ -89,7 +89,7 @@ def test_an_encoder_and_decoder_finds_what_is_in_a_scene(scene_run: Trained) -> 
     assert scene_run.score >= 0.6
 
 
-def test_pixels_that_are_ignored_are_not_counted(scenes: Path, scene_run: Trained) -> None:
+def test_pixels_that_are_ignored_are_not_counted(scenes: Path, scene_run: TrainingResult) -> None:
     val = next(iter(rk.open(scenes)["val"].batches(1000, columns=["mask"], decode=True, resize=(64, 64))))
     masks = np.asarray(val["mask"])
     assert 0 < (masks == 255).sum() < masks.size
@@ -103,7 +103,7 @@ def test_a_run_over_pictures_that_was_stopped_ends_as_one_that_was_not(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     data = request.getfixturevalue(kind)
-    whole: Trained = request.getfixturevalue(f"few_{kind}")
+    whole: TrainingResult = request.getfixturevalue(f"few_{kind}")
     asked = {**(SIGNS if kind == "signs" else SCENES), **FEW}
     with pytest.raises(KeyboardInterrupt):
         rk.train(data, tmp_path / "run", watch=Stop(), **asked)
@@ -112,7 +112,7 @@ def test_a_run_over_pictures_that_was_stopped_ends_as_one_that_was_not(
     assert np.array_equal(again.confusion, whole.confusion)
 
 
-def test_classes_of_pixels_can_be_weighed(scenes: Path, few_scenes: Trained, tmp_path: Path) -> None:
+def test_classes_of_pixels_can_be_weighed(scenes: Path, few_scenes: TrainingResult, tmp_path: Path) -> None:
     even = rk.train(scenes, tmp_path / "even", balance=True, **{**SCENES, **FEW, "epochs": 1})
     assert even.last.loss > 0
     assert even.last.loss != few_scenes.epochs[0].loss

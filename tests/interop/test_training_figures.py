@@ -15,16 +15,16 @@ import pytest
 
 import rekord as rk
 from rekord.training import checkpoint, result
-from rekord.training.inputs import Encoder, Picture, Step
-from rekord.training.loop import Watch
-from rekord.training.model import Learner, build
-from rekord.training.result import Totals
-from rekord.training.statistics import class_weights_of
-from rekord.training.task import Input, Task
+from rekord.training.inputs import BatchEncoder, ImageInput, TrainingStep
+from rekord.training.loop import TrainingListener
+from rekord.training.model import ModelTrainer, build_model
+from rekord.training.result import StepTotals
+from rekord.training.statistics import compute_class_weights
+from rekord.training.task import InputColumn, Task
 
 RNG = np.random.default_rng(0)
 CLASSES = 4
-IMAGE = (Input("image", "image"),)
+IMAGE = (InputColumn("image", "image"),)
 MASKS = Task("segmentation", IMAGE, "mask", ("0", "1", "2", "3"), ignore=255)
 
 
@@ -41,19 +41,19 @@ def test_the_loss_of_validation_is_that_of_training(ignored: float, weights: Any
     logits = (30 * RNG.normal(size=(2, 8, 8, CLASSES))).astype(np.float32)  # sure of itself, and often wrong
     keras_loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=255)
     weighed = None if weights is None else weights[np.minimum(true, CLASSES - 1)]
-    loss, count = result.cross_entropy(logits, true, ignore=255, weights=weights)
+    loss, count = result.compute_cross_entropy(logits, true, ignore=255, weights=weights)
     assert count == int((true != 255).sum())
     assert loss / max(count, 1) == pytest.approx(float(keras_loss(true, logits, weighed)), rel=1e-5)
 
 
 def test_each_pixel_that_is_learned_counts_alike_whatever_its_batch_holds() -> None:
-    encoder = Encoder(MASKS, {"image": Picture("image", 16, 16, 3)})
-    learner = Learner(keras, encoder, seed=0, learning_rate=1e-3, weights=None)
-    totals, losses, counts = Totals(MASKS), [], []
+    encoder = BatchEncoder(MASKS, {"image": ImageInput("image", 16, 16, 3)})
+    learner = ModelTrainer(keras, encoder, seed=0, learning_rate=1e-3, weights=None)
+    totals, losses, counts = StepTotals(MASKS), [], []
     for ignored in (0.1, 0.95, 1.0):
         y = masks((2, 16, 16), ignored)
         image = RNG.integers(0, 255, (2, 16, 16, 3), np.uint8)
-        losses.append(learner.train(Step({"image": image}, y, 2), totals))
+        losses.append(learner.train(TrainingStep({"image": image}, y, 2), totals))
         counts.append(int((y != 255).sum()))
     assert (totals.weight, totals.rows, losses[2]) == (sum(counts), 6, 0.0)
     assert totals.mean_loss == pytest.approx(np.average(losses, weights=counts))
@@ -65,14 +65,16 @@ def test_the_mean_over_classes_is_that_of_keras(ignore: int | None) -> None:
     said = RNG.choice([0, 1], true.shape)
     metric = keras.metrics.MeanIoU(CLASSES, ignore_class=ignore)
     metric.update_state(true, said)
-    matrix = result.counted(true, said, CLASSES, ignore=ignore)
-    assert result.mean_iou(matrix) == pytest.approx(float(metric.result()), abs=1e-6)
-    assert result.mean_of_ious(*result.tallied(true, said, CLASSES, ignore=ignore)) == result.mean_iou(matrix)
+    matrix = result.compute_confusion(true, said, CLASSES, ignore=ignore)
+    assert result.compute_mean_iou(matrix) == pytest.approx(float(metric.result()), abs=1e-6)
+    assert result.compute_mean_iou_of_counts(
+        *result.count_by_class(true, said, CLASSES, ignore=ignore)
+    ) == result.compute_mean_iou(matrix)
 
 
 def test_pictures_of_an_odd_size_are_halved_too() -> None:
     task = Task("classification", IMAGE, "label", ("a", "b"))
-    model = build(keras, Encoder(task, {"image": Picture("image", 45, 63, 3)}), 0)
+    model = build_model(keras, BatchEncoder(task, {"image": ImageInput("image", 45, 63, 3)}), 0)
     assert sum(isinstance(layer, keras.layers.MaxPooling2D) for layer in model.layers) == 2
     assert model.output.shape == (None, 2)
 
@@ -82,8 +84,8 @@ def test_the_weights_of_classes_are_balanced_over_those_that_occur(tmp_path: Pat
     schema = rk.Schema({"x": rk.Float32(), "label": rk.Text()})
     rk.write(rows, tmp_path / "texts", schema=schema, progress=False, workers=1)
     split = rk.open(tmp_path / "texts")["train"]
-    task = Task("classification", (Input("x", "numbers"),), "label", ("a", "b"), values=("a", "b"))
-    weights = class_weights_of(split, Encoder(task, {}), seed=0, batch_size=8)
+    task = Task("classification", (InputColumn("x", "numbers"),), "label", ("a", "b"), values=("a", "b"))
+    weights = compute_class_weights(split, BatchEncoder(task, {}), seed=0, batch_size=8)
     assert weights.tolist() == pytest.approx([40 / (2 * 10), 40 / (2 * 30)])
 
 
@@ -99,7 +101,7 @@ def test_masks_of_nothing_but_what_is_ignored_are_refused(tmp_path: Path) -> Non
     assert caught.value.found == "only 255, which is ignored"
 
 
-class Stop(Watch):
+class Stop(TrainingListener):
     def step(self, epoch: int, step: int, loss: float, score: float) -> None:
         if (epoch, step) == (2, 2):
             raise KeyboardInterrupt
@@ -145,7 +147,7 @@ def test_a_checkpoint_that_fits_its_checksums_and_nothing_else_is_damaged(
 ) -> None:
     data, out = copied(stopped, tmp_path)
     path = str(out / "checkpoint.tfrecord")
-    state, *variables = list(checkpoint._rows(path))
+    state, *variables = list(checkpoint._iter_rows(path))
     state["data"] = json.dumps({**json.loads(state["data"]), **lie}).encode()
     with rk.Writer(path, checkpoint._SCHEMA) as writer:
         for row in (state, *variables):

@@ -110,7 +110,7 @@ def test_vocabularies_are_those_of_text_vectorization(tmp_path, keras):
 def test_vectors_are_those_of_the_tfidf_vectorizer(tmp_path, with_):
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    from rekord.transforms.vocabularies import splitting
+    from rekord.transforms.vocabularies import build_splitter
 
     dataset = rk.write(
         [{"text": text} for text in TEXTS],
@@ -120,7 +120,7 @@ def test_vectors_are_those_of_the_tfidf_vectorizer(tmp_path, with_):
         workers=1,
     )
     words = (tmp_path / "out" / "vocabulary-text.txt").read_text().splitlines()
-    vectorizer = TfidfVectorizer(analyzer=splitting(with_, True))
+    vectorizer = TfidfVectorizer(analyzer=build_splitter(with_, True))
     expected = vectorizer.fit_transform(TEXTS).toarray()
     order = [vectorizer.vocabulary_[word] for word in words]
     assert sorted(order) == list(range(expected.shape[1]))
@@ -163,9 +163,9 @@ def test_tfidf_is_fed_to_tensorflow_as_a_sparse_tensor(tmp_path):
 def test_counts_of_hashed_words_are_those_that_are_counted(tmp_path):
     from sklearn.feature_extraction.text import CountVectorizer
 
-    from rekord.transforms.vocabularies import splitting
+    from rekord.transforms.vocabularies import build_splitter
 
-    split = splitting("words", True)
+    split = build_splitter("words", True)
     bound = t.hash_words("x", 2**30).bind(rk.Schema({"x": rk.Text()}))
     counted = CountVectorizer(analyzer=split).fit_transform(TEXTS).toarray()
     for text, row in zip(TEXTS, counted, strict=True):

@@ -29,7 +29,7 @@ from rekord.testing import (
     unknown,
     varint,
 )
-from rekord.testing.strategies import examples, ints, mutated, raw_entry, sequences
+from rekord.testing.strategies import examples, ints, mutated_payloads, raw_entry, sequences
 from rekord.testing.wire import EGROUP, SGROUP
 
 WIRES = (0, 1, 2, 3, 5)
@@ -127,14 +127,14 @@ def test_any_sequence_example_on_the_wire_means_what_protobuf_says(pb: ModuleTyp
 
 
 @settings(max_examples=1200)
-@given(payload=mutated(examples()))
+@given(payload=mutated_payloads(examples()))
 def test_a_mutated_example_is_read_alike_or_refused_alike(pb: ModuleType, payload: bytes) -> None:
     expected, found = both(pb, payload, "example")
     assert found == expected
 
 
 @settings(max_examples=800)
-@given(payload=mutated(sequences()))
+@given(payload=mutated_payloads(sequences()))
 def test_a_mutated_sequence_example_is_read_alike_or_refused_alike(pb: ModuleType, payload: bytes) -> None:
     expected, found = both(pb, payload, "sequence")
     assert found == expected

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rekord.health.tensorflow.messages import explained
+from rekord.health.tensorflow.messages import explain_message
 from rekord.testing import (
     corrupt_length,
     corrupt_payload,
@@ -74,7 +74,7 @@ def test_what_the_parsers_of_examples_say(tf: ModuleType) -> None:
             in_pipeline(tf, payload, lambda record: tf.io.parse_example([record], spec)),  # noqa: B023
         ):
             text = said(call)
-            found = explained(text)
+            found = explain_message(text)
             assert found is not None, text
             assert found.code == code, text
 
@@ -97,7 +97,7 @@ def test_what_the_parsers_of_sequences_say(tf: ModuleType) -> None:
             lambda: tf.io.parse_single_sequence_example(two, context, lists),  # noqa: B023
         ):
             text = said(call)
-            found = explained(text)
+            found = explain_message(text)
             assert found is not None, text
             assert found.code == code, text
 
@@ -122,11 +122,11 @@ def test_what_is_said_of_damaged_files(tf: ModuleType, tmp_path: Path) -> None:
     for content, compression, code in files:
         path.write_bytes(content)
         text = said(lambda: list(tf.data.TFRecordDataset(str(path), compression)))  # noqa: B023
-        found = explained(text)
+        found = explain_message(text)
         assert found is not None, text
         assert found.code == code, text
     for missing, code in ((tmp_path / "no.tfrecord", "X501"), (tmp_path, "X503")):
-        found = explained(said(lambda: list(tf.data.TFRecordDataset(str(missing)))))  # noqa: B023
+        found = explain_message(said(lambda: list(tf.data.TFRecordDataset(str(missing)))))  # noqa: B023
         assert found is not None
         assert found.code == code
 
@@ -152,7 +152,7 @@ def test_what_the_later_stages_say(tf: ModuleType) -> None:
     ]
     for call, code in calls:
         text = said(call)
-        found = explained(text)
+        found = explain_message(text)
         assert found is not None, text
         assert found.code == code, text
 
@@ -181,12 +181,12 @@ def test_what_protobuf_says_of_values_that_it_does_not_take(
     tf: ModuleType, kind: str, value: Any, code: str
 ) -> None:
     text = said(lambda: getattr(tf.train, kind)(value=value))
-    found = explained(text)
+    found = explain_message(text)
     assert found is not None, text
     assert found.code == code, text
 
 
 def test_what_protobuf_says_of_a_payload_that_it_cannot_parse(tf: ModuleType) -> None:
-    found = explained(said(lambda: tf.train.Example.FromString(LABEL[:-1])))
+    found = explain_message(said(lambda: tf.train.Example.FromString(LABEL[:-1])))
     assert found is not None
     assert found.code == "W202"

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from rekord.codec.images.inspect import look_at_image
-from rekord.codec.images.store import look_at_mask
+from rekord.codec.images.inspect import inspect_image
+from rekord.codec.images.store import inspect_mask
 
 SEED = 20260101
 MODES = {
@@ -60,7 +60,7 @@ def test_every_picture_that_pillow_writes_is_whole_and_has_the_size_that_pillow_
             data = file.getvalue()
             seen = Pillow.open(io.BytesIO(data))
             for verify in ("full", "headers"):
-                found = look_at_image(data, name="image", verify=verify)
+                found = inspect_image(data, name="image", verify=verify)
                 assert (found.width, found.height) == seen.size == (width, height)
                 assert found.format.upper() == seen.format
                 if form in ("jpeg", "png") and mode not in ("P", "1", "I;16"):
@@ -110,7 +110,7 @@ def test_tensorflow_reads_the_ids_of_every_kind_of_mask(tf: ModuleType, level: i
         colours = {(number * 10, 0, 0): number for number in range(15)}
         for kind, data in given.items():
             for verify in ("full", "headers"):
-                found = look_at_mask(
+                found = inspect_mask(
                     data,
                     name="mask",
                     classes=15,
@@ -120,7 +120,7 @@ def test_tensorflow_reads_the_ids_of_every_kind_of_mask(tf: ModuleType, level: i
                 )
                 read = tf.io.decode_png(found.data, channels=1).numpy()[:, :, 0]
                 assert np.array_equal(read, ids), kind
-            wide = look_at_mask(data, name="mask", classes=300, ignore=None, colours=colours, verify="full")
+            wide = inspect_mask(data, name="mask", classes=300, ignore=None, colours=colours, verify="full")
             read = tf.io.decode_png(wide.data, channels=1, dtype=tf.uint16).numpy()[:, :, 0]
             assert np.array_equal(read, ids), kind
 

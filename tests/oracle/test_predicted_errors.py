@@ -18,24 +18,24 @@ import rekord as rk
 from rekord.health.tensorflow.parse_errors import (
     decode_image_error,
     decode_raw_error,
-    predicted_error,
-    predicted_payload_error,
-    predicted_record_error,
-    predicted_sequence_error,
+    predict_feature_error,
+    predict_payload_error,
+    predict_record_error,
+    predict_sequence_error,
     reshape_error,
 )
 from rekord.schema.interop.tf_spec import (
-    DTYPES,
-    FixedLen,
-    FixedLenSequence,
+    SPEC_DTYPES,
+    FixedLenSequenceSpec,
+    FixedLenSpec,
     Partition,
     RaggedSpec,
     SequenceSpec,
     SparseSpec,
     Spec,
     SpecFeature,
-    VarLen,
-    feature_source,
+    VarLenSpec,
+    feature_to_source,
     to_source,
 )
 from rekord.testing import (
@@ -100,27 +100,27 @@ def default(dtype: str, count: int) -> tuple[Any, ...]:
 
 
 def single_key_features() -> Iterator[SpecFeature]:
-    for dtype in DTYPES:
-        yield VarLen(dtype)
+    for dtype in SPEC_DTYPES:
+        yield VarLenSpec(dtype)
         yield RaggedSpec(dtype)
         yield RaggedSpec(dtype, row_splits_dtype="int64", partitions=(UNIFORM,))
         yield RaggedSpec(dtype, partitions=(UNIFORM, UNIFORM))
         yield RaggedSpec(dtype, value_key="a", partitions=(Partition("UniformRowLength", length=0),))
-        yield FixedLen((), dtype)
-        yield FixedLen((), dtype, default(dtype, 1)[0])
-        yield FixedLen((0,), dtype)
+        yield FixedLenSpec((), dtype)
+        yield FixedLenSpec((), dtype, default(dtype, 1)[0])
+        yield FixedLenSpec((0,), dtype)
         for count in (1, 3):
-            yield FixedLen((count,), dtype)
-            yield FixedLen((count,), dtype, default(dtype, count))
-        yield FixedLen((2, 2), dtype)
-        yield FixedLen((2, 2), dtype, (default(dtype, 2),) * 2)
+            yield FixedLenSpec((count,), dtype)
+            yield FixedLenSpec((count,), dtype, default(dtype, count))
+        yield FixedLenSpec((2, 2), dtype)
+        yield FixedLenSpec((2, 2), dtype, (default(dtype, 2),) * 2)
         for shape in ((), (2,), (2, 2)):
-            yield FixedLenSequence(shape, dtype, allow_missing=True)
-            yield FixedLenSequence(shape, dtype, allow_missing=True, default=default(dtype, 1)[0])
-        yield FixedLenSequence((), dtype)
+            yield FixedLenSequenceSpec(shape, dtype, allow_missing=True)
+            yield FixedLenSequenceSpec(shape, dtype, allow_missing=True, default=default(dtype, 1)[0])
+        yield FixedLenSequenceSpec((), dtype)
 
 
-@pytest.mark.parametrize("spec_feature", list(single_key_features()), ids=feature_source)
+@pytest.mark.parametrize("spec_feature", list(single_key_features()), ids=feature_to_source)
 def test_the_message_for_every_way_in_which_a_feature_can_be_stored(
     tf: ModuleType, spec_feature: SpecFeature
 ) -> None:
@@ -129,8 +129,8 @@ def test_the_message_for_every_way_in_which_a_feature_can_be_stored(
         said = theirs(tf, {"a": spec_feature}, payload)
         decoded = rk.decode(payload)
         value, present = decoded.get("a"), "a" in decoded
-        assert predicted_error("a", spec_feature, value, present=present) == said
-        assert predicted_payload_error({"a": spec_feature}, payload) == said
+        assert predict_feature_error("a", spec_feature, value, present=present) == said
+        assert predict_payload_error({"a": spec_feature}, payload) == said
 
 
 PARTITIONED: list[tuple[Partition, ...]] = [
@@ -172,8 +172,8 @@ def test_the_message_for_partitions_that_do_not_fit_their_values(
             entries.append(entry("p", ints(*numbers)))
         payload = example(*entries)
         said = theirs(tf, spec, payload)
-        assert predicted_payload_error(spec, payload) == said
-        assert predicted_record_error(spec, rk.decode(payload)) == said
+        assert predict_payload_error(spec, payload) == said
+        assert predict_record_error(spec, rk.decode(payload)) == said
 
 
 def test_the_message_for_sparse_indices_and_values_that_do_not_fit(tf: ModuleType) -> None:
@@ -185,14 +185,14 @@ def test_the_message_for_sparse_indices_and_values_that_do_not_fit(tf: ModuleTyp
         payload = example(*[entry(key, part) for key, part in named if part is not None])
         for spec in (vector, matrix):
             said = theirs(tf, spec, payload)
-            assert predicted_payload_error(spec, payload) == said
-            assert predicted_record_error(spec, rk.decode(payload)) == said
+            assert predict_payload_error(spec, payload) == said
+            assert predict_record_error(spec, rk.decode(payload)) == said
 
 
 MIXED: Spec = {
-    "fixed": FixedLen((), "int64"),
-    "also": FixedLen((2,), "float32"),
-    "var": VarLen("string"),
+    "fixed": FixedLenSpec((), "int64"),
+    "also": FixedLenSpec((2,), "float32"),
+    "var": VarLenSpec("string"),
     "ragged": RaggedSpec("int64", partitions=(UNIFORM,)),
     "sparse": SparseSpec(("i",), "v", "float32", (9,)),
 }
@@ -214,16 +214,16 @@ def test_of_several_errors_the_first_is_the_one_that_tensorflow_meets_first(
 ) -> None:
     payload = example(*[entry(key, stored) for key, stored in entries])
     said = theirs(tf, MIXED, payload)
-    assert predicted_payload_error(MIXED, payload) == said
-    assert predicted_record_error(MIXED, rk.decode(payload)) == said
+    assert predict_payload_error(MIXED, payload) == said
+    assert predict_record_error(MIXED, rk.decode(payload)) == said
 
 
 ODD: Spec = {
-    "a": VarLen("int64"),
-    "b": FixedLen((2,), "int64"),
-    "c": VarLen("float32"),
-    "d": FixedLen((1,), "string"),
-    "e": FixedLenSequence((2,), "float32", allow_missing=True),
+    "a": VarLenSpec("int64"),
+    "b": FixedLenSpec((2,), "int64"),
+    "c": VarLenSpec("float32"),
+    "d": FixedLenSpec((1,), "string"),
+    "e": FixedLenSequenceSpec((2,), "float32", allow_missing=True),
 }
 KEY, VALUE = length_delimited(1, b"a"), length_delimited(2, ints(1))
 
@@ -275,7 +275,7 @@ def test_the_message_for_forms_that_tensorflow_reads_in_a_way_of_its_own(tf: Mod
     for payload in odd_payloads():
         for name, one in ODD.items():
             said = theirs(tf, {name: one}, payload)
-            assert agrees(said, predicted_payload_error({name: one}, payload)), (payload, name)
+            assert agrees(said, predict_payload_error({name: one}, payload)), (payload, name)
 
 
 @settings(max_examples=300)
@@ -284,14 +284,16 @@ def test_the_message_for_payloads_of_all_sorts_and_their_damage(
     tf: ModuleType, payload: bytes, cut: int, flip: int
 ) -> None:
     for damaged in (payload, payload[: len(payload) - cut], flipped(payload, flip)):
-        for dtype in DTYPES:
-            specs: list[Spec] = [{"a": VarLen(dtype), "b": FixedLenSequence((2,), dtype, allow_missing=True)}]
+        for dtype in SPEC_DTYPES:
+            specs: list[Spec] = [
+                {"a": VarLenSpec(dtype), "b": FixedLenSequenceSpec((2,), dtype, allow_missing=True)}
+            ]
             # Unpacked floats for a fixed shape are left out: TensorFlow writes past its own memory for them.
             if dtype != "float32":
-                specs.append({"a": FixedLen((1,), dtype, default(dtype, 1)), "b": RaggedSpec(dtype)})
+                specs.append({"a": FixedLenSpec((1,), dtype, default(dtype, 1)), "b": RaggedSpec(dtype)})
             for spec in specs:
                 said = theirs(tf, spec, damaged)
-                assert agrees(said, predicted_payload_error(spec, damaged))
+                assert agrees(said, predict_payload_error(spec, damaged))
 
 
 def flipped(payload: bytes, at: int) -> bytes:
@@ -302,22 +304,22 @@ def flipped(payload: bytes, at: int) -> bytes:
 
 
 def test_a_record_that_cannot_be_parsed_is_quoted_only_in_its_beginning(tf: ModuleType) -> None:
-    spec = {"a": VarLen("int64")}
-    assert predicted_payload_error(spec, b"abc") == theirs(tf, spec, b"abc") == f"{UNPARSABLE}abc'"
-    long = predicted_payload_error(spec, b"c" * 1000)
+    spec = {"a": VarLenSpec("int64")}
+    assert predict_payload_error(spec, b"abc") == theirs(tf, spec, b"abc") == f"{UNPARSABLE}abc'"
+    long = predict_payload_error(spec, b"c" * 1000)
     assert long == f"{UNPARSABLE}{'c' * 59}…'"
 
 
 def test_the_place_in_the_batch_is_named(tf: ModuleType) -> None:
-    spec = {"a": FixedLen((), "int64")}
+    spec = {"a": FixedLenSpec((), "int64")}
     good, bad = example(entry("a", ints(1))), example(entry("a", ints(1, 2)))
     said = message_of(tf, lambda: tf.io.parse_example([good, good, bad], real(spec, tf)))
-    assert predicted_payload_error(spec, bad, index=2) == said
-    assert predicted_error("a", spec["a"], rk.decode(bad)["a"], index=2) == said
+    assert predict_payload_error(spec, bad, index=2) == said
+    assert predict_feature_error("a", spec["a"], rk.decode(bad)["a"], index=2) == said
 
 
 def test_a_spec_without_features_is_refused_with_tensorflows_words(tf: ModuleType) -> None:
-    assert predicted_record_error({}, {}) == theirs(tf, {}, b"")
+    assert predict_record_error({}, {}) == theirs(tf, {}, b"")
 
 
 STEPS: list[list[bytes] | None] = [
@@ -345,41 +347,41 @@ def sequence_message(tf: ModuleType, spec: SequenceSpec, payload: bytes) -> str 
 @pytest.mark.parametrize(
     "one",
     [
-        FixedLenSequence((), "int64"),
-        FixedLenSequence((), "int64", allow_missing=True),
-        FixedLenSequence((2,), "int64"),
-        FixedLenSequence((1, 2), "float32"),
-        VarLen("int64"),
+        FixedLenSequenceSpec((), "int64"),
+        FixedLenSequenceSpec((), "int64", allow_missing=True),
+        FixedLenSequenceSpec((2,), "int64"),
+        FixedLenSequenceSpec((1, 2), "float32"),
+        VarLenSpec("int64"),
         RaggedSpec("int64"),
     ],
-    ids=feature_source,
+    ids=feature_to_source,
 )
 def test_the_message_for_the_steps_of_a_sequence(tf: ModuleType, one: SpecFeature) -> None:
     spec = SequenceSpec(steps={"a": one})
     for steps in STEPS:
         payload = sequence_example(b"", b"" if steps is None else entry("a", feature_list(steps)))
-        predicted = predicted_sequence_error(spec, rk.decode(payload, kind="sequence"))
+        predicted = predict_sequence_error(spec, rk.decode(payload, kind="sequence"))
         assert predicted == sequence_message(tf, spec, payload), steps
 
 
 @pytest.mark.parametrize(
     "one",
     [
-        FixedLen((), "int64"),
-        FixedLen((), "int64", 7),
-        FixedLen((0,), "int64"),
-        FixedLen((2,), "string"),
-        FixedLen((2, 2), "float32", ((0.5, 0.5), (0.5, 0.5))),
-        VarLen("int64"),
+        FixedLenSpec((), "int64"),
+        FixedLenSpec((), "int64", 7),
+        FixedLenSpec((0,), "int64"),
+        FixedLenSpec((2,), "string"),
+        FixedLenSpec((2, 2), "float32", ((0.5, 0.5), (0.5, 0.5))),
+        VarLenSpec("int64"),
         RaggedSpec("int64"),
     ],
-    ids=feature_source,
+    ids=feature_to_source,
 )
 def test_the_message_for_the_context_of_a_sequence(tf: ModuleType, one: SpecFeature) -> None:
     spec = SequenceSpec(context={"a": one})
     for stored in STORED:
         payload = sequence_example(b"" if stored is None else entry("a", stored), b"")
-        predicted = predicted_sequence_error(spec, rk.decode(payload, kind="sequence"))
+        predicted = predict_sequence_error(spec, rk.decode(payload, kind="sequence"))
         assert predicted == sequence_message(tf, spec, payload), stored
 
 

@@ -9,27 +9,27 @@ from hypothesis import assume, given, settings
 from rekord.errors import SchemaError
 from rekord.schema import Schema
 from rekord.schema.interop.tf_spec import (
-    FixedLen,
-    FixedLenSequence,
+    FixedLenSequenceSpec,
+    FixedLenSpec,
     Partition,
     RaggedSpec,
     SequenceSpec,
     SparseSpec,
-    VarLen,
+    VarLenSpec,
+    spec_from_schema,
     spec_from_tf,
-    spec_of_schema,
     to_source,
 )
 from rekord.testing.strategies import schemas
 
 SPEC = {
-    "fixed": FixedLen((2,), "float32"),
-    "default": FixedLen((), "string", b"\x00\xff'\""),
-    "nan": FixedLen((2,), "float32", (float("-inf"), 0.5)),
-    "matrix": FixedLen((2, 1), "int64", ((1,), (-(2**63),))),
-    "var": VarLen("int64"),
-    "seq": FixedLenSequence((3,), "float32", allow_missing=True, default=-1.0),
-    "bare": FixedLenSequence((), "string"),
+    "fixed": FixedLenSpec((2,), "float32"),
+    "default": FixedLenSpec((), "string", b"\x00\xff'\""),
+    "nan": FixedLenSpec((2,), "float32", (float("-inf"), 0.5)),
+    "matrix": FixedLenSpec((2, 1), "int64", ((1,), (-(2**63),))),
+    "var": VarLenSpec("int64"),
+    "seq": FixedLenSequenceSpec((3,), "float32", allow_missing=True, default=-1.0),
+    "bare": FixedLenSequenceSpec((), "string"),
     "sparse": SparseSpec(("i",), "v", "float32", (10,)),
     "two": SparseSpec(("i", "j"), "w", "int64", (3, 4), already_sorted=True),
     "flat": RaggedSpec("string", row_splits_dtype="int64", validate=True),
@@ -54,7 +54,7 @@ def test_the_text_of_a_spec_makes_tensorflows_objects(tf: ModuleType) -> None:
 
 
 def test_the_text_of_a_sequence_makes_the_pair(tf: ModuleType) -> None:
-    spec = SequenceSpec({"a": VarLen("int64")}, {"b": FixedLenSequence((), "string")})
+    spec = SequenceSpec({"a": VarLenSpec("int64")}, {"b": FixedLenSequenceSpec((), "string")})
     made = eval(to_source(spec), {"tf": tf})
     assert made == (
         {"a": tf.io.VarLenFeature(tf.int64)},
@@ -68,7 +68,7 @@ def test_the_text_of_a_sequence_makes_the_pair(tf: ModuleType) -> None:
 @settings(max_examples=60)
 def test_a_schema_has_one_spec_with_tensorflow_and_without(tf: ModuleType, schema: Schema) -> None:
     try:
-        spec = spec_of_schema(schema)
+        spec = spec_from_schema(schema)
     except SchemaError:
         assume(False)
     theirs = schema.to_tf_spec()

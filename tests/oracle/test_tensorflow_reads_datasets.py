@@ -12,7 +12,7 @@ import pytest
 
 import rekord as rk
 from rekord.schema import Bytes, Float32, Int64, Label, Schema, Text
-from rekord.testing.datasets import converted, cut_small
+from rekord.testing.datasets import execute_conversion, use_small_parts
 
 SCHEMA = Schema(
     {
@@ -45,7 +45,7 @@ def test_tensorflow_parses_every_record_of_every_shard(
     compression: str | None,
     type_name: str,
 ) -> None:
-    cut_small(monkeypatch, part_bytes=2000, run_bytes=3000)
+    use_small_parts(monkeypatch, part_bytes=2000, run_bytes=3000)
     options: dict[str, Any] = {
         "schema": SCHEMA,
         "shuffle": True,
@@ -53,7 +53,7 @@ def test_tensorflow_parses_every_record_of_every_shard(
         "split": {"train": 0.7, "val": 0.3},
         "compression": compression,
     }
-    converted(ROWS, tmp_path / "data", options)
+    execute_conversion(ROWS, tmp_path / "data", options)
     seen = []
     for split in ("train", "val"):
         # As trainers do it: by a pattern, beside which nothing else may lie.
@@ -81,7 +81,7 @@ def test_tensorflow_metadata_parses_the_schema_beside_the_shards(tf: ModuleType,
         warnings.simplefilter("ignore")
         from google.protobuf import text_format
         from tensorflow_metadata.proto.v0 import schema_pb2
-    converted(ROWS, tmp_path / "data", {"schema": SCHEMA})
+    execute_conversion(ROWS, tmp_path / "data", {"schema": SCHEMA})
     text = (tmp_path / "data" / "schema.pbtxt").read_text()
     parsed = text_format.Parse(text, schema_pb2.Schema())
     assert sorted(feature.name for feature in parsed.feature) == sorted(SCHEMA)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rekord.codec.encode import encode, stored
+from rekord.codec.encode import encode, store_value
 from rekord.codec.encode_columns import encode_columns
-from rekord.codec.plan import slots_of
+from rekord.codec.plan import plan_slots
 from rekord.dataset.writer import Writer
 from rekord.errors import SchemaError
 from rekord.schema import (
@@ -56,7 +56,7 @@ def expected_lists(feature: Feature, value: Any) -> list[list[Any]]:
     """What each record key of a column should hold, worked out the plain way."""
     match feature:
         case Tensor():
-            return [stored(feature, value)[0]]  # its bytes have tests of their own
+            return [store_value(feature, value)[0]]  # its bytes have tests of their own
         case Sparse():
             order = sorted(zip(*value, strict=True), key=lambda pair: pair[0])
             numbers = [float(pair[1]) if feature.kind == "float" else int(pair[1]) for pair in order]
@@ -66,7 +66,7 @@ def expected_lists(feature: Feature, value: Any) -> list[list[Any]]:
         case Image():
             return [[bytes(value)]]
         case Mask():
-            return [stored(feature, value)[0]]
+            return [store_value(feature, value)[0]]
         case Label():
             names = feature.names or ()
             return [[names.index(one) if isinstance(one, str) else one for one in leaves(value)]]
@@ -85,7 +85,7 @@ def expected_lists(feature: Feature, value: Any) -> list[list[Any]]:
 
 def column_lists(name: str, feature: Feature, value: Any) -> dict[str, tuple[int, list[Any]]]:
     """The record's lists for one column of a row, none where it is missing."""
-    slots = slots_of(name, feature)
+    slots = plan_slots(name, feature)
     if value is None:
         return {slot.key: (slot.kind, list(slot.fill)) for slot in slots if slot.fill is not None}
     lists = expected_lists(feature, value)
@@ -144,7 +144,7 @@ def test_protobuf_writes_the_same_sequences(pb: ModuleType, drawn: tuple[Schema,
         steps = row.get(name)
         if steps is None:
             continue
-        for slot in slots_of(name, feature):
+        for slot in plan_slots(name, feature):
             message.feature_lists.feature_list[slot.key].SetInParent()
         for step in steps:
             for key, (kind, values) in column_lists(name, feature, step).items():

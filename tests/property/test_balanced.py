@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rekord import _core
-from rekord.dataset.balanced import Repeated
-from rekord.dataset.order import Steps
-from rekord.dataset.samplers import Quotas, interleaved, shared_out
+from rekord.dataset.balanced import RepeatFactorSampler
+from rekord.dataset.order import RankSteps
+from rekord.dataset.samplers import QuotaSampler, allocate_quotas, interleave_groups
 
 QUOTAS = st.lists(st.integers(0, 40), min_size=1, max_size=12).filter(any)
 SEEDS = st.integers(0, 2**63 - 1)
@@ -38,10 +38,10 @@ class Plain:
 
 
 @st.composite
-def recipes(draw: st.DrawFn) -> Quotas:
+def recipes(draw: st.DrawFn) -> QuotaSampler:
     quotas = draw(QUOTAS)
     sizes = tuple(draw(st.integers(1, 50)) for _ in quotas)
-    return Quotas(Plain(sizes), np.array(quotas, np.int64), draw(st.booleans()), draw(SEEDS), {})
+    return QuotaSampler(Plain(sizes), np.array(quotas, np.int64), draw(st.booleans()), draw(SEEDS), {})
 
 
 def whole(n: int) -> np.ndarray:
@@ -52,7 +52,7 @@ def whole(n: int) -> np.ndarray:
 def test_an_interleave_gives_each_part_its_quota_in_order_and_evenly(quotas: list[int]) -> None:
     n = sum(quotas)
     bounds = np.concatenate([[0], np.cumsum(quotas)]).astype(np.int64)
-    parts, numbers = interleaved(bounds, whole(n))
+    parts, numbers = interleave_groups(bounds, whole(n))
     for part, quota in enumerate(quotas):
         places = np.flatnonzero(parts == part)
         assert numbers[places].tolist() == list(range(quota))
@@ -65,22 +65,22 @@ def test_an_interleave_gives_each_part_its_quota_in_order_and_evenly(quotas: lis
 def test_an_interleave_of_very_many_records_is_exact() -> None:
     bounds = np.array([0, 3 << 40, 4 << 40], np.int64)
     positions = np.arange((4 << 40) - 8, 4 << 40, dtype=np.int64)
-    parts, numbers = interleaved(bounds, positions)
+    parts, numbers = interleave_groups(bounds, positions)
     assert Counter(parts.tolist()) == {0: 6, 1: 2}
     assert numbers[parts == 0].tolist() == list(range((3 << 40) - 6, 3 << 40))
     assert numbers[parts == 1].tolist() == [(1 << 40) - 2, (1 << 40) - 1]
 
 
 @given(recipe=recipes(), epoch=st.integers(0, 2**63 - 1))
-@example(recipe=Quotas(Plain((1,)), np.array([27]), True, 0, {}), epoch=2**63 - 1)
-def test_an_epoch_has_the_quota_of_every_part(recipe: Quotas, epoch: int) -> None:
+@example(recipe=QuotaSampler(Plain((1,)), np.array([27]), True, 0, {}), epoch=2**63 - 1)
+def test_an_epoch_has_the_quota_of_every_part(recipe: QuotaSampler, epoch: int) -> None:
     drawn = recipe.records(epoch, whole(recipe.size))
     counts = np.bincount(drawn // 1000, minlength=len(recipe.quotas))
     assert counts.tolist() == recipe.quotas.tolist()
 
 
 @given(recipe=recipes(), epochs=st.integers(1, 6))
-def test_no_record_of_a_part_comes_twice_more_than_another(recipe: Quotas, epochs: int) -> None:
+def test_no_record_of_a_part_comes_twice_more_than_another(recipe: QuotaSampler, epochs: int) -> None:
     seen: Counter[int] = Counter()
     for epoch in range(epochs):
         seen.update(recipe.records(epoch, whole(recipe.size)).tolist())
@@ -92,7 +92,7 @@ def test_no_record_of_a_part_comes_twice_more_than_another(recipe: Quotas, epoch
 
 @given(recipe=recipes(), epoch=st.integers(0, 5), data=st.data())
 def test_the_record_at_a_position_does_not_depend_on_what_is_asked_for_beside_it(
-    recipe: Quotas, epoch: int, data: st.DataObject
+    recipe: QuotaSampler, epoch: int, data: st.DataObject
 ) -> None:
     asked = data.draw(st.lists(st.integers(0, recipe.size - 1), max_size=20))
     everything = recipe.records(epoch, whole(recipe.size))
@@ -101,17 +101,17 @@ def test_the_record_at_a_position_does_not_depend_on_what_is_asked_for_beside_it
 
 @given(recipe=recipes(), world=st.integers(1, 5), batch_size=st.integers(1, 9), data=st.data())
 def test_ranks_and_a_resume_elsewhere_deliver_the_same_epoch(
-    recipe: Quotas, world: int, batch_size: int, data: st.DataObject
+    recipe: QuotaSampler, world: int, batch_size: int, data: st.DataObject
 ) -> None:
     def delivered(ranks: int, consumed: int, most: int | None) -> list[int]:
         out: list[int] = []
         for rank in range(ranks):
-            steps = Steps(recipe.size, batch_size, rank, ranks, consumed=consumed)
+            steps = RankSteps(recipe.size, batch_size, rank, ranks, consumed=consumed)
             for step in range(len(steps) if most is None else min(most, len(steps))):
                 out += recipe.records(3, steps.positions(step)).tolist()
         return out
 
-    first = Steps(recipe.size, batch_size, 0, world)
+    first = RankSteps(recipe.size, batch_size, 0, world)
     done = data.draw(st.integers(0, len(first)))
     consumed = first.consumed_after(done - 1) if done else 0
     other_world = data.draw(st.integers(1, 5))
@@ -121,7 +121,7 @@ def test_ranks_and_a_resume_elsewhere_deliver_the_same_epoch(
 
 @given(n=st.integers(0, 500), shares=st.lists(st.fractions(0, 10), min_size=1, max_size=9).filter(any))
 def test_what_is_shared_out_is_all_and_nobody_is_one_off(n: int, shares: list[Fraction]) -> None:
-    quotas = shared_out(n, shares)
+    quotas = allocate_quotas(n, shares)
     assert quotas.sum() == n
     for share, quota in zip(shares, quotas.tolist(), strict=True):
         assert abs(quota - share * n / sum(shares)) < 1
@@ -137,7 +137,7 @@ def test_repeats_are_the_factors_rounded_up_or_down(
     factors: list[float], epoch: int, seed: int, shuffled: bool
 ) -> None:
     ends = np.cumsum(np.array(factors))
-    drawn = Repeated(None, ends, shuffled, seed, {}).records(epoch, whole(len(factors)))
+    drawn = RepeatFactorSampler(None, ends, shuffled, seed, {}).records(epoch, whole(len(factors)))
     wanted = np.array(factors) * len(factors) / ends[-1]
     counts = np.bincount(drawn, minlength=len(factors))
     assert counts.sum() == len(factors)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import rekord as rk
 from rekord.framing import frames as frame_reading
-from rekord.schema.base import INTEGERS, Feature, dtype_name, integer_bounds
+from rekord.schema.base import INTEGER_DTYPES, Feature, dtype_name, integer_bounds
 from rekord.testing import frames, strategies, wire
 
 MOST_RECORDS = 12
@@ -28,7 +28,7 @@ MOST_RECORDS = 12
 class Stored:
     """The lists of one column, one for each of its record keys, and its value; no lists where it is missing."""
 
-    lists: tuple[tuple[wire.Kind, list[Any]], ...]
+    lists: tuple[tuple[wire.WireKind, list[Any]], ...]
     value: Any
 
 
@@ -49,7 +49,7 @@ def _flat(draw: st.DrawFn, one: st.SearchStrategy[Any], count: int) -> list[Any]
 
 
 def _number(name: str) -> st.SearchStrategy[Any]:
-    if name in INTEGERS:
+    if name in INTEGER_DTYPES:
         low, high = integer_bounds(np.dtype(name))
         some = st.sampled_from([low, high, 0, 1])
         return st.one_of(some, st.integers(low, high)).map(bool if name == "bool" else int)
@@ -65,7 +65,7 @@ def _as_int64(value: int) -> int:
 
 
 @st.composite
-def _list_of(draw: st.DrawFn, feature: Feature, count: int) -> tuple[wire.Kind, list[Any], list[Any]]:
+def _list_of(draw: st.DrawFn, feature: Feature, count: int) -> tuple[wire.WireKind, list[Any], list[Any]]:
     """So many values of a feature: the kind, as they are stored, and as they come back."""
     if isinstance(feature, rk.Text):
         texts = draw(_flat(strategies.texts(), count))
@@ -86,7 +86,7 @@ def present(draw: st.DrawFn, feature: Feature) -> Stored:
     if isinstance(feature, rk.Tensor):
         sizes = _sizes(feature.shape, count)
         name = dtype_name(feature.dtype)
-        numbers = draw(_flat(_number(name if name in INTEGERS else "float"), prod(sizes)))
+        numbers = draw(_flat(_number(name if name in INTEGER_DTYPES else "float"), prod(sizes)))
         array = np.array(numbers, feature.dtype).reshape(sizes)
         return Stored((("bytes", [array.tobytes()]),), _plain(array))
     if isinstance(feature, rk.Sparse):
@@ -152,8 +152,8 @@ def _listed(value: Any) -> Any:
 class Record:
     """One record: features by key, lists of steps by key, and the row that it is."""
 
-    features: dict[str, tuple[wire.Kind, list[Any]]]
-    lists: dict[str, list[tuple[wire.Kind, list[Any]]]]
+    features: dict[str, tuple[wire.WireKind, list[Any]]]
+    lists: dict[str, list[tuple[wire.WireKind, list[Any]]]]
     row: dict[str, Any]
 
 
@@ -191,7 +191,7 @@ def schemas_and_records(
 # ---- Bytes ----
 
 
-def _feature(kind: wire.Kind, values: list[Any]) -> bytes:
+def _feature(kind: wire.WireKind, values: list[Any]) -> bytes:
     body = {"bytes": wire.bytes_list, "float": wire.float_list, "int64": wire.int64_list}[kind](values)
     return wire.feature((kind, body))
 
@@ -209,7 +209,7 @@ def payload(record: Record, schema: rk.Schema) -> bytes:
 
 
 @st.composite
-def _odd_feature(draw: st.DrawFn, kind: wire.Kind, values: list[Any]) -> bytes:
+def _odd_feature(draw: st.DrawFn, kind: wire.WireKind, values: list[Any]) -> bytes:
     """A Feature in any form that means the same to protobuf."""
     cuts = sorted(draw(st.lists(st.integers(0, len(values)), max_size=2)))
     pieces = [values[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(values)], strict=True)]
@@ -225,7 +225,7 @@ def _odd_feature(draw: st.DrawFn, kind: wire.Kind, values: list[Any]) -> bytes:
             body = wire.unknown(9, draw(st.sampled_from([0, 1, 2, 3, 5]))) + body
         lists.append((kind, body))
     if draw(st.integers(0, 4)) == 0:
-        other: wire.Kind = "float" if kind != "float" else "int64"
+        other: wire.WireKind = "float" if kind != "float" else "int64"
         lists.insert(0, (other, b""))  # of two kinds the last one counts
     return wire.feature(*lists)
 

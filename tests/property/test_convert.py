@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 import rekord as rk
 from rekord.testing import Crash, FaultyStorage
-from rekord.testing.datasets import NumberedFiles, converted, cut_small, never_wait_for_disks, strays, tree
+from rekord.testing.datasets import (
+    NumberedFilesSource,
+    disable_fsync,
+    execute_conversion,
+    find_leftovers,
+    read_tree,
+    use_small_parts,
+)
 
 LINE = st.builds(
     lambda label, text: f"{label} {text}",
@@ -60,13 +67,15 @@ def test_the_bytes_do_not_depend_on_how_the_work_is_cut(
     columns: bool,
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        never_wait_for_disks(patch)
+        disable_fsync(patch)
         here = Path(folder)
         root = put(here, files)
         for name, cut, side_by_side in (("one", sizes, False), ("two", others, columns)):
-            cut_small(patch, **cut)
-            converted(NumberedFiles(root, columns=side_by_side), here / name / "data", {**options, **split})
-        assert tree(here / "one") == tree(here / "two")
+            use_small_parts(patch, **cut)
+            execute_conversion(
+                NumberedFilesSource(root, columns=side_by_side), here / name / "data", {**options, **split}
+            )
+        assert read_tree(here / "one") == read_tree(here / "two")
         dataset = rk.open(here / "one" / "data")
         rows = Counter(
             (row["label"], row["text"])
@@ -83,20 +92,22 @@ def test_dying_twice_anywhere_changes_nothing(
     files: list[list[str]], options: dict[str, Any], split: dict[str, Any], sizes: dict[str, int], data: Any
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        never_wait_for_disks(patch)
-        cut_small(patch, **sizes)
+        disable_fsync(patch)
+        use_small_parts(patch, **sizes)
         here = Path(folder)
-        source = NumberedFiles(put(here, files))
+        source = NumberedFilesSource(put(here, files))
         storage = FaultyStorage()
-        converted(source, here / "whole" / "data", {**options, **split}, storage)
+        execute_conversion(source, here / "whole" / "data", {**options, **split}, storage)
         out = here / "broken" / "data"
         for fault in ("power loss", "crash"):
             step = data.draw(st.integers(1, len(storage.operations)))
             try:
-                converted(source, out, {**options, **split}, FaultyStorage(fail_at=step, fault=fault))
+                execute_conversion(
+                    source, out, {**options, **split}, FaultyStorage(fail_at=step, fault=fault)
+                )
             except Crash:
-                assert not out.exists() or tree(out) == tree(here / "whole" / "data")
-        converted(source, out, {**options, **split})
-        assert tree(out) == tree(here / "whole" / "data")
-        assert strays(out) == []
+                assert not out.exists() or read_tree(out) == read_tree(here / "whole" / "data")
+        execute_conversion(source, out, {**options, **split})
+        assert read_tree(out) == read_tree(here / "whole" / "data")
+        assert find_leftovers(out) == []
         shutil.rmtree(here / "broken")

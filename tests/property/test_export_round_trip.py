@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import rekord as rk
 from rekord.codec.encode_columns import encode_columns
-from rekord.sources.base import Columns
-from rekord.sources.jsonl import with_bytes
+from rekord.sources.base import ColumnChunk
+from rekord.sources.jsonl import decode_base64_values
 from rekord.testing.strategies import rows, schemas
 
 
@@ -50,7 +50,7 @@ def test_a_table_gives_the_schema_and_the_records_back(
         with open(again, "wb") as file:
             for part in source.parts():
                 for chunk in source.read(part):
-                    assert isinstance(chunk, Columns)
+                    assert isinstance(chunk, ColumnChunk)
                     file.write(encode_columns(chunk.values, schema))
         assert list(rk.records(again)) == before
 
@@ -71,5 +71,5 @@ def test_lines_of_json_give_the_records_back(data: tuple[rk.Schema, list[dict[st
             assert refused in ("X560", "U676")  # NaN, and complex numbers
             assert not out.exists()
             return
-        again = [with_bytes(msgspec.json.decode(line)) for line in out.read_bytes().splitlines()]
+        again = [decode_base64_values(msgspec.json.decode(line)) for line in out.read_bytes().splitlines()]
         assert [rk.encode(row, schema) for row in again] == before

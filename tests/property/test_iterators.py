@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rekord as rk
-from rekord.dataset.batches import Batches, of_worker
+from rekord.dataset.batches import Batches, make_worker_request
 
 RECORDS = 53
 KINDS = ["streamed", "exact", "block", "view", "view exact", "view block", "balanced", "mix", "mix in order"]
@@ -92,7 +92,9 @@ def test_ranks_and_workers_share_an_epoch(
     for rank in range(world):
         request = split.request(4, rank=rank, world=world, remainder=remainder, **options)  # type: ignore[arg-type]
         request = pickle.loads(pickle.dumps(request))
-        shares = [numbers(Batches(of_worker(request, worker, workers))) for worker in range(workers)]
+        shares = [
+            numbers(Batches(make_worker_request(request, worker, workers))) for worker in range(workers)
+        ]
         alone = numbers(Batches(request))
         assert [shares[i % workers][i // workers] for i in range(len(alone))] == alone
         lengths.add(len(alone))

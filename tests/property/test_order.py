@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekord.dataset.order import Order, Steps
+from rekord.dataset.order import EpochOrder, RankSteps
 
 SIZES = st.integers(0, 400)
 ORDERS = st.builds(
-    Order,
+    EpochOrder,
     kind=st.sampled_from(["sequential", "exact", "block"]),
     n=SIZES,
     seed=st.integers(0, 2**63 - 1),
@@ -28,13 +28,13 @@ def whole(n: int) -> np.ndarray:
 
 
 @given(order=ORDERS, epoch=st.integers(0, 5))
-def test_an_order_is_a_permutation(order: Order, epoch: int) -> None:
+def test_an_order_is_a_permutation(order: EpochOrder, epoch: int) -> None:
     assert sorted(order.records(epoch, whole(order.n)).tolist()) == list(range(order.n))
 
 
 @given(order=ORDERS, epoch=st.integers(0, 5), data=st.data())
 def test_the_record_at_a_position_does_not_depend_on_what_is_asked_for_beside_it(
-    order: Order, epoch: int, data: st.DataObject
+    order: EpochOrder, epoch: int, data: st.DataObject
 ) -> None:
     asked = data.draw(st.lists(st.integers(0, order.n - 1), max_size=20)) if order.n else []
     everything = order.records(epoch, whole(order.n))
@@ -43,7 +43,7 @@ def test_the_record_at_a_position_does_not_depend_on_what_is_asked_for_beside_it
 
 def test_epochs_and_seeds_have_orders_of_their_own() -> None:
     orders = {
-        tuple(Order(kind, 100, seed, block=7).records(epoch, whole(100)).tolist())
+        tuple(EpochOrder(kind, 100, seed, block=7).records(epoch, whole(100)).tolist())
         for kind in ("exact", "block")
         for seed in (0, 1)
         for epoch in (0, 1)
@@ -51,7 +51,7 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
     assert len(orders) == 8
 
 
-def taken(steps: Steps) -> list[list[int]]:
+def taken(steps: RankSteps) -> list[list[int]]:
     return [steps.positions(step).tolist() for step in range(len(steps))]
 
 
@@ -60,7 +60,7 @@ def test_ranks_partition_what_is_left(
     n: int, batch_size: int, world: int, remainder: str, consumed: int
 ) -> None:
     consumed = min(consumed, n)
-    ranks = [Steps(n, batch_size, rank, world, remainder, consumed) for rank in range(world)]  # type: ignore[arg-type]
+    ranks = [RankSteps(n, batch_size, rank, world, remainder, consumed) for rank in range(world)]  # type: ignore[arg-type]
     batches = [taken(steps) for steps in ranks]
     flat = [p for rank in batches for batch in rank for p in batch]
     left = list(range(consumed, n))
@@ -81,10 +81,10 @@ def test_ranks_partition_what_is_left(
 
 @given(n=SIZES, batch_size=BATCHES, world=WORLDS, remainder=REMAINDERS)
 def test_after_every_step_the_rest_is_the_suffix(n: int, batch_size: int, world: int, remainder: str) -> None:
-    steps = Steps(n, batch_size, world - 1, world, remainder)  # type: ignore[arg-type]
+    steps = RankSteps(n, batch_size, world - 1, world, remainder)  # type: ignore[arg-type]
     everything = taken(steps)
     for step in range(len(steps)):
-        resumed = Steps(n, batch_size, world - 1, world, remainder, steps.consumed_after(step))  # type: ignore[arg-type]
+        resumed = RankSteps(n, batch_size, world - 1, world, remainder, steps.consumed_after(step))  # type: ignore[arg-type]
         assert taken(resumed) == everything[step + 1 :]
 
 
@@ -92,21 +92,21 @@ def test_after_every_step_the_rest_is_the_suffix(n: int, batch_size: int, world:
 def test_another_world_goes_on_at_the_same_sample(
     n: int, first: int, then: int, batch_size: int, data: st.DataObject
 ) -> None:
-    before = [Steps(n, batch_size, rank, first) for rank in range(first)]
+    before = [RankSteps(n, batch_size, rank, first) for rank in range(first)]
     done = data.draw(st.integers(0, max(len(before[0]), 0)))
     seen = [
         p for steps in before for step in range(min(done, len(steps))) for p in steps.positions(step).tolist()
     ]
     consumed = before[0].consumed_after(done - 1) if done else 0
-    after = [Steps(n, batch_size, rank, then, consumed=consumed) for rank in range(then)]
+    after = [RankSteps(n, batch_size, rank, then, consumed=consumed) for rank in range(then)]
     rest = [p for steps in after for batch in taken(steps) for p in batch]
     assert sorted(seen + rest) == list(range(n))
 
 
 @given(n=SIZES, batch_size=BATCHES, workers=st.integers(1, 5))
 def test_loader_workers_share_whole_steps(n: int, batch_size: int, workers: int) -> None:
-    steps = Steps(n, batch_size)
-    shared = [list(steps.of_worker(worker, workers)) for worker in range(workers)]
+    steps = RankSteps(n, batch_size)
+    shared = [list(steps.worker_steps(worker, workers)) for worker in range(workers)]
     assert sorted(step for each in shared for step in each) == list(range(len(steps)))
     # The main process takes one of each worker in turn: that is the order without workers.
     turns = [shared[i % workers][i // workers] for i in range(len(steps))]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import rekord as rk
 from rekord.framing import deflate
-from rekord.framing.deflate import FlushPoint, frame_sink
+from rekord.framing.deflate import FlushPoint, open_frame_sink
 from rekord.health.salvage.run import salvage
 from rekord.testing import frame, frame_offsets, frames, masked_crc32c
 
@@ -124,7 +124,7 @@ def test_every_record_that_no_harm_touched_comes_back_and_no_other(
 
 def deflated(payloads: Sequence[bytes], compression: str) -> tuple[bytes, list[FlushPoint]]:
     file = io.BytesIO()
-    sink = frame_sink(compression, file.write)
+    sink = open_frame_sink(compression, file.write)
     sink.write(frames(payloads))
     sink.finish()
     return file.getvalue(), sink.flush_points

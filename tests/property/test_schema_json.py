@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rekord.errors import SchemaError
 from rekord.schema import Schema, compat
-from rekord.schema.interop.textproto import parse, printed
+from rekord.schema.interop.textproto import format_message, parse_textproto
 from rekord.testing.strategies import names, schemas
 
 JSON = st.recursive(
@@ -63,7 +63,7 @@ def test_pbtxt_gives_the_same_schema(schema):
     again = Schema.from_pbtxt(text)
     assert again == schema
     assert list(again) == list(schema)
-    assert printed(parse(text)) == text
+    assert format_message(parse_textproto(text)) == text
 
 
 @given(schemas(), schemas())

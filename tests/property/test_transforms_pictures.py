@@ -13,7 +13,7 @@ from PIL import Image
 import rekord as rk
 from rekord.transforms import chain, crop, resize
 from rekord.transforms.image_row import FILTERS
-from rekord.transforms.images import FITS
+from rekord.transforms.images import FIT_MODES
 
 SCHEMA = rk.Schema({"image": rk.Image(), "mask": rk.Mask(classes=200, ignore=255), "boxes": rk.Boxes()})
 SIDES = st.integers(1, 40)
@@ -46,7 +46,7 @@ RESIZES = st.builds(
     SIDES,
     SIDES,
     st.sampled_from(sorted(FILTERS)),
-    st.sampled_from(FITS),
+    st.sampled_from(FIT_MODES),
 )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.testing.datasets import Generated, PeakMemory
+from rekord.testing.datasets import GeneratedSource, PeakMemory
 
 SOAK_BYTES = int(float(os.environ.get("REKORD_SOAK_GB", "20")) * 10**9)
 ROW_BYTES = 100_000
@@ -28,7 +28,7 @@ def test_a_large_conversion_takes_less_than_a_gigabyte_of_memory(tmp_path: Path,
     rows = SOAK_BYTES // ROW_BYTES
     with PeakMemory() as memory:
         rk.write(
-            Generated(rows, ROW_BYTES),
+            GeneratedSource(rows, ROW_BYTES),
             tmp_path / "data",
             shuffle=shuffle,
             split={"train": 0.99, "val": 0.01},

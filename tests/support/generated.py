@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from rekord.cli.main import app, run
+from rekord.cli.main import app, run_command_line
 from rekord.codes import CODES
 
 ROOT = Path(__file__).parents[2]
@@ -152,7 +152,7 @@ def cli_page() -> str:
 def _transcript(words: list[str]) -> str:
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        run([*words, "--help"])
+        run_command_line([*words, "--help"])
     return f"```console\n$ {' '.join(['rekord', *words, '--help'])}\n{said.getvalue().rstrip()}\n```\n"
 
 

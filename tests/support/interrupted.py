@@ -13,7 +13,7 @@ import pytest
 
 from rekord.errors import DatasetError
 from rekord.testing import Crash, Fault, FaultyStorage
-from rekord.testing.datasets import strays, tree
+from rekord.testing.datasets import find_leftovers, read_tree
 
 DEATHS: list[Fault] = ["crash", "short write then crash", "power loss"]
 ERRORS: dict[Fault, int] = {"enospc": errno.ENOSPC, "eio": errno.EIO}
@@ -28,7 +28,7 @@ class Place(ABC):
         (folder / "whole").mkdir()
         self.run(folder / "whole" / "data", storage)
         self.steps = storage.operations
-        self.bytes = tree(folder / "whole" / "data")
+        self.bytes = read_tree(folder / "whole" / "data")
         self.count = 0
 
     @abstractmethod
@@ -43,12 +43,12 @@ class Place(ABC):
 
     def assert_absent_or_whole(self, out: Path) -> None:
         if out.exists():
-            assert tree(out) == self.bytes
+            assert read_tree(out) == self.bytes
 
     def assert_next_run_ends_it(self, out: Path) -> None:
         self.run(out)
-        assert tree(out) == self.bytes
-        assert strays(out) == []
+        assert read_tree(out) == self.bytes
+        assert find_leftovers(out) == []
         shutil.rmtree(out.parent)
 
     def assert_deaths_are_made_good(self, fault: Fault) -> None:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.errors import RekordError
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -188,7 +188,7 @@ def _typed(command: str) -> tuple[str, ...]:
     if program == "rekord" and not any(sign in arguments for sign in ("|", ">", "&&", ";")):
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            run(arguments)
+            run_command_line(arguments)
         return out.getvalue() + err.getvalue(), err.getvalue() + out.getvalue()
     # `python` and `rekord` are those of this environment.
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}

@@ -13,7 +13,7 @@ import pytest
 
 import rekord as rk
 from rekord.codes import CODES, page
-from rekord.errors import error, located
+from rekord.errors import add_location, error
 
 CLASSES = [
     rk.RekordError,
@@ -93,7 +93,7 @@ def test_a_missing_path_is_also_a_file_not_found_error(tmp_path: Path, name: str
 
 
 def test_a_missing_path_survives_pickling_with_what_a_layer_added_later() -> None:
-    with pytest.raises(FileNotFoundError) as caught, located(path="data/train.tfrecord"):
+    with pytest.raises(FileNotFoundError) as caught, add_location(path="data/train.tfrecord"):
         raise error("X501", found="nothing")
     copy = pickle.loads(pickle.dumps(caught.value))
     assert type(copy) is type(caught.value)
@@ -222,8 +222,8 @@ def test_an_error_is_json(kind: type[rk.RekordError]) -> None:
 def test_an_outer_layer_adds_only_what_is_missing() -> None:
     with (
         pytest.raises(rk.WireError) as caught,
-        located(path="outer", record=9, offset=900, feature="f"),
-        located(path="inner", record=1),
+        add_location(path="outer", record=9, offset=900, feature="f"),
+        add_location(path="inner", record=1),
     ):
         raise rk.WireError("W201", location=rk.Location(payload_offset=5, record=0))
     assert caught.value.location == rk.Location(
@@ -232,13 +232,13 @@ def test_an_outer_layer_adds_only_what_is_missing() -> None:
 
 
 def test_a_place_that_is_zero_is_known() -> None:
-    with pytest.raises(rk.FrameError) as caught, located(record=7, offset=70):
+    with pytest.raises(rk.FrameError) as caught, add_location(record=7, offset=70):
         raise rk.FrameError("F101", location=rk.Location(record=0, offset=0))
     assert (caught.value.location.record, caught.value.location.offset) == (0, 0)
 
 
 def test_other_errors_pass_through_untouched() -> None:
-    with pytest.raises(KeyError), located(path="x"):
+    with pytest.raises(KeyError), add_location(path="x"):
         raise KeyError("not ours")
 
 

@@ -91,8 +91,8 @@ def test_a_label_without_a_value_is_seen_in_the_file_alone(put_records: PutFile)
 
 @pytest.mark.slow
 def test_a_finding_is_given_out_before_the_pass_has_ended(put_file: PutFile, tmp_path: Path) -> None:
-    from rekord.health.check.run import checked
-    from rekord.health.dataset_files import look_at
+    from rekord.health.check.run import iter_findings
+    from rekord.health.dataset_files import find_dataset_files
     from rekord.health.finding import Report
     from rekord.testing import corrupt_payload, frames
 
@@ -101,7 +101,7 @@ def test_a_finding_is_given_out_before_the_pass_has_ended(put_file: PutFile, tmp
         data = frames(rows)
         put_file(corrupt_payload(data, 3) if shard == 0 else data, f"data/train-{shard:05}-of-00040.tfrecord")
     report = Report()
-    findings = checked(look_at(tmp_path / "data"), report)
+    findings = iter_findings(find_dataset_files(tmp_path / "data"), report)
     assert next(findings).code == "F102"
     assert report.files < 40
     findings.close()

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
-from rekord.cli.query_output import SHOWN_COLUMNS
+from rekord.cli.main import run_command_line
+from rekord.cli.query_output import MAX_SHOWN_COLUMNS
 from rekord.errors import UsageError
 from rekord.feeds.sql import answer
 from rekord.testing import damage, wire
@@ -87,9 +87,11 @@ def fresh(path: Path) -> Path:
         pytest.param(lambda path: rk.doctor(path), id="doctor"),
         pytest.param(lambda path: rk.stats(path), id="stats"),
         pytest.param(lambda path: rk.diff(path, path), id="diff"),
-        pytest.param(lambda path: run(["show", str(path)]), id="show"),
-        pytest.param(lambda path: run(["show", str(path), "--json"]), id="show json"),
-        pytest.param(lambda path: run(["reader", str(path), "--for", "tensorflow"]), id="reader"),
+        pytest.param(lambda path: run_command_line(["show", str(path)]), id="show"),
+        pytest.param(lambda path: run_command_line(["show", str(path), "--json"]), id="show json"),
+        pytest.param(
+            lambda path: run_command_line(["reader", str(path), "--for", "tensorflow"]), id="reader"
+        ),
         pytest.param(export_to("parquet"), id="parquet"),
         pytest.param(export_to("jsonl"), id="jsonl"),
         pytest.param(
@@ -100,7 +102,7 @@ def fresh(path: Path) -> Path:
         pytest.param(lambda path: list(rk.open(path).batches(1, shuffle=True)), id="shuffled"),
         pytest.param(lambda path: rk.salvage(path, fresh(path)), id="salvage"),
         pytest.param(lambda path: rk.rewrite(path, fresh(path), progress=False, workers=1), id="rewrite"),
-        pytest.param(lambda path: run(["index", str(path)]), id="index"),
+        pytest.param(lambda path: run_command_line(["index", str(path)]), id="index"),
     ],
 )
 def test_the_work_grows_with_the_number_of_keys(tmp_path: Path, action: Callable[[Path], object]) -> None:
@@ -139,7 +141,7 @@ def test_show_prints_at_most_a_thousand_features(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], keys: int
 ) -> None:
     path = record_file(tmp_path, keys)
-    assert run(["show", str(path), "--record", "1"]) == 0
+    assert run_command_line(["show", str(path), "--record", "1"]) == 0
     heading, *lines = capsys.readouterr().out.splitlines()
     assert "record 1" in heading
     shown = [line.split()[0] for line in lines if line.startswith("  key_")]
@@ -157,7 +159,7 @@ def test_show_bounds_the_context_and_the_steps_of_a_sequence(
     path = tmp_path / "steps.tfrecord"
     steps = {name: [values] for name, values in many.items()}
     path.write_bytes(damage.frames([wire.sequence_bytes(many, steps)]))
-    assert run(["show", str(path)]) == 0
+    assert run_command_line(["show", str(path)]) == 0
     shown = capsys.readouterr().out
     assert shown.count("… and 1 more feature (--json shows all)") == 2
     assert len(shown.splitlines()) == 1 + 1 + 2 * (1 + 1000 + 1)
@@ -165,17 +167,18 @@ def test_show_bounds_the_context_and_the_steps_of_a_sequence(
 
 def test_json_shows_every_feature(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = record_file(tmp_path, 1500)
-    assert run(["show", str(path), "--json", "--record", "0"]) == 0
+    assert run_command_line(["show", str(path), "--json", "--record", "0"]) == 0
     (record,) = json.loads(capsys.readouterr().out)["records"]
     assert list(record["features"]) == sorted(row(1500))
 
 
 def test_a_leaf_of_a_parquet_file_belongs_to_the_longest_column_that_fits() -> None:
-    from rekord.verbs.export.tables import _top
+    from rekord.verbs.export.tables import _find_top_column
 
     columns = {"a", "a.b", "c.d"}
     assert [
-        _top(path, columns) for path in ("a", "a.b", "a.list.element", "a.b.list.element", "c.d", "e.f")
+        _find_top_column(path, columns)
+        for path in ("a", "a.b", "a.list.element", "a.b.list.element", "c.d", "e.f")
     ] == [
         "a",
         "a.b",
@@ -206,14 +209,14 @@ def test_stats_say_why_records_with_too_many_keys_are_not_counted(
     found = rk.stats(path)
     assert found.not_counted == 2
     assert [one.code for one in found.foreign] == ["H727", "H727"]
-    run(["stats", str(path)])
+    run_command_line(["stats", str(path)])
     assert "not counted: 2 records (a record has too many keys to be looked into)" in capsys.readouterr().out
 
 
 def test_a_query_over_too_many_columns_names_the_ones_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answer, "MOST_COLUMNS", FEW - 1)
+    monkeypatch.setattr(answer, "MAX_COLUMNS", FEW - 1)
     path = record_file(tmp_path, FEW)
     assert rk.query(path, "select key_000000 from records").to_pydict() == {"key_000000": [1, 1]}
     assert rk.query(path, "select count(*) as n from records").to_pydict() == {"n": [2]}
@@ -227,7 +230,7 @@ def test_a_query_over_too_many_columns_names_the_ones_it_needs(
 
 def test_a_table_shows_its_first_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = record_file(tmp_path, FEW)
-    assert run(["query", str(path), "select * from records", "--format", "table"]) == 0
+    assert run_command_line(["query", str(path), "select * from records", "--format", "table"]) == 0
     said = capsys.readouterr()
-    assert [len(line.split()) for line in said.out.splitlines()] == [SHOWN_COLUMNS] * 3
-    assert f"the first {SHOWN_COLUMNS} of {FEW} columns: -o FILE.csv has all of them" in said.err
+    assert [len(line.split()) for line in said.out.splitlines()] == [MAX_SHOWN_COLUMNS] * 3
+    assert f"the first {MAX_SHOWN_COLUMNS} of {FEW} columns: -o FILE.csv has all of them" in said.err

@@ -11,20 +11,20 @@ import typer
 from rekord.cli import console as output
 from rekord.cli import options as shared
 from rekord.cli import write_options as options
-from rekord.cli.console import clean, cut
-from rekord.cli.exit_handling import resumable
+from rekord.cli.console import escape_controls, truncate
+from rekord.cli.exit_handling import report_resumable
 from rekord.errors import error
-from rekord.report.formatting import count, duration
+from rekord.report.formatting import format_count, format_duration
 
 if TYPE_CHECKING:
-    from rekord.verbs.balance.balance import Balancing
+    from rekord.verbs.balance.balance import PreparedBalance
 
-_SHOWN_CLASSES = 20
+_MAX_SHOWN_CLASSES = 20
 
 
 def balance(
-    source: shared.In,
-    out: shared.Out,
+    source: shared.InputArgument,
+    out: shared.OutputArgument,
     by: Annotated[str, typer.Option("--by", metavar="KEY", help="The column of the class.")] = "label",
     method: Annotated[
         str,
@@ -56,19 +56,19 @@ def balance(
         str | None,
         typer.Option("--columns", metavar="A,B", help="Of smote: the numbers of a vector. Default: all."),
     ] = None,
-    k_neighbors: Annotated[int, shared.number("--k-neighbors", "Of smote: so many neighbours.")] = 5,
+    k_neighbors: Annotated[int, shared.integer_option("--k-neighbors", "Of smote: so many neighbours.")] = 5,
     no_shuffle: Annotated[
         bool, typer.Option("--no-shuffle", help="Keep the order; copies come behind all others.")
     ] = False,
-    seed: Annotated[int, shared.number("--seed", "Of choice, order and copies.")] = 0,
-    shard_size: shared.ShardSize = "128MB",
-    shards: shared.Shards = None,
-    compression: shared.Compression = None,
-    format_: shared.Format = None,
-    workers: shared.Workers = None,
-    dry_run: shared.DryRun = False,
-    fresh: shared.Fresh = False,
-    as_json: shared.AsJson = False,
+    seed: Annotated[int, shared.integer_option("--seed", "Of choice, order and copies.")] = 0,
+    shard_size: shared.ShardSizeOption = "128MB",
+    shards: shared.ShardsOption = None,
+    compression: shared.CompressionOption = None,
+    format_: shared.FormatOption = None,
+    workers: shared.WorkersOption = None,
+    dry_run: shared.DryRunOption = False,
+    fresh: shared.FreshOption = False,
+    as_json: shared.JsonOption = False,
 ) -> int:
     """Balance the classes of a dataset.
 
@@ -82,11 +82,11 @@ def balance(
     asked = BalanceOptions(
         by=by,
         method=method,  # type: ignore[arg-type]
-        sampling_strategy=strategy_of(strategy),
-        splits=None if splits is None else list(options.names(splits)),
-        augment=None if augment is None else list(options.names(augment)),
-        per_box=None if per_box is None else list(options.names(per_box)),
-        columns=None if columns is None else list(options.names(columns)),
+        sampling_strategy=parse_strategy(strategy),
+        splits=None if splits is None else list(options.parse_names(splits)),
+        augment=None if augment is None else list(options.parse_names(augment)),
+        per_box=None if per_box is None else list(options.parse_names(per_box)),
+        columns=None if columns is None else list(options.parse_names(columns)),
         k_neighbors=k_neighbors,
         shuffle=not no_shuffle,
         seed=seed,
@@ -97,7 +97,7 @@ def balance(
         workers=workers,
         fresh=fresh,
     )
-    with resumable(as_json=as_json):
+    with report_resumable(as_json=as_json):
         prepared = prepare_balance(source, out, asked)
         outcome = None if dry_run else prepared.run(progress=True)
     seconds = time.perf_counter() - began
@@ -107,23 +107,26 @@ def balance(
     else:
         told["resumed_shards"] = outcome.resumed_shards
     if as_json:
-        output.say_json(told)
+        output.print_json(told)
     else:
-        _say_counts(prepared)
-    if prepared.looks_alike:
-        output.tell("with flip alone all copies of a record look alike: add crop, rotate or colour")
+        _print_counts(prepared)
+    if prepared.has_identical_copies:
+        output.print_status("with flip alone all copies of a record look alike: add crop, rotate or colour")
     if outcome is None:
-        output.tell("nothing was written")
+        output.print_status("nothing was written")
     elif not as_json:
-        done = "nothing to do, complete already" if outcome.nothing_to_do else f"in {duration(seconds)}"
-        output.say(
-            f"{clean(out)}: {count(prepared.added, 'record')} added, {prepared.removed:,} removed, {done}"
+        done = (
+            "nothing to do, complete already" if outcome.nothing_to_do else f"in {format_duration(seconds)}"
         )
-        output.say(f"next: rekord stats {shlex.quote(clean(out))}")
+        output.print_line(
+            f"{escape_controls(out)}: {format_count(prepared.added, 'record')} added, {prepared.removed:,} "
+            f"removed, {done}"
+        )
+        output.print_line(f"next: rekord stats {shlex.quote(escape_controls(out))}")
     return 0
 
 
-def strategy_of(text: str) -> str | float | dict[str, int]:
+def parse_strategy(text: str) -> str | float | dict[str, int]:
     """`auto`, `0.5`, or `cat=500,dog=300`."""
     if "=" not in text:
         try:
@@ -137,30 +140,34 @@ def strategy_of(text: str) -> str | float | dict[str, int]:
         if not name or name in asked or not (number.isascii() and number.isdigit() and len(number) < 16):
             raise error(
                 "U601",
-                f"`--strategy` cannot be {clean(text)[:60]!r}",
+                f"`--strategy` cannot be {escape_controls(text)[:60]!r}",
                 expected="a class and a number of records, each class once",
-                found=clean(part)[:60],
+                found=escape_controls(part)[:60],
                 do="--strategy cat=500,dog=300",
             )
         asked[name] = int(number)
     return asked
 
 
-def _say_counts(prepared: Balancing) -> None:
+def _print_counts(prepared: PreparedBalance) -> None:
     """The records of each class before and after."""
     for name, draw in prepared.draws.items():
         records = draw.labelled
         before, after = records.named(records.counts), records.named(draw.after)
-        output.say(f"{clean(name)}, {clean(records.by)}:")
-        shown = list(before)[:_SHOWN_CLASSES]
-        width = max([len(cut(clean(one))) for one in shown], default=0)
+        output.print_line(f"{escape_controls(name)}, {escape_controls(records.by)}:")
+        shown = list(before)[:_MAX_SHOWN_CLASSES]
+        width = max([len(truncate(escape_controls(one))) for one in shown], default=0)
         digits = max([len(f"{before[one]:,}") for one in shown], default=0)
         for one in shown:
-            output.say(f"  {cut(clean(one)):<{width}}  {before[one]:>{digits},} → {after[one]:,}")
+            output.print_line(
+                f"  {truncate(escape_controls(one)):<{width}}  {before[one]:>{digits},} → {after[one]:,}"
+            )
         if len(before) > len(shown):
-            output.say(f"  and {len(before) - len(shown):,} more")
+            output.print_line(f"  and {len(before) - len(shown):,} more")
         if records.without:
-            output.say(f"  {count(records.without, 'record')} without a class, kept as they are")
-    kept = [clean(name) for name in prepared.old.splits if name not in prepared.draws]
+            output.print_line(
+                f"  {format_count(records.without, 'record')} without a class, kept as they are"
+            )
+    kept = [escape_controls(name) for name in prepared.old.splits if name not in prepared.draws]
     if kept:
-        output.say(f"left as they are: {', '.join(kept)}")
+        output.print_line(f"left as they are: {', '.join(kept)}")

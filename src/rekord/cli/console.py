@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeVar
 
 from rekord.errors import RekordError, UsageError, error
-from rekord.report.formatting import byte_size, count, duration
+from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -34,24 +34,24 @@ class OutputError(OSError):
     """Standard output cannot be written."""
 
 
-def say(*pieces: Piece) -> None:
+def print_line(*pieces: StyledText) -> None:
     """One line of the result."""
     if sys.stdout is None:
         raise OutputError(errno.EBADF, "standard output is closed")
-    with _to_stdout():
-        _write(sys.stdout, pieces)
+    with _wrap_stdout_errors():
+        _write_line(sys.stdout, pieces)
 
 
-def say_json(document: dict[str, Any]) -> None:
+def print_json(document: dict[str, Any]) -> None:
     """The result as one JSON document. Only ASCII goes out: no terminal and no locale can misread it."""
-    say(json.dumps(document, allow_nan=False, separators=(", ", ": ")))
+    print_line(json.dumps(document, allow_nan=False, separators=(", ", ": ")))
 
 
-def tell(*pieces: Piece) -> None:
+def print_status(*pieces: StyledText) -> None:
     """One line for the person who waits. One that cannot be delivered is no failure."""
     if sys.stderr is not None:
         with suppress(OSError):
-            _write(sys.stderr, pieces)
+            _write_line(sys.stderr, pieces)
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -60,14 +60,14 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 @lru_cache(maxsize=4)
-def console(stream: TextIO) -> Console:
+def get_console(stream: TextIO) -> Console:
     """The terminal behind a stream."""
     from rich.console import Console
 
     return Console(file=stream, highlight=False, markup=False, emoji=False)
 
 
-def prepare() -> None:
+def configure_streams() -> None:
     """Let no character that a locale lacks stop a message."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
@@ -75,14 +75,14 @@ def prepare() -> None:
             reconfigure(errors="backslashreplace")
 
 
-def flush() -> None:
+def flush_stdout() -> None:
     """Bring out what is still in a buffer, so that a full disk is noticed while it can be said."""
     if sys.stdout is not None:
-        with _to_stdout():
+        with _wrap_stdout_errors():
             sys.stdout.flush()
 
 
-def abandon() -> None:
+def discard_stdout() -> None:
     """Give up on stdout: what is still in its buffer goes nowhere, and Python does not try again at exit."""
     with suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -91,7 +91,7 @@ def abandon() -> None:
 
 
 @contextmanager
-def _to_stdout() -> Iterator[None]:
+def _wrap_stdout_errors() -> Iterator[None]:
     """Tell a failure of stdout from those of files. A closed pipe is no failure."""
     try:
         yield
@@ -101,24 +101,24 @@ def _to_stdout() -> Iterator[None]:
         raise OutputError(failure.errno, failure.strerror or str(failure)) from None
 
 
-def _write(stream: TextIO, pieces: tuple[Piece, ...]) -> None:
+def _write_line(stream: TextIO, pieces: tuple[StyledText, ...]) -> None:
     if is_terminal(stream):
         from rich.text import Text
 
-        console(stream).print(Text.assemble(*pieces), soft_wrap=True)
+        get_console(stream).print(Text.assemble(*pieces), soft_wrap=True)
     else:
         stream.write("".join(piece if isinstance(piece, str) else piece[0] for piece in pieces) + "\n")
 
 
-Piece: TypeAlias = "str | tuple[str, str]"
+StyledText: TypeAlias = "str | tuple[str, str]"
 """Some text, or (text, style): the style is left out where the output is no terminal."""
 
-SHOWN_CHARACTERS = 60
+MAX_SHOWN_CHARACTERS = 60
 
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
-def clean(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Text from outside as it may go to a terminal: whatever could steer the terminal is spelled out.
 
     That is every character that is not printable: control characters and escape sequences, marks that turn
@@ -126,20 +126,26 @@ def clean(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() else _escape(letter) for letter in text)
+    return "".join(letter if letter.isprintable() else _escape_character(letter) for letter in text)
 
 
-def cut(text: str, limit: int = SHOWN_CHARACTERS) -> str:
+def truncate(text: str, limit: int = MAX_SHOWN_CHARACTERS) -> str:
     """The beginning of a text, with `…` where something is left out."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def quoted(text: str, limit: int = SHOWN_CHARACTERS) -> str:
+def quote_text(text: str, limit: int = MAX_SHOWN_CHARACTERS) -> str:
     """A text between quotes, cut, with nothing in it that could be taken for something else."""
     parts: list[str] = []
     length = 0
     for letter in text:
-        shown = f"\\{letter}" if letter in '"\\' else letter if letter.isprintable() else _escape(letter)
+        shown = (
+            f"\\{letter}"
+            if letter in '"\\'
+            else letter
+            if letter.isprintable()
+            else _escape_character(letter)
+        )
         length += len(shown)
         if length > limit:
             return f'"{"".join(parts)}…"'
@@ -147,7 +153,7 @@ def quoted(text: str, limit: int = SHOWN_CHARACTERS) -> str:
     return f'"{"".join(parts)}"'
 
 
-def _escape(letter: str) -> str:
+def _escape_character(letter: str) -> str:
     number = ord(letter)
     if 0xDC80 <= number <= 0xDCFF:  # how Python keeps a byte of a file name that is not UTF-8
         number -= 0xDC00
@@ -185,7 +191,7 @@ def parse_whole_number(text: object, option: str, do: str | None = None) -> int:
     raise invalid_option(option, written, "a whole number, 0 or more", do)
 
 
-def whole_number(option: str, *, do: str | None = None) -> Callable[[object], int]:
+def make_integer_parser(option: str, *, do: str | None = None) -> Callable[[object], int]:
     """What typer reads the value of such an option with."""
     return option_parser(partial(parse_whole_number, option=option, do=do))
 
@@ -200,17 +206,21 @@ def invalid_option(
     code: str = "U605",
 ) -> RekordError:
     """The error for an option that cannot have this value, with its text as it may stand in a terminal."""
-    shown = cut(clean(text if found is None else found)) or "nothing"
+    shown = truncate(escape_controls(text if found is None else found)) or "nothing"
     return error(
-        code, f"`{option}` cannot be {cut(clean(repr(text)))}", expected=expected, found=shown, do=do
+        code,
+        f"`{option}` cannot be {truncate(escape_controls(repr(text)))}",
+        expected=expected,
+        found=shown,
+        do=do,
     )
 
 
-def failure_lines(failure: RekordError) -> list[list[Piece]]:
+def format_error_lines(failure: RekordError) -> list[list[StyledText]]:
     """An error as it is shown: the first line stands alone, the rest is what is known."""
-    head: Piece = (f"{failure.family} {failure.code}:", "bold red")
-    lines: list[list[Piece]] = [[head, f" {clean(failure.what)}"]]
-    lines += detail_lines(
+    head: StyledText = (f"{failure.family} {failure.code}:", "bold red")
+    lines: list[list[StyledText]] = [[head, f" {escape_controls(failure.what)}"]]
+    lines += format_detail_lines(
         ("where", str(failure.location)),
         ("expected", failure.expected),
         ("found", failure.found),
@@ -220,21 +230,23 @@ def failure_lines(failure: RekordError) -> list[list[Piece]]:
     return lines
 
 
-def detail_lines(*details: tuple[str, str | None], indent: int = 2) -> list[list[Piece]]:
+def format_detail_lines(*details: tuple[str, str | None], indent: int = 2) -> list[list[StyledText]]:
     """What stands indented below a first line: a label and a text for each that there is."""
-    return [[" " * indent, (f"{label:<9}", "dim"), f" {clean(text)}"] for label, text in details if text]
+    return [
+        [" " * indent, (f"{label:<9}", "dim"), f" {escape_controls(text)}"] for label, text in details if text
+    ]
 
 
-def shown_below(folder: str, paths: Iterable[str]) -> dict[str, str]:
+def shorten_paths(folder: str, paths: Iterable[str]) -> dict[str, str]:
     """Each path as it is shown: without the folder, where that is one and all of them lie below it."""
     given = list(paths)
     prefix = folder if folder.endswith(os.sep) else folder + os.sep
     if os.path.isdir(folder) and all(path.startswith(prefix) for path in given):
-        return {path: clean(path[len(prefix) :].lstrip(os.sep)) for path in given}
-    return {path: clean(path) for path in given}
+        return {path: escape_controls(path[len(prefix) :].lstrip(os.sep)) for path in given}
+    return {path: escape_controls(path) for path in given}
 
 
-class Progress:
+class CheckProgress:
     """The line while it is shown. It only reads the report, which the check is filling."""
 
     def __init__(self, report: Report, *, files: int) -> None:
@@ -247,7 +259,7 @@ class Progress:
 
             # Rich would send what is printed meanwhile to stderr; `aside` keeps the streams apart.
             self._live = Live(
-                console=console(sys.stderr),
+                console=get_console(sys.stderr),
                 get_renderable=self._line,
                 refresh_per_second=8,
                 transient=True,
@@ -255,7 +267,7 @@ class Progress:
                 redirect_stderr=False,
             )
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> CheckProgress:
         if self._live is not None:
             self._live.start()
         return self
@@ -281,31 +293,31 @@ class Progress:
         report = self._report
         parts = [
             f"file {report.files:,} of {self._files:,}",
-            count(report.records, "record"),
-            byte_size(report.payload_bytes),
-            duration(time.monotonic() - self._began),
+            format_count(report.records, "record"),
+            format_byte_size(report.payload_bytes),
+            format_duration(time.monotonic() - self._began),
         ]
         return Text(" · ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")
 
 
-_VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
+_LOG_LEVEL_VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
 # What goes wrong is raised as an exception too; as an error it also logs which of its ways to add numbers it takes.
 _ONLY_FATAL = "3"
 # Notes and warnings in the two forms of TensorFlow's log, and the lines that come with them. Of its own variable
 # TensorFlow takes no notice before its log is set up, so that nothing but the stream is left to hold on to.
-_CHATTER = re.compile(
+_LOG_NOISE = re.compile(
     rb"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} \d\d:\d\d:[\d.]+ .*\]"
     rb"|\d{4}-\d\d-\d\d \d\d:\d\d:[\d.]+: [IW] |To enable the following instructions: "
 )
 
 
 @contextmanager
-def quiet_start() -> Iterator[None]:
+def suppress_tensorflow_log() -> Iterator[None]:
     """In this block notes in TensorFlow's log do not reach stderr, unless the user has said what is to be logged."""
-    if _VARIABLE in os.environ or not _is_plain(2):
+    if _LOG_LEVEL_VARIABLE in os.environ or not _is_process_stderr(2):
         yield
         return
-    os.environ[_VARIABLE] = _ONLY_FATAL
+    os.environ[_LOG_LEVEL_VARIABLE] = _ONLY_FATAL
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as said:
@@ -318,11 +330,11 @@ def quiet_start() -> Iterator[None]:
             os.close(kept)
             said.seek(0)
             for line in said:
-                if not _CHATTER.match(line):
+                if not _LOG_NOISE.match(line):
                     os.write(2, line)
 
 
-def _is_plain(number: int) -> bool:
+def _is_process_stderr(number: int) -> bool:
     """Whether Python's stderr is the process's own, so that both can be held at once."""
     try:
         return sys.stderr is not None and sys.stderr.fileno() == number

@@ -16,25 +16,25 @@ from typing import Annotated
 import typer
 
 from rekord.cli import console
-from rekord.cli.console import Piece, clean
+from rekord.cli.console import StyledText, escape_controls
 from rekord.errors import UsageError, error
 from rekord.location import Location
-from rekord.report.formatting import byte_size, count, duration
+from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 SCENES, SIGNS = 240, 600
 SHARDS = 4
 # Where the tour works. All of it lies in one folder, which is the current one meanwhile.
 PHOTOS, DEEPLAB, SIGN_PHOTOS, SIGN_RECORDS = "scenes", "deeplab", "signs", "signs-dataset"
-BROKEN, SALVAGED, MENDED = "broken", "salvaged", "mended"
+BROKEN, SALVAGED, REPAIRED = "broken", "salvaged", "mended"
 FLIPPED_SHARD, FLIPPED_RECORD, FLOAT_SHARD, CUT_SHARD = 1, 7, 2, 3
 BATCH_SIZE, SEED, STOP_AFTER = 32, 7, 3
 
 _TABLE_WIDTH = 80
-_SHOWN_OF_THE_DOCTOR = ("where", "likely", "do", "tf says")
+_SHOWN_DOCTOR_LABELS = ("where", "likely", "do", "tf says")
 
 
 @dataclass(slots=True)
-class Tour:
+class DemoTour:
     """Where the tour happens, and how far it is."""
 
     place: str
@@ -45,31 +45,35 @@ class Tour:
         """Announce what happens next."""
         self.steps += 1
         if self.steps > 1:
-            console.say()
-        console.say((f"{self.steps}. {title}", "bold"))
+            console.print_line()
+        console.print_line((f"{self.steps}. {title}", "bold"))
 
     def show(self, *commands: str) -> None:
         """The commands that do the same."""
         for command in commands:
-            console.say((command, "cyan"))
-        console.flush()
+            console.print_line((command, "cyan"))
+        console.flush_stdout()
 
 
-def draw(tour: Tour) -> None:
+def generate_data(tour: DemoTour) -> None:
     """Raw data as people have it: images beside masks, and a folder for each class."""
     from rekord.cli.demo_data import OBJECT_CLASSES, SCENE_CLASSES, draw_objects, draw_scenes
 
-    tour.step(f"Draw {count(SCENES, 'landscape')} with masks, and {count(SIGNS, 'sign')}")
-    tour.show(f"$ cd {shlex.quote(clean(tour.place))}")
+    tour.step(f"Draw {format_count(SCENES, 'landscape')} with masks, and {format_count(SIGNS, 'sign')}")
+    tour.show(f"$ cd {shlex.quote(escape_controls(tour.place))}")
     began = time.perf_counter()
     scene_bytes = draw_scenes(PHOTOS, SCENES)
-    console.say(f"{PHOTOS}/images, {PHOTOS}/masks: {byte_size(scene_bytes)}, {', '.join(SCENE_CLASSES)}")
+    console.print_line(
+        f"{PHOTOS}/images, {PHOTOS}/masks: {format_byte_size(scene_bytes)}, {', '.join(SCENE_CLASSES)}"
+    )
     sign_bytes = draw_objects(SIGN_PHOTOS, SIGNS)
-    took = duration(time.perf_counter() - began)
-    console.say(f"{SIGN_PHOTOS}/*: {byte_size(sign_bytes)}, {', '.join(OBJECT_CLASSES)}; both in {took}")
+    took = format_duration(time.perf_counter() - began)
+    console.print_line(
+        f"{SIGN_PHOTOS}/*: {format_byte_size(sign_bytes)}, {', '.join(OBJECT_CLASSES)}; both in {took}"
+    )
 
 
-def write_scenes(tour: Tour) -> None:
+def write_scenes(tour: DemoTour) -> None:
     """The main job: raw data becomes a dataset in one command."""
     from rekord.cli.demo_data import SCENE_CLASSES
     from rekord.cli.write import write
@@ -80,7 +84,7 @@ def write_scenes(tour: Tour) -> None:
         f"$ rekord write {PHOTOS} {DEEPLAB} --layout deeplab --classes {classes} --split {split} \\",
         f"    --shuffle --shards {SHARDS} --workers 2",
     )
-    _finish(
+    _stop_on_failure(
         write(
             PHOTOS,
             DEEPLAB,
@@ -94,74 +98,76 @@ def write_scenes(tour: Tour) -> None:
     )
 
 
-def look_at_scenes(tour: Tour) -> None:
+def check_scenes(tour: DemoTour) -> None:
     """Every length, checksum, message, picture and mask is verified; then what each feature holds."""
-    from rekord.cli.check import check_aloud
+    from rekord.cli.check import check_with_progress
 
     tour.step("Check every byte of it, and see what it holds (a part of the statistics)")
     tour.show(f"$ rekord check {DEEPLAB}")
-    check_aloud(DEEPLAB)
+    check_with_progress(DEEPLAB)
     tour.show(f"$ rekord stats {DEEPLAB}")
     heading, table, *_, alike = _stats_blocks(DEEPLAB)
-    _say_lines([*heading, *table, *alike])
+    _print_lines([*heading, *table, *alike])
 
 
-def write_signs(tour: Tour) -> None:
+def write_signs(tour: DemoTour) -> None:
     """Classification, with as many of each class in each split."""
     from rekord.cli.write import write
 
     tour.step("The same for classes: a folder each (0 is the background, as in TensorFlow's image models)")
     split = "train=0.8,val=0.2"
     tour.show(f"$ rekord write {SIGN_PHOTOS} {SIGN_RECORDS} --split {split} --stratify label --shuffle")
-    _finish(write(SIGN_PHOTOS, SIGN_RECORDS, split=split, stratify="label", shuffle=True))
+    _stop_on_failure(write(SIGN_PHOTOS, SIGN_RECORDS, split=split, stratify="label", shuffle=True))
     tour.show(f"$ rekord stats {SIGN_RECORDS}")
-    _say_lines(_stats_blocks(SIGN_RECORDS)[2])
+    _print_lines(_stats_blocks(SIGN_RECORDS)[2])
 
 
-def break_copy(tour: Tour) -> None:
+def break_copy(tour: DemoTour) -> None:
     """Three things that happen to files: a bit flips, a copy is not finished, another pipeline wrote a shard."""
-    from rekord.cli.demo_data import save
-    from rekord.dataset.read import record_files
+    from rekord.cli.demo_data import write_file
+    from rekord.dataset.read import list_record_files
     from rekord.testing.damage import frame_offsets
 
     tour.step("Copy the shards, and break three of them")
-    for path in record_files(DEEPLAB):
+    for path in list_record_files(DEEPLAB):
         name = os.path.basename(path)
         with open(path, "rb") as file:
             data = bytearray(file.read())
         begins = [*frame_offsets(bytes(data)), len(data)]
-        if name == _shard(FLIPPED_SHARD):
+        if name == _shard_path(FLIPPED_SHARD):
             at = (begins[FLIPPED_RECORD] + begins[FLIPPED_RECORD + 1]) // 2
             data[at] ^= 1
-            console.say(f"{name}: flipped one bit of byte {at:,}")
-        elif name == _shard(CUT_SHARD):
+            console.print_line(f"{name}: flipped one bit of byte {at:,}")
+        elif name == _shard_path(CUT_SHARD):
             lost_bytes = (begins[-1] - begins[-2]) // 2
             del data[-lost_bytes:]
-            console.say(f"{name}: cut off the last {count(lost_bytes, 'byte')}")
-        if name == _shard(FLOAT_SHARD):
+            console.print_line(f"{name}: cut off the last {format_count(lost_bytes, 'byte')}")
+        if name == _shard_path(FLOAT_SHARD):
             written = _write_float_heights(path, os.path.join(BROKEN, name))
-            console.say(f"{name}: wrote the heights of its {count(written, 'record')} as floats")
+            console.print_line(
+                f"{name}: wrote the heights of its {format_count(written, 'record')} as floats"
+            )
         else:
-            save(os.path.join(BROKEN, name), bytes(data))
+            write_file(os.path.join(BROKEN, name), bytes(data))
 
 
-def ask_the_doctor(tour: Tour) -> None:
+def run_doctor(tour: DemoTour) -> None:
     """Why the copy is broken, what to do, and what TensorFlow will say of it."""
-    from rekord.cli.console import shown_below
-    from rekord.cli.doctor import said
-    from rekord.health.dataset_files import look_at
-    from rekord.health.doctor.run import doctor_place
+    from rekord.cli.console import shorten_paths
+    from rekord.cli.doctor import format_diagnoses
+    from rekord.health.dataset_files import find_dataset_files
+    from rekord.health.doctor.run import diagnose_files
     from rekord.health.finding import Report
 
     tour.step("Ask why training would fail on it (evidence left out here)")
     tour.show(f"$ rekord doctor {BROKEN}")
-    place, report = look_at(BROKEN), Report()
-    found = doctor_place(place, asked=BROKEN, report=report)
-    lines = said(found, shown_below(BROKEN, place.paths), report.payload_bytes)
-    _say_lines([line for line in lines if _is_essential(line)])
+    place, report = find_dataset_files(BROKEN), Report()
+    found = diagnose_files(place, asked=BROKEN, report=report)
+    lines = format_diagnoses(found, shorten_paths(BROKEN, place.paths), report.payload_bytes)
+    _print_lines([line for line in lines if _is_essential(line)])
 
 
-def salvage_copy(tour: Tour) -> None:
+def salvage_copy(tour: DemoTour) -> None:
     """Everything that is intact, mended as the doctor said, compared with what was written."""
     from rekord.cli.salvage import salvage
     from rekord.dataset.read import records
@@ -170,18 +176,18 @@ def salvage_copy(tour: Tour) -> None:
     tour.step("Get every intact record back, and mend the floats")
     tour.show(f"$ rekord salvage {BROKEN} {SALVAGED}")
     salvage(BROKEN, SALVAGED)
-    tour.show(f"$ rekord rewrite {SALVAGED} {MENDED} --cast image/height=int64")
-    rewrite(SALVAGED, MENDED, cast={"image/height": "int64"}, progress=False)
-    written, mended = Counter(records(DEEPLAB)), Counter(records(MENDED))
+    tour.show(f"$ rekord rewrite {SALVAGED} {REPAIRED} --cast image/height=int64")
+    rewrite(SALVAGED, REPAIRED, cast={"image/height": "int64"}, progress=False)
+    written, mended = Counter(records(DEEPLAB)), Counter(records(REPAIRED))
     same = (written & mended).total()
-    console.say(
+    console.print_line(
         f"compared with {DEEPLAB}: ",
         (f"{same:,} of {mended.total():,} records are byte for byte what was written", "bold"),
         f", {written.total() - same:,} are lost",
     )
 
 
-def read_batches(tour: Tour) -> None:
+def iterate_batches(tour: DemoTour) -> None:
     """A new order each epoch, and a place in it that can be saved."""
     from rekord.dataset.dataset import open as open_dataset
 
@@ -198,14 +204,14 @@ def read_batches(tour: Tour) -> None:
             names += batch["filename"].tolist()
         per_second = len(names) / (time.perf_counter() - began)
         epochs.append(names)
-        console.say(
+        console.print_line(
             f"epoch {number}: {', '.join(names[:3])}, … {len(set(names)):,} different ones of {len(names):,}, "
             f"{per_second:,.0f}/s as pixels"
         )
     import numpy as np
 
     image, mask = np.asarray(batch["image"]), np.asarray(batch["mask"])
-    console.say(f"  image {image.dtype} {image.shape[1:]}, mask {mask.shape[1:]}")
+    console.print_line(f"  image {image.dtype} {image.shape[1:]}, mask {mask.shape[1:]}")
     tour.show(">>> state = batches.state_dict(); …; again.load_state_dict(state)")
     stopped = train.batches(BATCH_SIZE, shuffle=True, seed=SEED, columns=["filename"])
     consumed = sum(len(batch["filename"]) for batch in islice(stopped, STOP_AFTER))
@@ -213,56 +219,56 @@ def read_batches(tour: Tour) -> None:
     again.load_state_dict(stopped.state_dict())
     rest = [name for batch in again for name in batch["filename"].tolist()]
     agree = sum(a == b for a, b in zip(rest, epochs[0][consumed:], strict=False))
-    console.say(
+    console.print_line(
         f"stopped after {consumed:,} records: the other {len(rest):,} come, {agree:,} of them as without the stop"
     )
 
 
-def train_models(tour: Tour) -> None:
+def train_models(tour: DemoTour) -> None:
     """A small model on each dataset, if there is anything to train with."""
-    from rekord.cli.console import quiet_start
+    from rekord.cli.console import suppress_tensorflow_log
     from rekord.training.model import load_keras
 
     tour.step("Train a small model on each")
     if not tour.train:
-        console.say("left out: --no-train")
+        console.print_line("left out: --no-train")
         return
     try:
-        with quiet_start():
+        with suppress_tensorflow_log():
             load_keras()
     except UsageError as failure:
-        console.say(f"left out: {failure.what}")
-        console.say(f"  do        {failure.do}")
+        console.print_line(f"left out: {failure.what}")
+        console.print_line(f"  do        {failure.do}")
         return
     _train(tour, SIGN_RECORDS, epochs=6)
     _train(tour, DEEPLAB, epochs=4, image_size="64", batch_size=8)
 
 
 STEPS = (
-    draw,
+    generate_data,
     write_scenes,
-    look_at_scenes,
+    check_scenes,
     write_signs,
     break_copy,
-    ask_the_doctor,
+    run_doctor,
     salvage_copy,
-    read_batches,
+    iterate_batches,
     train_models,
 )
 
 
 def _train(
-    tour: Tour, dataset: str, *, epochs: int, image_size: str | None = None, batch_size: int = 32
+    tour: DemoTour, dataset: str, *, epochs: int, image_size: str | None = None, batch_size: int = 32
 ) -> None:
     from rekord.cli.train import train
 
     options = f" --epochs {epochs}"
     options += f" --image-size {image_size} --batch-size {batch_size}" if image_size else ""
     tour.show(f"$ rekord train {dataset}{options}")
-    _finish(train(dataset, epochs=epochs, image_size=image_size, batch_size=batch_size))
+    _stop_on_failure(train(dataset, epochs=epochs, image_size=image_size, batch_size=batch_size))
 
 
-def _finish(exit_code: int) -> None:
+def _stop_on_failure(exit_code: int) -> None:
     """The tour ends where a verb failed, which has said why, or was interrupted."""
     if exit_code == 130:
         raise KeyboardInterrupt
@@ -270,7 +276,7 @@ def _finish(exit_code: int) -> None:
         raise typer.Exit(exit_code)
 
 
-def _shard(number: int) -> str:
+def _shard_path(number: int) -> str:
     return f"train-{number:05}-of-{SHARDS:05}.tfrecord"
 
 
@@ -291,13 +297,13 @@ def _write_float_heights(source: str, target: str) -> int:
     return len(rows)
 
 
-def _stats_blocks(path: str) -> list[list[list[Piece]]]:
+def _stats_blocks(path: str) -> list[list[list[StyledText]]]:
     """What `rekord stats` says, in the parts that blank lines set apart."""
-    from rekord.cli.stats import lines
+    from rekord.cli.stats import iter_stats_lines
     from rekord.health.stats.run import stats
 
-    blocks: list[list[list[Piece]]] = [[]]
-    for line in lines(stats(path), _TABLE_WIDTH):
+    blocks: list[list[list[StyledText]]] = [[]]
+    for line in iter_stats_lines(stats(path), _TABLE_WIDTH):
         if line:
             blocks[-1].append(line)
         else:
@@ -305,17 +311,17 @@ def _stats_blocks(path: str) -> list[list[list[Piece]]]:
     return blocks
 
 
-def _is_essential(line: list[Piece]) -> bool:
+def _is_essential(line: list[StyledText]) -> bool:
     """Whether a line of the doctor names an illness, or says where it is, why, and what to do."""
     label = line[1][0].strip() if len(line) > 1 and isinstance(line[1], tuple) else None
     if label is None:
         return bool(line) and not str(line[0]).startswith("next:")
-    return label.startswith(_SHOWN_OF_THE_DOCTOR)
+    return label.startswith(_SHOWN_DOCTOR_LABELS)
 
 
-def _say_lines(lines: list[list[Piece]]) -> None:
+def _print_lines(lines: list[list[StyledText]]) -> None:
     for line in lines:
-        console.say(*line)
+        console.print_line(*line)
 
 
 def demo(
@@ -332,39 +338,39 @@ def demo(
     """Take a short tour on generated data. Write, check, break, find out why, mend, read, and train a model."""
     began = time.perf_counter()
     kept = (
-        f"the data is in {shlex.quote(clean(folder))}"
+        f"the data is in {shlex.quote(escape_controls(folder))}"
         if folder
         else "the data is gone again; `rekord demo DIR` keeps it"
     )
     try:
-        with _place(folder) as place, _inside(place):
-            tour = Tour(place=place, train=not no_train)
+        with _open_folder(folder) as place, _change_folder(place):
+            tour = DemoTour(place=place, train=not no_train)
             for step in STEPS:
                 step(tour)
     except KeyboardInterrupt:
-        console.tell(f"interrupted: {kept}")
+        console.print_status(f"interrupted: {kept}")
         return 130
-    console.say()
-    console.say(f"that was all, in {duration(time.perf_counter() - began)}: {kept}")
+    console.print_line()
+    console.print_line(f"that was all, in {format_duration(time.perf_counter() - began)}: {kept}")
     return 0
 
 
 @contextmanager
-def _place(folder: str | None) -> Iterator[str]:
+def _open_folder(folder: str | None) -> Iterator[str]:
     if folder is None:
-        with _temporary_folder() as place:
+        with _make_temporary_folder() as place:
             yield place
         return
     from rekord.storage.local import LOCAL
 
     if os.path.lexists(folder):
-        _refuse_what_is_not_empty(folder)
+        _check_empty(folder)
     LOCAL.make_folder(folder)
     yield folder
 
 
 @contextmanager
-def _inside(place: str) -> Iterator[None]:
+def _change_folder(place: str) -> Iterator[None]:
     """Work in a folder, so that commands and what they say are as short as they are for who does it."""
     try:
         before = os.getcwd()
@@ -377,7 +383,7 @@ def _inside(place: str) -> Iterator[None]:
         os.chdir(before)
 
 
-def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+def _make_temporary_folder() -> tempfile.TemporaryDirectory[str]:
     try:
         return tempfile.TemporaryDirectory(prefix="rekord-demo-")
     except OSError as failure:
@@ -385,13 +391,13 @@ def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
         raise error("X504", "no temporary folder can be made", found=found, do="rekord demo DIR") from failure
 
 
-def _refuse_what_is_not_empty(folder: str) -> None:
+def _check_empty(folder: str) -> None:
     from rekord.storage.local import LOCAL
 
     if LOCAL.stat(folder).kind != "folder":
         found = "something that is no folder"
     elif names := LOCAL.list(folder):
-        found = f"a folder with {count(len(names), 'name')} in it"
+        found = f"a folder with {format_count(len(names), 'name')} in it"
     else:
         return
     raise error(

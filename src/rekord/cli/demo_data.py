@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Field: TypeAlias = "npt.NDArray[np.floating[Any]]"  # a number for each pixel
+PixelField: TypeAlias = "npt.NDArray[np.floating[Any]]"  # a number for each pixel
 
 
-class Canvas:
+class DemoCanvas:
     """A picture while it is painted: pixels of 0 to 1, and chance of its own, so that it is always the same."""
 
     def __init__(self, side: int, seed: tuple[int, ...]) -> None:
@@ -29,7 +29,7 @@ class Canvas:
         """A number by chance."""
         return float(self.chance.uniform(low, high))
 
-    def turned(self, x: float, y: float, degrees: float = 0.0) -> tuple[Field, Field]:
+    def turned(self, x: float, y: float, degrees: float = 0.0) -> tuple[PixelField, PixelField]:
         """The places of all pixels, as seen from a point that is turned: to its right, and below it."""
         cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
         right, below = self.x - x, self.y - y
@@ -37,10 +37,10 @@ class Canvas:
 
     def fill(
         self,
-        distance: Field,
-        colour: Sequence[float] | Field,
+        distance: PixelField,
+        colour: Sequence[float] | PixelField,
         *,
-        light: Field | float = 1.0,
+        light: PixelField | float = 1.0,
         strength: float = 1.0,
         soft: float = 1.0,
     ) -> None:
@@ -51,13 +51,13 @@ class Canvas:
             return
         # Most shapes are small: the rest of the picture is not computed with.
         part = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-        ink: Field = np.asarray(colour, np.float32)
+        ink: PixelField = np.asarray(colour, np.float32)
         ink = ink[part] if ink.ndim == 3 else ink
         ink = ink * (light[part][..., None] if isinstance(light, np.ndarray) else light)
         cover = np.clip(0.5 - distance[part] / np.float32(soft), 0, 1)[..., None] * np.float32(strength)
         self.pixels[part] += cover * (np.minimum(ink, 1) - self.pixels[part])
 
-    def clouds(self, coarse: int) -> Field:
+    def clouds(self, coarse: int) -> PixelField:
         """A smooth field of about -1 to 1 that changes `coarse` times over the picture."""
         from PIL import Image
 
@@ -76,28 +76,30 @@ class Canvas:
         return file.getvalue()
 
 
-def ellipse(right: Field, below: Field, wide: float, high: float) -> Field:
+def ellipse_distance(right: PixelField, below: PixelField, wide: float, high: float) -> PixelField:
     """The distance from an ellipse with these half axes; near its edge, where it counts, exact enough."""
-    distance: Field = (np.hypot(right / wide, below / high) - 1) * min(wide, high)
+    distance: PixelField = (np.hypot(right / wide, below / high) - 1) * min(wide, high)
     return distance
 
 
-def box(right: Field, below: Field, wide: float, high: float, rounded: float = 0.0) -> Field:
+def box_distance(
+    right: PixelField, below: PixelField, wide: float, high: float, rounded: float = 0.0
+) -> PixelField:
     """The distance from a rectangle with these half sides."""
     beside, over = np.abs(right) - (wide - rounded), np.abs(below) - (high - rounded)
     outside = np.hypot(np.maximum(beside, 0), np.maximum(over, 0))
-    distance: Field = outside + np.minimum(np.maximum(beside, over), 0) - rounded
+    distance: PixelField = outside + np.minimum(np.maximum(beside, over), 0) - rounded
     return distance
 
 
-def gable(right: Field, below: Field, wide: float, high: float) -> Field:
+def triangle_distance(right: PixelField, below: PixelField, wide: float, high: float) -> PixelField:
     """The distance from a triangle that stands on its base, the middle of which is the point looked from."""
     slope = (np.abs(right) * high - (below + high) * wide) / math.hypot(wide, high)
-    distance: Field = np.maximum(slope, below)
+    distance: PixelField = np.maximum(slope, below)
     return distance
 
 
-def union(*distances: Field) -> Field:
+def union_distance(*distances: PixelField) -> PixelField:
     """The distance from what several shapes cover together."""
     whole = distances[0]
     for each in distances[1:]:
@@ -128,10 +130,10 @@ def draw_scenes(folder: str, count: int) -> int:
     """Landscapes in `images/`, and what each of their pixels shows in `masks/`; how many bytes that is."""
     written = 0
     for number in range(count):
-        scene = _scene(number)
+        scene = _draw_scene(number)
         name = f"scene_{number:04}"
-        written += save(os.path.join(folder, "images", f"{name}.jpg"), scene.jpeg)
-        written += save(os.path.join(folder, "masks", f"{name}.png"), palette_png(scene.mask))
+        written += write_file(os.path.join(folder, "images", f"{name}.jpg"), scene.jpeg)
+        written += write_file(os.path.join(folder, "masks", f"{name}.png"), encode_palette_png(scene.mask))
     return written
 
 
@@ -140,11 +142,11 @@ def draw_objects(folder: str, count: int) -> int:
     written = 0
     for number in range(count):
         name = OBJECT_CLASSES[number % len(OBJECT_CLASSES)]
-        written += save(os.path.join(folder, name, f"{number:04}.jpg"), _object(number))
+        written += write_file(os.path.join(folder, name, f"{number:04}.jpg"), _draw_object(number))
     return written
 
 
-def save(path: str, data: bytes) -> int:
+def write_file(path: str, data: bytes) -> int:
     """Write a file, and the folders above it; how many bytes it has. What goes wrong is said as always."""
     from rekord.storage.local import LOCAL
 
@@ -156,7 +158,7 @@ def save(path: str, data: bytes) -> int:
         file.close()
 
 
-def palette_png(mask: npt.NDArray[np.uint8]) -> bytes:
+def encode_palette_png(mask: npt.NDArray[np.uint8]) -> bytes:
     """A mask as annotation tools save it: ids that stand for colours."""
     from PIL import Image
 
@@ -168,40 +170,40 @@ def palette_png(mask: npt.NDArray[np.uint8]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class DemoScene:
     """A landscape, and the class of each of its pixels."""
 
     jpeg: bytes
     mask: npt.NDArray[np.uint8]
 
 
-def _scene(number: int) -> Scene:
-    canvas = Canvas(SCENE_SIDE, (1, number))
+def _draw_scene(number: int) -> DemoScene:
+    canvas = DemoCanvas(SCENE_SIDE, (1, number))
     mask = np.zeros((SCENE_SIDE, SCENE_SIDE), np.uint8)
-    horizon = _landscape(canvas)
+    horizon = _draw_landscape(canvas)
     standing = [_TREE, _HOUSE, _CAR, int(canvas.chance.choice([_TREE, _HOUSE, _CAR]))]
     feet = sorted(canvas.between(horizon + 8, SCENE_SIDE - 6) for _ in standing)
     for kind, foot in zip(canvas.chance.permutation(standing), feet, strict=True):
         # What is nearer stands lower in the picture, is larger, and hides what is behind it.
         scale = 0.75 + 0.65 * (foot - horizon) / (SCENE_SIDE - horizon)
         x = canvas.between(12, SCENE_SIDE - 12)
-        shape = {_TREE: _tree, _HOUSE: _house, _CAR: _car}[int(kind)](canvas, x, foot, scale)
-        _mark(mask, shape, int(kind))
+        shape = {_TREE: _draw_tree, _HOUSE: _draw_house, _CAR: _draw_car}[int(kind)](canvas, x, foot, scale)
+        _mark_class(mask, shape, int(kind))
     for _ in range(int(canvas.chance.integers(1, 3))):
-        _mark(mask, _balloon(canvas, horizon), _BALLOON)
+        _mark_class(mask, _draw_balloon(canvas, horizon), _BALLOON)
     evening = 1 + canvas.between(-0.12, 0.12) * (canvas.x / SCENE_SIDE - 0.5)
     canvas.pixels *= evening[..., None] * np.float32(canvas.between(0.85, 1.1))
-    return Scene(
+    return DemoScene(
         canvas.jpeg(quality=int(canvas.chance.integers(80, 93)), grain=canvas.between(0.01, 0.03)), mask
     )
 
 
-def _mark(mask: npt.NDArray[np.uint8], shape: Field, kind: int) -> None:
+def _mark_class(mask: npt.NDArray[np.uint8], shape: PixelField, kind: int) -> None:
     mask[shape < 0] = kind
     mask[np.abs(shape) < _RIM_PIXELS] = IGNORED
 
 
-def _landscape(canvas: Canvas) -> float:
+def _draw_landscape(canvas: DemoCanvas) -> float:
     """Sky, hills and a meadow; where the meadow begins."""
     side, between = canvas.side, canvas.between
     horizon = between(0.42, 0.56) * side
@@ -223,19 +225,19 @@ def _landscape(canvas: Canvas) -> float:
     return horizon
 
 
-def _shadow(canvas: Canvas, x: float, foot: float, wide: float) -> None:
+def _draw_shadow(canvas: DemoCanvas, x: float, foot: float, wide: float) -> None:
     right, below = canvas.turned(x + 0.25 * wide, foot)
-    canvas.fill(ellipse(right, below, wide * 1.1, 2.2), (0.1, 0.14, 0.1), strength=0.45, soft=3)
+    canvas.fill(ellipse_distance(right, below, wide * 1.1, 2.2), (0.1, 0.14, 0.1), strength=0.45, soft=3)
 
 
-def _tree(canvas: Canvas, x: float, foot: float, scale: float) -> Field:
+def _draw_tree(canvas: DemoCanvas, x: float, foot: float, scale: float) -> PixelField:
     tall = canvas.between(15, 21) * scale
     right, below = canvas.turned(x, foot, canvas.between(-5, 5))
-    _shadow(canvas, x, foot, 0.5 * tall)
-    trunk = box(right, below + 0.35 * tall, 0.07 * tall, 0.35 * tall)
-    leaves = union(
+    _draw_shadow(canvas, x, foot, 0.5 * tall)
+    trunk = box_distance(right, below + 0.35 * tall, 0.07 * tall, 0.35 * tall)
+    leaves = union_distance(
         *(
-            ellipse(right - side * tall, below + up * tall, wide * tall, wide * tall)
+            ellipse_distance(right - side * tall, below + up * tall, wide * tall, wide * tall)
             for side, up, wide in ((-0.22, 0.85, 0.3), (0.22, 0.9, 0.28), (0.0, 1.2, 0.34))
         )
     )
@@ -244,62 +246,71 @@ def _tree(canvas: Canvas, x: float, foot: float, scale: float) -> Field:
     autumn = canvas.between(0, 1) ** 3
     green = (0.14 + 0.5 * autumn, 0.36 - 0.02 * autumn, 0.12)
     canvas.fill(leaves, green, light=1 - 0.35 * right / tall + 0.3 * canvas.clouds(28))
-    return union(trunk, leaves)
+    return union_distance(trunk, leaves)
 
 
-def _house(canvas: Canvas, x: float, foot: float, scale: float) -> Field:
+def _draw_house(canvas: DemoCanvas, x: float, foot: float, scale: float) -> PixelField:
     wide, high = canvas.between(10, 15) * scale, canvas.between(7, 10) * scale
     right, below = canvas.turned(x, foot)
-    _shadow(canvas, x, foot, wide)
-    wall = box(right, below + high, wide, high)
-    roof = gable(right, below + 2 * high, 1.15 * wide, canvas.between(0.6, 0.9) * wide)
+    _draw_shadow(canvas, x, foot, wide)
+    wall = box_distance(right, below + high, wide, high)
+    roof = triangle_distance(right, below + 2 * high, 1.15 * wide, canvas.between(0.6, 0.9) * wide)
     pale = canvas.between(0.72, 0.95)
     canvas.fill(wall, (pale, 0.93 * pale, 0.8 * pale), light=1 - 0.012 * right + 0.05 * canvas.clouds(20))
     canvas.fill(roof, (canvas.between(0.5, 0.75), 0.24, 0.18), light=1 + 0.12 * np.sin(below * 1.6))
     for side in (-0.5, 0.5):
-        canvas.fill(box(right - side * wide, below + 1.2 * high, 0.2 * wide, 0.25 * high), (0.2, 0.24, 0.3))
-    canvas.fill(box(right, below + 0.5 * high, 0.14 * wide, 0.5 * high), (0.33, 0.22, 0.16))
-    return union(wall, roof)
+        canvas.fill(
+            box_distance(right - side * wide, below + 1.2 * high, 0.2 * wide, 0.25 * high), (0.2, 0.24, 0.3)
+        )
+    canvas.fill(box_distance(right, below + 0.5 * high, 0.14 * wide, 0.5 * high), (0.33, 0.22, 0.16))
+    return union_distance(wall, roof)
 
 
-def _car(canvas: Canvas, x: float, foot: float, scale: float) -> Field:
+def _draw_car(canvas: DemoCanvas, x: float, foot: float, scale: float) -> PixelField:
     long, high = canvas.between(13, 17) * scale, canvas.between(3.6, 4.6) * scale
     right, below = canvas.turned(x, foot, canvas.between(-6, 6))
     if canvas.between(0, 1) < 0.5:
         right = -right
-    _shadow(canvas, x, foot, long)
-    body = box(right, below + 1.7 * high, long, high, 0.6 * high)
-    cabin = box(right + 0.12 * long, below + 3.0 * high, 0.55 * long, 1.1 * high, 0.7 * high)
-    wheels = union(*(ellipse(right - at * long, below + 0.9 * high, high, high) for at in (-0.58, 0.58)))
+    _draw_shadow(canvas, x, foot, long)
+    body = box_distance(right, below + 1.7 * high, long, high, 0.6 * high)
+    cabin = box_distance(right + 0.12 * long, below + 3.0 * high, 0.55 * long, 1.1 * high, 0.7 * high)
+    wheels = union_distance(
+        *(ellipse_distance(right - at * long, below + 0.9 * high, high, high) for at in (-0.58, 0.58))
+    )
     paints = ((0.75, 0.12, 0.1), (0.12, 0.25, 0.7), (0.9, 0.72, 0.1), (0.15, 0.5, 0.5), (0.7, 0.7, 0.74))
     paint = paints[int(canvas.chance.integers(len(paints)))]
     shine = 1.1 - 0.06 * (below + 1.7 * high) + 0.05 * canvas.clouds(6)
-    canvas.fill(union(body, cabin), paint, light=shine)
-    canvas.fill(box(right + 0.12 * long, below + 3.1 * high, 0.42 * long, 0.6 * high, 1), (0.55, 0.68, 0.75))
+    canvas.fill(union_distance(body, cabin), paint, light=shine)
+    canvas.fill(
+        box_distance(right + 0.12 * long, below + 3.1 * high, 0.42 * long, 0.6 * high, 1), (0.55, 0.68, 0.75)
+    )
     canvas.fill(wheels, (0.08, 0.08, 0.09))
     canvas.fill(wheels + 0.55 * high, (0.6, 0.6, 0.62))
-    return union(body, cabin, wheels)
+    return union_distance(body, cabin, wheels)
 
 
-def _balloon(canvas: Canvas, horizon: float) -> Field:
+def _draw_balloon(canvas: DemoCanvas, horizon: float) -> PixelField:
     size = canvas.between(9, 15)
     x, y = canvas.between(10, canvas.side - 10), canvas.between(6, horizon - 8)
     right, below = canvas.turned(x, y, canvas.between(-10, 10))
-    silk = union(ellipse(right, below, size, size), gable(right, 0.4 * size - below, 0.88 * size, 1.4 * size))
+    silk = union_distance(
+        ellipse_distance(right, below, size, size),
+        triangle_distance(right, 0.4 * size - below, 0.88 * size, 1.4 * size),
+    )
     silk = np.maximum(silk, below - 1.35 * size)
-    basket = box(right, below - 1.5 * size, 0.2 * size, 0.16 * size)
+    basket = box_distance(right, below - 1.5 * size, 0.2 * size, 0.16 * size)
     one, other = canvas.chance.uniform(0.1, 0.95, (2, 3))
     one[int(canvas.chance.integers(3))] = 0.95
     across = np.clip(right / size, -1, 1)
     panels = np.where((np.sin(np.arcsin(across) * 6) > 0)[..., None], one, other)
     canvas.fill(silk, panels.astype(np.float32), light=1.05 - 0.3 * across)
     canvas.fill(basket, (0.45, 0.3, 0.15))
-    return union(silk, basket)
+    return union_distance(silk, basket)
 
 
-def _object(number: int) -> bytes:
+def _draw_object(number: int) -> bytes:
     """A sign of the class that its number has, on a wall."""
-    canvas = Canvas(OBJECT_SIDE, (2, number))
+    canvas = DemoCanvas(OBJECT_SIDE, (2, number))
     between, side = canvas.between, canvas.side
     wall = canvas.chance.uniform(0.12, 0.5, 3)
     rough = 1 + 0.25 * canvas.clouds(3) + 0.12 * canvas.clouds(20)
@@ -307,7 +318,7 @@ def _object(number: int) -> bytes:
     size = between(0.2, 0.32) * side
     x, y = (side / 2 + between(-0.16, 0.16) * side for _ in range(2))
     right, below = canvas.turned(x, y, between(-30, 30))
-    shape = _sign(canvas, OBJECT_CLASSES[number % len(OBJECT_CLASSES)], right, below, size)
+    shape = _draw_sign(canvas, OBJECT_CLASSES[number % len(OBJECT_CLASSES)], right, below, size)
     paint = canvas.chance.uniform(0.6, 1, 3)
     canvas.fill(shape + between(1, 3), (0.1, 0.1, 0.1), strength=0.35, soft=5)
     light = 1 + 0.2 * canvas.clouds(2) + 0.08 * canvas.clouds(16)
@@ -315,23 +326,30 @@ def _object(number: int) -> bytes:
     if between(0, 1) < 0.5:
         # A twig in front of it.
         along, across = canvas.turned(x + between(-8, 8), y + between(-8, 8), between(0, 180))
-        twig = box(along, across + 2 * canvas.clouds(4), side, between(1, 2.5))
+        twig = box_distance(along, across + 2 * canvas.clouds(4), side, between(1, 2.5))
         canvas.fill(twig, canvas.chance.uniform(0.1, 0.5, 3))
     canvas.pixels *= np.float32(between(0.75, 1.2))
     return canvas.jpeg(quality=int(canvas.chance.integers(70, 92)), grain=between(0.01, 0.05))
 
 
-def _sign(canvas: Canvas, name: str, right: Field, below: Field, size: float) -> Field:
+def _draw_sign(
+    canvas: DemoCanvas, name: str, right: PixelField, below: PixelField, size: float
+) -> PixelField:
     match name:
         case "circle":
-            return ellipse(right, below, size, size * canvas.between(0.85, 1))
+            return ellipse_distance(right, below, size, size * canvas.between(0.85, 1))
         case "cross":
             arm = size * canvas.between(0.22, 0.34)
-            return union(box(right, below, 1.1 * size, arm), box(right, below, arm, 1.1 * size))
+            return union_distance(
+                box_distance(right, below, 1.1 * size, arm), box_distance(right, below, arm, 1.1 * size)
+            )
         case "square":
-            return box(right, below, 0.9 * size, 0.9 * size * canvas.between(0.85, 1))
+            return box_distance(right, below, 0.9 * size, 0.9 * size * canvas.between(0.85, 1))
         case _:
             apart = size * canvas.between(0.5, 0.62)
-            return union(
-                *(box(right, below - at * apart, size, 0.27 * apart) for at in (-1.5, -0.5, 0.5, 1.5))
+            return union_distance(
+                *(
+                    box_distance(right, below - at * apart, size, 0.27 * apart)
+                    for at in (-1.5, -0.5, 0.5, 1.5)
+                )
             )

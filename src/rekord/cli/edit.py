@@ -12,113 +12,118 @@ import typer
 from rekord.cli import console as output
 from rekord.cli import options as shared
 from rekord.cli import write_options as options
-from rekord.cli.console import clean, invalid_option, whole_number
-from rekord.cli.exit_handling import resumable
-from rekord.cli.write_options import names
+from rekord.cli.console import escape_controls, invalid_option, make_integer_parser
+from rekord.cli.exit_handling import report_resumable
+from rekord.cli.write_options import parse_names
 from rekord.errors import error
-from rekord.report.formatting import byte_size, count, duration
+from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 if TYPE_CHECKING:
-    from rekord.verbs.edit.common import Edited, Target
+    from rekord.verbs.edit.common import EditResult, EditTarget
 
 
-_ABOUT_RECORDS = ("X510", "X571", "X572")
+_DATA_ERROR_CODES = ("X510", "X571", "X572")
 
-In: TypeAlias = Annotated[
+EditInput: TypeAlias = Annotated[
     str, typer.Argument(metavar="IN", help="A dataset that rekord wrote.", show_default=False)
 ]
-Out: TypeAlias = Annotated[
+EditOutput: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="OUT", help="The folder to be made. None beside --replace.")
 ]
-Replace: TypeAlias = Annotated[
+ReplaceOption: TypeAlias = Annotated[
     bool, typer.Option("--replace", help="Put the new dataset in the place of IN.")
 ]
-WhereRecords: TypeAlias = Annotated[
+WhereOption: TypeAlias = Annotated[
     str | None, typer.Option("--where", metavar="SQL", help="Which records: a condition over columns.")
 ]
-RecordsFile: TypeAlias = Annotated[
+RecordsOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--records", metavar="FILE", help="Which records: a file of lines such as train,3."),
 ]
-Workers: TypeAlias = Annotated[
+EditWorkers: TypeAlias = Annotated[
     int | None,
     typer.Option(
         "--workers",
         metavar="N",
         help="How many work at once. Default: one a core.",
-        parser=whole_number("--workers", do="--workers 2"),
+        parser=make_integer_parser("--workers", do="--workers 2"),
     ),
 ]
 
 
-def parse_target(verb: str, out: str | None, *, replace: bool, workers: int | None, fresh: bool) -> Target:
+def parse_edit_options(
+    verb: str, out: str | None, *, replace: bool, workers: int | None, fresh: bool
+) -> EditTarget:
     """Where the new dataset goes, as the command line says."""
-    from rekord.verbs.edit.common import target_of
+    from rekord.verbs.edit.common import parse_edit_target
 
     if (out is None) == (not replace):
         what = "OUT, or --replace" if out is None else "either OUT or --replace, not both"
         raise error("U601", f"`rekord {verb}` needs {what}", do=f"rekord {verb} --help")
-    return target_of(out, replace=replace, workers=workers, fresh=fresh, progress=True)
+    return parse_edit_target(out, replace=replace, workers=workers, fresh=fresh, progress=True)
 
 
-def run_edit(edit: Callable[[], Edited], done: str, *, as_json: bool) -> int:
+def run_edit_command(edit: Callable[[], EditResult], done: str, *, as_json: bool) -> int:
     """Edit, and say how it ended; `done` is what was done to records."""
     began = time.perf_counter()
     left = "nothing was published, and IN is as it was"
-    with resumable(_ABOUT_RECORDS, as_json=as_json, left=left):
+    with report_resumable(_DATA_ERROR_CODES, as_json=as_json, left=left):
         ended = edit()
     seconds = time.perf_counter() - began
     for note in ended.notes:
-        output.tell(f"note: {clean(note)}")
+        output.print_status(f"note: {escape_controls(note)}")
     if ended.left is not None:
-        output.tell(f"files that rekord did not write were kept in {clean(ended.left)}")
+        output.print_status(f"files that rekord did not write were kept in {escape_controls(ended.left)}")
     if as_json:
-        output.say_json({**ended.to_dict(done), "seconds": round(seconds, 3)})
+        output.print_json({**ended.to_dict(done), "seconds": round(seconds, 3)})
     else:
-        _say(ended, done, seconds)
+        _print_result(ended, done, seconds)
     return 0
 
 
-def _say(ended: Edited, done: str, seconds: float) -> None:
+def _print_result(ended: EditResult, done: str, seconds: float) -> None:
     parts = ended.manifest.splits
     records = sum(part.records for part in parts.values())
     changed = sum(ended.counts.values())
-    place = clean(ended.dataset)
+    place = escape_controls(ended.dataset)
     if ended.nothing_to_do and not changed:
-        output.say(f"nothing to do: no record of {place} is {done}")
+        output.print_line(f"nothing to do: no record of {place} is {done}")
     elif ended.nothing_to_do:
-        output.say(f"nothing to do: {place} is complete already, {count(changed, 'record')} {done}")
+        output.print_line(
+            f"nothing to do: {place} is complete already, {format_count(changed, 'record')} {done}"
+        )
     else:
-        output.say(
-            f"{place}: {count(changed, 'record')} {done}, {count(records, 'record')} in all,"
-            f" in {duration(seconds)}"
+        output.print_line(
+            f"{place}: {format_count(changed, 'record')} {done}, {format_count(records, 'record')} in all,"
+            f" in {format_duration(seconds)}"
         )
     rows = [
         (
-            clean(name),
-            count(part.records, "record"),
-            count(len(part.shards.records), "shard"),
-            byte_size(sum(part.shards.bytes)),
+            escape_controls(name),
+            format_count(part.records, "record"),
+            format_count(len(part.shards.records), "shard"),
+            format_byte_size(sum(part.shards.bytes)),
             f"{ended.counts.get(name, 0):,} {done}",
         )
         for name, part in parts.items()
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(5)] if rows else []
     for row in rows:
-        output.say(
+        output.print_line(
             f"  {row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}"
             f"  {row[3]:>{widths[3]}}  {row[4]:>{widths[4]}}"
         )
     if ended.linked_shards or ended.written_shards:
-        output.say(
-            f"{count(ended.linked_shards, 'shard')} linked, {count(ended.written_shards, 'shard')} written"
+        output.print_line(
+            f"{format_count(ended.linked_shards, 'shard')} linked, "
+            f"{format_count(ended.written_shards, 'shard')} written"
         )
-    output.say(f"next: rekord check {shlex.quote(place)}")
+    output.print_line(f"next: rekord check {shlex.quote(place)}")
 
 
 def append(
-    path: In,
-    out: Out = None,
+    path: EditInput,
+    out: EditOutput = None,
     source: Annotated[
         str,
         typer.Option(
@@ -133,7 +138,7 @@ def append(
             help="Where records go: train, unless said; or source, or a=0.9,b=0.1.",
         ),
     ] = None,
-    map_: shared.Map = None,
+    map_: shared.MapOption = None,
     shard_size: Annotated[
         str, typer.Option("--shard-size", metavar="SIZE", help="Of a new shard, about.")
     ] = "128MB",
@@ -143,40 +148,40 @@ def append(
             "--shards",
             metavar="N",
             help="So many new ones a split instead.",
-            parser=whole_number("--shards", do="--shards 2"),
+            parser=make_integer_parser("--shards", do="--shards 2"),
         ),
     ] = None,
-    verify: shared.Verify = "full",
+    verify: shared.VerifyOption = "full",
     limit: Annotated[
         int | None,
         typer.Option(
             "--limit",
             metavar="N",
             help="The first N rows only.",
-            parser=whole_number("--limit", do="--limit 10"),
+            parser=make_integer_parser("--limit", do="--limit 10"),
         ),
     ] = None,
-    replace: Replace = False,
-    workers: Workers = None,
-    fresh: shared.Fresh = False,
-    as_json: shared.AsJson = False,
+    replace: ReplaceOption = False,
+    workers: EditWorkers = None,
+    fresh: shared.FreshOption = False,
+    as_json: shared.JsonOption = False,
 ) -> int:
     """Make a dataset with more records. They go into new shards; those that exist are linked, not copied.
 
     Rows have the form in which IN was written, and must fit its schema: exit code 1 where one does not.
     """
-    from rekord.verbs.edit.append import appended
+    from rekord.verbs.edit.append import append_rows
     from rekord.verbs.options import WriteOptions
 
-    target = parse_target("append", out, replace=replace, workers=workers, fresh=fresh)
-    return run_edit(
-        lambda: appended(
+    target = parse_edit_options("append", out, replace=replace, workers=workers, fresh=fresh)
+    return run_edit_command(
+        lambda: append_rows(
             path,
             source,
             target,
             WriteOptions(
-                split=options.splits(split),
-                map=options.function(map_),
+                split=options.parse_splits(split),
+                map=options.load_function(map_),
                 shard_size=shard_size,
                 shards=shards,
                 verify=verify,  # type: ignore[arg-type]
@@ -189,46 +194,46 @@ def append(
 
 
 def delete(
-    path: In,
-    out: Out = None,
-    where: WhereRecords = None,
-    records: RecordsFile = None,
-    split: shared.OnlySplits = None,
-    replace: Replace = False,
-    workers: Workers = None,
-    fresh: shared.Fresh = False,
-    as_json: shared.AsJson = False,
+    path: EditInput,
+    out: EditOutput = None,
+    where: WhereOption = None,
+    records: RecordsOption = None,
+    split: shared.SplitsOption = None,
+    replace: ReplaceOption = False,
+    workers: EditWorkers = None,
+    fresh: shared.FreshOption = False,
+    as_json: shared.JsonOption = False,
 ) -> int:
     """Make a dataset without some records. Shards that have none of them are linked, not copied.
 
     Records are those that --where says, or those that --records lists. Records of which the condition is NULL stay.
     Nothing of a deleted record is in the new dataset.
     """
-    from rekord.verbs.edit.delete import deleted
+    from rekord.verbs.edit.delete import delete_records
 
-    target = parse_target("delete", out, replace=replace, workers=workers, fresh=fresh)
-    chosen = None if split is None else list(names(split))
+    target = parse_edit_options("delete", out, replace=replace, workers=workers, fresh=fresh)
+    chosen = None if split is None else list(parse_names(split))
     if (where is None) == (records is None):
         what = "needs --where or --records" if where is None else "takes --where or --records, not both"
         raise error("U601", f"`rekord delete` {what}", do="rekord delete --help")
-    return run_edit(
-        lambda: deleted(path, target, where=where, records=records, split=chosen),
+    return run_edit_command(
+        lambda: delete_records(path, target, where=where, records=records, split=chosen),
         "deleted",
         as_json=as_json,
     )
 
 
 def relabel(
-    path: In,
-    out: Out = None,
+    path: EditInput,
+    out: EditOutput = None,
     set_: Annotated[
         str | None,
         typer.Option(
             "--set", metavar="KEY=CLASS", help="This class, for the records of --where or --records."
         ),
     ] = None,
-    where: WhereRecords = None,
-    records: RecordsFile = None,
+    where: WhereOption = None,
+    records: RecordsOption = None,
     map_labels: Annotated[
         str | None,
         typer.Option("--map-labels", metavar="OLD=NEW", help="Rename classes, or merge them into others."),
@@ -247,19 +252,19 @@ def relabel(
         str | None,
         typer.Option("--names", metavar="A,B|N", help="All classes, in order; or how many there are."),
     ] = None,
-    split: shared.OnlySplits = None,
-    replace: Replace = False,
-    workers: Workers = None,
-    fresh: shared.Fresh = False,
-    as_json: shared.AsJson = False,
+    split: shared.SplitsOption = None,
+    replace: ReplaceOption = False,
+    workers: EditWorkers = None,
+    fresh: shared.FreshOption = False,
+    as_json: shared.JsonOption = False,
 ) -> int:
     """Make a dataset with other labels. Shards that have none of them are linked, not copied.
 
     A class that is mapped to a new name is called so; one that is mapped to another class is gone from the list.
     """
-    from rekord.verbs.edit.relabel import relabelled
+    from rekord.verbs.edit.relabel import relabel_records
 
-    target = parse_target("relabel", out, replace=replace, workers=workers, fresh=fresh)
+    target = parse_edit_options("relabel", out, replace=replace, workers=workers, fresh=fresh)
     given = [
         name
         for name, value in (("--set", set_), ("--map-labels", map_labels), ("--from", file))
@@ -269,17 +274,17 @@ def relabel(
         raise error("U601", f"`{given[0]}` cannot stand beside `{given[1]}`", do="rekord relabel --help")
     change: Any = None
     if set_ is not None:
-        named, value = _pair("--set", set_)
+        named, value = _parse_pair("--set", set_)
         if column not in (None, named):
             raise error("U601", "`--set` and `--column` name two columns", do="leave --column out")
         column, change = named, value
     if map_labels is not None:
-        pairs = [_pair("--map-labels", part) for part in map_labels.split(",") if part]
+        pairs = [_parse_pair("--map-labels", part) for part in map_labels.split(",") if part]
         change = dict(pairs)
         if len(change) < len(pairs):
             raise invalid_option("--map-labels", map_labels, "each class once", "rekord relabel --help")
-    return run_edit(
-        lambda: relabelled(
+    return run_edit_command(
+        lambda: relabel_records(
             path,
             target,
             change,
@@ -288,15 +293,15 @@ def relabel(
             records=records,
             file=file,
             key=key,
-            names=_names(classes),
-            split=None if split is None else list(options.names(split)),
+            names=_parse_class_names(classes),
+            split=None if split is None else list(options.parse_names(split)),
         ),
         "relabelled",
         as_json=as_json,
     )
 
 
-def _names(given: str | None) -> Any:
+def _parse_class_names(given: str | None) -> Any:
     """All classes: a list of them, or how many."""
     if given is None:
         return None
@@ -304,7 +309,7 @@ def _names(given: str | None) -> Any:
     return int(given) if many else [name for name in given.split(",") if name]
 
 
-def _pair(option: str, text: str) -> tuple[str, str]:
+def _parse_pair(option: str, text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     if not name or not value:
         raise invalid_option(option, text, "two names: A=B", "rekord relabel --help")

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rekord.cli import console as output
-from rekord.cli.console import clean, cut, failure_lines
+from rekord.cli.console import escape_controls, format_error_lines, truncate
 from rekord.errors import DataError, FormatError, RekordError, error
-from rekord.report.formatting import byte_size, count, duration
+from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 if TYPE_CHECKING:
-    from rekord.conversion.driver import Outcome
+    from rekord.conversion.driver import ConversionResult
     from rekord.dataset.manifest import Manifest
     from rekord.verbs.forecast import Forecast
 
@@ -27,61 +27,61 @@ if TYPE_CHECKING:
 UsageFailure: type[Exception] = typer.BadParameter.__mro__[1]
 
 
-def explained(failure: Any, group: Any, arguments: Sequence[str]) -> RekordError:
+def explain_usage_error(failure: Any, group: Any, arguments: Sequence[str]) -> RekordError:
     """The UsageError for a command line that could not be parsed."""
-    from rekord.schema.messages import near_miss
+    from rekord.schema.messages import closest_match
 
-    command, path = _command(failure, group, arguments)
+    command, path = _find_command(failure, group, arguments)
     help_line = f"{path} --help"
     if hasattr(failure, "possibilities"):
         option = failure.option_name
         known = [name for param in command.params for name in (*param.opts, *param.secondary_opts)]
-        near = near_miss(option, [name for name in (*known, "--help") if name.startswith("--")])
+        near = closest_match(option, [name for name in (*known, "--help") if name.startswith("--")])
         near = near or next(iter(failure.possibilities or ()), None)
-        what = f"`{path}` has no option `{cut(clean(option))}`"
+        what = f"`{path}` has no option `{truncate(escape_controls(option))}`"
         return error("U601", what, likely=f"`{near}` is meant" if near else None, do=help_line)
     if command is group and "command" in failure.message.lower():
         # Click says no more than the sentence; the name is the first word that is no option.
         verb = next((word for word in arguments if not word.startswith("-")), "")
         visible = [name for name, each in group.commands.items() if not each.hidden]
-        near = near_miss(verb, visible)
+        near = closest_match(verb, visible)
         return error(
             "U601",
-            f"there is no command `{cut(clean(verb))}`",
+            f"there is no command `{truncate(escape_controls(verb))}`",
             expected=None if near else f"one of {', '.join(visible)}",
             likely=f"`{near}` is meant" if near else None,
             do=f"rekord {near} --help" if near else help_line,
         )
     if isinstance(failure, typer.BadParameter):
-        name = _name(getattr(failure, "param", None))
+        name = _format_parameter(getattr(failure, "param", None))
         if hasattr(failure, "param_type"):
             return error("U601", f"`{path}` needs {name}", do=help_line)
         found = failure.message.removeprefix("Value error, ").rstrip(".")
-        return error("U605", f"`{name}` cannot take this value", found=clean(found), do=help_line)
-    sentence = clean(failure.message).rstrip(".")
+        return error("U605", f"`{name}` cannot take this value", found=escape_controls(found), do=help_line)
+    sentence = escape_controls(failure.message).rstrip(".")
     return error("U601", f"`{path}`: {sentence[:1].lower()}{sentence[1:]}", do=help_line)
 
 
-def _command(failure: Any, group: Any, arguments: Sequence[str]) -> tuple[Any, str]:
+def _find_command(failure: Any, group: Any, arguments: Sequence[str]) -> tuple[Any, str]:
     if failure.ctx is not None:
         return failure.ctx.command, failure.ctx.command_path
     verb = arguments[0] if arguments else ""
     return (group.commands[verb], f"rekord {verb}") if verb in group.commands else (group, "rekord")
 
 
-def _name(param: Any) -> str:
+def _format_parameter(param: Any) -> str:
     if param is None:
         return "another argument"
     return str(param.metavar or param.name) if param.param_type_name == "argument" else str(param.opts[0])
 
 
-_ABOUT_RECORDS = ("X510", "X552", "X565")
+_DATA_ERROR_CODES = ("X510", "X552", "X565")
 """What can be wrong with the records of a dataset that another one is made of, beside damage."""
 
-_KEPT = "nothing was published; what is done is kept for the next run"
+_RESUMABLE_NOTE = "nothing was published; what is done is kept for the next run"
 
 
-def is_about_records(failure: RekordError, codes: Collection[str] = _ABOUT_RECORDS) -> bool:
+def is_data_error(failure: RekordError, codes: Collection[str] = _DATA_ERROR_CODES) -> bool:
     """Whether the data is what went wrong, and not the command or the disk."""
     if isinstance(failure, DataError) or failure.code in codes:
         return True
@@ -89,35 +89,37 @@ def is_about_records(failure: RekordError, codes: Collection[str] = _ABOUT_RECOR
 
 
 @contextmanager
-def bad_data_said(codes: Collection[str], *, as_json: bool, left: str) -> Iterator[None]:
+def report_bad_data(codes: Collection[str], *, as_json: bool, left: str) -> Iterator[None]:
     """End with exit code 1 where the data is bad; `left` says what came of it."""
     try:
         yield
     except RekordError as failure:
-        if not is_about_records(failure, codes):
+        if not is_data_error(failure, codes):
             raise
-        for line in failure_lines(failure):
-            output.tell(*line)
-        output.tell(left)
+        for line in format_error_lines(failure):
+            output.print_status(*line)
+        output.print_status(left)
         if as_json:
-            output.say_json({"error": failure.to_dict()})
+            output.print_json({"error": failure.to_dict()})
         raise typer.Exit(1) from None
 
 
 @contextmanager
-def resumable(codes: Collection[str] = _ABOUT_RECORDS, *, as_json: bool, left: str = _KEPT) -> Iterator[None]:
+def report_resumable(
+    codes: Collection[str] = _DATA_ERROR_CODES, *, as_json: bool, left: str = _RESUMABLE_NOTE
+) -> Iterator[None]:
     """The same for what the next run goes on with, which may be interrupted at any time."""
     try:
-        with bad_data_said(codes, as_json=as_json, left=left):
+        with report_bad_data(codes, as_json=as_json, left=left):
             yield
     except KeyboardInterrupt:
-        output.tell("interrupted: run the same command again to continue")
+        output.print_status("interrupted: run the same command again to continue")
         raise typer.Exit(130) from None
 
 
-def report(
+def report_conversion(
     place: str,
-    outcome: Outcome,
+    outcome: ConversionResult,
     seconds: float,
     *,
     as_json: bool,
@@ -125,24 +127,24 @@ def report(
 ) -> int:
     """Say what was written, and give the exit code. `also` goes into the JSON document."""
     if as_json:
-        output.say_json({**_document(place, outcome, seconds), **(also or {})})
+        output.print_json({**_build_document(place, outcome, seconds), **(also or {})})
     else:
-        _say_outcome(place, outcome, seconds)
+        _print_outcome(place, outcome, seconds)
     return 0
 
 
 def report_forecast(place: str, expected: Forecast, *, as_json: bool) -> int:
     """Say what would be written, and give the exit code."""
     if as_json:
-        output.say_json({"dataset": place, "dry_run": True, "forecast": expected.to_dict()})
+        output.print_json({"dataset": place, "dry_run": True, "forecast": expected.to_dict()})
     else:
         for line in expected.lines():
-            output.say(clean(line))
-        output.tell("nothing was written")
+            output.print_line(escape_controls(line))
+        output.print_status("nothing was written")
     return 0
 
 
-def _document(place: str, outcome: Outcome, seconds: float) -> dict[str, Any]:
+def _build_document(place: str, outcome: ConversionResult, seconds: float) -> dict[str, Any]:
     """The outcome as JSON holds it."""
     manifest = outcome.manifest
     return {
@@ -156,50 +158,58 @@ def _document(place: str, outcome: Outcome, seconds: float) -> dict[str, Any]:
             for name, split in manifest.splits.items()
         },
         "rejected": manifest.source.rejected,
-        "rejects": _rejects_path(place, manifest),
+        "rejects": _find_rejects_path(place, manifest),
         "resumed_shards": outcome.resumed_shards,
         "seconds": round(seconds, 3),
     }
 
 
-def _say_outcome(place: str, outcome: Outcome, seconds: float) -> None:
+def _print_outcome(place: str, outcome: ConversionResult, seconds: float) -> None:
     """The outcome as a person reads it."""
     manifest = outcome.manifest
     records = sum(split.records for split in manifest.splits.values())
     total_bytes = sum(sum(split.shards.bytes) for split in manifest.splits.values())
-    head = f"{clean(place)}: {count(records, 'record')}, {byte_size(total_bytes)}"
+    head = f"{escape_controls(place)}: {format_count(records, 'record')}, {format_byte_size(total_bytes)}"
     if outcome.nothing_to_do:
-        output.say(f"nothing to do: {head}, complete already")
+        output.print_line(f"nothing to do: {head}, complete already")
     else:
         resumed = (
-            f", {count(outcome.resumed_shards, 'shard')} of an earlier run" if outcome.resumed_shards else ""
+            f", {format_count(outcome.resumed_shards, 'shard')} of an earlier run"
+            if outcome.resumed_shards
+            else ""
         )
-        output.say(f"{head}, in {duration(seconds)}{resumed}")
+        output.print_line(f"{head}, in {format_duration(seconds)}{resumed}")
     rows = [
-        (clean(name), count(split.records, "record"), count(len(split.shards.records), "shard"))
+        (
+            escape_controls(name),
+            format_count(split.records, "record"),
+            format_count(len(split.shards.records), "shard"),
+        )
         for name, split in manifest.splits.items()
     ]
-    sizes = [byte_size(sum(split.shards.bytes)) for split in manifest.splits.values()]
+    sizes = [format_byte_size(sum(split.shards.bytes)) for split in manifest.splits.values()]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     for (name, number, shards), size in zip(rows, sizes, strict=True):
-        output.say(f"  {name:<{widths[0]}}  {number:>{widths[1]}}  {shards:>{widths[2]}}  {size}")
-    rejects = _rejects_path(place, manifest)
+        output.print_line(f"  {name:<{widths[0]}}  {number:>{widths[1]}}  {shards:>{widths[2]}}  {size}")
+    rejects = _find_rejects_path(place, manifest)
     if rejects is not None:
-        output.say(f"rejected: {count(manifest.source.rejected, 'row')}, listed in {clean(rejects)}")
-        _say_codes(rejects)
+        output.print_line(
+            f"rejected: {format_count(manifest.source.rejected, 'row')}, listed in {escape_controls(rejects)}"
+        )
+        _print_codes(rejects)
     if outcome.remarks is not None:
-        output.say(f"remarks, listed in {clean(outcome.remarks)}")
-        _say_codes(outcome.remarks)
+        output.print_line(f"remarks, listed in {escape_controls(outcome.remarks)}")
+        _print_codes(outcome.remarks)
     if outcome.left is not None:
-        output.tell(f"files that rekord did not write were kept in {clean(outcome.left)}")
-    output.say(f"next: rekord check {shlex.quote(clean(place))}")
+        output.print_status(f"files that rekord did not write were kept in {escape_controls(outcome.left)}")
+    output.print_line(f"next: rekord check {shlex.quote(escape_controls(place))}")
 
 
-def _rejects_path(place: str, manifest: Manifest) -> str | None:
+def _find_rejects_path(place: str, manifest: Manifest) -> str | None:
     return os.path.join(place, ".rekord", "rejects.jsonl") if manifest.source.rejected else None
 
 
-def _say_codes(path: str) -> None:
+def _print_codes(path: str) -> None:
     """One line for each code of a list: how often, and where first."""
     counts: Counter[str] = Counter()
     first: dict[str, dict[str, Any]] = {}
@@ -213,5 +223,8 @@ def _say_codes(path: str) -> None:
         return  # the list itself is what counts
     for code, number in counts.most_common():
         origin = first[code]["origin"].get("path") or ""
-        where = f"   first: {clean(origin)}" if origin else ""
-        output.say((f"  {code}", "bold"), f"  {number:,} ×  {cut(clean(first[code]['what']), 80)}{where}")
+        where = f"   first: {escape_controls(origin)}" if origin else ""
+        output.print_line(
+            (f"  {code}", "bold"),
+            f"  {number:,} ×  {truncate(escape_controls(first[code]['what']), 80)}{where}",
+        )

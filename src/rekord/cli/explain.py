@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rekord.cli import console
-from rekord.cli.console import clean, cut, detail_lines
+from rekord.cli.console import escape_controls, format_detail_lines, truncate
 from rekord.codes import CODES, page
 from rekord.errors import RekordError, error
 
 if TYPE_CHECKING:
     from rekord.health.tensorflow.message_pattern import Explanation
 
-_MOST_SUGGESTED = 4
-_LONGEST_CODE = 12
+_MAX_SUGGESTIONS = 4
+_MAX_CODE_CHARACTERS = 12
 _CODE = re.compile(r"\b[A-Z]\d{3}\b")
 _ERROR_CLASS = re.compile(r"\b[A-Z]\w{2,40}(?:Error|Exception|Loss)\b")
 
@@ -39,15 +39,15 @@ def explain(
         return 0
     text = " ".join(words).strip()
     if text.upper() in CODES:
-        _say_page(text.upper(), as_json=as_json)
-    elif not any(letter.isspace() for letter in text) and len(text) <= _LONGEST_CODE:
-        raise _unknown(text)
+        _print_page(text.upper(), as_json=as_json)
+    elif not any(letter.isspace() for letter in text) and len(text) <= _MAX_CODE_CHARACTERS:
+        raise _unknown_code_error(text)
     else:
         _explain_message(text, as_json=as_json)
     return 0
 
 
-def page_of(code: str) -> str:
+def read_error_page(code: str) -> str:
     """The page about a code, without its last newline."""
     try:
         text = page(code)
@@ -60,77 +60,77 @@ def page_of(code: str) -> str:
 
 def _list_codes(*, as_json: bool) -> None:
     if as_json:
-        console.say_json({"codes": [{"code": each, "title": title} for each, title in CODES.items()]})
+        console.print_json({"codes": [{"code": each, "title": title} for each, title in CODES.items()]})
         return
     for each, title in CODES.items():
-        console.say((each, "bold"), f"  {title}")
+        console.print_line((each, "bold"), f"  {title}")
 
 
-def _say_page(code: str, *, as_json: bool) -> None:
-    text = page_of(code)
+def _print_page(code: str, *, as_json: bool) -> None:
+    text = read_error_page(code)
     if as_json:
-        console.say_json({"code": code, "title": CODES[code], "text": text})
+        console.print_json({"code": code, "title": CODES[code], "text": text})
     elif console.is_terminal(sys.stdout):
         from rich.markdown import Markdown
 
-        console.console(sys.stdout).print(Markdown(text))
+        console.get_console(sys.stdout).print(Markdown(text))
     else:
-        console.say(text)
+        console.print_line(text)
 
 
 def _explain_message(text: str, *, as_json: bool) -> None:
-    from rekord.health.tensorflow.messages import explained
+    from rekord.health.tensorflow.messages import explain_message
 
-    explanation = explained(text)
+    explanation = explain_message(text)
     if explanation is not None:
-        _say_explanation(explanation, as_json=as_json)
+        _print_explanation(explanation, as_json=as_json)
         return
     # What rekord itself said has its code in it.
     code = next((each for each in _CODE.findall(text[-100_000:]) if each in CODES), None)
     if code is None:
-        raise _not_recognised(text)
-    _say_page(code, as_json=as_json)
+        raise _unknown_message_error(text)
+    _print_page(code, as_json=as_json)
 
 
-def _say_explanation(explanation: Explanation, *, as_json: bool) -> None:
+def _print_explanation(explanation: Explanation, *, as_json: bool) -> None:
     details = [("says", explanation.says), ("happens", explanation.how)]
     details += [("do", line) for line in explanation.do]
     details += [("code", f"rekord explain {explanation.code}      ({CODES[explanation.code]})")]
     if as_json:
         text = "\n".join([f"{label}: {line}" for label, line in details])
-        console.say_json({"code": explanation.code, "title": explanation.title, "text": text})
+        console.print_json({"code": explanation.code, "title": explanation.title, "text": text})
         return
-    console.say((clean(explanation.title), "bold"))
-    for line in detail_lines(*details):
-        console.say(*line)
+    console.print_line((escape_controls(explanation.title), "bold"))
+    for line in format_detail_lines(*details):
+        console.print_line(*line)
 
 
-def _not_recognised(text: str) -> RekordError:
+def _unknown_message_error(text: str) -> RekordError:
     named = _ERROR_CLASS.search(text[-100_000:])
     understood = f"the error's class, {named[0]}, and nothing that rekord knows beside it" if named else None
     return error(
         "U603",
         "this message is not one that rekord knows",
         expected="a code, or a message of TensorFlow about records, such as `Key: label.  Data types don't match`",
-        found=understood or cut(clean(text)),
+        found=understood or truncate(escape_controls(text)),
         do="paste the line that begins with the error's name, whole; or look at the data: rekord check PATH",
     )
 
 
-def _unknown(code: str) -> RekordError:
-    near = [each for each in CODES if _one_edit(code.upper(), each)][:_MOST_SUGGESTED]
+def _unknown_code_error(code: str) -> RekordError:
+    near = [each for each in CODES if _is_one_edit_apart(code.upper(), each)][:_MAX_SUGGESTIONS]
     family = [each for each in CODES if each[0] == code[:1].upper()]
     expected = f"one from {family[0]} to {family[-1]}" if family and not near else None
     return error(
         "U603",
-        f"there is no error code {cut(clean(repr(code)))}",
+        f"there is no error code {truncate(escape_controls(repr(code)))}",
         expected=expected,
         likely=f"{' or '.join(near)} is meant" if near else None,
         do=f"rekord explain {near[0]}" if near else "rekord explain      (lists every code)",
     )
 
 
-def _one_edit(a: str, b: str) -> bool:
+def _is_one_edit_apart(a: str, b: str) -> bool:
     """Whether one slip of the hand makes `a` of `b`. Codes are so short that two would fit a hundred."""
     if abs(len(a) - len(b)) > 1:
         return False

@@ -11,15 +11,15 @@ import typer
 
 from rekord.cli import console
 from rekord.cli import options as shared
-from rekord.cli.console import clean
-from rekord.cli.exit_handling import bad_data_said
-from rekord.report.formatting import byte_size, count, duration
+from rekord.cli.console import escape_controls
+from rekord.cli.exit_handling import report_bad_data
+from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-_ABOUT_RECORDS = ("X560", "X561", "X562")
+_DATA_ERROR_CODES = ("X560", "X561", "X562")
 
 
 class LabelForm(StrEnum):
@@ -46,7 +46,7 @@ class ExportFormat(StrEnum):
 
 
 def export(
-    path: shared.Path,
+    path: shared.PathArgument,
     target: Annotated[
         str,
         typer.Argument(
@@ -63,7 +63,7 @@ def export(
             help="For a folder: images, coco, voc, tfds, or a file a split: parquet, arrow, csv, jsonl, webdataset.",
         ),
     ] = None,
-    split: shared.OnlySplits = None,
+    split: shared.SplitsOption = None,
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="A,B", help="Only these columns, in this order.")
     ] = None,
@@ -80,55 +80,59 @@ def export(
         str | None,
         typer.Option("--shard-size", metavar="SIZE", help="Cut tars to this size: OUT-000000.tar, …"),
     ] = None,
-    schema: shared.RecordSchema = None,
-    kind: shared.Kind = None,
+    schema: shared.SchemaOption = None,
+    kind: shared.KindOption = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT, if it is a file.")] = False,
-    as_json: shared.AsJson = False,
+    as_json: shared.JsonOption = False,
 ) -> int:
     """Write records in a format of other tools. OUT appears when it is complete, or not at all.
 
     Exit code 1 where a record is damaged, or holds what the format cannot.
     """
     from rekord.dataset.dataset import open as open_dataset
-    from rekord.verbs.export.export import exported
+    from rekord.verbs.export.export import export_dataset
     from rekord.verbs.options import ExportOptions
 
     began = time.monotonic()
-    with bad_data_said(_ABOUT_RECORDS, as_json=as_json, left="nothing was written"), _Progress() as progress:
+    with (
+        report_bad_data(_DATA_ERROR_CODES, as_json=as_json, left="nothing was written"),
+        _ExportProgress() as progress,
+    ):
         dataset = open_dataset(path, schema=schema, kind=None if kind is None else kind.value)
-        shared.note_whole_payloads(dataset.schema)
+        shared.print_opaque_payload_note(dataset.schema)
         asked = ExportOptions(
             format=None if format is None else format.value,
-            split=None if split is None else _listed(split),
-            columns=None if columns is None else _listed(columns),
+            split=None if split is None else _split_names(split),
+            columns=None if columns is None else _split_names(columns),
             limit=limit,
             labels=(labels or LabelForm.IDS).value,
             shard_size=shard_size,
             overwrite=overwrite,
         )
-        report = exported(dataset, target, asked, on_records=progress.add)
+        report = export_dataset(dataset, target, asked, on_records=progress.add)
     seconds = time.monotonic() - began
     if as_json:
-        console.say_json({**report.to_dict(), "seconds": round(seconds, 3)})
+        console.print_json({**report.to_dict(), "seconds": round(seconds, 3)})
         return 0
-    parts = ", ".join(f"{clean(name)} {records:,}" for name, records in report.splits.items())
+    parts = ", ".join(f"{escape_controls(name)} {records:,}" for name, records in report.splits.items())
     splits = f" ({parts})" if len(report.splits) > 1 else ""
-    console.say(
-        f"{clean(report.out)}: {count(report.records, 'record')}{splits} in {count(report.files, 'file')},"
-        f" {byte_size(report.n_bytes)}, in {duration(seconds)}"
+    console.print_line(
+        f"{escape_controls(report.out)}: {format_count(report.records, 'record')}{splits} in "
+        f"{format_count(report.files, 'file')},"
+        f" {format_byte_size(report.n_bytes)}, in {format_duration(seconds)}"
     )
     if report.left_out:
-        shown = ", ".join(clean(name) for name in report.left_out[:8])
+        shown = ", ".join(escape_controls(name) for name in report.left_out[:8])
         more = f" and {len(report.left_out) - 8} more" if len(report.left_out) > 8 else ""
-        console.tell(f"without {shown}{more}: {report.format} has no place for them")
+        console.print_status(f"without {shown}{more}: {report.format} has no place for them")
     return 0
 
 
-def _listed(names: str) -> list[str]:
+def _split_names(names: str) -> list[str]:
     return [name for name in names.split(",") if name]
 
 
-class _Progress:
+class _ExportProgress:
     """A line on stderr that says how far the export is, where a person watches."""
 
     def __init__(self) -> None:
@@ -139,7 +143,7 @@ class _Progress:
             from rich.live import Live
 
             self._live = Live(
-                console=console.console(sys.stderr),
+                console=console.get_console(sys.stderr),
                 get_renderable=self._line,
                 refresh_per_second=8,
                 transient=True,
@@ -147,7 +151,7 @@ class _Progress:
                 redirect_stderr=False,
             )
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> _ExportProgress:
         if self._live is not None:
             self._live.start()
         return self
@@ -162,5 +166,5 @@ class _Progress:
     def _line(self) -> Text:
         from rich.text import Text
 
-        told = f"{count(self._records, 'record')} · {duration(time.monotonic() - self._began)}"
+        told = f"{format_count(self._records, 'record')} · {format_duration(time.monotonic() - self._began)}"
         return Text(told, style="dim", no_wrap=True, overflow="ellipsis")

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from rekord.cli import console
-from rekord.cli.console import clean
-from rekord.report.formatting import count
+from rekord.cli.console import escape_controls
+from rekord.report.formatting import format_count
 
 
 class IndexFormat(StrEnum):
@@ -48,16 +48,19 @@ def index(
     from rekord.verbs.index import index as write_index
 
     def say(target: str, records: int, wrote: bool) -> None:
-        console.say(f"{clean(target)}  {count(records, 'record')}" + ("" if wrote else "  (as it was)"))
+        console.print_line(
+            f"{escape_controls(target)}  {format_count(records, 'record')}"
+            + ("" if wrote else "  (as it was)")
+        )
 
     report = write_index(
         path, format=(format or IndexFormat.REKORD).value, out=output, on_file=None if as_json else say
     )
     if as_json:
-        console.say_json(report.to_dict())
+        console.print_json(report.to_dict())
         return 0
-    console.tell(
-        f"wrote {count(len(report.written), 'index file')} of {count(report.files, 'file')}"
-        f" · {count(report.records, 'record')}"
+    console.print_status(
+        f"wrote {format_count(len(report.written), 'index file')} of {format_count(report.files, 'file')}"
+        f" · {format_count(report.records, 'record')}"
     )
     return 0

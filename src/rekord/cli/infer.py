@@ -9,14 +9,14 @@ import typer
 
 from rekord.cli import console
 from rekord.cli import options as shared
-from rekord.cli.console import Piece, clean, whole_number
-from rekord.report.formatting import count
+from rekord.cli.console import StyledText, escape_controls, make_integer_parser
+from rekord.report.formatting import format_count
 
 if TYPE_CHECKING:
     from rekord.schema import Feature, Schema
 
 _HINT = "rekord infer PATH --limit 10000"
-_WIDEST_DECLARATION = 72
+_MAX_DECLARATION_WIDTH = 72
 _NAMES = {"int64": "int", "float": "float"}
 
 
@@ -34,10 +34,10 @@ def infer(
             "--limit",
             metavar="N",
             help="Read the first N records only.",
-            parser=whole_number("--limit", do=_HINT),
+            parser=make_integer_parser("--limit", do=_HINT),
         ),
     ] = None,
-    kind: shared.Kind = None,
+    kind: shared.KindOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the schema's JSON.")] = False,
 ) -> int:
     """Propose a schema that the records fit. The evidence for it is given too."""
@@ -45,42 +45,42 @@ def infer(
 
     schema = infer_quietly(path, limit=limit, kind=kind.value if kind else None)
     if output is not None:
-        _save(schema, output)
+        _save_schema(schema, output)
     if as_json:
-        console.say_json(schema.to_dict())
+        console.print_json(schema.to_dict())
     else:
-        for line in declaration(schema):
-            console.say(*line)
-    for remark in remarks(schema):
-        console.tell(remark)
-    shared.note_whole_payloads(schema)
+        for line in format_declaration(schema):
+            console.print_line(*line)
+    for remark in format_remarks(schema):
+        console.print_status(remark)
+    shared.print_opaque_payload_note(schema)
     if output is not None:
-        console.tell(f"saved in {clean(output)}")
+        console.print_status(f"saved in {escape_controls(output)}")
     return 0
 
 
-def declaration(schema: Schema) -> Iterator[list[Piece]]:
+def format_declaration(schema: Schema) -> Iterator[list[StyledText]]:
     """The schema as a Python program declares it, with the evidence beside each column."""
     records = schema.evidence["records"]
     yield ["import rekord as rk"]
     yield []
     if not schema.is_sequence:
         yield ["schema = rk.Schema({"]
-        yield from _columns(schema.context, schema.evidence["features"], records, 4)
+        yield from _format_columns(schema.context, schema.evidence["features"], records, 4)
         yield ["})"]
         return
     yield ["schema = rk.Schema("]
     for group, columns in (("context", schema.context), ("steps", schema.steps)):
         yield [f"    {group}={{"]
-        yield from _columns(columns, schema.evidence[group], records, 8)
+        yield from _format_columns(columns, schema.evidence[group], records, 8)
         yield ["    },"]
     yield [")"]
 
 
-def remarks(schema: Schema) -> Iterator[str]:
+def format_remarks(schema: Schema) -> Iterator[str]:
     """What a person should know besides: how much was read, and what the schema does not hold."""
     evidence = schema.evidence
-    records = count(evidence["records"], "record")
+    records = format_count(evidence["records"], "record")
     yield (
         f"from all {records}" if evidence["complete"] else f"from the first {records}; later ones may differ"
     )
@@ -90,29 +90,34 @@ def remarks(schema: Schema) -> Iterator[str]:
                 yield "left out: a key without a name, which no column can have"
             if "differs" in seen:
                 kinds = ", ".join(f"{kind} {n:,}x" for kind, n in seen["kinds"].items())
-                yield f"`{clean(key)}` is stored in several kinds ({kinds}): reading stops where they differ"
+                yield (
+                    f"`{escape_controls(key)}` is stored in several kinds ({kinds}): reading stops where "
+                    "they differ"
+                )
 
 
-def _columns(
+def _format_columns(
     columns: Mapping[str, Feature], evidence: Mapping[str, Any], records: int, indent: int
-) -> Iterator[list[Piece]]:
-    lines = [f"{' ' * indent}{clean(repr(name))}: rk.{feature!r}," for name, feature in columns.items()]
-    width = max([len(line) for line in lines if len(line) <= _WIDEST_DECLARATION], default=0)
+) -> Iterator[list[StyledText]]:
+    lines = [
+        f"{' ' * indent}{escape_controls(repr(name))}: rk.{feature!r}," for name, feature in columns.items()
+    ]
+    width = max([len(line) for line in lines if len(line) <= _MAX_DECLARATION_WIDTH], default=0)
     for line, (name, feature) in zip(lines, columns.items(), strict=True):
-        said = ", ".join(said_about(evidence[feature.key or name], records))
+        said = ", ".join(format_evidence(evidence[feature.key or name], records))
         yield [f"{line:<{width}}", (f"  # {said}", "dim")]
 
 
-def said_about(seen: Mapping[str, Any], records: int) -> Iterator[str]:
+def format_evidence(seen: Mapping[str, Any], records: int) -> Iterator[str]:
     """The evidence about one key, in a few words each."""
     yield f"present {seen['present']:,} of {records:,}"
     if seen["kind"] is None:
         yield "never a value"
         return
     if "steps" in seen:
-        yield _span(seen["steps"], "step")
+        yield _format_span(seen["steps"], "step")
     if "values" in seen:
-        yield _span(seen["values"], "value")
+        yield _format_span(seen["values"], "value")
     if "min" in seen:
         least, most = seen["min"], seen["max"]
         yield f"{_NAMES[seen['kind']]} {least}" + (f"..{most}" if most != least else "")
@@ -120,7 +125,7 @@ def said_about(seen: Mapping[str, Any], records: int) -> Iterator[str]:
         if name in seen:
             yield f"{seen[name]:,} {word}"
     if "bytes" in seen:
-        yield _span(seen["bytes"], "byte")
+        yield _format_span(seen["bytes"], "byte")
     if "format" in seen:
         yield seen["format"].upper()
     elif seen.get("utf8"):
@@ -129,16 +134,16 @@ def said_about(seen: Mapping[str, Any], records: int) -> Iterator[str]:
         yield f"{seen['unset']:,} unset"
     if "differs" in seen:
         differs = seen["differs"]
-        place = f"{clean(differs['path'])} " if "path" in differs else ""
+        place = f"{escape_controls(differs['path'])} " if "path" in differs else ""
         yield f"{differs['kind']} in {place}record {differs['record']:,}"
 
 
-def _span(span: list[int], noun: str) -> str:
+def _format_span(span: list[int], noun: str) -> str:
     least, most = span
-    return count(most, noun) if least == most else f"{least:,}..{most:,} {noun}s"
+    return format_count(most, noun) if least == most else f"{least:,}..{most:,} {noun}s"
 
 
-def _save(schema: Schema, path: str) -> None:
+def _save_schema(schema: Schema, path: str) -> None:
     from rekord.storage.transaction import publish
 
     with publish(path) as staged:

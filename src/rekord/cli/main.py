@@ -17,12 +17,12 @@ from typer.core import TyperCommand, TyperGroup
 from rekord.cli import console
 from rekord.cli.balance import balance
 from rekord.cli.check import check
-from rekord.cli.console import clean, cut, failure_lines
+from rekord.cli.console import escape_controls, format_error_lines, truncate
 from rekord.cli.demo import demo
 from rekord.cli.diff import diff
 from rekord.cli.doctor import doctor
 from rekord.cli.edit import append, delete, relabel
-from rekord.cli.exit_handling import UsageFailure, explained
+from rekord.cli.exit_handling import UsageFailure, explain_usage_error
 from rekord.cli.explain import explain
 from rekord.cli.export import export
 from rekord.cli.index import index
@@ -84,12 +84,12 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-_WIDTH = 80
-_LEAST_TEXT = 36
+_HELP_WIDTH = 80
+_MIN_TEXT_WIDTH = 36
 """So many characters a line the text beside a long option has, whatever becomes of the width."""
 
 
-class Command(TyperCommand):
+class VerbCommand(TyperCommand):
     """A verb whose help is a usage line, some sentences, its options and examples."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -102,44 +102,54 @@ class Command(TyperCommand):
             raise failure from None
 
     def get_help(self, ctx: Any) -> str:
-        rows = [_row(param) for param in self.get_params(ctx)]
+        rows = [_format_option_row(param) for param in self.get_params(ctx)]
         examples = [f"  {line}" for line in EXAMPLES.get(str(self.name), ())]
-        lines = [f"rekord {usage(self)}", "", *_sentences(self.help), "", *_table(rows), "", *examples]
+        lines = [
+            f"rekord {format_usage(self)}",
+            "",
+            *_split_sentences(self.help),
+            "",
+            *_format_table(rows),
+            "",
+            *examples,
+        ]
         return "\n".join(lines).rstrip()
 
 
-class Group(TyperGroup):
+class RootGroup(TyperGroup):
     """The command itself, whose help is the list of its verbs."""
 
     def get_help(self, ctx: Any) -> str:
         verbs = [each for each in self.commands.values() if not each.hidden]
         # The first sentence of each will do.
-        rows = [(f"rekord {usage(each)}", f"{(each.help or '').split('.')[0]}.") for each in verbs]
-        options = [_row(param) for param in self.get_params(ctx)]
+        rows = [(f"rekord {format_usage(each)}", f"{(each.help or '').split('.')[0]}.") for each in verbs]
+        options = [_format_option_row(param) for param in self.get_params(ctx)]
         rest = [
             "",
             "rekord VERB --help says more about one of them.",
-            *textwrap.wrap(self.epilog or "", _WIDTH),
+            *textwrap.wrap(self.epilog or "", _HELP_WIDTH),
         ]
-        return "\n".join([*textwrap.wrap(self.help or "", _WIDTH), "", *_table(rows + options), *rest])
+        return "\n".join(
+            [*textwrap.wrap(self.help or "", _HELP_WIDTH), "", *_format_table(rows + options), *rest]
+        )
 
 
-def usage(command: Any) -> str:
+def format_usage(command: Any) -> str:
     """A verb with its arguments."""
-    names = [_argument(param) for param in command.params if param.param_type_name == "argument"]
+    names = [_format_argument(param) for param in command.params if param.param_type_name == "argument"]
     return " ".join([str(command.name), *names])
 
 
-def _argument(param: Any) -> str:
+def _format_argument(param: Any) -> str:
     name = str(param.metavar or param.name).strip("[]")
     name = f"{name}..." if param.nargs == -1 else name
     return name if param.required else f"[{name}]"
 
 
-def _row(param: Any) -> tuple[str, str]:
+def _format_option_row(param: Any) -> tuple[str, str]:
     says = param.help or ""
     if param.param_type_name == "argument":
-        return _argument(param), says
+        return _format_argument(param), says
     name = ", ".join(sorted(param.opts, key=len))
     if not param.is_flag:
         name += f" {param.metavar or param.opts[0].lstrip('-').upper()}"
@@ -147,21 +157,21 @@ def _row(param: Any) -> tuple[str, str]:
     return name, "Show this help." if "--help" in param.opts else says
 
 
-def _sentences(text: str | None) -> list[str]:
-    lines = textwrap.wrap(" ".join(inspect.cleandoc(text or "").split()), _WIDTH - 2)
+def _split_sentences(text: str | None) -> list[str]:
+    lines = textwrap.wrap(" ".join(inspect.cleandoc(text or "").split()), _HELP_WIDTH - 2)
     return [f"  {line}" for line in lines] or [""]
 
 
-def _table(rows: list[tuple[str, str]]) -> list[str]:
+def _format_table(rows: list[tuple[str, str]]) -> list[str]:
     width = max(len(name) for name, _ in rows)
     lines: list[str] = []
     for name, says in rows:
-        first, *more = textwrap.wrap(says, max(_WIDTH - width - 4, _LEAST_TEXT)) or [""]
+        first, *more = textwrap.wrap(says, max(_HELP_WIDTH - width - 4, _MIN_TEXT_WIDTH)) or [""]
         lines += [f"  {name:<{width}}  {first}".rstrip(), *[f"{'':{width + 4}}{line}" for line in more]]
     return lines
 
 
-GOOD, FINDINGS, WRONG_USAGE, NO_ACCESS, BUG, INTERRUPTED = 0, 1, 2, 3, 70, 130
+EXIT_OK, EXIT_FINDINGS, EXIT_USAGE, EXIT_NO_ACCESS, EXIT_BUG, EXIT_INTERRUPTED = 0, 1, 2, 3, 70, 130
 
 _OUT_OF_MEMORY = "X508"
 _RESERVE_BYTES = 4 << 20
@@ -170,7 +180,7 @@ _ADDRESS_SPACE_BYTES = 256 << 20
 
 app = typer.Typer(
     name="rekord",
-    cls=Group,
+    cls=RootGroup,
     add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -187,11 +197,11 @@ def root(
     if version:
         from rekord.version import VERSION
 
-        console.say(f"rekord {VERSION}")
-        raise typer.Exit(GOOD)
+        console.print_line(f"rekord {VERSION}")
+        raise typer.Exit(EXIT_OK)
     if ctx.invoked_subcommand is None:
-        console.tell(ctx.get_help())
-        raise typer.Exit(WRONG_USAGE)
+        console.print_status(ctx.get_help())
+        raise typer.Exit(EXIT_USAGE)
     if ctx.invoked_subcommand != "explain":
         os_hints.check_address_space(_ADDRESS_SPACE_BYTES, "NumPy and Arrow")
 
@@ -218,11 +228,11 @@ for verb in (
     train,
     demo,
 ):
-    app.command(cls=Command)(verb)
+    app.command(cls=VerbCommand)(verb)
 # A message that was pasted without quotes may have words that look like options.
-app.command(cls=Command, context_settings={"ignore_unknown_options": True})(explain)
+app.command(cls=VerbCommand, context_settings={"ignore_unknown_options": True})(explain)
 app.command(
-    cls=Command, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+    cls=VerbCommand, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )(view)
 
 
@@ -232,96 +242,98 @@ def commands() -> Any:
     return typer.main.get_command(app)
 
 
-def run(argv: Sequence[str] | None = None, *, leave: Callable[[int], None] | None = None) -> int:
+def run_command_line(argv: Sequence[str] | None = None, *, leave: Callable[[int], None] | None = None) -> int:
     """Run one command line and give its exit code; whatever happens, it is said in one clear message.
 
     When memory ran out, `leave` ends the process: libraries that could not allocate crash as they are closed.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in arguments
-    console.prepare()
-    portability.spare_address_space()
+    console.configure_streams()
+    portability.reduce_address_space()
     try:
         try:
-            code = _run(arguments, bytearray(_RESERVE_BYTES), as_json=as_json)
-            console.flush()
+            code = _run_command(arguments, bytearray(_RESERVE_BYTES), as_json=as_json)
+            console.flush_stdout()
         except RekordError as out_of_memory:
-            code = _failed(out_of_memory, as_json=as_json)
-            console.flush()
+            code = _report_failure(out_of_memory, as_json=as_json)
+            console.flush_stdout()
             if leave is not None:
                 leave(code)
         return code
     except BrokenPipeError:
         # Whoever read the output has seen enough.
-        console.abandon()
-        return GOOD
+        console.discard_stdout()
+        return EXIT_OK
     except console.OutputError as failure:
-        _say_failure(_about_stdout(failure))
-        console.abandon()
-        return NO_ACCESS
+        _print_failure(_stdout_error(failure))
+        console.discard_stdout()
+        return EXIT_NO_ACCESS
 
 
-def _run(arguments: list[str], reserve: bytearray, *, as_json: bool) -> int:
+def _run_command(arguments: list[str], reserve: bytearray, *, as_json: bool) -> int:
     """Run a verb and report how it failed, except for want of memory: that error is raised."""
     group = commands()
     try:
         # Not through the command's own `main`, which ends the process in ways of its own.
         with group.make_context("rekord", list(arguments)) as context:
             code = group.invoke(context)
-        return code if isinstance(code, int) else GOOD
+        return code if isinstance(code, int) else EXIT_OK
     except typer.Exit as end:
         return end.exit_code
     except UsageFailure as failure:
-        return _failed(explained(failure, group, arguments), as_json=as_json)
+        return _report_failure(explain_usage_error(failure, group, arguments), as_json=as_json)
     except RekordError as failure:
         if failure.code == _OUT_OF_MEMORY:
             raise
-        return _failed(failure, as_json=as_json)
+        return _report_failure(failure, as_json=as_json)
     except KeyboardInterrupt:
-        console.tell("interrupted")
-        return INTERRUPTED
+        console.print_status("interrupted")
+        return EXIT_INTERRUPTED
     except (BrokenPipeError, console.OutputError):
         raise
     except Exception as bug:
         reserve.clear()  # a message needs memory too
-        refused = os_hints.refused(bug)
+        refused = os_hints.system_limit_error(bug)
         if refused is None:
-            return _our_bug(bug, as_json=as_json)
+            return _report_bug(bug, as_json=as_json)
         if refused.code == _OUT_OF_MEMORY:
             raise refused from None
-        return _failed(refused, as_json=as_json)
+        return _report_failure(refused, as_json=as_json)
 
 
-def _failed(failure: RekordError, *, as_json: bool) -> int:
-    _say_failure(failure)
+def _report_failure(failure: RekordError, *, as_json: bool) -> int:
+    _print_failure(failure)
     if as_json:
-        console.say_json({"error": failure.to_dict()})
+        console.print_json({"error": failure.to_dict()})
     # A column that is not there was named on the command line.
     wrong_usage = isinstance(failure, UsageError) or failure.code == "S116"
-    return WRONG_USAGE if wrong_usage else NO_ACCESS
+    return EXIT_USAGE if wrong_usage else EXIT_NO_ACCESS
 
 
-def _say_failure(failure: RekordError) -> None:
-    for line in failure_lines(failure):
-        console.tell(*line)
+def _print_failure(failure: RekordError) -> None:
+    for line in format_error_lines(failure):
+        console.print_status(*line)
 
 
-def _our_bug(bug: Exception, *, as_json: bool) -> int:
-    what = cut(clean(str(bug)), 200)
+def _report_bug(bug: Exception, *, as_json: bool) -> int:
+    what = truncate(escape_controls(str(bug)), 200)
     kind = type(bug).__name__
     if os.environ.get("REKORD_TRACEBACK"):
         import traceback
 
-        console.tell("".join(traceback.format_exception(bug)).rstrip())
-    console.tell(("this is a bug of rekord:", "bold red"), f" {kind}: {what}" if what else f" {kind}")
-    console.tell("  your data is as it was; please report this message, with the command that you ran")
-    console.tell("  REKORD_TRACEBACK=1 in the environment shows where it happened")
+        console.print_status("".join(traceback.format_exception(bug)).rstrip())
+    console.print_status(("this is a bug of rekord:", "bold red"), f" {kind}: {what}" if what else f" {kind}")
+    console.print_status(
+        "  your data is as it was; please report this message, with the command that you ran"
+    )
+    console.print_status("  REKORD_TRACEBACK=1 in the environment shows where it happened")
     if as_json:
-        console.say_json({"error": {"error": kind, "code": None, "what": what}})
-    return BUG
+        console.print_json({"error": {"error": kind, "code": None, "what": what}})
+    return EXIT_BUG
 
 
-def _about_stdout(failure: console.OutputError) -> RekordError:
+def _stdout_error(failure: console.OutputError) -> RekordError:
     full = failure.errno in (errno.ENOSPC, errno.EDQUOT)
     space = "free space on the disk that the output goes to, or "
     return error(

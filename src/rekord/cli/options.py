@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from rekord.cli import console
-from rekord.cli.console import whole_number
+from rekord.cli.console import make_integer_parser
 
 if TYPE_CHECKING:
     from rekord.schema import Schema
 
 
-def number(option: str, says: str) -> Any:
+def integer_option(option: str, says: str) -> Any:
     """An option that takes a whole number."""
-    return typer.Option(option, metavar="N", help=says, parser=whole_number(option))
+    return typer.Option(option, metavar="N", help=says, parser=make_integer_parser(option))
 
 
 # What is read.
 
-Path: TypeAlias = Annotated[
+PathArgument: TypeAlias = Annotated[
     str,
     typer.Argument(metavar="PATH", help="A dataset: a folder, a file or a pattern.", show_default=False),
 ]
-In: TypeAlias = Annotated[
+InputArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="IN", help="A dataset: a folder, a file or a pattern.", show_default=False)
 ]
-RecordSchema: TypeAlias = Annotated[
+SchemaOption: TypeAlias = Annotated[
     str | None, typer.Option("--schema", metavar="FILE", help="A schema's JSON: what the records hold.")
 ]
 
@@ -41,7 +41,7 @@ class PayloadForm(StrEnum):
     BYTES = "bytes"
 
 
-Kind: TypeAlias = Annotated[
+KindOption: TypeAlias = Annotated[
     PayloadForm | None,
     typer.Option(
         "--kind",
@@ -49,47 +49,53 @@ Kind: TypeAlias = Annotated[
         help="What payloads are, where they mislead; bytes: as they are.",
     ),
 ]
-OnlySplits: TypeAlias = Annotated[
+SplitsOption: TypeAlias = Annotated[
     str | None, typer.Option("--split", metavar="A,B", help="Only of these splits.")
 ]
-Map: TypeAlias = Annotated[
+MapOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--map", metavar="FILE.py:FUNC", help="Makes of a row another one, several or none."),
 ]
-Verify: TypeAlias = Annotated[
+VerifyOption: TypeAlias = Annotated[
     str, typer.Option("--verify", metavar="full|headers", help="How closely pictures are looked at.")
 ]
 
 # What is made of it.
 
-Out: TypeAlias = Annotated[
+OutputArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="OUT", help="The folder to be made.", show_default=False)
 ]
-Stratify: TypeAlias = Annotated[
+StratifyOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--stratify", metavar="KEY", help="Exact ratios within each class of a column."),
 ]
-ShardSize: TypeAlias = Annotated[str, typer.Option("--shard-size", metavar="SIZE", help="Of a shard, about.")]
-Shards: TypeAlias = Annotated[int | None, number("--shards", "So many a split instead.")]
-Compression: TypeAlias = Annotated[
+ShardSizeOption: TypeAlias = Annotated[
+    str, typer.Option("--shard-size", metavar="SIZE", help="Of a shard, about.")
+]
+ShardsOption: TypeAlias = Annotated[int | None, integer_option("--shards", "So many a split instead.")]
+CompressionOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--compression", metavar="NAME", help="none, gzip or zlib. Default: as IN has it."),
 ]
-Format: TypeAlias = Annotated[
+FormatOption: TypeAlias = Annotated[
     str | None, typer.Option("--format", metavar="tfds", help="Also what tensorflow_datasets opens.")
 ]
 
 # How it goes.
 
-Workers: TypeAlias = Annotated[int | None, number("--workers", "How many work at once. Default: one a core.")]
-DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")]
-Fresh: TypeAlias = Annotated[bool, typer.Option("--fresh", help="Start over, in place of what is there.")]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+WorkersOption: TypeAlias = Annotated[
+    int | None, integer_option("--workers", "How many work at once. Default: one a core.")
+]
+DryRunOption: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")]
+FreshOption: TypeAlias = Annotated[
+    bool, typer.Option("--fresh", help="Start over, in place of what is there.")
+]
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-def note_whole_payloads(schema: Schema) -> None:
+def print_opaque_payload_note(schema: Schema) -> None:
     """Tell a person that payloads were recognised as no Examples, and are taken as they are."""
     if schema.kind == "bytes" and schema.evidence is not None:
         name, seen = next(iter(schema.evidence["features"].items()))
         if "message" in seen:
-            console.tell(f"note: payloads are {seen['message']}; each is one value, `{name}`")
+            console.print_status(f"note: payloads are {seen['message']}; each is one value, `{name}`")

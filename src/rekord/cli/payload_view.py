@@ -14,18 +14,18 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rekord import _core
 from rekord._core import PayloadKind
-from rekord.cli.console import SHOWN_CHARACTERS, Piece, clean, cut, quoted
-from rekord.codec.decode import SequenceExample, Value, decode
+from rekord.cli.console import MAX_SHOWN_CHARACTERS, StyledText, escape_controls, quote_text, truncate
+from rekord.codec.decode import DecodedValue, SequenceExample, decode
 from rekord.errors import WireError
-from rekord.report.formatting import count
+from rekord.report.formatting import format_count
 
-_LOOKED_AT_BYTES = 4096
+_INSPECTED_BYTES = 4096
 _HEX_BYTES = 16
-_MOST_SEGMENTS = 1000  # before a JPEG's size; a hostile one could have millions
-SHOWN_VALUES = 8
+_MAX_SEGMENTS = 1000  # before a JPEG's size; a hostile one could have millions
+MAX_SHOWN_VALUES = 8
 
 
-class Picture(NamedTuple):
+class ImagePreview(NamedTuple):
     """An encoded image: its format, and its size where the header says one."""
 
     format: str
@@ -33,63 +33,65 @@ class Picture(NamedTuple):
     height: int | None = None
 
 
-def picture(data: bytes) -> Picture | None:
+def inspect_image(data: bytes) -> ImagePreview | None:
     """The image that these bytes begin, judged by its header alone; None where they are no image."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return Picture("PNG", *_pair(data[16:24], 4, "big") if data[12:16] == b"IHDR" else (None, None))
+        return ImagePreview(
+            "PNG", *_unpack_pair(data[16:24], 4, "big") if data[12:16] == b"IHDR" else (None, None)
+        )
     if data.startswith(b"\xff\xd8\xff"):
-        return Picture("JPEG", *_jpeg_size(data))
+        return ImagePreview("JPEG", *_read_jpeg_size(data))
     if data.startswith((b"GIF87a", b"GIF89a")):
-        return Picture("GIF", *_pair(data[6:10], 2, "little"))
+        return ImagePreview("GIF", *_unpack_pair(data[6:10], 2, "little"))
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return Picture("WebP", *_webp_size(data))
+        return ImagePreview("WebP", *_read_webp_size(data))
     return None
 
 
-def of_bytes(data: bytes) -> str:
+def format_bytes(data: bytes) -> str:
     """A byte string as a person wants to see it."""
-    image = picture(data)
+    image = inspect_image(data)
     if image is not None:
         size = "" if image.width is None else f" {image.width}×{image.height}"
-        return f"{image.format}{size}, {count(len(data), 'byte')}"
-    text = _as_text(data)
+        return f"{image.format}{size}, {format_count(len(data), 'byte')}"
+    text = _decode_text(data)
     if text is not None:
-        shown = quoted(text)
-        return shown if not shown.endswith('…"') else f"{shown}, {count(len(data), 'byte')}"
-    more = f" …, {count(len(data), 'byte')}" if len(data) > _HEX_BYTES else ""
+        shown = quote_text(text)
+        return shown if not shown.endswith('…"') else f"{shown}, {format_count(len(data), 'byte')}"
+    more = f" …, {format_count(len(data), 'byte')}" if len(data) > _HEX_BYTES else ""
     return f"0x {data[:_HEX_BYTES].hex(' ')}{more}"
 
 
-def of_many_bytes(values: Sequence[bytes]) -> str:
+def format_byte_list(values: Sequence[bytes]) -> str:
     """A list of byte strings, as many as fit."""
-    return _list(map(of_bytes, values[:SHOWN_VALUES]), len(values))
+    return _format_list(map(format_bytes, values[:MAX_SHOWN_VALUES]), len(values))
 
 
-def of_numbers(values: Sequence[int] | Sequence[float], *, total: int) -> str:
+def format_numbers(values: Sequence[int] | Sequence[float], *, total: int) -> str:
     """The first of `total` numbers, as many as fit; floats are abbreviated to six digits."""
-    return _list(map(_number, values[:SHOWN_VALUES]), total)
+    return _format_list(map(_format_number, values[:MAX_SHOWN_VALUES]), total)
 
 
-def _number(value: int | float) -> str:
+def _format_number(value: int | float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.6g}"
 
 
-def _list(shown: Iterable[str], total: int) -> str:
+def _format_list(shown: Iterable[str], total: int) -> str:
     taken: list[str] = []
     length = 0
     for text in shown:
         length += len(text) + 2
-        if taken and length > SHOWN_CHARACTERS:
+        if taken and length > MAX_SHOWN_CHARACTERS:
             break
         taken.append(text)
     return ", ".join(taken) + (", …" if len(taken) < total else "")
 
 
-def _as_text(data: bytes) -> str | None:
+def _decode_text(data: bytes) -> str | None:
     # The beginning is enough to judge by, and a character may be cut off at its end.
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        text = decoder.decode(data[:_LOOKED_AT_BYTES], final=len(data) <= _LOOKED_AT_BYTES)
+        text = decoder.decode(data[:_INSPECTED_BYTES], final=len(data) <= _INSPECTED_BYTES)
     except UnicodeDecodeError:
         return None
     odd = sum(1 for letter in text if letter < " " and letter not in "\t\n\r")
@@ -97,7 +99,7 @@ def _as_text(data: bytes) -> str | None:
     return text if odd * 4 <= len(text) else None
 
 
-def _pair(data: bytes, width: int, order: str) -> tuple[int | None, int | None]:
+def _unpack_pair(data: bytes, width: int, order: str) -> tuple[int | None, int | None]:
     if len(data) < 2 * width:
         return None, None
     little = order == "little"
@@ -106,9 +108,9 @@ def _pair(data: bytes, width: int, order: str) -> tuple[int | None, int | None]:
     return first, second
 
 
-def _jpeg_size(data: bytes) -> tuple[int | None, int | None]:
+def _read_jpeg_size(data: bytes) -> tuple[int | None, int | None]:
     at = 2
-    for _ in range(_MOST_SEGMENTS):
+    for _ in range(_MAX_SEGMENTS):
         segment = data[at : at + 9]
         if len(segment) < 4 or segment[0] != 0xFF:
             break
@@ -118,32 +120,32 @@ def _jpeg_size(data: bytes) -> tuple[int | None, int | None]:
         elif marker == 0x01 or 0xD0 <= marker <= 0xD8:  # these stand alone
             at += 2
         elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
-            height, width = _pair(segment[5:9], 2, "big")
+            height, width = _unpack_pair(segment[5:9], 2, "big")
             return width, height
         else:
             at += 2 + max(int.from_bytes(segment[2:4], "big"), 2)
     return None, None
 
 
-def _webp_size(data: bytes) -> tuple[int | None, int | None]:
+def _read_webp_size(data: bytes) -> tuple[int | None, int | None]:
     form = data[12:16]
     if form == b"VP8 " and data[23:26] == b"\x9d\x01\x2a" and len(data) >= 30:
-        width, height = _pair(data[26:30], 2, "little")
+        width, height = _unpack_pair(data[26:30], 2, "little")
         return (width or 0) & 0x3FFF, (height or 0) & 0x3FFF
     if form == b"VP8L" and data[20:21] == b"\x2f" and len(data) >= 25:
         bits = int.from_bytes(data[21:25], "little")
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
     if form == b"VP8X" and len(data) >= 30:
-        width, height = _pair(data[24:30], 3, "little")
+        width, height = _unpack_pair(data[24:30], 3, "little")
         return (width or 0) + 1, (height or 0) + 1
     return None, None
 
 
-Features: TypeAlias = dict[str, Value]
+FeatureMap: TypeAlias = dict[str, DecodedValue]
 
 _VARINT, _I64, _LEN, _I32 = 0, 1, 2, 5
 _WIRE_NAMES = {_VARINT: "a number", _I64: "8 bytes", _LEN: "bytes", _I32: "4 bytes"}
-_EVENTS = {
+_EVENT_NAMES = {
     3: "file version",
     4: "graph",
     5: "summary",
@@ -155,56 +157,58 @@ _EVENTS = {
 
 
 @dataclass(slots=True, kw_only=True)
-class Message:
+class PayloadMessage:
     """What a payload holds. `kind` decides which fields are filled; `facts` are short truths about it."""
 
     kind: str
     payload: bytes
-    features: Features | None = None
-    context: Features | None = None
-    steps: dict[str, list[Value]] | None = None
-    examples: list[Features] | None = None
+    features: FeatureMap | None = None
+    context: FeatureMap | None = None
+    steps: dict[str, list[DecodedValue]] | None = None
+    examples: list[FeatureMap] | None = None
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def message(payload: bytes, *, kind: str | None = None, file_kind: PayloadKind | None = None) -> Message:
+def parse_message(
+    payload: bytes, *, kind: str | None = None, file_kind: PayloadKind | None = None
+) -> PayloadMessage:
     """The message in a payload. `kind` forces a reading, which raises where it fails.
 
     `file_kind` is what the first records of the file are: a SequenceExample without steps looks like an
     Example, and only its neighbours tell.
     """
     if kind == "bytes":
-        return Message(kind="bytes", payload=payload)
+        return PayloadMessage(kind="bytes", payload=payload)
     recognised = _core.recognise_payload(payload)
     if kind == "sequence" or (kind is None and recognised == PayloadKind.SEQUENCE):
-        return _sequence(payload)
+        return _parse_sequence(payload)
     if kind is None and (recognised, file_kind) == (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE):
         with suppress(WireError):
-            return _sequence(payload)
+            return _parse_sequence(payload)
     if kind == "example" or recognised == PayloadKind.EXAMPLE:
-        return Message(kind="example", payload=payload, features=decode(payload))
-    other = Message(kind=recognised.name.lower(), payload=payload)
+        return PayloadMessage(kind="example", payload=payload, features=decode(payload))
+    other = PayloadMessage(kind=recognised.name.lower(), payload=payload)
     match recognised:
         case PayloadKind.LIST_WITH_CONTEXT:
             _read_list(other)
         case PayloadKind.EVENT:
             _read_event(other)
         case PayloadKind.PROTO:
-            other.facts["fields"] = _field_names(payload)
+            other.facts["fields"] = _list_field_names(payload)
         case PayloadKind.OTHER:
-            other.facts["because"] = _why_not(payload)
+            other.facts["because"] = _explain_failure(payload)
     return other
 
 
-def _sequence(payload: bytes) -> Message:
+def _parse_sequence(payload: bytes) -> PayloadMessage:
     decoded: SequenceExample = decode(payload, kind="sequence")
-    return Message(kind="sequence", payload=payload, context=decoded.context, steps=decoded.steps)
+    return PayloadMessage(kind="sequence", payload=payload, context=decoded.context, steps=decoded.steps)
 
 
-def _read_list(message: Message) -> None:
+def _read_list(message: PayloadMessage) -> None:
     # 1: an Example, repeated; 2: the context. Each is a message in bytes of its own.
     message.examples, message.context = [], {}
-    for number, _, body in _fields(message.payload):
+    for number, _, body in _iter_fields(message.payload):
         if number == 1:
             message.examples.append(decode(body))
         else:
@@ -212,27 +216,27 @@ def _read_list(message: Message) -> None:
     message.facts["examples"] = len(message.examples)
 
 
-def _read_event(message: Message) -> None:
-    for number, _, body in _fields(message.payload):
+def _read_event(message: PayloadMessage) -> None:
+    for number, _, body in _iter_fields(message.payload):
         if number == 1:
             message.facts["wall_time"] = struct.unpack("<d", body)[0]
         elif number == 2:
-            step = _varint(body, 0)[0]
+            step = _read_varint(body, 0)[0]
             message.facts["step"] = step - (1 << 64) if step >> 63 else step
         else:
-            message.facts["holds"] = _EVENTS.get(number, f"field {number}")
+            message.facts["holds"] = _EVENT_NAMES.get(number, f"field {number}")
 
 
-def _field_names(payload: bytes) -> str:
+def _list_field_names(payload: bytes) -> str:
     seen: dict[int, str] = {}
-    for number, wire, _ in _fields(payload):
+    for number, wire, _ in _iter_fields(payload):
         seen.setdefault(number, _WIRE_NAMES.get(wire, "a group"))
         if len(seen) == 8:
             break
     return ", ".join(f"{number} ({name})" for number, name in seen.items())
 
 
-def _why_not(payload: bytes) -> str:
+def _explain_failure(payload: bytes) -> str:
     try:
         decode(payload)
     except WireError as failure:
@@ -240,18 +244,18 @@ def _why_not(payload: bytes) -> str:
     return "all of its fields are unknown"
 
 
-def _fields(payload: bytes) -> Iterator[tuple[int, int, bytes]]:
+def _iter_fields(payload: bytes) -> Iterator[tuple[int, int, bytes]]:
     """The fields of a message that the core has already walked: (number, wire type, value's bytes)."""
     at = 0
     while at < len(payload):
-        tag, at = _varint(payload, at)
+        tag, at = _read_varint(payload, at)
         number, wire = tag >> 3, tag & 7
         if wire == _LEN:
-            length, at = _varint(payload, at)
+            length, at = _read_varint(payload, at)
         elif wire in (_I64, _I32):
             length = 8 if wire == _I64 else 4
         elif wire == _VARINT:
-            length = _varint(payload, at)[1] - at
+            length = _read_varint(payload, at)[1] - at
         else:
             yield number, wire, b""  # where a group ends only a walk through it would tell
             return
@@ -259,7 +263,7 @@ def _fields(payload: bytes) -> Iterator[tuple[int, int, bytes]]:
         at += length
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     number = shift = 0
     while True:
         byte = data[at]
@@ -279,9 +283,9 @@ _TITLES = {
     "other": "no message that is known",
     "bytes": "payload",
 }
-_WIDEST_NAME = 40
-_SHOWN_STEPS = 4
-_SHOWN_FEATURES = 1000
+_MAX_NAME_WIDTH = 40
+_MAX_SHOWN_STEPS = 4
+_MAX_SHOWN_FEATURES = 1000
 """More lines than this nobody reads, and those of a million features take most of a minute."""
 
 
@@ -289,29 +293,32 @@ Texts: TypeAlias = "Mapping[str, Callable[[int], str]]"
 """By key, what makes a text of a number that stands for something else, such as a time."""
 
 
-def lines_of(message: Message, texts: Texts | None = None) -> list[list[Piece]]:
+def format_message(message: PayloadMessage, texts: Texts | None = None) -> list[list[StyledText]]:
     """What stands below a record's heading."""
     texts = texts or {}
     if message.features is not None:
-        return _table(message.features, indent=2, texts=texts) or [["  no features"]]
-    lines: list[list[Piece]] = [[f"  {_TITLES[message.kind]}"]]
+        return _format_table(message.features, indent=2, texts=texts) or [["  no features"]]
+    lines: list[list[StyledText]] = [[f"  {_TITLES[message.kind]}"]]
     for name, fact in message.facts.items():
-        lines.append([f"    {name:<9} {clean(str(fact))}"])
+        lines.append([f"    {name:<9} {escape_controls(str(fact))}"])
     if message.context is not None:
-        lines += [["  context"], *(_table(message.context, indent=4, texts=texts) or [["    no features"]])]
+        lines += [
+            ["  context"],
+            *(_format_table(message.context, indent=4, texts=texts) or [["    no features"]]),
+        ]
     if message.steps is not None:
-        lines += [["  steps"], *(_steps_table(message.steps, texts) or [["    no features"]])]
+        lines += [["  steps"], *(_format_steps(message.steps, texts) or [["    no features"]])]
     if message.examples:
         lines += [
             ["  example 0"],
-            *(_table(message.examples[0], indent=4, texts=texts) or [["    no features"]]),
+            *(_format_table(message.examples[0], indent=4, texts=texts) or [["    no features"]]),
         ]
     if message.kind in ("text", "proto", "other", "bytes"):
-        lines.append([f"    {'payload':<9} {of_bytes(message.payload)}"])
+        lines.append([f"    {'payload':<9} {format_bytes(message.payload)}"])
     return lines
 
 
-def json_of(message: Message) -> dict[str, Any]:
+def message_to_json(message: PayloadMessage) -> dict[str, Any]:
     """A message as JSON holds it: `kind` says which of the other members are there."""
     document: dict[str, Any] = {"kind": message.kind}
     if message.features is not None:
@@ -319,7 +326,7 @@ def json_of(message: Message) -> dict[str, Any]:
     if message.context is not None:
         document["context"] = _json_features(message.context)
     if message.steps is not None:
-        document["steps"] = {name: _json_steps(steps) for name, steps in _sorted(message.steps)}
+        document["steps"] = {name: _json_steps(steps) for name, steps in _sort_features(message.steps)}
     if message.examples is not None:
         document["examples"] = [_json_features(example) for example in message.examples]
     if message.kind in ("event", "text", "proto", "other", "bytes"):
@@ -329,7 +336,7 @@ def json_of(message: Message) -> dict[str, Any]:
     return document
 
 
-def kind_of(value: Value) -> str | None:
+def get_list_kind(value: DecodedValue) -> str | None:
     """Which list a feature holds, by the name that its proto gives it; None where it holds none."""
     if value is None:
         return None
@@ -338,46 +345,53 @@ def kind_of(value: Value) -> str | None:
     return "int64" if value.dtype.kind == "i" else "float"
 
 
-def _sorted(named: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _sort_features(named: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return sorted(named.items(), key=lambda item: item[0])
 
 
-def _first(named: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def _take_first(named: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """What is shown of many features: the first by name."""
-    names = sorted(named) if len(named) <= _SHOWN_FEATURES else nsmallest(_SHOWN_FEATURES, named)
+    names = sorted(named) if len(named) <= _MAX_SHOWN_FEATURES else nsmallest(_MAX_SHOWN_FEATURES, named)
     return [(name, named[name]) for name in names]
 
 
-def _more(named: Mapping[str, Any], indent: int) -> list[list[Piece]]:
+def _format_more(named: Mapping[str, Any], indent: int) -> list[list[StyledText]]:
     """The line about features that are not shown."""
-    hidden = len(named) - _SHOWN_FEATURES
+    hidden = len(named) - _MAX_SHOWN_FEATURES
     if hidden <= 0:
         return []
     return [[" " * indent, (f"… and {hidden:,} more feature{'s' * (hidden > 1)} (--json shows all)", "dim")]]
 
 
-def _table(features: Features, *, indent: int, texts: Texts) -> list[list[Piece]]:
+def _format_table(features: FeatureMap, *, indent: int, texts: Texts) -> list[list[StyledText]]:
     rows = []
-    for name, value in _first(features):
-        length = str(_length(value)) if value is not None else ""
-        rows.append((name, kind_of(value) or "unset", length, _preview(value, texts.get(name))))
-    return _aligned(rows, indent) + _more(features, indent)
+    for name, value in _take_first(features):
+        length = str(_count_values(value)) if value is not None else ""
+        rows.append((name, get_list_kind(value) or "unset", length, _format_preview(value, texts.get(name))))
+    return _align_rows(rows, indent) + _format_more(features, indent)
 
 
-def _steps_table(steps: Mapping[str, Sequence[Value]], texts: Texts) -> list[list[Piece]]:
+def _format_steps(steps: Mapping[str, Sequence[DecodedValue]], texts: Texts) -> list[list[StyledText]]:
     rows = []
-    for name, values in _first(steps):
-        shown = " | ".join(_preview(value, texts.get(name)) or "–" for value in values[:_SHOWN_STEPS])
-        more = " | …" if len(values) > _SHOWN_STEPS else ""
-        rows.append(
-            (name, _steps_kind(values) or "unset", count(len(values), "step"), cut(shown, 100) + more)
+    for name, values in _take_first(steps):
+        shown = " | ".join(
+            _format_preview(value, texts.get(name)) or "–" for value in values[:_MAX_SHOWN_STEPS]
         )
-    return _aligned(rows, 4) + _more(steps, 4)
+        more = " | …" if len(values) > _MAX_SHOWN_STEPS else ""
+        rows.append(
+            (
+                name,
+                _get_steps_kind(values) or "unset",
+                format_count(len(values), "step"),
+                truncate(shown, 100) + more,
+            )
+        )
+    return _align_rows(rows, 4) + _format_more(steps, 4)
 
 
-def _aligned(rows: Iterable[tuple[str, str, str, str]], indent: int) -> list[list[Piece]]:
-    named = [(cut(clean(name)), *rest) for name, *rest in rows]
-    name_width = min(max((len(name) for name, *_ in named), default=0), _WIDEST_NAME)
+def _align_rows(rows: Iterable[tuple[str, str, str, str]], indent: int) -> list[list[StyledText]]:
+    named = [(truncate(escape_controls(name)), *rest) for name, *rest in rows]
+    name_width = min(max((len(name) for name, *_ in named), default=0), _MAX_NAME_WIDTH)
     count_width = max((len(counted) for _, _, counted, _ in named), default=0)
     return [
         [
@@ -390,41 +404,45 @@ def _aligned(rows: Iterable[tuple[str, str, str, str]], indent: int) -> list[lis
     ]
 
 
-def _length(value: Value) -> int:
+def _count_values(value: DecodedValue) -> int:
     return 0 if value is None else len(value)
 
 
-def _preview(value: Value, text: Callable[[int], str] | None = None) -> str:
+def _format_preview(value: DecodedValue, text: Callable[[int], str] | None = None) -> str:
     if value is None:
         return ""
     if isinstance(value, list):
-        return of_many_bytes(value)
+        return format_byte_list(value)
     if text is not None and value.dtype.kind == "i":
-        return _list(map(text, value[:SHOWN_VALUES].tolist()), len(value))
-    return of_numbers(value[:SHOWN_VALUES].tolist(), total=len(value))
+        return _format_list(map(text, value[:MAX_SHOWN_VALUES].tolist()), len(value))
+    return format_numbers(value[:MAX_SHOWN_VALUES].tolist(), total=len(value))
 
 
-def _steps_kind(values: Sequence[Value]) -> str | None:
-    kinds = {kind_of(value) for value in values} - {None}
+def _get_steps_kind(values: Sequence[DecodedValue]) -> str | None:
+    kinds = {get_list_kind(value) for value in values} - {None}
     return "mixed" if len(kinds) > 1 else next(iter(kinds), None)
 
 
-def _json_features(features: Features) -> dict[str, Any]:
+def _json_features(features: FeatureMap) -> dict[str, Any]:
     return {
-        name: {"kind": kind_of(value), "count": _length(value), "values": _json_values(value) or []}
-        for name, value in _sorted(features)
+        name: {
+            "kind": get_list_kind(value),
+            "count": _count_values(value),
+            "values": _json_values(value) or [],
+        }
+        for name, value in _sort_features(features)
     }
 
 
-def _json_steps(values: Sequence[Value]) -> dict[str, Any]:
+def _json_steps(values: Sequence[DecodedValue]) -> dict[str, Any]:
     return {
-        "kind": _steps_kind(values),
+        "kind": _get_steps_kind(values),
         "count": len(values),
         "values": [_json_values(value) for value in values],
     }
 
 
-def _json_values(value: Value) -> list[Any] | None:
+def _json_values(value: DecodedValue) -> list[Any] | None:
     if value is None:
         return None
     if isinstance(value, list):

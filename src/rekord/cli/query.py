@@ -11,18 +11,18 @@ import typer
 
 from rekord.cli import console
 from rekord.cli import options as shared
-from rekord.cli.console import clean, cut, whole_number
+from rekord.cli.console import escape_controls, make_integer_parser, truncate
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.report.formatting import count
+from rekord.report.formatting import format_count
 
 if TYPE_CHECKING:
-    from rekord.feeds.sql.answer import Answer
+    from rekord.feeds.sql.answer import QueryResult
 
-_ROWS = 40
+_DEFAULT_ROWS = 40
 
 
-class AnswerFormat(StrEnum):
+class ResultFormat(StrEnum):
     """How an answer is written."""
 
     TABLE = "table"
@@ -32,17 +32,17 @@ class AnswerFormat(StrEnum):
     PARQUET = "parquet"
 
 
-_ENDINGS = {
-    ".csv": AnswerFormat.CSV,
-    ".tsv": AnswerFormat.TSV,
-    ".jsonl": AnswerFormat.JSONL,
-    ".ndjson": AnswerFormat.JSONL,
-    ".parquet": AnswerFormat.PARQUET,
+_FORMATS_BY_EXTENSION = {
+    ".csv": ResultFormat.CSV,
+    ".tsv": ResultFormat.TSV,
+    ".jsonl": ResultFormat.JSONL,
+    ".ndjson": ResultFormat.JSONL,
+    ".parquet": ResultFormat.PARQUET,
 }
 
 
 def query(
-    path: shared.Path,
+    path: shared.PathArgument,
     sql: Annotated[
         str,
         typer.Argument(
@@ -55,10 +55,10 @@ def query(
         str | None,
         typer.Option("--split", metavar="NAME", help="Let `records` be those of one split."),
     ] = None,
-    schema: shared.RecordSchema = None,
-    kind: shared.Kind = None,
+    schema: shared.SchemaOption = None,
+    kind: shared.KindOption = None,
     format: Annotated[
-        AnswerFormat | None,
+        ResultFormat | None,
         typer.Option(
             "--format",
             metavar="table|csv|tsv|jsonl|parquet",
@@ -75,92 +75,96 @@ def query(
             "--rows",
             metavar="N",
             help="How many rows a table shows.",
-            parser=whole_number("--rows", do='rekord query PATH "select …" --rows 100'),
+            parser=make_integer_parser("--rows", do='rekord query PATH "select …" --rows 100'),
         ),
-    ] = _ROWS,
-    as_json: shared.AsJson = False,
+    ] = _DEFAULT_ROWS,
+    as_json: shared.JsonOption = False,
 ) -> int:
     """Answer a question about records in SQL. Only the columns that it names are read.
 
     All records are the table `records`, those of a split a table by its name. Where the query names them, _split and
     _record number each record in its split, _shard and _shard_record in its file, and label_name is its class.
     """
-    from rekord.feeds.sql.answer import Answer
-    from rekord.verbs.query import splits_of
+    from rekord.feeds.sql.answer import QueryResult
+    from rekord.verbs.query import select_query_splits
 
-    chosen = _chosen(format, output, as_json=as_json)
-    splits = splits_of(path, split, schema, None if kind is None else kind.value)
+    chosen = _choose_format(format, output, as_json=as_json)
+    splits = select_query_splits(path, split, schema, None if kind is None else kind.value)
     for one in splits[:1]:
-        shared.note_whole_payloads(one.schema)
+        shared.print_opaque_payload_note(one.schema)
     if output is not None:
         _check_target(output, [file for one in splits for file in one.paths])
-    with Answer(splits, sql) as answer:
+    with QueryResult(splits, sql) as answer:
         if as_json:
-            _say_document(answer)
+            _print_document(answer)
         elif output is not None:
-            written = _save(answer, output, chosen)
-            console.tell(f"{count(written, 'row')} in {clean(output)}")
-        elif chosen == AnswerFormat.TABLE:
-            _say_table(answer, rows)
+            written = _save_result(answer, output, chosen)
+            console.print_status(f"{format_count(written, 'row')} in {escape_controls(output)}")
+        elif chosen == ResultFormat.TABLE:
+            _print_table(answer, rows)
         else:
-            from rekord.cli.query_output import lines
+            from rekord.cli.query_output import iter_lines
 
-            for line in lines(answer, chosen.value, safe=console.is_terminal(sys.stdout)):
-                console.say(line)
+            for line in iter_lines(answer, chosen.value, safe=console.is_terminal(sys.stdout)):
+                console.print_line(line)
     return 0
 
 
-def _say_table(answer: Answer, rows: int) -> None:
-    from rekord.cli.query_output import SHOWN_COLUMNS, shown
+def _print_table(answer: QueryResult, rows: int) -> None:
+    from rekord.cli.query_output import MAX_SHOWN_COLUMNS, format_table
 
-    lines, more = shown(answer, rows, console.is_terminal(sys.stdout))
+    lines, more = format_table(answer, rows, console.is_terminal(sys.stdout))
     for line in lines:
-        console.say(*line)
+        console.print_line(*line)
     columns = len(answer.schema)
-    if columns > SHOWN_COLUMNS:
-        console.tell(f"the first {SHOWN_COLUMNS} of {columns:,} columns: -o FILE.csv has all of them")
+    if columns > MAX_SHOWN_COLUMNS:
+        console.print_status(
+            f"the first {MAX_SHOWN_COLUMNS} of {columns:,} columns: -o FILE.csv has all of them"
+        )
     if more:
-        console.tell(f"the first {count(rows, 'row')}: --rows shows more, -o FILE.csv has all of them")
+        console.print_status(
+            f"the first {format_count(rows, 'row')}: --rows shows more, -o FILE.csv has all of them"
+        )
 
 
-def _say_document(answer: Answer) -> None:
+def _print_document(answer: QueryResult) -> None:
     """One document, whole: a failure in its middle must not leave half of one."""
-    from rekord.cli.query_output import json_rows
+    from rekord.cli.query_output import iter_json_rows
 
     columns = list(answer.schema.names)
-    console.say_json({"columns": columns, "rows": [row for rows in json_rows(answer) for row in rows]})
+    console.print_json({"columns": columns, "rows": [row for rows in iter_json_rows(answer) for row in rows]})
 
 
-def _save(answer: Answer, output: str, chosen: AnswerFormat) -> int:
-    from rekord.cli.query_output import lines, write_parquet
+def _save_result(answer: QueryResult, output: str, chosen: ResultFormat) -> int:
+    from rekord.cli.query_output import iter_lines, write_parquet
     from rekord.storage.transaction import Output, publish
 
     with publish(output) as staged, Output(staged) as file:
-        if chosen == AnswerFormat.PARQUET:
+        if chosen == ResultFormat.PARQUET:
             return write_parquet(answer, file)
-        for line in lines(answer, chosen.value):
+        for line in iter_lines(answer, chosen.value):
             file.write(f"{line}\n".encode(errors="backslashreplace"))
     return answer.rows
 
 
-def _chosen(format: AnswerFormat | None, output: str | None, *, as_json: bool) -> AnswerFormat:
+def _choose_format(format: ResultFormat | None, output: str | None, *, as_json: bool) -> ResultFormat:
     if as_json and (format is not None or output is not None):
         other = f"--format {format.value}" if format is not None else "--output"
-        raise _refused("--json, or another form, not both", f"--json and {other}", "--json alone")
+        raise _query_option_error("--json, or another form, not both", f"--json and {other}", "--json alone")
     if output is None:
         if format is None:
-            return AnswerFormat.TABLE if console.is_terminal(sys.stdout) else AnswerFormat.CSV
-        if format == AnswerFormat.PARQUET:
-            raise _refused("a file for Parquet", "none named", "-o answer.parquet")
+            return ResultFormat.TABLE if console.is_terminal(sys.stdout) else ResultFormat.CSV
+        if format == ResultFormat.PARQUET:
+            raise _query_option_error("a file for Parquet", "none named", "-o answer.parquet")
         return format
     ending = os.path.splitext(output)[1].lower()
-    by_name = _ENDINGS.get(ending)
-    if format == AnswerFormat.TABLE:
-        raise _refused("csv, tsv, jsonl or parquet for a file", "table", "-o answer.csv")
+    by_name = _FORMATS_BY_EXTENSION.get(ending)
+    if format == ResultFormat.TABLE:
+        raise _query_option_error("csv, tsv, jsonl or parquet for a file", "table", "-o answer.csv")
     if format is None and by_name is None:
-        raise _refused(
+        raise _query_option_error(
             "a name that ends in .csv, .tsv, .jsonl or .parquet",
-            cut(clean(os.path.basename(output))) or "no name",
+            truncate(escape_controls(os.path.basename(output))) or "no name",
             "-o answer.csv, or --format csv beside it",
             location=Location(path=output),
         )
@@ -182,7 +186,7 @@ def _check_target(output: str, files: list[str]) -> None:
         )
 
 
-def _refused(expected: str, found: str, do: str, **where: Any) -> RekordError:
+def _query_option_error(expected: str, found: str, do: str, **where: Any) -> RekordError:
     return error(
         "U605", "result cannot be written in this way", expected=expected, found=found, do=do, **where
     )

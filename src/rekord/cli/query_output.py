@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rekord.cli.console import Piece, clean, cut
-from rekord.cli.payload_view import SHOWN_VALUES, of_bytes
+from rekord.cli.console import StyledText, escape_controls, truncate
+from rekord.cli.payload_view import MAX_SHOWN_VALUES, format_bytes
 from rekord.errors import error
 
 if TYPE_CHECKING:
-    from rekord.feeds.sql.answer import Answer
+    from rekord.feeds.sql.answer import QueryResult
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -30,63 +30,67 @@ _INFINITY = {2**31 - 1: "infinity", 1 - 2**31: "-infinity"}
 _LONG_INFINITY = {2**63 - 1: "infinity", 1 - 2**63: "-infinity"}
 
 
-def times_as_text(column: Any) -> Any:
+def format_times(column: Any) -> Any:
     """A column with text in place of all dates and times, in lists and structs too."""
-    numbers = _replaced(column.type, lambda kind: pa.int32() if kind.bit_width == 32 else pa.int64())
+    numbers = _replace_time_types(
+        column.type, lambda kind: pa.int32() if kind.bit_width == 32 else pa.int64()
+    )
     if numbers == column.type:
         return column
-    convert = _time_converter(column.type)
+    convert = _make_time_converter(column.type)
     texts = [None if value is None else convert(value) for value in column.cast(numbers).to_pylist()]
-    return pa.array(texts, _replaced(column.type, lambda _: pa.string()))
+    return pa.array(texts, _replace_time_types(column.type, lambda _: pa.string()))
 
 
-def _replaced(kind: Any, leaf: Callable[[Any], Any]) -> Any:
+def _replace_time_types(kind: Any, leaf: Callable[[Any], Any]) -> Any:
     """A type with others in place of its dates and times."""
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind):
         return leaf(kind)
     if pa.types.is_map(kind):
-        return pa.map_(_replaced(kind.key_type, leaf), _replaced(kind.item_type, leaf))
+        return pa.map_(_replace_time_types(kind.key_type, leaf), _replace_time_types(kind.item_type, leaf))
     if pa.types.is_struct(kind):
         fields = [kind.field(i) for i in range(kind.num_fields)]
-        return pa.struct([field.with_type(_replaced(field.type, leaf)) for field in fields])
+        return pa.struct([field.with_type(_replace_time_types(field.type, leaf)) for field in fields])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        item = kind.value_field.with_type(_replaced(kind.value_type, leaf))
+        item = kind.value_field.with_type(_replace_time_types(kind.value_type, leaf))
         if pa.types.is_fixed_size_list(kind):
             return pa.list_(item, kind.list_size)
         return pa.large_list(item) if pa.types.is_large_list(kind) else pa.list_(item)
     return kind
 
 
-def _time_converter(kind: Any) -> Callable[[Any], Any]:
+def _make_time_converter(kind: Any) -> Callable[[Any], Any]:
     """What puts text in place of the numbers that stand for dates and times of a type."""
     if pa.types.is_date(kind):
-        return partial(_date, days=1 if kind.bit_width == 32 else 86_400_000)
+        return partial(_format_date, days=1 if kind.bit_width == 32 else 86_400_000)
     if pa.types.is_time(kind):
-        return partial(_time, per_second=_PER_SECOND[kind.unit])
+        return partial(_format_time, per_second=_PER_SECOND[kind.unit])
     if pa.types.is_timestamp(kind):
-        return partial(_timestamp, per_second=_PER_SECOND[kind.unit], zone=kind.tz)
+        return partial(_format_timestamp, per_second=_PER_SECOND[kind.unit], zone=kind.tz)
     if pa.types.is_map(kind):
-        key, item = _time_converter(kind.key_type), _time_converter(kind.item_type)
+        key, item = _make_time_converter(kind.key_type), _make_time_converter(kind.item_type)
         return lambda pairs: [(key(one), None if other is None else item(other)) for one, other in pairs]
     if pa.types.is_struct(kind):
-        parts = {kind.field(i).name: _time_converter(kind.field(i).type) for i in range(kind.num_fields)}
+        parts = {kind.field(i).name: _make_time_converter(kind.field(i).type) for i in range(kind.num_fields)}
         return lambda value: {name: None if one is None else parts[name](one) for name, one in value.items()}
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        inner = _time_converter(kind.value_type)
+        inner = _make_time_converter(kind.value_type)
         return lambda values: [None if value is None else inner(value) for value in values]
     return lambda value: value
 
 
-def _date(value: int, days: int) -> str:
+def _format_date(value: int, days: int) -> str:
     return _INFINITY.get(value) or str(np.datetime64(value // days, "D"))
 
 
-def _time(value: int, per_second: int) -> str:
+def _format_time(value: int, per_second: int) -> str:
     seconds, part = divmod(value, per_second)
-    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{_fraction(part, per_second)}"
+    return (
+        f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{_format_fraction(part, per_second)}"
+    )
 
 
-def _timestamp(value: int, per_second: int, zone: str | None) -> str:
+def _format_timestamp(value: int, per_second: int, zone: str | None) -> str:
     if value in _LONG_INFINITY:
         return _LONG_INFINITY[value]
     seconds, part = divmod(value, per_second)
@@ -101,10 +105,10 @@ def _timestamp(value: int, per_second: int, zone: str | None) -> str:
     else:
         text = moment.isoformat(" ")
         text, offset = text[:19], text[19:]
-    return text + _fraction(part, per_second) + (offset if zone is not None else "")
+    return text + _format_fraction(part, per_second) + (offset if zone is not None else "")
 
 
-def _fraction(part: int, per_second: int) -> str:
+def _format_fraction(part: int, per_second: int) -> str:
     """The part of a second, in as many digits as Python writes."""
     if part == 0:
         return ""
@@ -116,31 +120,31 @@ _GROUP_BYTES = 32 << 20
 """About how much a row group of a Parquet file holds: all of it is in memory before it is written."""
 
 
-def lines(answer: Answer, form: str, *, safe: bool = False) -> Iterator[str]:
+def iter_lines(answer: QueryResult, form: str, *, safe: bool = False) -> Iterator[str]:
     """An answer as lines of csv, tsv or jsonl; `safe` ones cannot steer a terminal."""
-    names = unique(answer.schema.names)
+    names = make_unique_names(answer.schema.names)
     if form == "jsonl":
-        for rows in json_rows(answer):
+        for rows in iter_json_rows(answer):
             for row in rows:
                 yield json.dumps(dict(zip(names, row, strict=True)), allow_nan=False)
         return
     made = io.StringIO()
     writer = csv.writer(made, delimiter="\t" if form == "tsv" else ",", lineterminator="\n")
-    for chunk in _chunks(names, answer):
-        writer.writerows([clean(cell) for cell in cells] if safe else cells for cells in chunk)
+    for chunk in _iter_cell_chunks(names, answer):
+        writer.writerows([escape_controls(cell) for cell in cells] if safe else cells for cells in chunk)
         yield made.getvalue().removesuffix("\n")
         made.seek(0)
         made.truncate()
 
 
-def json_rows(answer: Answer) -> Iterator[list[list[Any]]]:
+def iter_json_rows(answer: QueryResult) -> Iterator[list[list[Any]]]:
     """The rows of an answer as JSON holds them, some at a time."""
     for batch in answer.batches():
         columns = [_json_values(column) for column in batch.columns]
         yield [list(row) for row in zip(*columns, strict=True)]
 
 
-def unique(names: list[str]) -> list[str]:
+def make_unique_names(names: list[str]) -> list[str]:
     """Names of columns, of which none is there twice."""
     taken: set[str] = set()
     found = []
@@ -154,13 +158,13 @@ def unique(names: list[str]) -> list[str]:
     return found
 
 
-def write_parquet(answer: Answer, staged: Any) -> int:
+def write_parquet(answer: QueryResult, staged: Any) -> int:
     """An answer as a Parquet file; gives the number of its rows."""
     from pyarrow import parquet
 
     sink = pa.PythonFile(staged, mode="w")
     schema = answer.schema
-    fields = [one.with_name(name) for one, name in zip(schema, unique(schema.names), strict=True)]
+    fields = [one.with_name(name) for one, name in zip(schema, make_unique_names(schema.names), strict=True)]
     renamed = pa.schema(fields)
     try:
         writer = parquet.ParquetWriter(sink, renamed)
@@ -184,15 +188,15 @@ def write_parquet(answer: Answer, staged: Any) -> int:
     return answer.rows
 
 
-def _chunks(names: list[str], answer: Answer) -> Iterator[list[tuple[str, ...]]]:
+def _iter_cell_chunks(names: list[str], answer: QueryResult) -> Iterator[list[tuple[str, ...]]]:
     yield [tuple(names)]
     for batch in answer.batches():
-        columns = [[_cell(value) for value in _json_values(column)] for column in batch.columns]
+        columns = [[_format_cell(value) for value in _json_values(column)] for column in batch.columns]
         if batch.num_rows:
             yield list(zip(*columns, strict=True))
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     """A value in CSV: nothing for null, lists and structs as JSON."""
     if value is None:
         return ""
@@ -204,37 +208,42 @@ def _cell(value: Any) -> str:
 
 
 def _json_values(column: Any) -> list[Any]:
-    column = times_as_text(column)
-    convert = _converter(column.type)
+    column = format_times(column)
+    convert = _make_json_converter(column.type)
     values = column.to_pylist()
     return values if convert is None else [None if value is None else convert(value) for value in values]
 
 
-def _converter(kind: Any) -> Callable[[Any], Any] | None:
+def _make_json_converter(kind: Any) -> Callable[[Any], Any] | None:
     """What makes JSON of the values of a type; None where they are that already."""
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind) or _is_text(kind):
         return None
     if pa.types.is_float32(kind) or pa.types.is_float16(kind):
-        return _short_number
+        return _to_short_number
     if pa.types.is_floating(kind):
-        return _number
+        return _to_json_number
     if pa.types.is_decimal(kind):
         return int if kind.scale == 0 else float
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return _bytes
+        return _bytes_to_json
     if pa.types.is_map(kind):
-        key, item = (_converter(one) or _same for one in (kind.key_type, kind.item_type))
-        return lambda pairs: [[_or_null(key, one), _or_null(item, other)] for one, other in pairs]
+        key, item = (_make_json_converter(one) or _identity for one in (kind.key_type, kind.item_type))
+        return lambda pairs: [
+            [_convert_or_null(key, one), _convert_or_null(item, other)] for one, other in pairs
+        ]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        inner = _converter(kind.value_type) or _same
-        return lambda values: [_or_null(inner, value) for value in values]
+        inner = _make_json_converter(kind.value_type) or _identity
+        return lambda values: [_convert_or_null(inner, value) for value in values]
     if pa.types.is_struct(kind):
-        parts = {kind.field(i).name: _converter(kind.field(i).type) or _same for i in range(kind.num_fields)}
-        return lambda value: {name: _or_null(parts[name], one) for name, one in value.items()}
-    return span if pa.types.is_interval(kind) else str
+        parts = {
+            kind.field(i).name: _make_json_converter(kind.field(i).type) or _identity
+            for i in range(kind.num_fields)
+        }
+        return lambda value: {name: _convert_or_null(parts[name], one) for name, one in value.items()}
+    return format_interval if pa.types.is_interval(kind) else str
 
 
-def span(value: Any) -> str:
+def format_interval(value: Any) -> str:
     """An interval as ISO 8601 writes it, in months, days and seconds."""
     whole, part = divmod(abs(value.nanoseconds), 10**9)
     seconds = f"{whole}.{part:09}".rstrip("0").rstrip(".")
@@ -246,24 +255,24 @@ def _is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _or_null(convert: Callable[[Any], Any], value: Any) -> Any:
+def _convert_or_null(convert: Callable[[Any], Any], value: Any) -> Any:
     return None if value is None else convert(value)
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-def _number(value: float) -> float | None:
+def _to_json_number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _short_number(value: float) -> float | None:
+def _to_short_number(value: float) -> float | None:
     """A float32 in as few digits as tell it from others, which JSON and CSV readers give the same float32 for."""
     return float(str(np.float32(value))) if math.isfinite(value) else None
 
 
-def _bytes(value: bytes) -> str | dict[str, str]:
+def _bytes_to_json(value: bytes) -> str | dict[str, str]:
     """Bytes that are UTF-8 as a text; others in base64, and in a form that no text has."""
     try:
         return value.decode()
@@ -271,69 +280,78 @@ def _bytes(value: bytes) -> str | dict[str, str]:
         return {"base64": base64.b64encode(value).decode()}
 
 
-_WIDTH, _MOST, _LEAST = 80, 60, 8
-SHOWN_COLUMNS = 100
-_BETWEEN = "  "
+_TABLE_WIDTH, _MAX_CELL_WIDTH, _MIN_CELL_WIDTH = 80, 60, 8
+MAX_SHOWN_COLUMNS = 100
+_COLUMN_SEPARATOR = "  "
 
 
-def shown(answer: Answer, rows: int, terminal: bool) -> tuple[list[list[Piece]], bool]:
+def format_table(answer: QueryResult, rows: int, terminal: bool) -> tuple[list[list[StyledText]], bool]:
     """The lines of a table of some rows and its first columns, and whether there are more rows."""
-    names = [cut(clean(name), _MOST) for name in unique(answer.schema.names)[:SHOWN_COLUMNS]]
+    names = [
+        truncate(escape_controls(name), _MAX_CELL_WIDTH)
+        for name in make_unique_names(answer.schema.names)[:MAX_SHOWN_COLUMNS]
+    ]
     columns: list[list[str]] = [[] for _ in names]
     taken, more = 0, False
     for batch in answer.batches():
         part = batch.slice(0, rows - taken)
         for column, cells in zip(part.columns[: len(names)], columns, strict=True):
-            cells += [_table_cell(value) for value in times_as_text(column).to_pylist()]
+            cells += [_format_table_cell(value) for value in format_times(column).to_pylist()]
         taken += part.num_rows
         if part.num_rows < batch.num_rows:
             more = True
             break
-    right = [_is_number(kind) for kind in answer.schema.types[: len(names)]]
+    right = [_is_numeric_type(kind) for kind in answer.schema.types[: len(names)]]
     widths = [max(map(len, [name, *cells])) for name, cells in zip(names, columns, strict=True)]
-    width = max(shutil.get_terminal_size().columns, _WIDTH) if terminal else 0
-    _narrow(widths, width)
-    lines: list[list[Piece]] = [[(_line(names, widths, right), "bold")]]
-    lines += [[_line(list(row), widths, right)] for row in zip(*columns, strict=True)]
+    width = max(shutil.get_terminal_size().columns, _TABLE_WIDTH) if terminal else 0
+    _shrink_columns(widths, width)
+    lines: list[list[StyledText]] = [[(_format_line(names, widths, right), "bold")]]
+    lines += [[_format_line(list(row), widths, right)] for row in zip(*columns, strict=True)]
     return lines, more
 
 
-def _narrow(widths: list[int], width: int) -> None:
+def _shrink_columns(widths: list[int], width: int) -> None:
     """Make the widest columns narrower, until a line fits where there is a width to fit."""
-    while width and sum(widths) + len(_BETWEEN) * (len(widths) - 1) > width:
+    while width and sum(widths) + len(_COLUMN_SEPARATOR) * (len(widths) - 1) > width:
         widest = max(range(len(widths)), key=widths.__getitem__)
-        if widths[widest] <= _LEAST:
+        if widths[widest] <= _MIN_CELL_WIDTH:
             return
         widths[widest] -= 1
 
 
-def _line(cells: list[str], widths: list[int], right: list[bool]) -> str:
-    fitted = [cut(cell, width) for cell, width in zip(cells, widths, strict=True)]
+def _format_line(cells: list[str], widths: list[int], right: list[bool]) -> str:
+    fitted = [truncate(cell, width) for cell, width in zip(cells, widths, strict=True)]
     padded = [
         cell.rjust(width) if at_right else cell.ljust(width)
         for cell, width, at_right in zip(fitted, widths, right, strict=True)
     ]
-    return _BETWEEN.join(padded).rstrip()
+    return _COLUMN_SEPARATOR.join(padded).rstrip()
 
 
-def _table_cell(value: Any) -> str:
+def _format_table_cell(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, bytes):
-        return clean(of_bytes(value))
+        return escape_controls(format_bytes(value))
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, pa.MonthDayNano):
-        return span(value)
+        return format_interval(value)
     if isinstance(value, dict):
-        return cut("{" + ", ".join(f"{clean(name)}: {_table_cell(one)}" for name, one in value.items()) + "}")
+        return truncate(
+            "{"
+            + ", ".join(f"{escape_controls(name)}: {_format_table_cell(one)}" for name, one in value.items())
+            + "}"
+        )
     if isinstance(value, (list, tuple)):
-        more = ", …" if len(value) > SHOWN_VALUES else ""
-        return cut("[" + ", ".join(_table_cell(one) for one in value[:SHOWN_VALUES]) + more + "]")
-    return cut(clean(str(value)))
+        more = ", …" if len(value) > MAX_SHOWN_VALUES else ""
+        return truncate(
+            "[" + ", ".join(_format_table_cell(one) for one in value[:MAX_SHOWN_VALUES]) + more + "]"
+        )
+    return truncate(escape_controls(str(value)))
 
 
-def _is_number(kind: Any) -> bool:
+def _is_numeric_type(kind: Any) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

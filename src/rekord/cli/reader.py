@@ -29,8 +29,8 @@ def reader(
 ) -> int:
     """Print code that reads a dataset. It names files, keys, shapes, compression and classes."""
     from rekord.dataset.dataset import open as open_dataset
-    from rekord.feeds.codegen import reader_code
+    from rekord.feeds.codegen import generate_reader_code
 
-    for line in reader_code(open_dataset(path), path, framework.value).splitlines():
-        console.say(line)
+    for line in generate_reader_code(open_dataset(path), path, framework.value).splitlines():
+        console.print_line(line)
     return 0

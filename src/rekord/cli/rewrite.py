@@ -11,18 +11,18 @@ import typer
 from rekord.cli import console as output
 from rekord.cli import options as shared
 from rekord.cli import write_options as options
-from rekord.cli.console import clean, invalid_option
-from rekord.cli.exit_handling import report, report_forecast, resumable
-from rekord.report.formatting import byte_size, count
+from rekord.cli.console import escape_controls, invalid_option
+from rekord.cli.exit_handling import report_conversion, report_forecast, report_resumable
+from rekord.report.formatting import format_byte_size, format_count
 
 if TYPE_CHECKING:
-    from rekord.conversion.derive import Remake
-    from rekord.verbs.rewrite.rewrite import Rewrite
+    from rekord.conversion.derive import Derivation
+    from rekord.verbs.rewrite.rewrite import PreparedRewrite
 
 
 def rewrite(
-    source: shared.In,
-    out: shared.Out,
+    source: shared.InputArgument,
+    out: shared.OutputArgument,
     also: Annotated[
         list[str] | None,
         typer.Option("--also", metavar="PATH", help="Another dataset to come behind IN; may be repeated."),
@@ -45,7 +45,7 @@ def rewrite(
     where: Annotated[
         str | None, typer.Option("--where", metavar="SQL", help="Only records of which this is true.")
     ] = None,
-    kind: shared.Kind = None,
+    kind: shared.KindOption = None,
     schema: Annotated[
         str | None,
         typer.Option("--schema", metavar="FILE", help="Columns as they are to be: JSON or .pbtxt."),
@@ -53,17 +53,17 @@ def rewrite(
     index: Annotated[
         str | None, typer.Option("--index", metavar="A,B", help="More columns to keep in the index.")
     ] = None,
-    shard_size: shared.ShardSize = "128MB",
-    shards: shared.Shards = None,
-    compression: shared.Compression = None,
+    shard_size: shared.ShardSizeOption = "128MB",
+    shards: shared.ShardsOption = None,
+    compression: shared.CompressionOption = None,
     shuffle: Annotated[bool, typer.Option("--shuffle", help="Across each split.")] = False,
-    seed: Annotated[int, shared.number("--seed", "Of the order.")] = 0,
+    seed: Annotated[int, shared.integer_option("--seed", "Of the order.")] = 0,
     lossy: Annotated[bool, typer.Option("--lossy", help="Casts may cut off and round.")] = False,
-    format_: shared.Format = None,
-    workers: shared.Workers = None,
-    dry_run: shared.DryRun = False,
-    fresh: shared.Fresh = False,
-    as_json: shared.AsJson = False,
+    format_: shared.FormatOption = None,
+    workers: shared.WorkersOption = None,
+    dry_run: shared.DryRunOption = False,
+    fresh: shared.FreshOption = False,
+    as_json: shared.JsonOption = False,
 ) -> int:
     """Write a dataset anew, copied or changed.
 
@@ -75,14 +75,14 @@ def rewrite(
     began = time.perf_counter()
     asked = RewriteOptions(
         kind=None if kind is None else kind.value,
-        schema=options.schema(schema),
-        cast=pairs("--cast", cast, do="--cast label=int64"),
-        rename=pairs("--rename", rename, do="--rename old=new"),
-        drop=options.names(drop) if drop is not None else None,
-        keep=options.names(keep) if keep is not None else None,
-        fill=_values(fill),
+        schema=options.read_schema(schema),
+        cast=parse_pairs("--cast", cast, do="--cast label=int64"),
+        rename=parse_pairs("--rename", rename, do="--rename old=new"),
+        drop=options.parse_names(drop) if drop is not None else None,
+        keep=options.parse_names(keep) if keep is not None else None,
+        fill=_parse_fill_values(fill),
         where=where,
-        index=options.names(index),
+        index=options.parse_names(index),
         shard_size=shard_size,
         shards=shards,
         compression=compression,
@@ -93,17 +93,19 @@ def rewrite(
         workers=workers,
         fresh=fresh,
     )
-    with resumable(as_json=as_json):
+    with report_resumable(as_json=as_json):
         prepared = prepare_rewrite([source, *(also or ())], out, asked)
-        shared.note_whole_payloads(prepared.olds[0].schema)
+        shared.print_opaque_payload_note(prepared.olds[0].schema)
         if dry_run:
-            return forecast_only(prepared, as_json=as_json)
+            return report_rewrite_forecast(prepared, as_json=as_json)
         outcome = prepared.run(progress=True)
     seconds = time.perf_counter() - began
-    return report(out, outcome, seconds, as_json=as_json, also={"copied": prepared.copy is not None})
+    return report_conversion(
+        out, outcome, seconds, as_json=as_json, also={"copied": prepared.copy is not None}
+    )
 
 
-def pairs(option: str, texts: list[str] | None, *, do: str) -> dict[str, str] | None:
+def parse_pairs(option: str, texts: list[str] | None, *, do: str) -> dict[str, str] | None:
     """`a=b,c=d`, and the option perhaps several times."""
     made: dict[str, str] = {}
     for part in [part for text in texts or () for part in text.split(",")]:
@@ -114,7 +116,7 @@ def pairs(option: str, texts: list[str] | None, *, do: str) -> dict[str, str] | 
     return made or None
 
 
-def _values(texts: list[str] | None) -> dict[str, Any] | None:
+def _parse_fill_values(texts: list[str] | None) -> dict[str, Any] | None:
     """`score=0.5`: the value as JSON, or else as a text."""
     made: dict[str, Any] = {}
     for text in texts or ():
@@ -130,14 +132,14 @@ def _values(texts: list[str] | None) -> dict[str, Any] | None:
     return made or None
 
 
-def forecast_only(prepared: Rewrite, *, as_json: bool) -> int:
+def report_rewrite_forecast(prepared: PreparedRewrite, *, as_json: bool) -> int:
     """Say what would be written."""
     if prepared.conversion is not None:
         from rekord.verbs.forecast import forecast
 
         return report_forecast(prepared.out, forecast(prepared.conversion), as_json=as_json)
     assert prepared.copy is not None
-    splits = copied_splits(prepared.copy)
+    splits = summarize_copied_splits(prepared.copy)
     if as_json:
         told = {
             "dataset": prepared.out,
@@ -145,23 +147,28 @@ def forecast_only(prepared: Rewrite, *, as_json: bool) -> int:
             "splits": splits,
             "bytes": prepared.copy.framed_bytes,
         }
-        output.say_json(told)
+        output.print_json(told)
         return 0
     for name, split in splits.items():
-        output.say(f"{clean(name)}: {count(split['records'], 'record')}, {count(split['shards'], 'shard')}")
-    output.say(f"{byte_size(prepared.copy.framed_bytes or 0)} before compression, copied without decoding")
-    output.tell("nothing was written")
+        output.print_line(
+            f"{escape_controls(name)}: {format_count(split['records'], 'record')}, "
+            f"{format_count(split['shards'], 'shard')}"
+        )
+    output.print_line(
+        f"{format_byte_size(prepared.copy.framed_bytes or 0)} before compression, copied without decoding"
+    )
+    output.print_status("nothing was written")
     return 0
 
 
-def copied_splits(wanted: Remake) -> dict[str, dict[str, int]]:
+def summarize_copied_splits(wanted: Derivation) -> dict[str, dict[str, int]]:
     """The records and shards of each split of a dataset that would be made by copying."""
-    from rekord.conversion.derive import Copied
+    from rekord.conversion.derive import CopiedShard
 
     return {
         name: {
             "records": sum(
-                one.stretch.end - one.stretch.begin for one in split.shards if isinstance(one, Copied)
+                one.stretch.end - one.stretch.begin for one in split.shards if isinstance(one, CopiedShard)
             ),
             "shards": len(split.shards),
         }

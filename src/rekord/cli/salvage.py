@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from rekord.cli import console
-from rekord.cli.console import Piece, clean
-from rekord.report.formatting import count
+from rekord.cli.console import StyledText, escape_controls
+from rekord.report.formatting import format_count
 
 if TYPE_CHECKING:
     from rekord.health.finding import Report
     from rekord.health.salvage.copy import Gap, SalvageReport
 
-LISTED_GAPS = 100
+MAX_LISTED_GAPS = 100
 """So many gaps get a line of their own; a person reads no more of that."""
 
 
@@ -32,51 +32,51 @@ def salvage(
 ) -> int:
     """Copy every intact record to a new place. Lists what is lost. Exit code 1 where there are gaps."""
     from rekord.health.salvage.copy import SalvageReport
-    from rekord.health.salvage.run import salvaged
+    from rekord.health.salvage.run import salvage_into
 
     report = SalvageReport()
     if as_json:
-        salvaged(source, target, report)
-        console.say_json(report.to_dict())
+        salvage_into(source, target, report)
+        console.print_json(report.to_dict())
     else:
-        _salvage_aloud(source, target, report)
+        _salvage_with_progress(source, target, report)
     return 0 if report.ok else 1
 
 
-def _salvage_aloud(source: str, target: str, report: SalvageReport) -> None:
+def _salvage_with_progress(source: str, target: str, report: SalvageReport) -> None:
     """Salvage, and say each gap when it is met, then the sum of it."""
-    from rekord.cli.console import Progress
-    from rekord.health.salvage.run import salvaged
+    from rekord.cli.console import CheckProgress
+    from rekord.health.salvage.run import salvage_into
 
     # The line reads `files`, `records` and `payload_bytes`, which both reports have.
-    with Progress(cast("Report", report), files=_file_count(source)) as progress:
+    with CheckProgress(cast("Report", report), files=_count_files(source)) as progress:
 
         def say(gap: Gap) -> None:
             listed = len(report.gaps) + report.not_listed
-            if listed <= LISTED_GAPS:
+            if listed <= MAX_LISTED_GAPS:
                 with progress.aside():
-                    console.say(*_line(gap, source))
-                    console.flush()
+                    console.print_line(*_format_gap(gap, source))
+                    console.flush_stdout()
 
-        salvaged(source, target, report, on_gap=say)
-    for line in _summary(report):
-        console.say(*line)
+        salvage_into(source, target, report, on_gap=say)
+    for line in _format_summary(report):
+        console.print_line(*line)
 
 
-def _file_count(source: str) -> int:
+def _count_files(source: str) -> int:
     """How many files there are, where someone watches; what is wrong with them is said elsewhere."""
-    from rekord.dataset.read import record_files
+    from rekord.dataset.read import list_record_files
     from rekord.errors import RekordError
 
     if not console.is_terminal(sys.stderr):
         return 0
     try:
-        return len(record_files(source))
+        return len(list_record_files(source))
     except RekordError:
         return 0
 
 
-def _line(gap: Gap, source: str) -> list[Piece]:
+def _format_gap(gap: Gap, source: str) -> list[StyledText]:
     name = gap.path
     if os.path.isdir(source) and name.startswith(os.path.join(source, "")):
         name = os.path.relpath(name, source)
@@ -84,25 +84,33 @@ def _line(gap: Gap, source: str) -> list[Piece]:
     if gap.compressed_begin is not None:
         end = "the end" if gap.compressed_end is None else f"{gap.compressed_end:,}"
         place += f" (in the file {gap.compressed_begin:,} to {end})"
-    lost = "" if gap.lost_records is None else f" · lost {count(gap.lost_records, 'record')}"
+    lost = "" if gap.lost_records is None else f" · lost {format_count(gap.lost_records, 'record')}"
     found = " · went on where a search found the next record" if gap.left_by == "search" else ""
-    return [(gap.code, "bold red"), f"  {clean(name)}  {place}   {clean(gap.message)}{lost}{found}"]
+    return [
+        (gap.code, "bold red"),
+        f"  {escape_controls(name)}  {place}   {escape_controls(gap.message)}{lost}{found}",
+    ]
 
 
-def _summary(report: SalvageReport) -> list[list[Piece]]:
+def _format_summary(report: SalvageReport) -> list[list[StyledText]]:
     gaps = len(report.gaps) + report.not_listed
-    lines: list[list[Piece]] = []
-    if gaps > LISTED_GAPS:
-        lines.append([f"{gaps - LISTED_GAPS:,} more gaps: --json lists them"])
+    lines: list[list[StyledText]] = []
+    if gaps > MAX_LISTED_GAPS:
+        lines.append([f"{gaps - MAX_LISTED_GAPS:,} more gaps: --json lists them"])
     if report.resynchronised:
         lines.append(
-            [f"{count(report.resynchronised, 'record')} kept behind a search: known by their checksums alone"]
+            [
+                f"{format_count(report.resynchronised, 'record')} kept behind a search: known by their "
+                "checksums alone"
+            ]
         )
-    wrote = clean(report.out) + (os.sep if os.path.isdir(report.out) and report.out[-1:] != os.sep else "")
-    kept = f"kept {count(report.kept, 'record')}"
+    wrote = escape_controls(report.out) + (
+        os.sep if os.path.isdir(report.out) and report.out[-1:] != os.sep else ""
+    )
+    kept = f"kept {format_count(report.kept, 'record')}"
     if report.ok:
         lines.append([("all intact", "bold green"), f" · {kept} · wrote {wrote}"])
         return lines
     lost = "an unknown number" if report.lost_records is None else f"{report.lost_records:,}"
-    lines.append([(f"{kept} · lost {lost}", "bold"), f" · {count(gaps, 'gap')} · wrote {wrote}"])
+    lines.append([(f"{kept} · lost {lost}", "bold"), f" · {format_count(gaps, 'gap')} · wrote {wrote}"])
     return lines

@@ -10,10 +10,10 @@ import typer
 
 from rekord.cli import console
 from rekord.cli import options as shared
-from rekord.cli.console import shown_below, whole_number
+from rekord.cli.console import make_integer_parser, shorten_paths
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.report.formatting import byte_size, count
+from rekord.report.formatting import format_byte_size, format_count
 
 if TYPE_CHECKING:
     from rekord._core import PayloadKind
@@ -30,7 +30,7 @@ def show(
             "-n",
             metavar="N",
             help="How many records, from the first on.",
-            parser=whole_number("-n", do=_NUMBER_HINT),
+            parser=make_integer_parser("-n", do=_NUMBER_HINT),
         ),
     ] = 5,
     record: Annotated[
@@ -39,41 +39,43 @@ def show(
             "--record",
             metavar="I",
             help="One record instead, counted from 0 across all files.",
-            parser=whole_number("--record", do=_RECORD_HINT),
+            parser=make_integer_parser("--record", do=_RECORD_HINT),
         ),
     ] = None,
-    kind: shared.Kind = None,
+    kind: shared.KindOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
     """Show records in the terminal. Which features they have, and what is in them."""
-    from rekord.cli.payload_view import json_of, lines_of, message
-    from rekord.dataset.read import record_files
-    from rekord.errors import located
+    from rekord.cli.payload_view import format_message, message_to_json, parse_message
+    from rekord.dataset.read import list_record_files
+    from rekord.errors import add_location
 
-    paths = record_files(path)
-    names = shown_below(path, paths)
+    paths = list_record_files(path)
+    names = shorten_paths(path, paths)
     times = {} if as_json else _times(paths)
     documents: list[dict[str, Any]] = []
     found = 0
-    with located(path=path):
-        for picked in pick(paths, number=number, record=record):
-            with located(path=picked.path, record=picked.record, offset=picked.offset):
-                content = message(
+    with add_location(path=path):
+        for picked in iter_picked_records(paths, number=number, record=record):
+            with add_location(path=picked.path, record=picked.record, offset=picked.offset):
+                content = parse_message(
                     picked.payload, kind=kind.value if kind else None, file_kind=picked.file_kind
                 )
             if as_json:
-                documents.append({**picked.to_dict(), **json_of(content)})
+                documents.append({**picked.to_dict(), **message_to_json(content)})
             else:
                 if found:
-                    console.say()
-                console.say(*heading(names[picked.path], picked))
-                for line in lines_of(content, times):
-                    console.say(*line)
+                    console.print_line()
+                console.print_line(*format_heading(names[picked.path], picked))
+                for line in format_message(content, times):
+                    console.print_line(*line)
             found += 1
     if as_json:
-        console.say_json({"records": documents})
+        console.print_json({"records": documents})
     elif record is None and found < number:
-        console.tell(f"that is all: {count(found, 'record')}" if found else "there are no records")
+        console.print_status(
+            f"that is all: {format_count(found, 'record')}" if found else "there are no records"
+        )
     return 0
 
 
@@ -93,7 +95,7 @@ def _times(paths: list[str]) -> dict[str, Callable[[int], str]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picked:
+class PickedRecord:
     """One record out of a file. `file_kind` is what the first records of that file are."""
 
     path: str
@@ -112,13 +114,15 @@ class Picked:
         }
 
 
-def pick(paths: list[str], *, number: int = 1, record: int | None = None) -> Iterator[Picked]:
+def iter_picked_records(
+    paths: list[str], *, number: int = 1, record: int | None = None
+) -> Iterator[PickedRecord]:
     """The first `number` records, or the one that is `record`, counted across files.
 
     Nothing after them is read. A record that is not there is a UsageError.
     """
     from rekord._core import HEADER_BYTES, PayloadKind
-    from rekord.dataset.infer import sampled_kind
+    from rekord.dataset.infer import detect_payload_kind
     from rekord.dataset.read import open_frames
     from rekord.framing.frames import EVIDENCE_BYTES
 
@@ -130,15 +134,15 @@ def pick(paths: list[str], *, number: int = 1, record: int | None = None) -> Ite
         file_kind = None
         with open_frames(path) as reader:
             try:
-                for stretch in reader.stretches():
+                for stretch in reader.iter_verified_frames():
                     # In a file of SequenceExamples, one without steps looks like an Example.
-                    if stretch.first_record == 0 and sampled_kind(stretch) == PayloadKind.SEQUENCE:
+                    if stretch.first_record == 0 and detect_payload_kind(stretch) == PayloadKind.SEQUENCE:
                         file_kind = PayloadKind.SEQUENCE
                     begin = max(first - before - stretch.first_record, 0)
                     for index in range(begin, min(begin + left, len(stretch.extents))):
                         payload_at = stretch.extents.offset(index) + HEADER_BYTES
                         payload_end = payload_at + stretch.extents.length(index)
-                        yield Picked(
+                        yield PickedRecord(
                             path=path,
                             record=stretch.first_record + index,
                             offset=stretch.offset(index),
@@ -152,22 +156,22 @@ def pick(paths: list[str], *, number: int = 1, record: int | None = None) -> Ite
                 raise reader.recover(failure, within=EVIDENCE_BYTES)[0] from None
             before += reader.record
     if record is not None:
-        raise _no_such_record(paths, record, before)
+        raise _missing_record_error(paths, record, before)
 
 
-def heading(name: str, picked: Picked) -> list[Any]:
+def format_heading(name: str, picked: PickedRecord) -> list[Any]:
     """The line above a record."""
-    size = byte_size(len(picked.payload))
+    size = format_byte_size(len(picked.payload))
     exact = f"  {size}" if len(picked.payload) < 1000 else f"  {size} ({len(picked.payload):,} bytes)"
     return [(name, "bold"), f"  record {picked.record:,}  byte {picked.offset:,}{exact}"]
 
 
-def _no_such_record(paths: list[str], record: int, records: int) -> RekordError:
+def _missing_record_error(paths: list[str], record: int, records: int) -> RekordError:
     return error(
         "U606",
         f"there is no record {record:,}",
         location=Location(path=paths[0] if len(paths) == 1 else None),
         expected=f"a record from 0 to {records - 1:,}" if records else None,
-        found=f"{count(records, 'record')} in {count(len(paths), 'file')}",
+        found=f"{format_count(records, 'record')} in {format_count(len(paths), 'file')}",
         do=f"rekord show PATH --record {records - 1}" if records else "name a file with records",
     )

@@ -9,34 +9,34 @@ import typer
 
 from rekord.cli import options as shared
 from rekord.cli import write_options as options
-from rekord.cli.exit_handling import report, resumable
-from rekord.cli.rewrite import forecast_only
+from rekord.cli.exit_handling import report_conversion, report_resumable
+from rekord.cli.rewrite import report_rewrite_forecast
 
 
 def split(
-    source: shared.In,
-    out: shared.Out,
+    source: shared.InputArgument,
+    out: shared.OutputArgument,
     split_: Annotated[
         str | None, typer.Option("--split", metavar="SPLITS", help="Ratios: train=0.8,val=0.2.")
     ] = None,
     split_by: Annotated[
         str | None, typer.Option("--split-by", metavar="KEY", help="Records of one value share a split.")
     ] = None,
-    stratify: shared.Stratify = None,
-    folds: Annotated[int | None, shared.number("--folds", "Instead: fold0, fold1, …")] = None,
+    stratify: shared.StratifyOption = None,
+    folds: Annotated[int | None, shared.integer_option("--folds", "Instead: fold0, fold1, …")] = None,
     only: Annotated[
         str | None, typer.Option("--only", metavar="SPLIT", help="The records of this split alone.")
     ] = None,
     shuffle: Annotated[bool, typer.Option("--shuffle", help="Within each new split.")] = False,
-    seed: Annotated[int, shared.number("--seed", "Of splits and order.")] = 0,
-    shard_size: shared.ShardSize = "128MB",
-    shards: shared.Shards = None,
-    compression: shared.Compression = None,
-    format_: shared.Format = None,
-    workers: shared.Workers = None,
-    dry_run: shared.DryRun = False,
-    fresh: shared.Fresh = False,
-    as_json: shared.AsJson = False,
+    seed: Annotated[int, shared.integer_option("--seed", "Of splits and order.")] = 0,
+    shard_size: shared.ShardSizeOption = "128MB",
+    shards: shared.ShardsOption = None,
+    compression: shared.CompressionOption = None,
+    format_: shared.FormatOption = None,
+    workers: shared.WorkersOption = None,
+    dry_run: shared.DryRunOption = False,
+    fresh: shared.FreshOption = False,
+    as_json: shared.JsonOption = False,
 ) -> int:
     """Deal the records of a dataset anew.
 
@@ -47,7 +47,7 @@ def split(
 
     began = time.perf_counter()
     asked = SplitOptions(
-        split=options.splits(split_),  # type: ignore[arg-type]  # one name alone is refused there
+        split=options.parse_splits(split_),  # type: ignore[arg-type]  # one name alone is refused there
         split_by=split_by,
         stratify=stratify,
         folds=folds,
@@ -61,9 +61,9 @@ def split(
         workers=workers,
         fresh=fresh,
     )
-    with resumable(as_json=as_json):
+    with report_resumable(as_json=as_json):
         prepared = prepare_resplit(source, out, asked)
         if dry_run:
-            return forecast_only(prepared, as_json=as_json)
+            return report_rewrite_forecast(prepared, as_json=as_json)
         outcome = prepared.run(progress=True)
-    return report(out, outcome, time.perf_counter() - began, as_json=as_json)
+    return report_conversion(out, outcome, time.perf_counter() - began, as_json=as_json)

@@ -11,15 +11,15 @@ from typing import Any
 _INTERRUPTED = 130
 
 
-def run() -> int:
+def run_process() -> int:
     """Run the command line of this process and return its exit code."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         # Ignored, as a shell does for its background jobs, or handled by the program that calls this.
-        from rekord.cli.main import run as run_main
+        from rekord.cli.main import run_command_line as run_main
 
         return run_main(leave=os._exit)
-    signal.signal(signal.SIGINT, _leave)
-    from rekord.cli.main import run as run_main
+    signal.signal(signal.SIGINT, _exit_now)
+    from rekord.cli.main import run_command_line as run_main
 
     signal.signal(signal.SIGINT, _interrupt)
     code = None
@@ -28,10 +28,10 @@ def run() -> int:
         return code
     finally:
         # All is done, or reported: Python need not tidy up. An impatient second interrupt says nothing more.
-        signal.signal(signal.SIGINT, signal.SIG_DFL if code == _INTERRUPTED else _leave)
+        signal.signal(signal.SIGINT, signal.SIG_DFL if code == _INTERRUPTED else _exit_now)
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _exit_now(number: int, frame: FrameType | None) -> None:
     """End the process at once, when there is nothing to clean up."""
     if sys.stderr is not None:
         os.write(2, b"interrupted\n")  # not through a buffer, whose own write this may interrupt
@@ -44,30 +44,30 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     Extension modules that are interrupted while they are imported raise an ImportError instead, print a traceback of
     their own, or stay half loaded.
     """
-    importer = _importer(frame)
+    importer = _find_importing_frame(frame)
     if importer is None:
         raise KeyboardInterrupt
     # A second interrupt does not wait.
-    signal.signal(signal.SIGINT, _leave)
-    importer.f_trace = _raise
-    sys.settrace(_ignore)
+    signal.signal(signal.SIGINT, _exit_now)
+    importer.f_trace = _raise_interrupt
+    sys.settrace(_ignore_event)
 
 
-def _importer(frame: FrameType | None) -> FrameType | None:
+def _find_importing_frame(frame: FrameType | None) -> FrameType | None:
     """The frame whose import is under way, the outermost if there are several; None if there is none."""
     importer = None
-    while frame is not None and frame.f_code is not run.__code__:
+    while frame is not None and frame.f_code is not run_process.__code__:
         if frame.f_code.co_filename.startswith("<frozen importlib") and frame.f_back is not None:
             importer = frame.f_back
         frame = frame.f_back
     return importer
 
 
-def _raise(frame: FrameType, event: str, value: Any) -> None:
+def _raise_interrupt(frame: FrameType, event: str, value: Any) -> None:
     sys.settrace(None)
     signal.signal(signal.SIGINT, _interrupt)
     raise KeyboardInterrupt
 
 
-def _ignore(frame: FrameType, event: str, value: Any) -> None:
+def _ignore_event(frame: FrameType, event: str, value: Any) -> None:
     return None

@@ -15,27 +15,33 @@ import typer
 
 from rekord.cli import console as output
 from rekord.cli import write_options as options
-from rekord.cli.console import clean, failure_lines, invalid_option, option_parser, whole_number
-from rekord.cli.exit_handling import is_about_records
+from rekord.cli.console import (
+    escape_controls,
+    format_error_lines,
+    invalid_option,
+    make_integer_parser,
+    option_parser,
+)
+from rekord.cli.exit_handling import is_data_error
 from rekord.errors import RekordError, error
 
 if TYPE_CHECKING:
-    from rekord.training.result import Trained
+    from rekord.training.result import TrainingResult
     from rekord.training.run import TrainOptions
 
 
 _DO = "rekord train --help"
-_BROKEN_LOSS = "X576"
+_LOSS_ERROR_CODE = "X576"
 _CLEAR_LINE = "\x1b[2K\r"
 _FILES = {"model": "model.keras", "report": "report.html", "metrics": "metrics.json"}
 
 
-def _number(option: str) -> Any:
-    return whole_number(option, do=_DO)
+def _integer_option(option: str) -> Any:
+    return make_integer_parser(option, do=_DO)
 
 
 @option_parser
-def _rate(text: object) -> float:
+def _parse_rate(text: object) -> float:
     try:
         value = float(str(text))
     except ValueError:
@@ -58,7 +64,9 @@ def train(
     ] = None,
     epochs: Annotated[
         int,
-        typer.Option("--epochs", metavar="N", help="Passes over the data.", parser=_number("--epochs")),
+        typer.Option(
+            "--epochs", metavar="N", help="Passes over the data.", parser=_integer_option("--epochs")
+        ),
     ] = 5,
     label: Annotated[
         str | None, typer.Option("--label", metavar="KEY", help="The column to be learned.")
@@ -93,15 +101,19 @@ def train(
     ] = None,
     batch_size: Annotated[
         int,
-        typer.Option("--batch-size", metavar="N", help="Records a step.", parser=_number("--batch-size")),
+        typer.Option(
+            "--batch-size", metavar="N", help="Records a step.", parser=_integer_option("--batch-size")
+        ),
     ] = 32,
     learning_rate: Annotated[
         float,
-        typer.Option("--learning-rate", metavar="X", help="Of the optimizer, Adam.", parser=_rate),
+        typer.Option("--learning-rate", metavar="X", help="Of the optimizer, Adam.", parser=_parse_rate),
     ] = 0.001,
     seed: Annotated[
         int,
-        typer.Option("--seed", metavar="N", help="Of order and first weights.", parser=_number("--seed")),
+        typer.Option(
+            "--seed", metavar="N", help="Of order and first weights.", parser=_integer_option("--seed")
+        ),
     ] = 0,
     checkpoint_steps: Annotated[
         int,
@@ -109,7 +121,7 @@ def train(
             "--checkpoint-steps",
             metavar="N",
             help="A checkpoint so often, and after each epoch.",
-            parser=_number("--checkpoint-steps"),
+            parser=_integer_option("--checkpoint-steps"),
         ),
     ] = 500,
     threads: Annotated[
@@ -118,13 +130,16 @@ def train(
             "--threads",
             metavar="N",
             help="That read and decode. Default: one a core, up to 4.",
-            parser=_number("--threads"),
+            parser=_integer_option("--threads"),
         ),
     ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
-            "--limit", metavar="N", help="The first N records of each split.", parser=_number("--limit")
+            "--limit",
+            metavar="N",
+            help="The first N records of each split.",
+            parser=_integer_option("--limit"),
         ),
     ] = None,
     resume: Annotated[
@@ -138,12 +153,12 @@ def train(
     The schema says which model: image and label, image and mask, numbers, or text. OUT gets the model, its metrics
     and a report for a browser. It needs Keras 3 and TensorFlow, torch or JAX.
     """
-    from rekord.cli.train_progress import Show
-    from rekord.training.report import dataset_name
+    from rekord.cli.train_progress import TrainingDisplay
+    from rekord.training.report import get_dataset_name
     from rekord.training.run import TrainOptions, run_training
 
     began = time.perf_counter()
-    size = image_size_of(image_size)
+    size = parse_image_size(image_size)
     if resume and fresh:
         raise error(
             "U605",
@@ -156,7 +171,7 @@ def train(
         epochs=epochs,
         batch_size=batch_size,
         label=label,
-        columns=None if columns is None else list(options.names(columns)),
+        columns=None if columns is None else list(options.parse_names(columns)),
         split=split,
         validation=val,
         balance=balance,
@@ -171,8 +186,8 @@ def train(
         resume=resume,
         fresh=fresh,
     )
-    show = Show(
-        clean(dataset_name(path)),
+    show = TrainingDisplay(
+        escape_controls(get_dataset_name(path)),
         batch_size=batch_size,
         as_json=as_json,
         load=lambda: _load_frameworks(backend),
@@ -181,37 +196,41 @@ def train(
         with show:
             trained = run_training(path, out, asked, watch=show)
     except RekordError as failure:
-        is_damage = is_about_records(failure)
-        if not is_damage and failure.code != _BROKEN_LOSS:
+        is_damage = is_data_error(failure)
+        if not is_damage and failure.code != _LOSS_ERROR_CODE:
             raise
-        _say_bad_data(failure, as_json=as_json)
+        _print_bad_data(failure, as_json=as_json)
         if is_damage and show.kept:
-            output.tell(f"kept up to {show.place()}: when the data is as it was, go on with")
-            output.tell(f"  {clean(again(path, out, asked, as_json=as_json))}")
+            output.print_status(f"kept up to {show.place()}: when the data is as it was, go on with")
+            output.print_status(
+                f"  {escape_controls(format_resume_command(path, out, asked, as_json=as_json))}"
+            )
         return 1
     except KeyboardInterrupt:
         if not (show.kept or resume):
-            output.tell("interrupted before the first checkpoint: nothing is kept")
+            output.print_status("interrupted before the first checkpoint: nothing is kept")
             return 130
-        output.tell(f"interrupted {f'at {show.place()}' if show.kept else 'before it went on'}: go on with")
-        output.tell(f"  {clean(again(path, out, asked, as_json=as_json))}")
+        output.print_status(
+            f"interrupted {f'at {show.place()}' if show.kept else 'before it went on'}: go on with"
+        )
+        output.print_status(f"  {escape_controls(format_resume_command(path, out, asked, as_json=as_json))}")
         return 130
     if as_json:
-        output.say_json(document(trained, time.perf_counter() - began))
+        output.print_json(build_document(trained, time.perf_counter() - began))
     else:
-        say_outcome(trained)
+        print_outcome(trained)
     return 0
 
 
 def _load_frameworks(backend: str | None) -> None:
-    from rekord.cli.console import quiet_start
+    from rekord.cli.console import suppress_tensorflow_log
     from rekord.training.model import load_keras
 
     watched = output.is_terminal(sys.stderr)
     if watched:
         sys.stderr.write("loading Keras\r")
     try:
-        with quiet_start():
+        with suppress_tensorflow_log():
             load_keras(backend)
             # On every backend Keras looks for it when it saves a model: in the middle of the lines shown then.
             with suppress(ImportError):
@@ -221,7 +240,7 @@ def _load_frameworks(backend: str | None) -> None:
             sys.stderr.write(_CLEAR_LINE)
 
 
-def image_size_of(text: str | None) -> tuple[int, int] | None:
+def parse_image_size(text: str | None) -> tuple[int, int] | None:
     """`96x128` as height and width, `96` as both."""
     if text is None:
         return None
@@ -232,7 +251,7 @@ def image_size_of(text: str | None) -> tuple[int, int] | None:
     return int(parts[0]), int(parts[-1])
 
 
-def again(path: str, out: str | None, asked: TrainOptions, *, as_json: bool) -> str:
+def format_resume_command(path: str, out: str | None, asked: TrainOptions, *, as_json: bool) -> str:
     """The command that resumes a run: options with their value, where that is not the default."""
     words = ["rekord", "train", path, *([] if out is None else [out])]
     for field in fields(asked):
@@ -246,29 +265,33 @@ def again(path: str, out: str | None, asked: TrainOptions, *, as_json: bool) -> 
     return shlex.join([*words, *(["--json"] if as_json else []), "--resume"])
 
 
-def document(trained: Trained, seconds: float) -> dict[str, Any]:
+def build_document(trained: TrainingResult, seconds: float) -> dict[str, Any]:
     """The run as JSON holds it."""
     files = {name: os.path.join(trained.out, file) for name, file in _FILES.items()}
     return {**trained.to_dict(), **files, "seconds": round(seconds, 3)}
 
 
-def say_outcome(trained: Trained) -> None:
+def print_outcome(trained: TrainingResult) -> None:
     """How good the model is, whether it waited, and where everything lies."""
-    from rekord.training.advice import verdict
-    from rekord.training.report import blind, figure
+    from rekord.training.advice import describe_bottleneck
+    from rekord.training.report import describe_chance, format_score
 
     metric = trained.task.metric if trained.val_split is None else f"val {trained.task.metric}"
-    chance = "" if trained.chance is None else f" ({blind(trained.task)}: {figure(trained.chance)})"
-    output.say((f"{metric} {figure(trained.score)}", "bold"), chance)
-    output.say(verdict(trained.waited_share))
+    chance = (
+        ""
+        if trained.chance is None
+        else f" ({describe_chance(trained.task)}: {format_score(trained.chance)})"
+    )
+    output.print_line((f"{metric} {format_score(trained.score)}", "bold"), chance)
+    output.print_line(describe_bottleneck(trained.waited_share))
     for line in trained.advice:
-        output.say(f"  {clean(line)}")
-    output.say(f"{clean(trained.out)}: {', '.join(_FILES.values())}")
-    output.say(f"next: open {shlex.quote(clean(os.path.join(trained.out, 'report.html')))}")
+        output.print_line(f"  {escape_controls(line)}")
+    output.print_line(f"{escape_controls(trained.out)}: {', '.join(_FILES.values())}")
+    output.print_line(f"next: open {shlex.quote(escape_controls(os.path.join(trained.out, 'report.html')))}")
 
 
-def _say_bad_data(failure: RekordError, *, as_json: bool) -> None:
-    for line in failure_lines(failure):
-        output.tell(*line)
+def _print_bad_data(failure: RekordError, *, as_json: bool) -> None:
+    for line in format_error_lines(failure):
+        output.print_status(*line)
     if as_json:
-        output.say_json({"error": failure.to_dict()})
+        output.print_json({"error": failure.to_dict()})

@@ -10,26 +10,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rekord.cli import console
-from rekord.cli.console import clean, cut
-from rekord.report.formatting import count
-from rekord.training.advice import percent
-from rekord.training.loop import Watch
-from rekord.training.report import figure, learned
+from rekord.cli.console import escape_controls, truncate
+from rekord.report.formatting import format_count
+from rekord.training.advice import format_percent
+from rekord.training.loop import TrainingListener
+from rekord.training.report import describe_task, format_score
 
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from rekord.training.result import Epoch
+    from rekord.training.result import EpochResult
     from rekord.training.task import Task
 
 
-SHOWN_LEFT_OUT = 4
-_SHORT = {"mean absolute error": "error"}
-_LEAST_WIDTH = 7
+MAX_SHOWN_LEFT_OUT = 4
+_SHORT_METRIC_NAMES = {"mean absolute error": "error"}
+_MIN_WIDTH = 7
 
 
 @dataclass
-class _Now:
+class _RunStatus:
     """Where the run is."""
 
     doing: str = "looking at the data"
@@ -43,7 +43,7 @@ class _Now:
     begun_step: int = 0
 
 
-class Show(Watch):
+class TrainingDisplay(TrainingListener):
     """Says how a run goes. `name` is that of the dataset; with `as_json` all goes to stderr.
 
     `load` loads what the run needs, when it is known that there is one.
@@ -53,20 +53,20 @@ class Show(Watch):
         self._name = name
         self._batch_size = batch_size
         self._load = load
-        self._say = console.tell if as_json else console.say
-        self._now = _Now()
+        self._say = console.print_status if as_json else console.print_line
+        self._now = _RunStatus()
         self._metric = ""
         self._waited = 0.0
         self._held_out: bool | None = None  # whether there is a validation split
         self._kept = False
         self._live: Live | None = None
 
-    def __enter__(self) -> Show:
+    def __enter__(self) -> TrainingDisplay:
         if console.is_terminal(sys.stderr):
             from rich.live import Live
 
             self._live = Live(
-                console=console.console(sys.stderr),
+                console=console.get_console(sys.stderr),
                 get_renderable=self._bar,
                 refresh_per_second=8,
                 transient=True,
@@ -98,24 +98,28 @@ class Show(Watch):
     # What the run tells.
 
     def chosen(self, task: Task) -> None:
-        self._metric = _SHORT.get(task.metric, task.metric)
-        with self._aside():
+        self._metric = _SHORT_METRIC_NAMES.get(task.metric, task.metric)
+        with self._pause():
             self._load()
 
     def begun(self, task: Task, backend: str, parameters: int, epochs: int, steps: int) -> None:
-        from rekord.training.model import describe
+        from rekord.training.model import describe_model
 
-        self._now = _Now("epoch", epochs=epochs, epoch=1, steps=steps, total=steps, begun_at=time.monotonic())
-        model = f"{describe(task)}, {count(parameters, 'parameter')}"
-        self._tell(f"{self._name}: {cut(clean(learned(task)), 100)} · {model} · keras on {backend}")
+        self._now = _RunStatus(
+            "epoch", epochs=epochs, epoch=1, steps=steps, total=steps, begun_at=time.monotonic()
+        )
+        model = f"{describe_model(task)}, {format_count(parameters, 'parameter')}"
+        self._tell(
+            f"{self._name}: {truncate(escape_controls(describe_task(task)), 100)} · {model} · keras on {backend}"
+        )
         if task.left_out:
-            self._tell(f"left out: {left_out(task)}")
+            self._tell(f"left out: {format_left_out(task)}")
 
     def resumed(self, epoch: int, step: int) -> None:
         self._now.epoch, self._now.step, self._now.begun_step = epoch, step, step
         self._kept = True
         if epoch > self._now.epochs:
-            self._tell(f"{count(epoch - 1, 'epoch')} done already, and no more asked for")
+            self._tell(f"{format_count(epoch - 1, 'epoch')} done already, and no more asked for")
         else:
             self._tell(f"going on at {self.place()}")
 
@@ -125,7 +129,10 @@ class Show(Watch):
     def step(self, epoch: int, step: int, loss: float, score: float) -> None:
         now = self._now
         now.epoch, now.step = epoch, step
-        now.words = f"loss {figure(loss)} · {self._metric} {figure(score)} · waiting {percent(self._waited)}"
+        now.words = (
+            f"loss {format_score(loss)} · {self._metric} {format_score(score)} · waiting "
+            f"{format_percent(self._waited)}"
+        )
 
     def validating(self, epoch: int, steps: int) -> None:
         now = self._now
@@ -134,11 +141,13 @@ class Show(Watch):
     def validated(self, step: int) -> None:
         self._now.words = f"{step:,} of {self._now.total:,}"
 
-    def epoch(self, epoch: Epoch) -> None:
+    def epoch(self, epoch: EpochResult) -> None:
         if self._held_out is None:
             self._held_out = epoch.val_loss is not None
-            self._tell(table_line(heads(self._metric, held_out=self._held_out), self._widths()))
-        self._tell(table_line(cells(epoch, held_out=self._held_out), self._widths()))
+            self._tell(
+                format_table_line(format_headings(self._metric, held_out=self._held_out), self._widths())
+            )
+        self._tell(format_table_line(format_epoch_cells(epoch, held_out=self._held_out), self._widths()))
         now = self._now
         now.doing, now.total, now.words = "epoch", now.steps, ""
         now.epoch, now.step, now.begun_at, now.begun_step = epoch.number + 1, 0, time.monotonic(), 0
@@ -149,16 +158,16 @@ class Show(Watch):
     # How it is shown.
 
     def _widths(self) -> list[int]:
-        names = heads(self._metric, held_out=bool(self._held_out))
-        return [len(names[0]), *(max(len(name), _LEAST_WIDTH) for name in names[1:])]
+        names = format_headings(self._metric, held_out=bool(self._held_out))
+        return [len(names[0]), *(max(len(name), _MIN_WIDTH) for name in names[1:])]
 
     def _tell(self, line: str) -> None:
-        with self._aside():
-            self._say(clean(line))
-            console.flush()
+        with self._pause():
+            self._say(escape_controls(line))
+            console.flush_stdout()
 
     @contextmanager
-    def _aside(self) -> Iterator[None]:
+    def _pause(self) -> Iterator[None]:
         """Take the bar away while something else happens on its stream."""
         live = self._live
         if live is not None:
@@ -185,7 +194,7 @@ class Show(Watch):
         )
         return row
 
-    def _words(self, now: _Now) -> list[str]:
+    def _words(self, now: _RunStatus) -> list[str]:
         if now.doing != "epoch":
             return [f"validation {now.words}"]
         told = [f"{now.step:,} of {now.steps:,}", *([now.words] if now.words else [])]
@@ -195,33 +204,40 @@ class Show(Watch):
         return told
 
 
-def left_out(task: Task) -> str:
+def format_left_out(task: Task) -> str:
     """Columns that the model does not take, by why."""
     by_reason: dict[str, list[str]] = {}
     for name, why in task.left_out.items():
-        by_reason.setdefault(clean(why), []).append(cut(clean(name), 30))
-    return "; ".join([f"{_some(names)} ({why})" for why, names in by_reason.items()])
+        by_reason.setdefault(escape_controls(why), []).append(truncate(escape_controls(name), 30))
+    return "; ".join([f"{_format_some(names)} ({why})" for why, names in by_reason.items()])
 
 
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN_LEFT_OUT
-    return ", ".join(names[:SHOWN_LEFT_OUT]) + (f" and {more:,} more" if more > 0 else "")
+def _format_some(names: Sequence[str]) -> str:
+    more = len(names) - MAX_SHOWN_LEFT_OUT
+    return ", ".join(names[:MAX_SHOWN_LEFT_OUT]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def heads(metric: str, *, held_out: bool) -> list[str]:
+def format_headings(metric: str, *, held_out: bool) -> list[str]:
     """The names of the columns."""
     validation = ["val loss", f"val {metric}"] if held_out else []
     return ["epoch", "loss", metric, *validation, "records/s", "waiting"]
 
 
-def cells(epoch: Epoch, *, held_out: bool) -> list[str]:
+def format_epoch_cells(epoch: EpochResult, *, held_out: bool) -> list[str]:
     """What stands in the columns."""
-    validation = [figure(epoch.val_loss), figure(epoch.val_score)] if held_out else []
+    validation = [format_score(epoch.val_loss), format_score(epoch.val_score)] if held_out else []
     rate = f"{epoch.records_per_second:,.0f}" if epoch.seconds > 0 else "–"
-    waiting = percent(epoch.waited_share)
-    return [f"{epoch.number}", figure(epoch.loss), figure(epoch.score), *validation, rate, waiting]
+    waiting = format_percent(epoch.waited_share)
+    return [
+        f"{epoch.number}",
+        format_score(epoch.loss),
+        format_score(epoch.score),
+        *validation,
+        rate,
+        waiting,
+    ]
 
 
-def table_line(texts: Sequence[str], widths: Sequence[int]) -> str:
+def format_table_line(texts: Sequence[str], widths: Sequence[int]) -> str:
     """One line of the table."""
     return "  ".join(f"{text:>{width}}" for text, width in zip(texts, widths, strict=True))

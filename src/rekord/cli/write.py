@@ -12,14 +12,14 @@ from rekord.cli import options as shared
 from rekord.cli import write_options as columns
 from rekord.cli import write_options as options
 from rekord.cli import write_options as shape
-from rekord.cli.console import clean
-from rekord.cli.exit_handling import report, report_forecast, resumable
+from rekord.cli.console import escape_controls
+from rekord.cli.exit_handling import report_conversion, report_forecast, report_resumable
 from rekord.errors import error
 
 if TYPE_CHECKING:
     from rekord.conversion.driver import Conversion
 
-_ABOUT_ROWS = ("X510", "X514")
+_DATA_ERROR_CODES = ("X510", "X514")
 
 
 def write(
@@ -62,26 +62,26 @@ def write(
     schema: Annotated[
         str | None, typer.Option("--schema", metavar="FILE", help="Columns as declared: JSON or .pbtxt.")
     ] = None,
-    map_: shared.Map = None,
-    resize: shape.Resize = None,
-    resize_filter: shape.ResizeFilter = None,
-    resize_fit: shape.ResizeFit = None,
-    crop: shape.Crop = None,
-    encode: shape.Encode = None,
-    decode: shape.Decode = False,
-    normalize: shape.Normalize = False,
-    mean: shape.Mean = None,
-    std: shape.Std = None,
-    cast: columns.Casts = None,
-    standardize: columns.Standardized = None,
-    bucketize: columns.Bucketized = None,
-    vocabulary: columns.Vocabularies = None,
-    hashes: columns.Hashed = None,
-    one_hot: columns.OneHots = None,
-    tfidf: columns.Weighed = None,
-    tokenize: columns.Tokenized = None,
-    vocab_size: columns.VocabSize = None,
-    max_tokens: columns.MaxTokens = None,
+    map_: shared.MapOption = None,
+    resize: shape.ResizeOption = None,
+    resize_filter: shape.ResizeFilterOption = None,
+    resize_fit: shape.ResizeFitOption = None,
+    crop: shape.CropOption = None,
+    encode: shape.EncodeOption = None,
+    decode: shape.DecodeOption = False,
+    normalize: shape.NormalizeOption = False,
+    mean: shape.MeanOption = None,
+    std: shape.StdOption = None,
+    cast: columns.CastOption = None,
+    standardize: columns.StandardizeOption = None,
+    bucketize: columns.BucketizeOption = None,
+    vocabulary: columns.VocabularyOption = None,
+    hashes: columns.HashOption = None,
+    one_hot: columns.OneHotOption = None,
+    tfidf: columns.TfidfOption = None,
+    tokenize: columns.TokenizeOption = None,
+    vocab_size: columns.VocabSizeOption = None,
+    max_tokens: columns.MaxTokensOption = None,
     split: Annotated[
         str | None,
         typer.Option(
@@ -91,7 +91,7 @@ def write(
     split_by: Annotated[
         str | None, typer.Option("--split-by", metavar="KEY", help="Rows of one value share a split.")
     ] = None,
-    stratify: shared.Stratify = None,
+    stratify: shared.StratifyOption = None,
     key: Annotated[
         str | None, typer.Option("--key", metavar="KEY", help="The column that identifies a row.")
     ] = None,
@@ -99,14 +99,14 @@ def write(
         str | None,
         typer.Option("--index", metavar="A,B", help="Columns to keep in the index; labels always are."),
     ] = None,
-    shard_size: shared.ShardSize = "128MB",
-    shards: shared.Shards = None,
+    shard_size: shared.ShardSizeOption = "128MB",
+    shards: shared.ShardsOption = None,
     compression: Annotated[
         str | None, typer.Option("--compression", metavar="NAME", help="none, gzip or zlib.")
     ] = None,
     shuffle: Annotated[bool, typer.Option("--shuffle", help="Across the whole dataset.")] = False,
-    seed: Annotated[int, shared.number("--seed", "Of order and splits.")] = 0,
-    verify: shared.Verify = "full",
+    seed: Annotated[int, shared.integer_option("--seed", "Of order and splits.")] = 0,
+    verify: shared.VerifyOption = "full",
     on_bad_row: Annotated[
         str, typer.Option("--on-bad-row", metavar="stop|reject", help="Stop, or list it and go on.")
     ] = "stop",
@@ -116,24 +116,24 @@ def write(
             "--max-rejects",
             metavar="X",
             help="Bad rows that are too many: a share below 1, or a number.",
-            parser=options.ratio("--max-rejects", do="--max-rejects 0.01"),
+            parser=options.make_ratio_parser("--max-rejects", do="--max-rejects 0.01"),
         ),
     ] = 0.01,
-    limit: Annotated[int | None, shared.number("--limit", "The first N rows only.")] = None,
-    workers: shared.Workers = None,
+    limit: Annotated[int | None, shared.integer_option("--limit", "The first N rows only.")] = None,
+    workers: shared.WorkersOption = None,
     engine: Annotated[str, typer.Option("--engine", metavar="local|ray", help="Where it runs.")] = "local",
-    format_: shared.Format = None,
-    dry_run: shared.DryRun = False,
-    fresh: shared.Fresh = False,
-    as_json: shared.AsJson = False,
+    format_: shared.FormatOption = None,
+    dry_run: shared.DryRunOption = False,
+    fresh: shared.FreshOption = False,
+    as_json: shared.JsonOption = False,
 ) -> int:
     """Write a dataset from raw data. The same command goes on where an earlier run of it ended."""
     from rekord.verbs.options import WriteOptions
     from rekord.verbs.resolve_source import MaskOptions
-    from rekord.verbs.write import prepare, run_aloud
+    from rekord.verbs.write import prepare_conversion, run_with_progress
 
     began = time.perf_counter()
-    transforms = shape.pictures(
+    transforms = shape.parse_image_transforms(
         resize=resize,
         resize_filter=resize_filter,
         resize_fit=resize_fit,
@@ -144,7 +144,7 @@ def write(
         mean=mean,
         std=std,
     )
-    transforms += columns.transforms(
+    transforms += columns.parse_column_transforms(
         cast=cast,
         standardize=standardize,
         bucketize=bucketize,
@@ -157,15 +157,15 @@ def write(
         max_tokens=max_tokens,
     )
     asked = WriteOptions(
-        schema=options.schema(schema),
+        schema=options.read_schema(schema),
         layout=layout,
-        map=options.function(map_),
+        map=options.load_function(map_),
         transforms=transforms,
-        split=options.splits(split),
+        split=options.parse_splits(split),
         split_by=split_by,
         stratify=stratify,
         key=key,
-        index=options.names(index),
+        index=options.parse_names(index),
         shard_size=shard_size,
         shards=shards,
         compression=compression,
@@ -180,9 +180,9 @@ def write(
         fresh=fresh,
         format=format_,  # type: ignore[arg-type]
     )
-    many = options.classes(classes)
-    ignored = options.ignore(ignore)
-    place, rows = _source(
+    many = options.parse_classes(classes)
+    ignored = options.parse_ignore(ignore)
+    place, rows = _resolve_source(
         source,
         out,
         layout=layout,
@@ -196,19 +196,19 @@ def write(
     said = MaskOptions(
         classes=many if isinstance(many, int) else None,
         ignore="as the source" if ignore is None else ignored,
-        colours=options.colours(colours),
+        colours=options.read_colours(colours),
     )
-    with resumable(_ABOUT_ROWS, as_json=as_json):
-        conversion = prepare(rows, place, asked, masks=said, own_splits=True, aloud=True)
-        _refuse_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
-        output.tell(_heading(conversion))
+    with report_resumable(_DATA_ERROR_CODES, as_json=as_json):
+        conversion = prepare_conversion(rows, place, asked, masks=said, own_splits=True, aloud=True)
+        _reject_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
+        output.print_status(_format_heading(conversion))
         if dry_run:
-            return _forecast_only(conversion, as_json=as_json)
-        outcome = run_aloud(conversion)
-    return report(place, outcome, time.perf_counter() - began, as_json=as_json)
+            return _report_forecast(conversion, as_json=as_json)
+        outcome = run_with_progress(conversion)
+    return report_conversion(place, outcome, time.perf_counter() - began, as_json=as_json)
 
 
-def _source(
+def _resolve_source(
     source: str,
     out: str | None,
     *,
@@ -221,8 +221,8 @@ def _source(
     optional_masks: bool,
 ) -> tuple[str, Any]:
     """Where the dataset goes, and the source that it is made from."""
-    from rekord.sources.build import Said, build
-    from rekord.sources.detect import Recognised, recognise
+    from rekord.sources.build import SourceOverrides, build_source
+    from rekord.sources.detect import DetectedSource, identify_source
     from rekord.verbs.resolve_source import LAYOUTS
 
     if layout is not None and layout not in LAYOUTS:
@@ -235,26 +235,26 @@ def _source(
                 else "there is a SOURCE beside `--images` and `--masks`"
             )
             raise error("U601", what, do="rekord write --images DIR --masks DIR OUT")
-        out, found = source, Recognised("segmentation", images, masks)
+        out, found = source, DetectedSource("segmentation", images, masks)
         images = None
     elif out is None:
         needed = "`--images` needs `--masks`" if images is not None else "`rekord write` needs OUT"
         raise error("U601", needed, do="rekord write --help")
     else:
-        found = recognise(source, layout=layout)
-    said = Said(
+        found = identify_source(source, layout=layout)
+    said = SourceOverrides(
         classes=classes,
         ignore=ignore,
         label_map=label_map,
         images=images,
         optional_masks=True if optional_masks else None,
     )
-    made = build(found, said)
+    made = build_source(found, said)
     # What describes record files is looked for where they lie.
     return out, found.path if found.kind == "records" else made
 
 
-def _refuse_mask_options(conversion: Conversion, given: dict[str, str | None]) -> None:
+def _reject_mask_options(conversion: Conversion, given: dict[str, str | None]) -> None:
     """What is said of masks must find some."""
     for option, value in given.items():
         if value is not None and conversion.job.layout.name != "deeplab":
@@ -267,13 +267,13 @@ def _refuse_mask_options(conversion: Conversion, given: dict[str, str | None]) -
             )
 
 
-def _heading(conversion: Conversion) -> str:
+def _format_heading(conversion: Conversion) -> str:
     """What was recognised: the source, the layout, and the splits where they are the source's own."""
     job = conversion.job
     place = getattr(job.source, "root", "")
     name = {"plain": "text" if job.source.kind == "text" else "table"}.get(job.layout.name, job.layout.name)
     told = [
-        f"source: {job.source.kind}" + (f" in {clean(place)}" if place else ""),
+        f"source: {job.source.kind}" + (f" in {escape_controls(place)}" if place else ""),
         f"layout: {name}",
     ]
     if job.splits.from_source:
@@ -281,9 +281,9 @@ def _heading(conversion: Conversion) -> str:
     return " · ".join(told)
 
 
-def _forecast_only(conversion: Conversion, *, as_json: bool) -> int:
-    from rekord.verbs.forecast import check_space, forecast
+def _report_forecast(conversion: Conversion, *, as_json: bool) -> int:
+    from rekord.verbs.forecast import check_free_space, forecast
 
     expected = forecast(conversion)
-    check_space(conversion, expected)
+    check_free_space(conversion, expected)
     return report_forecast(conversion.out, expected, as_json=as_json)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from rekord.cli import options as shared
-from rekord.cli.console import clean, cut, invalid_option, option_parser, parse_whole_number
+from rekord.cli.console import escape_controls, invalid_option, option_parser, parse_whole_number, truncate
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from rekord.transforms.base import Transform
 
 
-_MOST_BYTES = 16 << 20
-_SPLITS = "rekord write SOURCE OUT --split train=0.9,val=0.1"
+_MAX_FILE_BYTES = 16 << 20
+_SPLIT_EXAMPLE = "rekord write SOURCE OUT --split train=0.9,val=0.1"
 
 
-def splits(text: str | None) -> dict[str, float] | str | None:
+def parse_splits(text: str | None) -> dict[str, float] | str | None:
     """`train=0.9,val=0.1`, a name, or `source`."""
     if text is None:
         return None
     if "=" not in text:
         # `0.8,0.2` and `train:0.8` are ratios, said wrongly: as a name they would be one split that holds everything.
         if re.search(r"[,:\s]|^[\d.]+$", text):
-            raise invalid_option("--split", text, "one name, or names with a ratio each", _SPLITS)
+            raise invalid_option("--split", text, "one name, or names with a ratio each", _SPLIT_EXAMPLE)
         return text
     ratios: dict[str, float] = {}
     for part in text.split(","):
@@ -46,19 +46,21 @@ def splits(text: str | None) -> dict[str, float] | str | None:
         try:
             ratio = float(number)
         except ValueError:
-            raise invalid_option("--split", text, "names with a ratio each", _SPLITS, found=part) from None
+            raise invalid_option(
+                "--split", text, "names with a ratio each", _SPLIT_EXAMPLE, found=part
+            ) from None
         if name.strip() in ratios:
-            raise invalid_option("--split", text, "each name once", _SPLITS, found=part)
+            raise invalid_option("--split", text, "each name once", _SPLIT_EXAMPLE, found=part)
         ratios[name.strip()] = ratio
     return ratios
 
 
-def names(text: str | None) -> tuple[str, ...]:
+def parse_names(text: str | None) -> tuple[str, ...]:
     """Columns, parted by commas."""
     return tuple([name.strip() for name in (text or "").split(",") if name.strip()])
 
 
-def classes(text: str | None) -> int | tuple[str, ...] | None:
+def parse_classes(text: str | None) -> int | tuple[str, ...] | None:
     """How many classes there are, or their names: a file of them, one a line."""
     if text is None:
         return None
@@ -66,17 +68,17 @@ def classes(text: str | None) -> int | tuple[str, ...] | None:
         return int(text)
     lines = [
         line.strip()
-        for line in _text("--classes", text, "a number, or a file of names, one a line").splitlines()
+        for line in _read_text("--classes", text, "a number, or a file of names, one a line").splitlines()
     ]
     while lines and not lines[-1]:
         lines.pop()
     if not lines or not all(lines):
         found = "an empty file" if not lines else f"line {lines.index('') + 1} is empty"
-        raise _unusable("--classes", text, "a name in each line", found)
+        raise _unusable_file_error("--classes", text, "a name in each line", found)
     return tuple(lines)
 
 
-def ignore(text: str | None) -> int | None:
+def parse_ignore(text: str | None) -> int | None:
     """The id of pixels without a class; `none` is said by the caller."""
     if text is None or text == "none":
         return None
@@ -85,44 +87,44 @@ def ignore(text: str | None) -> int | None:
     raise invalid_option("--ignore", text, "the id of pixels without a class, or none", "--ignore 255")
 
 
-def colours(path: str | None) -> dict[tuple[int, int, int], int] | None:
+def read_colours(path: str | None) -> dict[tuple[int, int, int], int] | None:
     """A JSON object: `{"128,64,0": 3}` gives the class id of each colour."""
     if path is None:
         return None
     expected = 'a JSON object such as {"128,64,0": 3}, an id for each colour'
-    text = _text("--colours", path, expected)
+    text = _read_text("--colours", path, expected)
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as failure:
-        raise _unusable("--colours", path, expected, str(failure)[:60]) from None
+        raise _unusable_file_error("--colours", path, expected, str(failure)[:60]) from None
     if not isinstance(document, dict) or not document:
-        raise _unusable("--colours", path, expected, f"a {type(document).__name__}")
+        raise _unusable_file_error("--colours", path, expected, f"a {type(document).__name__}")
     made: dict[tuple[int, int, int], int] = {}
     for colour, number in document.items():
         parts = colour.split(",")
         if len(parts) != 3 or not all(part.strip().isdigit() and len(part) < 8 for part in parts):
-            raise _unusable("--colours", path, expected, f"the colour {colour!r}"[:60])
+            raise _unusable_file_error("--colours", path, expected, f"the colour {colour!r}"[:60])
         if isinstance(number, bool) or not isinstance(number, int):
-            raise _unusable("--colours", path, expected, f"the id {number!r}"[:60])
+            raise _unusable_file_error("--colours", path, expected, f"the id {number!r}"[:60])
         red, green, blue = [int(part) for part in parts]
         made[red, green, blue] = number
     return made
 
 
-def schema(path: str | None) -> Schema | None:
+def read_schema(path: str | None) -> Schema | None:
     """A schema's JSON, or a schema.pbtxt."""
     if path is None:
         return None
-    from rekord.errors import located
+    from rekord.errors import add_location
     from rekord.schema import Schema
 
     if path.endswith((".pbtxt", ".textproto", ".prototxt")):
-        with located(path=path):
-            return Schema.from_pbtxt(_text("--schema", path, "a schema's JSON, or a schema.pbtxt"))
+        with add_location(path=path):
+            return Schema.from_pbtxt(_read_text("--schema", path, "a schema's JSON, or a schema.pbtxt"))
     return Schema.load(path)
 
 
-def ratio(option: str, *, do: str) -> Callable[[object], float]:
+def make_ratio_parser(option: str, *, do: str) -> Callable[[object], float]:
     """What reads a number from 0 on."""
 
     def number(text: object) -> float:
@@ -148,18 +150,18 @@ class FileFunction:
         return self.func(row)
 
 
-def function(text: str | None) -> Callable[[Mapping[str, Any]], Any] | None:
+def load_function(text: str | None) -> Callable[[Mapping[str, Any]], Any] | None:
     """The function that `FILE.py:NAME` names."""
     if text is None:
         return None
     path, colon, name = text.rpartition(":")
     if not colon or not path or not name:
-        raise _no_function(text, None, "FILE.py:NAME", text)
-    source = _text("--map", path, "a Python file", code="U622")
+        raise _function_error(text, None, "FILE.py:NAME", text)
+    source = _read_text("--map", path, "a Python file", code="U622")
     module_name = "rekord_map_" + hashlib.sha256(os.path.abspath(path).encode()).hexdigest()[:12]
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
-        raise _no_function(text, path, "a file called .py", os.path.basename(path))
+        raise _function_error(text, path, "a file called .py", os.path.basename(path))
     module = importlib.util.module_from_spec(spec)
     folder = os.path.dirname(os.path.abspath(path))
     if folder not in sys.path:
@@ -171,15 +173,15 @@ def function(text: str | None) -> Callable[[Mapping[str, Any]], Any] | None:
         del sys.modules[module_name]
         found = f"{type(failure).__name__}: {failure}"
         line = getattr(failure, "lineno", None) if isinstance(failure, SyntaxError) else None
-        raise _no_function(text, path, "a file that Python can run", found, line=line) from failure
+        raise _function_error(text, path, "a file that Python can run", found, line=line) from failure
     found_function = getattr(module, name, None)
     if not callable(found_function):
-        from rekord.schema.messages import near_miss
+        from rekord.schema.messages import closest_match
 
         known = [one for one, value in vars(module).items() if callable(value) and not one.startswith("_")]
-        near = near_miss(name, known)
+        near = closest_match(name, known)
         found = "no such name" if found_function is None else f"a {type(found_function).__name__}"
-        raise _no_function(text, path, f"a function `{name}`", found, near=near)
+        raise _function_error(text, path, f"a function `{name}`", found, near=near)
     import cloudpickle
 
     cloudpickle.register_pickle_by_value(module)  # other processes do not know the file
@@ -188,33 +190,35 @@ def function(text: str | None) -> Callable[[Mapping[str, Any]], Any] | None:
     return FileFunction(found_function, (hashlib.sha256(source.encode()).hexdigest(),))
 
 
-def _text(option: str, path: str, expected: str, *, code: str = "U624") -> str:
+def _read_text(option: str, path: str, expected: str, *, code: str = "U624") -> str:
     try:
         with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES + 1)
+            data = file.read(_MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as failure:
         found = getattr(failure, "strerror", None) or str(failure)
-        raise _unusable(option, path, expected, found[:60].lower(), code) from failure
-    if len(data) > _MOST_BYTES:
-        raise _unusable(option, path, expected, f"more than {_MOST_BYTES:,} bytes", code)
+        raise _unusable_file_error(option, path, expected, found[:60].lower(), code) from failure
+    if len(data) > _MAX_FILE_BYTES:
+        raise _unusable_file_error(option, path, expected, f"more than {_MAX_FILE_BYTES:,} bytes", code)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise _unusable(option, path, expected, "bytes that are no UTF-8", code) from None
+        raise _unusable_file_error(option, path, expected, "bytes that are no UTF-8", code) from None
 
 
-def _unusable(option: str, path: str, expected: str, found: str, code: str = "U624") -> RekordError:
+def _unusable_file_error(
+    option: str, path: str, expected: str, found: str, code: str = "U624"
+) -> RekordError:
     return error(
         code,
         f"the file for `{option}` cannot be used",
         location=Location(path=path),
         expected=expected,
-        found=clean(found),
+        found=escape_controls(found),
         do=f"{option} FILE.py:NAME" if code == "U622" else f"mend the file, or name another: {option} FILE",
     )
 
 
-def _no_function(
+def _function_error(
     text: str,
     path: str | None,
     expected: str,
@@ -225,52 +229,54 @@ def _no_function(
 ) -> RekordError:
     return error(
         "U622",
-        f"no function can be loaded from {cut(clean(repr(text)))}",
+        f"no function can be loaded from {truncate(escape_controls(repr(text)))}",
         location=Location(path=path, line=line),
         expected=expected,
-        found=cut(clean(found)),
+        found=truncate(escape_controls(found)),
         do=f"did you mean `{near}`?"
         if near
         else "--map FILE.py:NAME, where NAME takes a row and returns one",
     )
 
 
-Casts: TypeAlias = Annotated[
+CastOption: TypeAlias = Annotated[
     list[str] | None, typer.Option("--cast", metavar="KEY=DTYPE", help="Another type, if nothing is lost.")
 ]
-Standardized: TypeAlias = Annotated[
+StandardizeOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--standardize", metavar="KEY", help="Numbers less their mean, by their deviation."),
 ]
-Bucketized: TypeAlias = Annotated[
+BucketizeOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--bucketize", metavar="KEY=0,10", help="Numbers as buckets that begin there."),
 ]
-Vocabularies: TypeAlias = Annotated[
+VocabularyOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--vocabulary", metavar="KEY=FILE", help="Words as their places in a file, one a line."),
 ]
-Hashed: TypeAlias = Annotated[
+HashOption: TypeAlias = Annotated[
     list[str] | None, typer.Option("--hash", metavar="KEY=N", help="Values as one of N by their hash.")
 ]
-OneHots: TypeAlias = Annotated[
+OneHotOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--one-hot", metavar="KEY", help="A class as a vector with one 1; KEY=10 of ten numbers."),
 ]
-Weighed: TypeAlias = Annotated[
+TfidfOption: TypeAlias = Annotated[
     list[str] | None, typer.Option("--tfidf", metavar="KEY", help="A text as sparse TF-IDF.")
 ]
-Tokenized: TypeAlias = Annotated[
+TokenizeOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--tokenize", metavar="KEY=HOW", help="A text as ids: words, whitespace or tokenizer.json."),
 ]
-VocabSize: TypeAlias = Annotated[
-    int | None, shared.number("--vocab-size", "Words that are learned, at most.")
+VocabSizeOption: TypeAlias = Annotated[
+    int | None, shared.integer_option("--vocab-size", "Words that are learned, at most.")
 ]
-MaxTokens: TypeAlias = Annotated[int | None, shared.number("--max-tokens", "Longer texts are cut.")]
+MaxTokensOption: TypeAlias = Annotated[
+    int | None, shared.integer_option("--max-tokens", "Longer texts are cut.")
+]
 
 
-def transforms(
+def parse_column_transforms(
     *,
     cast: Sequence[str] | None,
     standardize: Sequence[str] | None,
@@ -303,24 +309,24 @@ def transforms(
     if max_tokens is not None:
         integer("--max-tokens", max_tokens, least=1)
     asked: tuple[tuple[str, Sequence[str] | None, str, Callable[[str], Transform]], ...] = (
-        ("--cast", cast, "price=float32", lambda text: make.cast(*_pair(text))),
+        ("--cast", cast, "price=float32", lambda text: make.cast(*_parse_pair(text))),
         ("--standardize", standardize, "price", make.standardize),
-        ("--bucketize", bucketize, "age=18,65", lambda text: _bucketize(*_pair(text))),
-        ("--vocabulary", vocabulary, "city=cities.txt", lambda text: _vocabulary(*_pair(text))),
-        ("--hash", hashes, "user=1000", lambda text: _hash(*_pair(text))),
-        ("--one-hot", one_hot, "label=10", _one_hot),
+        ("--bucketize", bucketize, "age=18,65", lambda text: _parse_bucketize(*_parse_pair(text))),
+        ("--vocabulary", vocabulary, "city=cities.txt", lambda text: _parse_vocabulary(*_parse_pair(text))),
+        ("--hash", hashes, "user=1000", lambda text: _parse_hash(*_parse_pair(text))),
+        ("--one-hot", one_hot, "label=10", _parse_one_hot),
         ("--tfidf", tfidf, "text", lambda text: make.tfidf(text, size)),
-        ("--tokenize", tokenize, "text=words", lambda text: _tokenize(text, size, max_tokens)),
+        ("--tokenize", tokenize, "text=words", lambda text: _parse_tokenize(text, size, max_tokens)),
     )
     made: list[Transform] = []
     for option, texts, example, one in asked:
         for text in texts or ():
-            with said_of(option, text, f"{option} {example}"):
+            with attribute_errors_to_option(option, text, f"{option} {example}"):
                 made.append(one(text))
     return made
 
 
-def _bucketize(key: str, text: str) -> Transform:
+def _parse_bucketize(key: str, text: str) -> Transform:
     from rekord.transforms import bucketize
 
     try:
@@ -330,36 +336,36 @@ def _bucketize(key: str, text: str) -> Transform:
     return bucketize(key, numbers)
 
 
-def _vocabulary(key: str, path: str) -> Transform:
+def _parse_vocabulary(key: str, path: str) -> Transform:
     from rekord.transforms import vocabulary
 
     return vocabulary(key, file=path)
 
 
-def _hash(key: str, text: str) -> Transform:
+def _parse_hash(key: str, text: str) -> Transform:
     from rekord.transforms import hash_into
 
     return hash_into(key, parse_whole_number(text, "--hash"))
 
 
-def _one_hot(text: str) -> Transform:
+def _parse_one_hot(text: str) -> Transform:
     """`label`, or `label=10` where nothing says how many classes there are."""
     from rekord.transforms import one_hot
 
     if "=" not in text:
         return one_hot(text)
-    key, classes = _pair(text)
+    key, classes = _parse_pair(text)
     return one_hot(key, parse_whole_number(classes, "--one-hot"))
 
 
-def _tokenize(text: str, size: int, max_tokens: int | None) -> Transform:
+def _parse_tokenize(text: str, size: int, max_tokens: int | None) -> Transform:
     from rekord.transforms import tokenize
 
     key, _, how = text.partition("=")
     return tokenize(key, how or "words", size=size, max_length=max_tokens)
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _parse_pair(text: str) -> tuple[str, str]:
     key, _, value = text.partition("=")
     if not key or not value:
         raise error("U605", expected="a column and a value: KEY=VALUE")
@@ -368,10 +374,10 @@ def _pair(text: str) -> tuple[str, str]:
 
 # Pictures.
 
-Resize: TypeAlias = Annotated[
+ResizeOption: TypeAlias = Annotated[
     str | None, typer.Option("--resize", metavar="HxW", help="Pictures of one size: 224x224. Masks alike.")
 ]
-ResizeFilter: TypeAlias = Annotated[
+ResizeFilterOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--resize-filter",
@@ -379,30 +385,30 @@ ResizeFilter: TypeAlias = Annotated[
         help="bilinear, nearest, box, hamming, bicubic or lanczos; never for masks.",
     ),
 ]
-ResizeFit: TypeAlias = Annotated[
+ResizeFitOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--resize-fit", metavar="NAME", help="stretch, pad, crop or within (keeps the aspect)."),
 ]
-Crop: TypeAlias = Annotated[
+CropOption: TypeAlias = Annotated[
     str | None, typer.Option("--crop", metavar="HxW", help="The middle of each picture.")
 ]
-Encode: TypeAlias = Annotated[
+EncodeOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--encode", metavar="FORMAT", help="Images as jpeg:90, png or webp:80."),
 ]
-Decode: TypeAlias = Annotated[bool, typer.Option("--decode", help="Pictures as raw pixels. Large.")]
-Normalize: TypeAlias = Annotated[
+DecodeOption: TypeAlias = Annotated[bool, typer.Option("--decode", help="Pictures as raw pixels. Large.")]
+NormalizeOption: TypeAlias = Annotated[
     bool, typer.Option("--normalize", help="Images as float32 from 0 to 1. Very large.")
 ]
-Mean: TypeAlias = Annotated[
+MeanOption: TypeAlias = Annotated[
     str | None, typer.Option("--mean", metavar="A,B,C", help="Taken off by --normalize; or imagenet.")
 ]
-Std: TypeAlias = Annotated[
+StdOption: TypeAlias = Annotated[
     str | None, typer.Option("--std", metavar="A,B,C", help="Divided by in --normalize; or imagenet.")
 ]
 
 
-def pictures(
+def parse_image_transforms(
     *,
     resize: str | None,
     resize_filter: str | None,
@@ -430,7 +436,7 @@ def pictures(
     ):
         if value is not None and not needs:
             beside = "--resize HxW" if option.startswith("--resize") else "--normalize"
-            raise _needs(option, beside)
+            raise _missing_option_error(option, beside)
     if sum([encode is not None, decode, normalize]) > 1:
         raise error(
             "U605",
@@ -451,38 +457,38 @@ def pictures(
         )
     made: list[Transform] = []
     if resize is not None:
-        with said_of("--resize-filter", resize_filter or ""):
+        with attribute_errors_to_option("--resize-filter", resize_filter or ""):
             name = one_of("filter", resize_filter or "bilinear", tuple(FILTERS))
-        with said_of("--resize-fit", resize_fit or ""):
-            fit = one_of("fit", resize_fit or "stretch", images.FITS)
-        with said_of("--resize", resize, "--resize 224x224"):
-            made.append(images.resize(*_size(resize), filter=name, fit=fit))  # type: ignore[arg-type]
+        with attribute_errors_to_option("--resize-fit", resize_fit or ""):
+            fit = one_of("fit", resize_fit or "stretch", images.FIT_MODES)
+        with attribute_errors_to_option("--resize", resize, "--resize 224x224"):
+            made.append(images.resize(*_parse_size(resize), filter=name, fit=fit))  # type: ignore[arg-type]
     if crop is not None:
-        with said_of("--crop", crop, "--crop 224x224"):
-            made.append(images.crop(*_size(crop)))
+        with attribute_errors_to_option("--crop", crop, "--crop 224x224"):
+            made.append(images.crop(*_parse_size(crop)))
     if encode is not None:
-        with said_of("--encode", encode, "--encode jpeg:90"):
-            made.append(_encode(encode))
+        with attribute_errors_to_option("--encode", encode, "--encode jpeg:90"):
+            made.append(_parse_encode(encode))
     if decode:
         made.append(forms.decode())
     if normalize:
-        with said_of("--mean", mean or "", "--mean 0.5,0.5,0.5"):
-            less = 0.0 if mean is None else _channels(mean)
+        with attribute_errors_to_option("--mean", mean or "", "--mean 0.5,0.5,0.5"):
+            less = 0.0 if mean is None else _parse_channels(mean)
             forms.normalize(less)  # refused for its own sake
-        with said_of("--std", std or "", "--std 0.5,0.5,0.5"):
-            made.append(forms.normalize(less, 1.0 if std is None else _channels(std)))
+        with attribute_errors_to_option("--std", std or "", "--std 0.5,0.5,0.5"):
+            made.append(forms.normalize(less, 1.0 if std is None else _parse_channels(std)))
     return made
 
 
 @contextmanager
-def said_of(option: str, text: str, do: str | None = None) -> Iterator[None]:
+def attribute_errors_to_option(option: str, text: str, do: str | None = None) -> Iterator[None]:
     """What an argument of a transform is refused for, said of the option that it came from."""
     try:
         yield
     except UsageError as failure:
         if failure.code != "U605":
             raise
-        shown = cut(clean(repr(text)))
+        shown = truncate(escape_controls(repr(text)))
         # Where names are known the transform says which one was meant: fit="crop".
         meant = do or f"{option} {(failure.do or '').partition('=')[2].strip(chr(34))}"
         raise error(
@@ -490,7 +496,7 @@ def said_of(option: str, text: str, do: str | None = None) -> Iterator[None]:
         ) from None
 
 
-def _size(text: str) -> tuple[int, int]:
+def _parse_size(text: str) -> tuple[int, int]:
     """`224x320` as height and width."""
     height, by, width = text.lower().replace("×", "x").partition("x")
     whole = [part.isascii() and part.isdigit() and len(part) < 7 for part in (height, width)]
@@ -499,19 +505,19 @@ def _size(text: str) -> tuple[int, int]:
     return int(height), int(width)
 
 
-def _encode(text: str) -> Transform:
+def _parse_encode(text: str) -> Transform:
     """`jpeg:90`, `png` or `webp:80`."""
-    from rekord.transforms.images import FORMATS, encode
+    from rekord.transforms.images import ENCODE_FORMATS, encode
 
     name, colon, number = text.lower().partition(":")
     name = "jpeg" if name == "jpg" else name
     digits = number.isascii() and number.isdigit() and len(number) < 4
-    if name not in FORMATS or (colon and not digits) or (colon and name == "png"):
+    if name not in ENCODE_FORMATS or (colon and not digits) or (colon and name == "png"):
         raise error("U605", expected="jpeg, jpeg:90, png, webp or webp:80")
     return encode(name, int(number) if colon else None)  # type: ignore[arg-type]
 
 
-def _channels(text: str) -> Any:
+def _parse_channels(text: str) -> Any:
     """`0.5` or `0.5,0.5,0.5`, or the name `imagenet`."""
     if text == "imagenet":
         return text
@@ -521,7 +527,7 @@ def _channels(text: str) -> Any:
         raise error("U605", expected="a number, or one for each channel, or imagenet") from None
 
 
-def _needs(option: str, beside: str) -> RekordError:
+def _missing_option_error(option: str, beside: str) -> RekordError:
     return error(
         "U605",
         f"`{option}` means nothing without `{beside.partition(' ')[0]}`",

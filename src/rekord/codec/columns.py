@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = npt.NDArray[Any]
 Offsets: TypeAlias = npt.NDArray[np.int64]
-Valid: TypeAlias = npt.NDArray[np.bool_]
+Validity: TypeAlias = npt.NDArray[np.bool_]
 
 
 class Strings:
@@ -39,7 +39,7 @@ class Strings:
         column: _core.StringColumn,
         *,
         text: bool = False,
-        valid: Valid | None = None,
+        valid: Validity | None = None,
         row_shape: tuple[int, ...] = (),
         rows: int | None = None,
     ) -> None:
@@ -74,13 +74,13 @@ class Strings:
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        row = _row(index, len(self))
+        row = _normalize_index(index, len(self))
         if self.valid is not None and not self.valid[row]:
             return None
         if self.row_shape == ():
             return self._column.text(row) if self.text else self._column.bytes(row)
         count = self._per_row()
-        return _objects(self._flat(row * count, (row + 1) * count)).reshape(self.row_shape)
+        return _to_object_array(self._flat(row * count, (row + 1) * count)).reshape(self.row_shape)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.tolist())
@@ -96,7 +96,7 @@ class Strings:
 
     def to_numpy(self) -> Array:
         """All rows as an object array."""
-        out = _objects(self._flat(0, len(self._column))).reshape(len(self), *self.row_shape)
+        out = _to_object_array(self._flat(0, len(self._column))).reshape(len(self), *self.row_shape)
         if self.valid is not None:
             out[~self.valid] = None
         return out
@@ -139,7 +139,7 @@ class Strings:
 
 
 def _rebuild_strings(
-    ends: Offsets, data: Array, text: bool, valid: Valid | None, row_shape: tuple[int, ...], rows: int
+    ends: Offsets, data: Array, text: bool, valid: Validity | None, row_shape: tuple[int, ...], rows: int
 ) -> Strings:
     out = Strings.__new__(Strings)
     out._buffers = ends, data
@@ -162,7 +162,7 @@ class Ragged:
         values: Array | Strings | Ragged | SparseColumn,
         offsets: Offsets,
         *,
-        valid: Valid | None = None,
+        valid: Validity | None = None,
         row_shape: tuple[int, ...] | None = None,
     ) -> None:
         self.values = values
@@ -181,20 +181,20 @@ class Ragged:
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        row = _row(index, len(self))
+        row = _normalize_index(index, len(self))
         if self.valid is not None and not self.valid[row]:
             return None
         part = self.values[int(self.offsets[row]) : int(self.offsets[row + 1])]
         if self.row_shape is None:
             return part
-        return (part if isinstance(part, np.ndarray) else _objects(part)).reshape(self.row_shape)
+        return (part if isinstance(part, np.ndarray) else _to_object_array(part)).reshape(self.row_shape)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
     def tolist(self) -> list[Any]:
         """All rows as nested Python lists, None where a row is missing."""
-        return [_plain(row) for row in self]
+        return [_to_python(row) for row in self]
 
     def to_padded(self, pad: npt.ArrayLike | None = None, length: int | None = None) -> Array:
         """A dense array of all rows, each filled up with `pad` to the longest, or to `length` and cut there.
@@ -202,9 +202,9 @@ class Ragged:
         The usual `pad` is 0, and b"" or "" for strings. Missing rows are all padding.
         """
         if pad is None:
-            pad = self._usual_pad()
+            pad = self._default_pad()
         if self.row_shape is not None:
-            return self._padded_inside(pad, length)
+            return self._pad_inner_dimension(pad, length)
         inner = self._dense_values(pad)
         lengths = self.lengths if self.valid is None else np.where(self.valid, self.lengths, 0)
         width = length if length is not None else int(lengths.max(initial=0))
@@ -215,9 +215,9 @@ class Ragged:
         out[rows, columns] = inner[np.repeat(self.offsets[:-1], kept) + columns]
         return out
 
-    def _usual_pad(self) -> Any:
+    def _default_pad(self) -> Any:
         if isinstance(self.values, Ragged):
-            return self.values._usual_pad()
+            return self.values._default_pad()
         if isinstance(self.values, Strings):
             return "" if self.values.text else b""
         return 0
@@ -229,7 +229,7 @@ class Ragged:
             return self.values.to_dense()
         return self.values.to_numpy() if isinstance(self.values, Strings) else self.values
 
-    def _padded_inside(self, pad: Any, length: int | None) -> Array:
+    def _pad_inner_dimension(self, pad: Any, length: int | None) -> Array:
         assert self.row_shape is not None
         axis = self.row_shape.index(-1)
         known = int(np.prod([size for size in self.row_shape if size != -1]))
@@ -258,7 +258,7 @@ class Optional:
 
     __slots__ = ("valid", "values")
 
-    def __init__(self, values: Array, valid: Valid) -> None:
+    def __init__(self, values: Array, valid: Validity) -> None:
         self.values = values
         self.valid = valid
 
@@ -268,7 +268,7 @@ class Optional:
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        row = _row(index, len(self))
+        row = _normalize_index(index, len(self))
         return self.values[row] if self.valid[row] else None
 
     def __iter__(self) -> Iterator[Any]:
@@ -319,7 +319,7 @@ class SparseColumn:
         self.size = size
 
     @property
-    def valid(self) -> Valid | None:
+    def valid(self) -> Validity | None:
         """False where a row is missing; None where none is."""
         return self.values.valid
 
@@ -337,7 +337,7 @@ class SparseColumn:
 
     def tolist(self) -> list[Any]:
         """All rows as pairs of lists, None where one is missing."""
-        return [_plain(row) for row in self]
+        return [_to_python(row) for row in self]
 
     def to_dense(self) -> Array:
         """An array of `size` columns; missing rows are all zero."""
@@ -364,26 +364,26 @@ class SparseColumn:
 Column: TypeAlias = "Array | Strings | Ragged | Optional | SparseColumn"
 
 
-def _row(index: int, rows: int) -> int:
+def _normalize_index(index: int, rows: int) -> int:
     row = index + rows if index < 0 else index
     if not 0 <= row < rows:
         raise IndexError(f"row {index} of {rows}")
     return row
 
 
-def _objects(values: list[Any]) -> Array:
+def _to_object_array(values: list[Any]) -> Array:
     out = np.empty(len(values), object)
     out[:] = values
     return out
 
 
-def _plain(value: Any) -> Any:
+def _to_python(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return type(value)([_plain(part) for part in value])
+        return type(value)([_to_python(part) for part in value])
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-_MOST_LIST_SIZE = (1 << 31) - 1
+_MAX_LIST_SIZE = (1 << 31) - 1
 """Of a fixed-size list in Arrow. A schema may declare more, and then records do not match it."""
 
 
@@ -403,7 +403,7 @@ def _in_zone(kind: Any, zone: str) -> Any:
     return pa.large_list(_in_zone(kind.value_type, zone)) if pa.types.is_large_list(kind) else kind
 
 
-def array_to_arrow(values: Array, valid: Valid | None) -> Any:
+def array_to_arrow(values: Array, valid: Validity | None) -> Any:
     """A dense array; its inner dimensions become fixed-size lists."""
     if values.dtype.name == "bfloat16":
         values = values.astype(np.float32)  # Arrow has no bfloat16; every value survives
@@ -412,15 +412,15 @@ def array_to_arrow(values: Array, valid: Valid | None) -> Any:
     flat = np.ascontiguousarray(values).reshape(-1)
     if values.ndim == 1:
         return pa.array(flat, mask=None if valid is None else ~valid)
-    return _listed(pa.array(flat), values.shape, valid)
+    return _to_fixed_size_lists(pa.array(flat), values.shape, valid)
 
 
-def _listed(out: Any, shape: tuple[int, ...], valid: Valid | None) -> Any:
+def _to_fixed_size_lists(out: Any, shape: tuple[int, ...], valid: Validity | None) -> Any:
     """Flat values as fixed-size lists of the inner dimensions of `shape`; `valid` is of the rows."""
     for axis in range(len(shape) - 1, 0, -1):
-        bitmap = _bitmap(valid) if axis == 1 else None
+        bitmap = _to_arrow_bitmap(valid) if axis == 1 else None
         rows, size = int(np.prod(shape[:axis])), shape[axis]
-        if size <= _MOST_LIST_SIZE:
+        if size <= _MAX_LIST_SIZE:
             out = pa.Array.from_buffers(pa.list_(out.type, size), rows, [bitmap], children=[out])
         else:
             ends = pa.py_buffer(np.arange(rows + 1, dtype=np.int64) * size)
@@ -434,16 +434,16 @@ def strings_to_arrow(strings: Strings) -> Any:
     kind = pa.large_string() if strings.text else pa.large_binary()
     # With a row shape, whole rows are missing, not strings.
     valid = None if strings.row_shape else strings.valid
-    buffers = [_bitmap(valid), pa.py_buffer(ends), pa.py_buffer(data)]
+    buffers = [_to_arrow_bitmap(valid), pa.py_buffer(ends), pa.py_buffer(data)]
     out = pa.Array.from_buffers(kind, len(ends) - 1, buffers)
-    return _listed(out, (len(strings), *strings.row_shape), strings.valid)
+    return _to_fixed_size_lists(out, (len(strings), *strings.row_shape), strings.valid)
 
 
 def ragged_to_arrow(ragged: Ragged) -> Any:
     """`large_list` of whatever the values are; where the varying dimension is not the first, of flat values."""
     inner = column_to_arrow(ragged.values)
     kind = pa.large_list(inner.type)
-    buffers = [_bitmap(ragged.valid), pa.py_buffer(np.ascontiguousarray(ragged.offsets))]
+    buffers = [_to_arrow_bitmap(ragged.valid), pa.py_buffer(np.ascontiguousarray(ragged.offsets))]
     return pa.Array.from_buffers(kind, len(ragged), buffers, children=[inner])
 
 
@@ -454,7 +454,7 @@ def sparse_to_arrow(sparse: SparseColumn) -> Any:
     return pa.StructArray.from_arrays(parts, ["indices", "values"], mask=mask)
 
 
-def _bitmap(valid: Valid | None) -> Any:
+def _to_arrow_bitmap(valid: Validity | None) -> Any:
     if valid is None:
         return None
     return pa.py_buffer(np.packbits(valid, bitorder="little"))

@@ -12,40 +12,40 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord._core import Fault, Problem
-from rekord.codec.columns import Array, Column, Offsets, Optional, Ragged, SparseColumn, Strings, Valid
-from rekord.codec.plan import CodecPlan, Field, Group, SlotPlan, compile_plan
-from rekord.codec.values import other_key, other_kind
+from rekord.codec.columns import Array, Column, Offsets, Optional, Ragged, SparseColumn, Strings, Validity
+from rekord.codec.plan import CodecPlan, ColumnPlan, GroupPlan, SlotPlan, compile_plan
+from rekord.codec.values import suggest_key_fix, suggest_kind_fix
 from rekord.errors import RekordError, error
 from rekord.faults import is_wire_fault, wire_error
 from rekord.location import Location
 from rekord.schema import Boxes, Feature, Schema, Sparse, Tensor
-from rekord.schema.messages import near_misses
+from rekord.schema.messages import closest_matches
 from rekord.schema.schema import KIND_NAMES, RecordKind
 
-Raw: TypeAlias = tuple[Any, Offsets | None, Valid | None]
+RawColumn: TypeAlias = tuple[Any, Offsets | None, Validity | None]
 """(values, offsets, valid) of one slot, as the core gives them."""
 
 
-def assemble(plan: CodecPlan, taken: Any, rows: int) -> dict[str, Column]:
+def assemble_columns(plan: CodecPlan, taken: Any, rows: int) -> dict[str, Column]:
     """The columns of a batch of `rows` from what `take()` of the core's batch gave.
 
     A DecodeError's location has the row in the batch as `row`; who knows the file makes a record of it.
     """
     if plan.steps is None:
-        return _columns(plan.context, taken, rows)
+        return _assemble_group(plan.context, taken, rows)
     context, steps = taken
-    out = _columns(plan.context, context, rows)
+    out = _assemble_group(plan.context, context, rows)
     for field in plan.steps.fields:
         if field.name in plan.steps.wanted:
             parts = steps[field.first : field.first + len(field.slots)]
-            out[field.name] = _steps_column(field, parts)
+            out[field.name] = _assemble_steps(field, parts)
     return out
 
 
-def cut_to(plan: CodecPlan, taken: Any, rows: int) -> Any:
+def truncate_rows(plan: CodecPlan, taken: Any, rows: int) -> Any:
     """The first rows of what `take()` gave: what is good before a row that is not."""
     if plan.steps is None:
-        return [_cut(raw, slot, rows) for raw, slot in zip(taken, plan.context.slots, strict=True)]
+        return [_truncate_slot(raw, slot, rows) for raw, slot in zip(taken, plan.context.slots, strict=True)]
     context, steps = taken
     out: list[Any] = []
     for part, slot in zip(steps, plan.steps.slots, strict=True):
@@ -53,12 +53,14 @@ def cut_to(plan: CodecPlan, taken: Any, rows: int) -> Any:
             out.append(None)
             continue
         raw, offsets, valid = part
-        inner = _cut(raw, slot, int(offsets[rows]))
+        inner = _truncate_slot(raw, slot, int(offsets[rows]))
         out.append((inner, offsets[: rows + 1], None if valid is None else valid[:rows]))
-    return [_cut(raw, slot, rows) for raw, slot in zip(context, plan.context.slots, strict=True)], out
+    return [
+        _truncate_slot(raw, slot, rows) for raw, slot in zip(context, plan.context.slots, strict=True)
+    ], out
 
 
-def _cut(raw: Raw | None, slot: SlotPlan, rows: int) -> Raw | None:
+def _truncate_slot(raw: RawColumn | None, slot: SlotPlan, rows: int) -> RawColumn | None:
     if raw is None:
         return None
     values, offsets, valid = raw
@@ -68,14 +70,14 @@ def _cut(raw: Raw | None, slot: SlotPlan, rows: int) -> Raw | None:
     return kept, None if offsets is None else offsets[: rows + 1], None if valid is None else valid[:rows]
 
 
-def _columns(group: Group, raws: Sequence[Raw], rows: int) -> dict[str, Column]:
+def _assemble_group(group: GroupPlan, raws: Sequence[RawColumn], rows: int) -> dict[str, Column]:
     out: dict[str, Column] = {}
     for field in group.fields:
         if field.name not in group.wanted:
             continue
-        if not field.as_stored:
+        if not field.is_as_stored:
             parts = raws[field.first : field.first + len(field.slots)]
-            out[field.name] = _column(field, parts, rows)
+            out[field.name] = _assemble_column(field, parts, rows)
             continue
         values = raws[field.first][0]
         strings = isinstance(values, _core.StringColumn)
@@ -83,21 +85,21 @@ def _columns(group: Group, raws: Sequence[Raw], rows: int) -> dict[str, Column]:
     return out
 
 
-def _column(field: Field, parts: Sequence[Raw], rows: int) -> Column:
+def _assemble_column(field: ColumnPlan, parts: Sequence[RawColumn], rows: int) -> Column:
     feature = field.feature
     if len(parts) > 1 and feature.has_default:
-        _same_presence(field, rows, [part[2] for part in parts])
-        parts = [_filled(part, slot.fill) for part, slot in zip(parts, field.slots, strict=True)]
+        _check_equal_presence(field, rows, [part[2] for part in parts])
+        parts = [_fill_missing(part, slot.fill) for part, slot in zip(parts, field.slots, strict=True)]
     return decoded_column(feature, field, parts, rows)
 
 
 @singledispatch
-def decoded_column(feature: Feature, field: Field, parts: Sequence[Raw], rows: int) -> Column:
+def decoded_column(feature: Feature, field: ColumnPlan, parts: Sequence[RawColumn], rows: int) -> Column:
     """The column of a feature from the lists of its record keys."""
-    return _partitioned(field, parts) if len(parts) > 1 else _plain(field, parts[0], rows)
+    return _assemble_partitioned(field, parts) if len(parts) > 1 else _assemble_plain(field, parts[0], rows)
 
 
-def _filled(raw: Raw, fill: tuple[Any, ...] | None) -> Raw:
+def _fill_missing(raw: RawColumn, fill: tuple[Any, ...] | None) -> RawColumn:
     """A slot of ragged rows with its default in place of the missing ones."""
     values, offsets, valid = raw
     if valid is None:
@@ -116,7 +118,7 @@ def _filled(raw: Raw, fill: tuple[Any, ...] | None) -> Raw:
     return new, np.concatenate([[0], np.cumsum(lengths)]), None
 
 
-def _plain(field: Field, raw: Raw, rows: int) -> Column:
+def _assemble_plain(field: ColumnPlan, raw: RawColumn, rows: int) -> Column:
     """A column of one key whose values are list elements."""
     values, offsets, valid = raw
     feature = field.feature
@@ -125,19 +127,19 @@ def _plain(field: Field, raw: Raw, rows: int) -> Column:
         if isinstance(values, _core.StringColumn):
             sizes = tuple(size for size in shape if size is not None)
             return Strings(values, text=field.text, valid=valid, row_shape=sizes, rows=rows)
-        dense = _typed(field, values, rows).reshape(rows, *shape)
-        return _with_holes(dense, valid) if feature.optional else dense
-    return _ragged(field, values, offsets, valid, shape)
+        dense = _cast_values(field, values, rows).reshape(rows, *shape)
+        return _to_optional(dense, valid) if feature.optional else dense
+    return _assemble_ragged(field, values, offsets, valid, shape)
 
 
-def _ragged(
-    field: Field, values: Any, offsets: Offsets, valid: Valid | None, shape: tuple[int | None, ...]
+def _assemble_ragged(
+    field: ColumnPlan, values: Any, offsets: Offsets, valid: Validity | None, shape: tuple[int | None, ...]
 ) -> Ragged:
     inner: Array | Strings
     if isinstance(values, _core.StringColumn):
         inner = Strings(values, text=field.text)
     else:
-        inner = _typed(field, values, len(offsets) - 1, offsets)
+        inner = _cast_values(field, values, len(offsets) - 1, offsets)
     sizes = [size for size in shape if size is not None]
     if not sizes:
         return Ragged(inner, offsets, valid=valid)
@@ -152,9 +154,9 @@ def _ragged(
     return Ragged(inner, offsets // whole, valid=valid)
 
 
-def _typed(field: Field, values: Array, rows: int, offsets: Offsets | None = None) -> Array:
+def _cast_values(field: ColumnPlan, values: Array, rows: int, offsets: Offsets | None = None) -> Array:
     """Stored int64 or float32 values as the declared dtype, none of them changed by it."""
-    dtype = _dtype(field)
+    dtype = _declared_dtype(field)
     if dtype is None or values.dtype == dtype:
         return values
     if dtype == np.uint64 or dtype.kind == "M":
@@ -169,8 +171,8 @@ def _typed(field: Field, values: Array, rows: int, offsets: Offsets | None = Non
         bad = np.isfinite(values) & ~np.isfinite(typed.astype(np.float32))
     if bad.any():
         first = int(bad.argmax())
-        row = first * rows // len(values) if offsets is None else _row_of(offsets, first)
-        raise refused(
+        row = first * rows // len(values) if offsets is None else _find_row(offsets, first)
+        raise column_error(
             field,
             "D405",
             f"`{field.name}` has a value that {dtype} cannot hold",
@@ -182,7 +184,7 @@ def _typed(field: Field, values: Array, rows: int, offsets: Offsets | None = Non
     return typed
 
 
-def _dtype(field: Field) -> Any:
+def _declared_dtype(field: ColumnPlan) -> Any:
     """The declared dtype; a name instead of one is what only another package can hold."""
     dtype = field.feature.dtype
     if isinstance(dtype, str):
@@ -197,16 +199,16 @@ def _dtype(field: Field) -> Any:
     return dtype
 
 
-def _with_holes(values: Array, valid: Valid | None) -> Optional:
+def _to_optional(values: Array, valid: Validity | None) -> Optional:
     return Optional(values, np.ones(len(values), np.bool_) if valid is None else valid)
 
 
 @decoded_column.register(Tensor)
-def _tensor(feature: Tensor, field: Field, parts: Sequence[Raw], rows: int) -> Column:
+def _assemble_tensor(feature: Tensor, field: ColumnPlan, parts: Sequence[RawColumn], rows: int) -> Column:
     """Raw bytes as arrays. Rows of one shape share a buffer without a copy where they lie together."""
     column, _, valid = parts[0]
     ends, data = Strings(column).packed()
-    dtype = _dtype(field).newbyteorder("<")
+    dtype = _declared_dtype(field).newbyteorder("<")
     sizes = [size for size in feature.shape if size is not None]
     whole = int(np.prod(sizes)) * dtype.itemsize
     lengths = np.diff(ends)
@@ -215,7 +217,7 @@ def _tensor(feature: Tensor, field: Field, parts: Sequence[Raw], rows: int) -> C
     wrong = there & ((lengths % whole != 0) if varies else (lengths != whole))
     if wrong.any():
         row = int(wrong.argmax())
-        raise refused(
+        raise column_error(
             field,
             "D406",
             f"`{field.name}` has bytes that do not make a tensor of {dtype.name} {feature.shape}",
@@ -226,7 +228,7 @@ def _tensor(feature: Tensor, field: Field, parts: Sequence[Raw], rows: int) -> C
         )
     if dtype == np.bool_ and (data > 1).any():
         row = int(np.searchsorted(ends, int((data > 1).argmax()), side="right")) - 1
-        raise refused(
+        raise column_error(
             field,
             "D405",
             f"`{field.name}` has a byte that is no bool",
@@ -248,7 +250,7 @@ def _tensor(feature: Tensor, field: Field, parts: Sequence[Raw], rows: int) -> C
         dense[valid] = data.view(dtype).reshape(-1, *sizes)
     else:
         dense = data.view(dtype).reshape(rows, *sizes)
-    return _with_holes(dense, valid) if feature.optional else dense
+    return _to_optional(dense, valid) if feature.optional else dense
 
 
 def _dtype_hint(found: int, expected: int) -> str:
@@ -262,24 +264,26 @@ def _dtype_hint(found: int, expected: int) -> str:
 
 
 @decoded_column.register(Sparse)
-def _sparse(feature: Sparse, field: Field, parts: Sequence[Raw], rows: int) -> SparseColumn:
+def _assemble_sparse(
+    feature: Sparse, field: ColumnPlan, parts: Sequence[RawColumn], rows: int
+) -> SparseColumn:
     (indices, index_offsets, index_valid), (values, value_offsets, value_valid) = parts
     assert index_offsets is not None
     assert value_offsets is not None
-    _same_rows(field, (index_offsets, value_offsets), (index_valid, value_valid))
+    _check_equal_lengths(field, (index_offsets, value_offsets), (index_valid, value_valid))
     bad = (indices < 0) | (indices >= feature.size)
     if bad.any():
         first = int(bad.argmax())
-        raise refused(
+        raise column_error(
             field,
             "D407",
             f"`{field.name}` has an index outside its size",
-            row=_row_of(index_offsets, first),
+            row=_find_row(index_offsets, first),
             expected=f"indices from 0 to {feature.size - 1:,}",
             found=f"{int(indices[first]):,}",
             do=f"declare a size that holds it, or write `{field.name}` again",
         )
-    typed = _typed(field, values, len(value_offsets) - 1, value_offsets)
+    typed = _cast_values(field, values, len(value_offsets) - 1, value_offsets)
     return SparseColumn(
         Ragged(indices, index_offsets, valid=value_valid),
         Ragged(typed, value_offsets, valid=value_valid),
@@ -288,16 +292,18 @@ def _sparse(feature: Sparse, field: Field, parts: Sequence[Raw], rows: int) -> S
 
 
 @decoded_column.register(Boxes)
-def _boxes(feature: Boxes, field: Field, parts: Sequence[Raw], rows: int) -> Ragged:
+def _assemble_boxes(feature: Boxes, field: ColumnPlan, parts: Sequence[RawColumn], rows: int) -> Ragged:
     offsets = [part[1] for part in parts]
-    _same_rows(field, offsets, [part[2] for part in parts])
+    _check_equal_lengths(field, offsets, [part[2] for part in parts])
     assert offsets[0] is not None
     return Ragged(np.stack([part[0] for part in parts], axis=1), offsets[0], valid=parts[0][2])
 
 
-def _same_rows(field: Field, offsets: Sequence[Any], valids: Sequence[Valid | None]) -> None:
+def _check_equal_lengths(
+    field: ColumnPlan, offsets: Sequence[Any], valids: Sequence[Validity | None]
+) -> None:
     """The keys of one column must agree on how many values each row has, and whether it is there."""
-    _same_presence(field, len(offsets[0]) - 1, valids)
+    _check_equal_presence(field, len(offsets[0]) - 1, valids)
     first = np.diff(offsets[0])
     for i in range(1, len(offsets)):
         wrong = np.diff(offsets[i]) != first
@@ -306,10 +312,10 @@ def _same_rows(field: Field, offsets: Sequence[Any], valids: Sequence[Valid | No
             expected = (
                 f"{int(first[row]):,} values under `{field.slots[i].key}`, as under `{field.slots[0].key}`"
             )
-            raise _apart(field, row, expected, f"{int(np.diff(offsets[i])[row]):,}")
+            raise _key_mismatch_error(field, row, expected, f"{int(np.diff(offsets[i])[row]):,}")
 
 
-def _same_presence(field: Field, rows: int, valids: Sequence[Valid | None]) -> None:
+def _check_equal_presence(field: ColumnPlan, rows: int, valids: Sequence[Validity | None]) -> None:
     """The keys of one column are all there in a row, or none of them."""
     there = [np.ones(rows, np.bool_) if valid is None else valid for valid in valids]
     for i in range(1, len(there)):
@@ -318,7 +324,7 @@ def _same_presence(field: Field, rows: int, valids: Sequence[Valid | None]) -> N
             row = int(wrong.argmax())
             keys = [slot.key for slot in field.slots]
             has, lacks = (keys[0], keys[i]) if there[0][row] else (keys[i], keys[0])
-            raise _apart(
+            raise _key_mismatch_error(
                 field,
                 row,
                 f"all of {', '.join([f'`{key}`' for key in keys])}, or none",
@@ -326,8 +332,8 @@ def _same_presence(field: Field, rows: int, valids: Sequence[Valid | None]) -> N
             )
 
 
-def _apart(field: Field, row: int, expected: str, found: str) -> RekordError:
-    return refused(
+def _key_mismatch_error(field: ColumnPlan, row: int, expected: str, found: str) -> RekordError:
+    return column_error(
         field,
         "D407",
         f"the keys of `{field.name}` do not belong together",
@@ -338,20 +344,20 @@ def _apart(field: Field, row: int, expected: str, found: str) -> RekordError:
     )
 
 
-def _few_numbers(values: Array) -> str:
+def _preview_numbers(values: Array) -> str:
     """A few numbers of a record; never all of them."""
     shown = ", ".join([str(int(value)) for value in values[:4]])
     return f"{shown}, …" if len(values) > 4 else shown or "none"
 
 
-def _partitioned(field: Field, parts: Sequence[Raw]) -> Ragged:
+def _assemble_partitioned(field: ColumnPlan, parts: Sequence[RawColumn]) -> Ragged:
     """Flat values and row lengths, outermost omitted, as nested ragged columns."""
     values, offsets, valid = parts[0]
     assert offsets is not None
-    _same_presence(field, len(offsets) - 1, [part[2] for part in parts])
+    _check_equal_presence(field, len(offsets) - 1, [part[2] for part in parts])
     shape = field.feature.shape
     nones = len(parts)
-    level = _ragged(field, values, offsets, None, (None, *shape[nones:]))
+    level = _assemble_ragged(field, values, offsets, None, (None, *shape[nones:]))
     out: Array | Strings | Ragged | SparseColumn = level.values
     outer = level.offsets
     for lengths, length_offsets, _ in reversed(parts[1:]):
@@ -362,17 +368,17 @@ def _partitioned(field: Field, parts: Sequence[Raw]) -> Ragged:
         # Where each record's rows begin, once in rows and once in what the rows hold.
         wrong = np.diff(ends[length_offsets]) != np.diff(outer)
         if impossible.any() or wrong.any():
-            rows = [_row_of(length_offsets, int(impossible.argmax()))] if impossible.any() else []
+            rows = [_find_row(length_offsets, int(impossible.argmax()))] if impossible.any() else []
             rows += [int(wrong.argmax())] if wrong.any() else []
             row = min(rows)
             told = lengths[length_offsets[row] : length_offsets[row + 1]]
-            raise refused(
+            raise column_error(
                 field,
                 "D407",
                 f"the row lengths of `{field.name}` do not add up to its values",
                 row=row,
                 expected=f"lengths from 0 on that sum to {int(outer[row + 1] - outer[row]):,}",
-                found=_few_numbers(told),
+                found=_preview_numbers(told),
                 do="write these records again: the keys of one column are written together",
             )
         out = Ragged(out, ends.astype(np.int64))
@@ -380,50 +386,50 @@ def _partitioned(field: Field, parts: Sequence[Raw]) -> Ragged:
     return Ragged(out, outer, valid=valid)
 
 
-def _steps_column(field: Field, parts: Sequence[Any]) -> Ragged:
+def _assemble_steps(field: ColumnPlan, parts: Sequence[Any]) -> Ragged:
     """The steps of each record; ragged steps are ragged in both ways."""
     raws = [raw for raw, _, _ in parts]
-    _same_rows(field, [offsets for _, offsets, _ in parts], [valid for _, _, valid in parts])
+    _check_equal_lengths(field, [offsets for _, offsets, _ in parts], [valid for _, _, valid in parts])
     _, offsets, valid = parts[0]
     try:
-        inner = _column(field, raws, int(offsets[-1]))
+        inner = _assemble_column(field, raws, int(offsets[-1]))
     except RekordError as failure:
         if failure.location.row is not None:
-            row = _row_of(offsets, failure.location.row)
+            row = _find_row(offsets, failure.location.row)
             failure.location = Location(feature=failure.location.feature, row=row)
         raise
     return Ragged(inner.values if isinstance(inner, Optional) else inner, offsets, valid=valid)
 
 
-def _row_of(offsets: Offsets, value: int) -> int:
+def _find_row(offsets: Offsets, value: int) -> int:
     return int(np.searchsorted(offsets, value, side="right")) - 1
 
 
-def refused(
-    field: Field, code: str, what: str, *, row: int | None, expected: str, found: str, do: str
+def column_error(
+    field: ColumnPlan, code: str, what: str, *, row: int | None, expected: str, found: str, do: str
 ) -> RekordError:
     """The error for a column whose bytes are not what its feature declares."""
     where = Location(feature=field.name, row=row)
     return error(code, what, location=where, expected=expected, found=found, do=do)
 
 
-Value: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float32] | list[bytes] | None"
+DecodedValue: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float32] | list[bytes] | None"
 """What a Feature holds: int64 or float32 values, byte strings, or nothing where no kind is set."""
 
-_LISTS = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
-_KINDS = {1: "bytes", 2: "float", 3: "int64"}
-_MOST_COMPARED = 1000
-_MOST_NAMED = 3
-_INFER = "rekord infer PATH -o schema.json      (reads all records), then open with that schema"
-_IDLE_BYTES = 1 << 20
+_LIST_NAMES = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
+_KIND_NAMES = {1: "bytes", 2: "float", 3: "int64"}
+_MAX_COMPARED_KEYS = 1000
+_MAX_NAMED_KEYS = 3
+_INFER_HINT = "rekord infer PATH -o schema.json      (reads all records), then open with that schema"
+_MAX_IDLE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SequenceExample:
     """A decoded tf.train.SequenceExample."""
 
-    context: dict[str, Value]
-    steps: dict[str, list[Value]]
+    context: dict[str, DecodedValue]
+    steps: dict[str, list[DecodedValue]]
 
 
 PayloadBytes: TypeAlias = "bytes | bytearray | memoryview"
@@ -434,7 +440,7 @@ def decode(payload: PayloadBytes, schema: Schema, kind: RecordKind | None = None
 @overload
 def decode(
     payload: PayloadBytes, schema: None = None, kind: Literal["example"] | None = None
-) -> dict[str, Value]: ...
+) -> dict[str, DecodedValue]: ...
 @overload
 def decode(payload: PayloadBytes, schema: None = None, *, kind: Literal["sequence"]) -> SequenceExample: ...
 @overload
@@ -450,12 +456,12 @@ def decode(
     a step]}`). `kind="bytes"` gives the payload itself. A payload that protobuf would refuse is a WireError, one that
     the schema refuses a DecodeError.
     """
-    data = _as_bytes(payload)
+    data = _require_bytes(payload)
     if kind not in (None, *KIND_NAMES):
-        raise _bad_kind(kind)
+        raise _kind_error(kind)
     if schema is not None:
         if kind not in (None, schema.kind):
-            raise _bad_kind(kind, f"a schema of {KIND_NAMES[schema.kind]}")
+            raise _kind_error(kind, f"a schema of {KIND_NAMES[schema.kind]}")
         return _decode_row(data, compile_plan(schema))
     if kind == "bytes":
         return data
@@ -482,23 +488,23 @@ def row_error(plan: CodecPlan, problem: Problem, slot: int, payload: bytes) -> R
     if is_wire_fault(problem.fault):
         return wire_error(problem)
     if problem.fault == Fault.UNKNOWN_KEY:
-        return _unknown_key(problem, payload)
-    field, key, group = _field_of(plan, slot)
-    words = _words(field, key, problem, _Beside(plan, group, payload))
-    failure = refused(field, *words[:2], row=None, expected=words[2], found=words[3], do=words[4])
+        return _unknown_key_error(problem, payload)
+    field, key, group = _find_column_plan(plan, slot)
+    words = _describe_problem(field, key, problem, _PayloadContext(plan, group, payload))
+    failure = column_error(field, *words[:2], row=None, expected=words[2], found=words[3], do=words[4])
     failure.location = failure.location.within(payload_offset=problem.at or None)
     if plan.inferred:
         failure.likely = "the schema was inferred from the first records, and this one differs"
-        failure.do = _INFER
+        failure.do = _INFER_HINT
     return failure
 
 
 @dataclass(frozen=True, slots=True)
-class _Beside:
+class _PayloadContext:
     """What else is in a payload that was refused: looked at only where there is something to say of it."""
 
     plan: CodecPlan
-    group: Group
+    group: GroupPlan
     payload: bytes
 
     @property
@@ -519,10 +525,12 @@ class _Beside:
         """Keys that no column has, and that are nearly the one which is missing."""
         known = {slot.key for slot in self.group.slots}
         others = [one for one, value in self.stored().items() if value is not None and one not in known]
-        return near_misses(key, others[:_MOST_COMPARED])[:_MOST_NAMED]
+        return closest_matches(key, others[:_MAX_COMPARED_KEYS])[:_MAX_NAMED_KEYS]
 
 
-def _words(field: Field, key: str, problem: Problem, beside: _Beside) -> tuple[str, str, str, str, str]:
+def _describe_problem(
+    field: ColumnPlan, key: str, problem: Problem, beside: _PayloadContext
+) -> tuple[str, str, str, str, str]:
     """(code, what, expected, found, do)"""
     name, declared = field.name, type(field.feature).__name__
     stored = "" if key == name else f" (stored as `{key}`)"
@@ -533,8 +541,8 @@ def _words(field: Field, key: str, problem: Problem, beside: _Beside) -> tuple[s
                 "D401",
                 f"`{name}`{stored} is missing, and the schema requires it",
                 f"a value under `{key}`",
-                f"no such key, but {_key_names(near)}" if near else "no such key, or one without a kind",
-                other_key(name, key, near[0])
+                f"no such key, but {_format_keys(near)}" if near else "no such key, or one without a kind",
+                suggest_key_fix(name, key, near[0])
                 if near
                 else f"declare `{name}` with optional=True or default=…, or write the records again with it",
             )
@@ -546,20 +554,20 @@ def _words(field: Field, key: str, problem: Problem, beside: _Beside) -> tuple[s
             return (
                 "D402",
                 f"`{name}`{stored} has another number of values than the schema says",
-                f"{many}{_values(problem.expected)}{shaped}",
-                _values(problem.found),
+                f"{many}{_format_value_count(problem.expected)}{shaped}",
+                _format_value_count(problem.found),
                 f"declare the shape that was written, e.g. {declared}(shape=(None,)) for any number"
                 if of_shape
                 else f"declare `{name}` as rk.Bytes(shape=(None,)), or write the records again",
             )
         case Fault.WRONG_KIND:
-            kind, values = _KINDS[problem.found], beside.stored().get(key, ())
+            kind, values = _KIND_NAMES[problem.found], beside.stored().get(key, ())
             return (
                 "D403",
-                f"`{name}`{stored} is stored as {_LISTS[problem.found]}, the schema says {declared}",
-                _LISTS[problem.expected],
-                _LISTS[problem.found],
-                other_kind(name, field.feature, key, kind, values, step=beside.is_step),
+                f"`{name}`{stored} is stored as {_LIST_NAMES[problem.found]}, the schema says {declared}",
+                _LIST_NAMES[problem.expected],
+                _LIST_NAMES[problem.found],
+                suggest_kind_fix(name, field.feature, key, kind, values, step=beside.is_step),
             )
         case _:
             return (
@@ -571,16 +579,16 @@ def _words(field: Field, key: str, problem: Problem, beside: _Beside) -> tuple[s
             )
 
 
-def _values(count: int) -> str:
+def _format_value_count(count: int) -> str:
     return f"{count:,} value" if count == 1 else f"{count:,} values"
 
 
-def _key_names(keys: list[str]) -> str:
+def _format_keys(keys: list[str]) -> str:
     shown = [f"`{key[: 60 // len(keys)]}`" for key in keys]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _unknown_key(problem: Problem, payload: bytes) -> RekordError:
+def _unknown_key_error(problem: Problem, payload: bytes) -> RekordError:
     key = payload[problem.expected : problem.expected + problem.found].decode("utf-8", "replace")
     shown = key if len(key) <= 60 else key[:57] + "…"
     return error(
@@ -589,33 +597,33 @@ def _unknown_key(problem: Problem, payload: bytes) -> RekordError:
         location=Location(feature=key, payload_offset=problem.at),
         expected="only keys that the first records had",
         found=f"`{shown}`",
-        do=_INFER,
+        do=_INFER_HINT,
     )
 
 
-def _field_of(plan: CodecPlan, slot: int) -> tuple[Field, str, Group]:
+def _find_column_plan(plan: CodecPlan, slot: int) -> tuple[ColumnPlan, str, GroupPlan]:
     group, index = plan.context, slot
     if index >= len(group.slots) and plan.steps is not None:
         index -= len(group.slots)
         group = plan.steps
-    field = group.field_of(index)
+    field = group.column_of_slot(index)
     return field, field.slots[index - field.first].key, group
 
 
 def _decode_row(payload: bytes, plan: CodecPlan) -> dict[str, Any]:
-    batch = new_batch(plan, _core.Pool(_IDLE_BYTES))
+    batch = new_batch(plan, _core.Pool(_MAX_IDLE_BYTES))
     refusal = batch.add(payload)
     if refusal is not None:
         raise row_error(plan, *refusal, payload)
     try:
-        columns = assemble(plan, batch.take(), 1)
+        columns = assemble_columns(plan, batch.take(), 1)
     except RekordError as failure:
         failure.location = Location(feature=failure.location.feature)
         raise
     return {name: column[0] for name, column in columns.items()}
 
 
-def _bad_kind(kind: object, beside: str | None = None) -> RekordError:
+def _kind_error(kind: object, beside: str | None = None) -> RekordError:
     return error(
         "U605",
         f"`kind` cannot be {kind!r}" + (f" beside {beside}" if beside else ""),
@@ -625,7 +633,7 @@ def _bad_kind(kind: object, beside: str | None = None) -> RekordError:
     )
 
 
-def _as_bytes(payload: object) -> bytes:
+def _require_bytes(payload: object) -> bytes:
     if isinstance(payload, bytes):
         return payload
     if isinstance(payload, (bytearray, memoryview)):

@@ -12,34 +12,42 @@ import numpy as np
 
 from rekord import _core
 from rekord.codec.columns import Array
-from rekord.codec.images.store import stored_image, stored_mask
-from rekord.codec.numbers import NumberRule, stored_numbers, stored_sparse, stored_tensor, stored_times
-from rekord.codec.plan import CodecPlan, Field, compile_plan
-from rekord.codec.values import Shape, Unfit, as_array, described, is_text, sequence, stored_strings
+from rekord.codec.images.store import store_image, store_mask
+from rekord.codec.numbers import NumberRule, store_numbers, store_sparse, store_tensor, stored_times
+from rekord.codec.plan import CodecPlan, ColumnPlan, compile_plan
+from rekord.codec.values import (
+    InvalidValue,
+    Shape,
+    as_array,
+    as_sequence,
+    describe_value,
+    is_text,
+    store_strings,
+)
 from rekord.errors import error
 from rekord.location import Location
 from rekord.schema import Boxes, Feature, Image, Mask, Schema, Sparse, Tensor, Timestamp
 from rekord.schema.base import dtype_name
-from rekord.schema.messages import near_miss, shown
+from rekord.schema.messages import closest_match, preview
 
-Stored: TypeAlias = "Array | list[bytes]"
+StoredValues: TypeAlias = "Array | list[bytes]"
 
 # core/bind/cells.h's Rule.
 NO_RULE, INTS, FLOATS, BYTES, TEXT = range(5)
 _RULES: dict[str | None, int] = {"int": INTS, "float": FLOATS, "bytes": BYTES, "str": TEXT}
-_INT64 = (-(2**63), 2**63 - 1)
+_INT64_RANGE = (-(2**63), 2**63 - 1)
 
 
-def row_field(field: Field) -> _core.RowField:
+def build_row_field(field: ColumnPlan) -> _core.RowField:
     """Which values of a column the core may take at sight."""
     feature = field.feature
-    rule, (low, high) = NO_RULE, _INT64
+    rule, (low, high) = NO_RULE, _INT64_RANGE
     limits, exact = None, False
     if not field.feature.record_keys("x")[1:]:
         rule = _RULES.get(feature.as_given, NO_RULE)
     if rule == INTS:
         low, high = NumberRule.of(feature).bounds
-        if low > _INT64[1]:
+        if low > _INT64_RANGE[1]:
             rule = NO_RULE  # only numbers of uint64 beyond int64 are allowed
     elif rule == FLOATS and dtype_name(feature.dtype) == "float32":
         limits, exact = feature.limits, getattr(feature, "rounding", "") == "exact"
@@ -53,8 +61,8 @@ def row_field(field: Field) -> _core.RowField:
         len(field.slots),
         rule,
         dims,
-        max(min(low, _INT64[1]), _INT64[0]),
-        min(high, _INT64[1]),
+        max(min(low, _INT64_RANGE[1]), _INT64_RANGE[0]),
+        min(high, _INT64_RANGE[1]),
         limits,
         exact,
         None if names is None else {name: i for i, name in enumerate(names)},
@@ -62,37 +70,37 @@ def row_field(field: Field) -> _core.RowField:
 
 
 @singledispatch
-def stored(feature: Feature, value: Any) -> tuple[Stored, ...]:
+def store_value(feature: Feature, value: Any) -> tuple[StoredValues, ...]:
     """A value as the lists that its record keys hold; raises Unfit."""
     if len(feature.record_keys("x")) > 1:
-        return _partitioned(feature, value)
+        return _store_partitioned(feature, value)
     return (stored_list(feature, value, feature.shape),)
 
 
 @singledispatch
-def stored_list(feature: Feature, value: Any, shape: Shape) -> Stored:
+def stored_list(feature: Feature, value: Any, shape: Shape) -> StoredValues:
     """All values of a list of the given shape, flat, as the record's list holds them; raises Unfit."""
     if feature.kind == "bytes":
-        return stored_strings(value, feature, shape)
-    return stored_numbers(value, NumberRule.of(feature), shape)
+        return store_strings(value, feature, shape)
+    return store_numbers(value, NumberRule.of(feature), shape)
 
 
-stored.register(Tensor, lambda feature, value: ([stored_tensor(value, feature)],))
-stored.register(Sparse, lambda feature, value: stored_sparse(value, feature))
-stored.register(Image, lambda feature, value: ([stored_image(value, feature)],))
-stored.register(Mask, lambda feature, value: ([stored_mask(value, feature)],))
+store_value.register(Tensor, lambda feature, value: ([store_tensor(value, feature)],))
+store_value.register(Sparse, lambda feature, value: store_sparse(value, feature))
+store_value.register(Image, lambda feature, value: ([store_image(value, feature)],))
+store_value.register(Mask, lambda feature, value: ([store_mask(value, feature)],))
 stored_list.register(Timestamp, lambda feature, value, shape: stored_times(value, feature, shape))
 
 
-@stored.register(Boxes)
-def _boxes(feature: Boxes, value: Any) -> tuple[Stored, ...]:
-    sides = stored_numbers(value, NumberRule.of(feature), (None, 4)).reshape(-1, 4)
+@store_value.register(Boxes)
+def _boxes(feature: Boxes, value: Any) -> tuple[StoredValues, ...]:
+    sides = store_numbers(value, NumberRule.of(feature), (None, 4)).reshape(-1, 4)
     return tuple(np.ascontiguousarray(sides[:, i]) for i in range(4))
 
 
-def _partitioned(feature: Feature, value: Any) -> tuple[Stored, ...]:
+def _store_partitioned(feature: Feature, value: Any) -> tuple[StoredValues, ...]:
     """Values of several ragged levels: all of them flat, and the row lengths of each inner level."""
-    lengths: list[Stored] = []
+    lengths: list[StoredValues] = []
     inner = len(feature.record_keys("x")) - 1
     if isinstance(value, np.ndarray) and value.ndim > inner and value.dtype != object:
         # In an array all lists of a level are as long: a picture of floats has millions of values to walk over.
@@ -100,32 +108,32 @@ def _partitioned(feature: Feature, value: Any) -> tuple[Stored, ...]:
         lengths = [np.full(prod(sizes[: i + 1]), sizes[i + 1], np.int64) for i in range(inner)]
         flat = value.reshape(prod(sizes[: inner + 1]), *sizes[inner + 1 :])
         return (stored_list(feature, flat, feature.shape[inner:]), *lengths)
-    level = _parts(value, feature, 0)
+    level = _split_level(value, feature, 0)
     for depth in range(inner):
-        parts = [_parts(part, feature, depth + 1) for part in level]
+        parts = [_split_level(part, feature, depth + 1) for part in level]
         lengths.append(np.array([len(part) for part in parts], np.int64))
         level = [leaf for part in parts for leaf in part]
     rest = feature.shape[inner:]
     return (stored_list(feature, level, rest), *lengths)
 
 
-def _parts(value: Any, feature: Feature, depth: int) -> list[Any]:
+def _split_level(value: Any, feature: Feature, depth: int) -> list[Any]:
     array = None if is_text(value) else as_array(value)
     if array is not None and array.ndim:
         return list(array)
-    parts = sequence(value)
+    parts = as_sequence(value)
     if parts is None:
-        raise Unfit(
+        raise InvalidValue(
             "E306",
             "is not nested as deeply as the schema says",
             expected=f"shape {feature.shape}: a list at level {depth + 1}",
-            found=described(value),
+            found=describe_value(value),
             do="give lists of lists, a list for each ragged level",
         )
     return list(parts)
 
 
-class Judge:
+class RowValidator:
     """Decides for the rows of one schema; the core calls it by these names."""
 
     def __init__(self, plan: CodecPlan) -> None:
@@ -133,31 +141,31 @@ class Judge:
         groups = (plan.context,) if plan.steps is None else (plan.context, plan.steps)
         self.fields = tuple(field for group in groups for field in group.fields)
 
-    def normalise(self, number: int, value: Any, step: int | None) -> tuple[Stored, ...] | None:
+    def normalize(self, number: int, value: Any, step: int | None) -> tuple[StoredValues, ...] | None:
         """The stored lists of a value that the core did not take, None for no value, or the error it deserves."""
         field = self.fields[number]
         if field.feature.is_missing(value):
             if value is None or step is not None or field.feature.required:
-                raise _missing(field, step).told(field.name, step=step)
+                raise _missing_value(field, step).told(field.name, step=step)
             return None
         try:
-            return stored(field.feature, value)
-        except Unfit as unfit:
+            return store_value(field.feature, value)
+        except InvalidValue as unfit:
             raise unfit.told(field.name, step=step) from unfit.__cause__
 
-    def steps_of(self, number: int, value: Any) -> tuple[Any, ...]:
+    def split_steps(self, number: int, value: Any) -> tuple[Any, ...]:
         """The steps of a column that is given as no list."""
         field = self.fields[number]
         array = None if is_text(value) else as_array(value)
         if array is not None and array.ndim:
             return tuple(array)
-        parts = sequence(value)
+        parts = as_sequence(value)
         if parts is None:
-            raise Unfit(
+            raise InvalidValue(
                 "E306",
                 "is no list of steps",
                 expected="a list with one value a step",
-                found=described(value),
+                found=describe_value(value),
                 do="give a list, or declare the column in context=",
             ).told(field.name)
         return tuple(parts)
@@ -170,27 +178,27 @@ class Judge:
             "E325",
             f"a row is a {type(row).__name__}",
             expected="a mapping of column names to values",
-            found=described(row),
+            found=describe_value(row),
             do='{"label": 1, ...}; one call a row',
         )
 
-    def refuse_unknown(self, row: dict[Any, Any]) -> None:
+    def raise_unknown_keys(self, row: dict[Any, Any]) -> None:
         """The error for a row with columns that the schema does not have."""
         column = next(key for key in row if key not in self.schema)
         name = column if isinstance(column, str) else None
         free = [one for one in self.schema if one not in row]
-        meant = near_miss(name, free) if name else None
+        meant = closest_match(name, free) if name else None
         some = ", ".join(f"`{one}`" for one in list(self.schema)[:5])
         raise error(
             "E309",
-            f"the row has {shown(column)}, the schema has not",
+            f"the row has {preview(column)}, the schema has not",
             location=Location(feature=name),
             expected=f"columns of the schema: {some}{', …' if len(self.schema) > 5 else ''}"[:160],
-            found=shown(column),
+            found=preview(column),
             do=f"did you mean `{meant}`?" if meant else "drop it from the row, or declare it in the schema",
         )
 
-    def refuse_size(self) -> None:
+    def raise_too_large(self) -> None:
         """The error for a row whose record no reader could read."""
         raise error(
             "E327",
@@ -201,17 +209,17 @@ class Judge:
         )
 
 
-def _missing(field: Field, step: int | None) -> Unfit:
+def _missing_value(field: ColumnPlan, step: int | None) -> InvalidValue:
     kind = type(field.feature).__name__
     if step is not None:
-        return Unfit(
+        return InvalidValue(
             "E301",
             "has no value",
             expected="a value in every step",
             found="None",
             do="leave the step out, or give it a value",
         )
-    return Unfit(
+    return InvalidValue(
         "E301",
         "has no value, and it is required",
         expected=f"a value for {kind}",
@@ -220,9 +228,9 @@ def _missing(field: Field, step: int | None) -> Unfit:
     )
 
 
-_IDLE_BYTES = 64 << 20
-_KEPT_ENCODERS = 16
-_encoders: OrderedDict[int, tuple[Schema, _core.RowEncoder]] = OrderedDict()
+_MAX_IDLE_BYTES = 64 << 20
+_MAX_CACHED_ENCODERS = 16
+_encoder_cache: OrderedDict[int, tuple[Schema, _core.RowEncoder]] = OrderedDict()
 
 
 def encode(row: Mapping[str, object], schema: Schema) -> bytes:
@@ -233,36 +241,36 @@ def encode(row: Mapping[str, object], schema: Schema) -> bytes:
     """
     # By identity: to compare or hash a schema costs more than to encode a row. The schema is kept beside the
     # encoder, so that no other one can have its identity.
-    known = _encoders.get(id(schema))
+    known = _encoder_cache.get(id(schema))
     if known is None:
-        known = checked_schema(schema), row_encoder(schema)
-        _encoders[id(schema)] = known
-        while len(_encoders) > _KEPT_ENCODERS:
-            _encoders.popitem(last=False)
+        known = validate_schema(schema), new_row_encoder(schema)
+        _encoder_cache[id(schema)] = known
+        while len(_encoder_cache) > _MAX_CACHED_ENCODERS:
+            _encoder_cache.popitem(last=False)
     return known[1].encode(row)
 
 
 @lru_cache(maxsize=1)
-def pool() -> _core.Pool:
+def shared_pool() -> _core.Pool:
     """The buffers that all encoders of this process share."""
-    return _core.Pool(_IDLE_BYTES)
+    return _core.Pool(_MAX_IDLE_BYTES)
 
 
-def row_encoder(schema: Schema) -> _core.RowEncoder:
+def new_row_encoder(schema: Schema) -> _core.RowEncoder:
     """An encoder of its own for the rows of a schema."""
-    plan = compile_plan(checked_schema(schema))
+    plan = compile_plan(validate_schema(schema))
     steps = plan.steps
     return _core.RowEncoder(
         plan.context.native,
         None if steps is None else steps.native,
-        pool(),
-        [row_field(field) for field in plan.context.fields],
-        [] if steps is None else [row_field(field) for field in steps.fields],
-        Judge(plan),
+        shared_pool(),
+        [build_row_field(field) for field in plan.context.fields],
+        [] if steps is None else [build_row_field(field) for field in steps.fields],
+        RowValidator(plan),
     )
 
 
-def checked_schema(schema: object) -> Schema:
+def validate_schema(schema: object) -> Schema:
     """A schema, and nothing else that might be passed for one."""
     if isinstance(schema, Schema) and schema.kind == "bytes":
         raise error(
@@ -278,6 +286,6 @@ def checked_schema(schema: object) -> Schema:
         "U605",
         f"`schema` cannot be of type {type(schema).__name__}",
         expected="a rk.Schema",
-        found=shown(schema),
+        found=preview(schema),
         do="rk.Schema({...}), or rk.Schema.load(path)",
     )

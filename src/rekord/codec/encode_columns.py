@@ -13,10 +13,10 @@ import numpy as np
 
 from rekord import _core
 from rekord.codec.columns import Array, Optional, Ragged, Strings
-from rekord.codec.encode import Judge, checked_schema, pool, stored
-from rekord.codec.numbers import NumberRule, cast_tensor, check_zone, store, store_times
-from rekord.codec.plan import CodecPlan, Field, compile_plan
-from rekord.codec.values import Unfit, as_array, check_shape, described
+from rekord.codec.encode import RowValidator, shared_pool, store_value, validate_schema
+from rekord.codec.numbers import NumberRule, cast_tensor, check_zone, store_array, store_times
+from rekord.codec.plan import CodecPlan, ColumnPlan, compile_plan
+from rekord.codec.values import InvalidValue, as_array, check_shape, describe_value
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Feature, Schema, Tensor, Timestamp
@@ -25,25 +25,25 @@ Slots: TypeAlias = "list[Any]"
 """What the core takes, a record key each; None where no row has a value."""
 
 
-class ByRow(Exception):
+class InvalidRowValue(Exception):
     """A value that does not fit, and the row it is in."""
 
-    def __init__(self, unfit: Unfit, row: int | None, step: int | None = None) -> None:
+    def __init__(self, unfit: InvalidValue, row: int | None, step: int | None = None) -> None:
         super().__init__(unfit.code)
-        self.unfit = unfit
+        self.invalid_value = unfit
         self.row = row
         self.step = step
 
 
-def slots_of(field: Field, column: Any, rows: int) -> Slots:
+def build_slots(field: ColumnPlan, column: Any, rows: int) -> Slots:
     """The record keys of one column."""
     if isinstance(column, Optional):
-        return _optional(field, column, rows)
+        return _build_optional_slots(field, column, rows)
     if len(field.slots) == 1:
         found = column_slot(field.feature, column, rows)
         if found is not None:
             return [found]
-    return by_rows(field, column)
+    return build_slots_by_row(field, column)
 
 
 @singledispatch
@@ -51,17 +51,21 @@ def column_slot(feature: Feature, column: Any, rows: int) -> Any:
     """The values of one record key as the core takes them; None where each row must be looked at."""
     if feature.storage != "list":
         return None
-    return _strings(feature, column) if feature.kind == "bytes" else _numbers(feature, column, rows)
+    return (
+        _store_string_column(feature, column)
+        if feature.kind == "bytes"
+        else _store_number_column(feature, column, rows)
+    )
 
 
-def _flags(valid: Any) -> Array | None:
+def _to_validity(valid: Any) -> Array | None:
     if valid is None:
         return None
     flags = np.ascontiguousarray(valid, np.bool_)
     return None if flags.all() else flags.view(np.uint8)
 
 
-def _optional(field: Field, column: Any, rows: int) -> Slots:
+def _build_optional_slots(field: ColumnPlan, column: Any, rows: int) -> Slots:
     """A dense column with holes. What stands in a hole is not a value, and is not judged as one."""
     valid = np.asarray(column.valid, np.bool_)
     if not valid.any():
@@ -70,8 +74,10 @@ def _optional(field: Field, column: Any, rows: int) -> Slots:
     if not valid.all():
         values = np.array(values)
         values[~valid] = values[int(np.argmax(valid))]
-    slots = slots_of(field, values, rows)
-    return [None if slot is None else (slot[0], slot[1], _both(_flags(valid), slot[2])) for slot in slots]
+    slots = build_slots(field, values, rows)
+    return [
+        None if slot is None else (slot[0], slot[1], _both(_to_validity(valid), slot[2])) for slot in slots
+    ]
 
 
 def _both(valid: Array | None, other: Array | None) -> Array | None:
@@ -80,13 +86,13 @@ def _both(valid: Array | None, other: Array | None) -> Array | None:
     return np.minimum(valid, other)
 
 
-def _numbers(feature: Feature, column: Any, rows: int) -> Any:
+def _store_number_column(feature: Feature, column: Any, rows: int) -> Any:
     """A column of numbers that lie in one array; None where rows must be looked at one by one."""
     values = _array_of(column)
     if values is None or (values.dtype.kind not in "biuf" and values.dtype.name != "bfloat16"):
         return None
     rule = NumberRule.of(feature)
-    return array_slot(feature, column, values, rows, lambda numbers: store(numbers, rule))
+    return array_slot(feature, column, values, rows, lambda numbers: store_array(numbers, rule))
 
 
 @column_slot.register(Timestamp)
@@ -102,7 +108,7 @@ def _times(feature: Timestamp, column: Any, rows: int) -> Any:
             return None  # by rows, none of which has a value
         column = values = np.where(holes, values[int(np.argmin(holes))], values)
         ticks, offsets, _ = array_slot(feature, column, values, rows, lambda some: store_times(some, feature))
-        return ticks, offsets, _flags(~holes)
+        return ticks, offsets, _to_validity(~holes)
     return array_slot(feature, column, values, rows, lambda some: store_times(some, feature))
 
 
@@ -110,7 +116,7 @@ def _array_of(column: Any) -> Array | None:
     """The one array that a column's values lie in; None where there is none."""
     if isinstance(column, Ragged):
         return column.values if isinstance(column.values, np.ndarray) else None
-    return _dense(column)
+    return _as_dense_array(column)
 
 
 def array_slot(
@@ -124,18 +130,18 @@ def array_slot(
         offsets = np.asarray(column.offsets, np.int64)
         begin, end = int(offsets[0]), int(offsets[-1])
         inner = prod(values.shape[1:])
-        numbers = _stored(
-            values[begin:end].reshape(-1), convert, lambda at: _row_of(offsets - begin, at // inner)
+        numbers = _store_numbers(
+            values[begin:end].reshape(-1), convert, lambda at: _find_row(offsets - begin, at // inner)
         )
-        return numbers, np.ascontiguousarray((offsets - begin) * inner), _flags(column.valid)
+        return numbers, np.ascontiguousarray((offsets - begin) * inner), _to_validity(column.valid)
     check_shape(values.shape[1:], feature.shape, values)
     inner = prod(values.shape[1:])
-    numbers = _stored(values.reshape(-1), convert, lambda at: at // inner)
+    numbers = _store_numbers(values.reshape(-1), convert, lambda at: at // inner)
     offsets_or_none = np.arange(rows + 1, dtype=np.int64) * inner if feature.variable else None
     return numbers, offsets_or_none, None
 
 
-def _dense(column: Any) -> Array | None:
+def _as_dense_array(column: Any) -> Array | None:
     """A column that is one array; a list is not looked into here."""
     if isinstance(column, (list, tuple)):
         # Plain numbers: as one array, where NumPy cannot change them on the way.
@@ -151,22 +157,22 @@ def _dense(column: Any) -> Array | None:
     return as_array(column)
 
 
-def _stored(numbers: Array, convert: Callable[[Array], Array], row_of: Any) -> Array:
+def _store_numbers(numbers: Array, convert: Callable[[Array], Array], row_of: Any) -> Array:
     try:
         return convert(numbers)
-    except Unfit as unfit:
-        raise ByRow(unfit, row_of(unfit.at or 0)) from None
+    except InvalidValue as unfit:
+        raise InvalidRowValue(unfit, row_of(unfit.at or 0)) from None
 
 
-def _row_of(offsets: Array, at: int) -> int:
+def _find_row(offsets: Array, at: int) -> int:
     return int(np.searchsorted(offsets, at, side="right")) - 1
 
 
-def _strings(feature: Feature, column: Any) -> Any:
+def _store_string_column(feature: Feature, column: Any) -> Any:
     if isinstance(column, Strings):
         if column.row_shape != feature.shape:
             return None
-        return (column.column, column.text), None, _flags(column.valid)
+        return (column.column, column.text), None, _to_validity(column.valid)
     if isinstance(column, Ragged):
         values = column.values
         if not isinstance(values, Strings) or values.row_shape or feature.shape != (None,):
@@ -174,19 +180,19 @@ def _strings(feature: Feature, column: Any) -> Any:
         return (
             (values.column, values.text),
             np.ascontiguousarray(column.offsets, np.int64),
-            _flags(column.valid),
+            _to_validity(column.valid),
         )
     if isinstance(column, PackedStrings):
         return column.slot() if feature.shape == column.shape else None
     if feature.shape != ():
         return None
     if isinstance(column, np.ndarray) and column.dtype.kind == "S" and not feature.is_text:
-        return _fixed_width(column) if column.ndim == 1 and column.dtype.itemsize else None
+        return _pack_fixed_width(column) if column.ndim == 1 and column.dtype.itemsize else None
     strings = column.tolist() if isinstance(column, np.ndarray) and column.ndim == 1 else column
     if not isinstance(strings, (list, tuple)):
         return None
     strings = strings if isinstance(strings, list) else list(strings)
-    plain: Any = _core.plain_strings(strings, feature.is_text, pool())
+    plain: Any = _core.plain_strings(strings, feature.is_text, shared_pool())
     if plain is None:
         return None
     packed, valid = plain
@@ -195,7 +201,7 @@ def _strings(feature: Feature, column: Any) -> Any:
     return packed, None, valid
 
 
-def _fixed_width(column: Array) -> Any:
+def _pack_fixed_width(column: Array) -> Any:
     """An array of NumPy's byte strings, which it pads with zeros: the strings end before those."""
     width = column.dtype.itemsize
     octets = np.ascontiguousarray(column).view(np.uint8).reshape(len(column), width)
@@ -222,7 +228,7 @@ class PackedStrings:
         self.shape: tuple[int | None, ...] = () if offsets is None else (None,)
 
     def slot(self) -> Any:
-        return (self.ends, self.data), self.offsets, _flags(self.valid)
+        return (self.ends, self.data), self.offsets, _to_validity(self.valid)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -232,7 +238,7 @@ class PackedStrings:
 
 
 @column_slot.register(Tensor)
-def _tensors(feature: Tensor, column: Any, rows: int) -> Any:
+def _pack_tensors(feature: Tensor, column: Any, rows: int) -> Any:
     """Tensors of one shape that lie in one array."""
     array = None if isinstance(column, (list, tuple, Ragged, Strings)) else as_array(column)
     if array is None or array.dtype.kind == "O" or isinstance(feature.dtype, str):
@@ -245,18 +251,18 @@ def _tensors(feature: Tensor, column: Any, rows: int) -> Any:
     return (ends, data.reshape(-1).view(np.uint8)), None, None
 
 
-def by_rows(field: Field, column: Iterable[Any]) -> Slots:
+def build_slots_by_row(field: ColumnPlan, column: Iterable[Any]) -> Slots:
     """Any column, one row after another as single rows are."""
-    gathered = _Gathered(field)
+    gathered = _SlotBuilder(field)
     for row, value in enumerate(column):
         try:
             gathered.add(field.feature, value)
-        except Unfit as unfit:
-            raise ByRow(unfit, row) from None
+        except InvalidValue as unfit:
+            raise InvalidRowValue(unfit, row) from None
     return gathered.slots()
 
 
-def steps_of(field: Field, column: Any, rows: int) -> Slots:
+def build_step_slots(field: ColumnPlan, column: Any, rows: int) -> Slots:
     """The record keys of a column of steps: the steps of all rows, and where each row's begin."""
     if (
         isinstance(column, Ragged)
@@ -265,37 +271,42 @@ def steps_of(field: Field, column: Any, rows: int) -> Slots:
     ):
         offsets = np.ascontiguousarray(column.offsets, np.int64)
         count = len(column.values)
-        valid = _flags(column.valid)
+        valid = _to_validity(column.valid)
         try:
-            return [_step_slot(slot, count, offsets, valid) for slot in slots_of(field, column.values, count)]
-        except ByRow as failure:
-            row = _row_of(offsets, failure.row or 0)
-            raise ByRow(failure.unfit, row, (failure.row or 0) - int(offsets[row])) from None
+            return [
+                _wrap_step_slot(slot, count, offsets, valid)
+                for slot in build_slots(field, column.values, count)
+            ]
+        except InvalidRowValue as failure:
+            row = _find_row(offsets, failure.row or 0)
+            raise InvalidRowValue(
+                failure.invalid_value, row, (failure.row or 0) - int(offsets[row])
+            ) from None
     ends = [0]
     there = []
-    gathered = _Gathered(field)
+    gathered = _SlotBuilder(field)
     for row, value in enumerate(column):
         there.append(value is not None)
         steps = [] if value is None else list(value)
         for step, one in enumerate(steps):
             try:
                 if field.feature.is_missing(one):
-                    raise _no_step()
+                    raise _missing_step()
                 gathered.add(field.feature, one)
-            except Unfit as unfit:
-                raise ByRow(unfit, row, step) from None
+            except InvalidValue as unfit:
+                raise InvalidRowValue(unfit, row, step) from None
         ends.append(ends[-1] + len(steps))
     offsets = np.array(ends, np.int64)
-    valid = _flags(there) if there else None
-    return [_step_slot(slot, ends[-1], offsets, valid) for slot in gathered.slots()]
+    valid = _to_validity(there) if there else None
+    return [_wrap_step_slot(slot, ends[-1], offsets, valid) for slot in gathered.slots()]
 
 
-def _step_slot(slot: Any, count: int, offsets: Array, valid: Array | None) -> Any:
+def _wrap_step_slot(slot: Any, count: int, offsets: Array, valid: Array | None) -> Any:
     return slot, count, offsets, valid
 
 
-def _no_step() -> Unfit:
-    return Unfit(
+def _missing_step() -> InvalidValue:
+    return InvalidValue(
         "E301",
         "has no value",
         expected="a value in every step",
@@ -304,10 +315,10 @@ def _no_step() -> Unfit:
     )
 
 
-class _Gathered:
+class _SlotBuilder:
     """The stored lists of row after row, joined."""
 
-    def __init__(self, field: Field) -> None:
+    def __init__(self, field: ColumnPlan) -> None:
         self._numbers: list[list[Array]] = [[] for _ in field.slots]
         self._strings: list[list[bytes]] = [[] for _ in field.slots]
         self._ends: list[list[int]] = [[0] for _ in field.slots]
@@ -317,7 +328,7 @@ class _Gathered:
     def add(self, feature: Feature, value: Any) -> None:
         missing = feature.is_missing(value)
         self._valid.append(not missing)
-        parts = [()] * len(self._ends) if missing else stored(feature, value)
+        parts = [()] * len(self._ends) if missing else store_value(feature, value)
         for i, part in enumerate(parts):
             self._ends[i].append(self._ends[i][-1] + len(part))
             if isinstance(part, list):
@@ -329,7 +340,7 @@ class _Gathered:
         if not any(self._valid):
             # Nothing to look at, but a row of steps may still be there and empty.
             return [None] * len(self._ends)
-        valid = _flags(self._valid)
+        valid = _to_validity(self._valid)
         out: Slots = []
         for kind, strings, numbers, ends in zip(
             self._kinds, self._strings, self._numbers, self._ends, strict=True
@@ -348,7 +359,7 @@ def is_arrow(value: Any) -> bool:
     return pa is not None and isinstance(value, (pa.Table, pa.RecordBatch, pa.Array, pa.ChunkedArray))
 
 
-def arrow_batches(table: Any) -> list[Any]:
+def to_arrow_batches(table: Any) -> list[Any]:
     """A table as batches whose columns each lie in one piece."""
     return table.to_batches() if hasattr(table, "to_batches") else [table]
 
@@ -370,9 +381,9 @@ def from_arrow(array: Any, feature: Feature) -> Any:
         return _arrow_numbers(array)
     lists = pa.types.is_list(array.type) or pa.types.is_large_list(array.type)
     if lists and feature.shape[:1] == (None,) and not getattr(feature, "partitions", ()):
-        return _lists(array)
+        return _arrow_lists(array)
     if pa.types.is_fixed_size_list(array.type) and not array.null_count:
-        dense = _fixed(array)
+        dense = _flatten_fixed_lists(array)
         if dense is not None:
             return dense
     return array.to_pylist()
@@ -396,14 +407,14 @@ def _is_number(kind: Any) -> bool:
     return bool(number or pa.types.is_timestamp(kind))
 
 
-def _valid(array: Any) -> Any:
+def _arrow_validity(array: Any) -> Any:
     return array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
 
 
 def _arrow_numbers(array: Any) -> Any:
     if not array.null_count:
         return array.to_numpy(zero_copy_only=False)
-    valid = _valid(array)
+    valid = _arrow_validity(array)
     if not valid.any():
         return [None] * len(array)
     filled = array.fill_null(array[int(np.argmax(valid))])
@@ -414,46 +425,46 @@ def _arrow_strings(array: Any) -> PackedStrings:
     _, ends, data = array.buffers()
     narrow = str(array.type) in ("string", "binary")
     return PackedStrings(
-        _offsets(ends, np.int32 if narrow else np.int64, array),
+        _read_offsets(ends, np.int32 if narrow else np.int64, array),
         np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8),
-        valid=_valid(array),
-        rows=_Rows(array),
+        valid=_arrow_validity(array),
+        rows=_LazyArrowRows(array),
     )
 
 
-def _offsets(buffer: Any, dtype: Any, array: Any) -> Any:
+def _read_offsets(buffer: Any, dtype: Any, array: Any) -> Any:
     if buffer is None or not buffer.size:
         return np.zeros(len(array) + 1, dtype)
     return np.frombuffer(buffer, dtype)[array.offset : array.offset + len(array) + 1]
 
 
-def _lists(array: Any) -> Any:
+def _arrow_lists(array: Any) -> Any:
     """Lists whose elements lie in one array, or end to end."""
     import pyarrow as pa
 
     offsets = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    values, valid = array.values, _valid(array)
+    values, valid = array.values, _arrow_validity(array)
     if values.null_count:
         return array.to_pylist()
-    if valid is not None and not _empty_where_missing(offsets, valid):
+    if valid is not None and not _is_empty_where_missing(offsets, valid):
         return array.to_pylist()
     if _is_number(values.type):
         return Ragged(values.to_numpy(zero_copy_only=False), offsets, valid=valid)
     if _is_string(values.type):
         inner = _arrow_strings(values)
-        return PackedStrings(inner.ends, inner.data, offsets=offsets, valid=valid, rows=_Rows(array))
+        return PackedStrings(inner.ends, inner.data, offsets=offsets, valid=valid, rows=_LazyArrowRows(array))
     if pa.types.is_fixed_size_list(values.type):
-        dense = _fixed(values)
+        dense = _flatten_fixed_lists(values)
         if dense is not None:
             return Ragged(dense, offsets, valid=valid)
     return array.to_pylist()
 
 
-def _empty_where_missing(offsets: Any, valid: Any) -> bool:
+def _is_empty_where_missing(offsets: Any, valid: Any) -> bool:
     return not bool((np.diff(offsets)[~valid] != 0).any())
 
 
-def _fixed(array: Any) -> Any:
+def _flatten_fixed_lists(array: Any) -> Any:
     """Nested lists of fixed sizes as one array of so many dimensions; None where they hold anything else."""
     import pyarrow as pa
 
@@ -468,7 +479,7 @@ def _fixed(array: Any) -> Any:
     return array.to_numpy(zero_copy_only=False).reshape(sizes)
 
 
-class _Rows:
+class _LazyArrowRows:
     """The rows of an Arrow array, made into Python values only when they are looked at."""
 
     def __init__(self, array: Any) -> None:
@@ -498,7 +509,7 @@ class EncodedBatches:
     def __iter__(self) -> Iterator[tuple[Any, int]]:
         return ((frames, rows) for frames, rows, _ in self._pieces(ends=False))
 
-    def with_ends(self) -> Iterator[tuple[Any, int, Any]]:
+    def iter_with_ends(self) -> Iterator[tuple[Any, int, Any]]:
         """The same, each with an int64 array of where its records end."""
         return self._pieces(ends=True)
 
@@ -522,19 +533,19 @@ def encode_columns(columns: Any, schema: Schema) -> bytes:
     `columns` is a dict of columns (NumPy arrays with the rows first, lists, `rk.Ragged`, `rk.Strings`,
     `rk.Optional`), or a pyarrow RecordBatch or Table. An EncodeError names the row.
     """
-    pieces = [bytes(frames) for frames, _ in encoded_batches(columns, schema, enough_bytes=_NO_LIMIT)]
+    pieces = [bytes(frames) for frames, _ in encode_batches(columns, schema, enough_bytes=_NO_LIMIT)]
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def encoded_batches(columns: Any, schema: Schema, *, enough_bytes: int) -> EncodedBatches:
+def encode_batches(columns: Any, schema: Schema, *, enough_bytes: int) -> EncodedBatches:
     """The same in pieces of about `enough_bytes`. What could be refused is refused here and now."""
-    plan = compile_plan(checked_schema(schema))
-    judge = Judge(plan)
+    plan = compile_plan(validate_schema(schema))
+    validator = RowValidator(plan)
     batches = []
     before = 0
-    for batch in arrow_batches(columns) if is_arrow(columns) else [columns]:
+    for batch in to_arrow_batches(columns) if is_arrow(columns) else [columns]:
         try:
-            native, rows = _native_batch(batch, plan, judge)
+            native, rows = _build_native_batch(batch, plan, validator)
             problem: Any = native.check()
             if problem is not None:
                 raise _native_error(plan, problem[1], problem[2], problem[0])
@@ -547,7 +558,9 @@ def encoded_batches(columns: Any, schema: Schema, *, enough_bytes: int) -> Encod
     return EncodedBatches(batches, plan, enough_bytes)
 
 
-def _native_batch(columns: Any, plan: CodecPlan, judge: Judge) -> tuple[_core.ColumnBatch, int]:
+def _build_native_batch(
+    columns: Any, plan: CodecPlan, validator: RowValidator
+) -> tuple[_core.ColumnBatch, int]:
     if isinstance(columns, Mapping):
         given = dict(columns)
     elif is_arrow(columns):
@@ -557,41 +570,49 @@ def _native_batch(columns: Any, plan: CodecPlan, judge: Judge) -> tuple[_core.Co
             "E325",
             f"columns are given as a {type(columns).__name__}",
             expected="a dict of columns, a pyarrow RecordBatch or a Table",
-            found=described(columns),
+            found=describe_value(columns),
             do='{"label": np.array([...]), ...}',
         )
     if any(name not in plan.schema for name in given):
-        judge.refuse_unknown(given)
-    rows = _row_count(given)
-    context = _group(plan.context.fields, given, rows, slots_of)
-    steps = [] if plan.steps is None else _group(plan.steps.fields, given, rows, steps_of)
+        validator.raise_unknown_keys(given)
+    rows = _count_rows(given)
+    context = _build_group_slots(plan.context.fields, given, rows, build_slots)
+    steps = [] if plan.steps is None else _build_group_slots(plan.steps.fields, given, rows, build_step_slots)
     native = _core.ColumnBatch(
-        plan.context.native, None if plan.steps is None else plan.steps.native, pool(), context, steps, rows
+        plan.context.native,
+        None if plan.steps is None else plan.steps.native,
+        shared_pool(),
+        context,
+        steps,
+        rows,
     )
     return native, rows
 
 
-def _group(
-    fields: tuple[Field, ...], given: dict[str, Any], rows: int, read: Callable[[Field, Any, int], Slots]
+def _build_group_slots(
+    fields: tuple[ColumnPlan, ...],
+    given: dict[str, Any],
+    rows: int,
+    read: Callable[[ColumnPlan, Any, int], Slots],
 ) -> Slots:
     out: Slots = []
     for field in fields:
         column = given.get(field.name)
         if column is None:
             if field.feature.required:
-                raise _missing(field.name, row=0 if rows else None)
+                raise _missing_column_error(field.name, row=0 if rows else None)
             out += [None] * len(field.slots)
             continue
         try:
             out += read(field, from_arrow(column, field.feature) if is_arrow(column) else column, rows)
-        except ByRow as failure:
-            raise failure.unfit.told(field.name, row=failure.row, step=failure.step) from None
-        except Unfit as unfit:
+        except InvalidRowValue as failure:
+            raise failure.invalid_value.told(field.name, row=failure.row, step=failure.step) from None
+        except InvalidValue as unfit:
             raise unfit.told(field.name, row=0 if rows == 1 else None) from None
     return out
 
 
-def _row_count(given: dict[str, Any]) -> int:
+def _count_rows(given: dict[str, Any]) -> int:
     rows: int | None = None
     first = ""
     for name, column in given.items():
@@ -602,15 +623,17 @@ def _row_count(given: dict[str, Any]) -> int:
             if isinstance(column, (str, bytes, Mapping)):
                 raise TypeError
         except TypeError:
-            raise _uneven(name, "a column with one value a row", described(column)) from None
+            raise _length_mismatch_error(
+                name, "a column with one value a row", describe_value(column)
+            ) from None
         if rows is None:
             rows, first = count, name
         elif count != rows:
-            raise _uneven(name, f"{rows:,} rows, as `{first}` has", f"{count:,} rows")
+            raise _length_mismatch_error(name, f"{rows:,} rows, as `{first}` has", f"{count:,} rows")
     return rows or 0
 
 
-def _uneven(name: str, expected: str, found: str) -> RekordError:
+def _length_mismatch_error(name: str, expected: str, found: str) -> RekordError:
     return error(
         "E326",
         f"`{name}` does not have one value for each row of the batch",
@@ -621,8 +644,8 @@ def _uneven(name: str, expected: str, found: str) -> RekordError:
     )
 
 
-def _missing(name: str, *, row: int | None) -> RekordError:
-    return Unfit(
+def _missing_column_error(name: str, *, row: int | None) -> RekordError:
+    return InvalidValue(
         "E301",
         "has no value, and it is required",
         expected="a value in every row",
@@ -635,25 +658,25 @@ def _native_error(plan: CodecPlan, problem: _core.Problem, slot: int, row: int) 
     """What the core found wrong with one row."""
     if problem.fault == _core.Fault.LENGTH:
         try:
-            Judge(plan).refuse_size()
+            RowValidator(plan).raise_too_large()
         except RekordError as failure:
             failure.location = failure.location.within(row=row)
             return failure
     first_of_steps = len(plan.context.slots)
     group = plan.context if slot < first_of_steps else plan.steps
     assert group is not None
-    field = group.field_of(slot if group is plan.context else slot - first_of_steps)
+    field = group.column_of_slot(slot if group is plan.context else slot - first_of_steps)
     if problem.fault == _core.Fault.MISSING:
-        return _missing(field.name, row=row)
+        return _missing_column_error(field.name, row=row)
     if problem.fault == _core.Fault.NOT_UTF8:
-        return Unfit(
+        return InvalidValue(
             "E318",
             "is not UTF-8",
             expected="bytes that are UTF-8",
             found="other bytes",
             do="Bytes() keeps the bytes as they are",
         ).told(field.name, row=row)
-    return Unfit(
+    return InvalidValue(
         "E307",
         "has another number of values than the schema says",
         expected=f"{'a multiple of ' if field.feature.variable else ''}{problem.expected:,} values",

@@ -11,19 +11,19 @@ import numpy as np
 
 from rekord.codec.columns import Array
 from rekord.codec.values import (
+    InvalidValue,
     Shape,
-    Unfit,
     as_array,
+    as_sequence,
     check_shape,
-    described,
-    flat,
+    describe_shape,
+    describe_value,
+    flatten_nested,
     is_text,
-    sequence,
-    shown_shape,
 )
 from rekord.schema import Feature, Sparse, Tensor, Timestamp
-from rekord.schema.base import Misfit, dtype_name, element, integer_bounds
-from rekord.schema.messages import near_miss
+from rekord.schema.base import InvalidDefault, dtype_name, integer_bounds, validate_element
+from rekord.schema.messages import closest_match
 from rekord.schema.timestamp import NoTimestamp, no_zone, ticks_of, ticks_of_array
 
 
@@ -68,35 +68,35 @@ class NumberRule:
         return "numbers" if self.floats else "whole numbers"
 
 
-def require_whole(numbers: Array, rule: NumberRule) -> None:
+def require_integers(numbers: Array, rule: NumberRule) -> None:
     """Refuse floats, or with `cast` those that are not whole."""
     broken = ~np.isfinite(numbers) | (numbers != np.floor(numbers))
     at = int(np.argmax(broken))  # the first where all are whole
     if not rule.cast:
-        raise Unfit(
+        raise InvalidValue(
             "E304",
             f"is a float, the schema says {rule.type_name}",
             expected="whole numbers",
-            found=described(numbers[at]),
+            found=describe_value(numbers[at]),
             do="int(value), or declare Float32()"
             if rule.type_name != "Int64"
             else "Int64(cast=True) takes floats that are whole; Float32() keeps the fraction",
         )
     if broken.any():
-        raise Unfit(
+        raise InvalidValue(
             "E304",
             "has a fraction, the schema says Int64",
             expected="floats that are whole, as cast=True takes them",
-            found=described(numbers[at]),
+            found=describe_value(numbers[at]),
             do="round it first, or declare Float32()",
             at=at,
         )
 
 
-def out_of_range(found: str, rule: NumberRule, at: int) -> Unfit:
+def out_of_range_error(found: str, rule: NumberRule, at: int) -> InvalidValue:
     """The refusal of a number outside of the declared range."""
     assert rule.range is not None
-    return Unfit(
+    return InvalidValue(
         "E311",
         "is out of its range",
         expected=f"a number from {rule.range[0]} to {rule.range[1]}",
@@ -111,14 +111,14 @@ def is_bfloat16(numbers: Array) -> bool:
     return str(numbers.dtype.name) == "bfloat16"
 
 
-def array_of_ints(numbers: list[int]) -> Array:
+def to_int_array(numbers: list[int]) -> Array:
     """Whole numbers as int64, or as objects where one of them is larger."""
     if all(-(2**63) <= number < 2**63 for number in numbers):
         return np.array(numbers, np.int64)
     return np.array(numbers, object)
 
 
-_INT64 = (-(2**63), 2**63 - 1)
+_INT64_RANGE = (-(2**63), 2**63 - 1)
 
 
 def store_ints(numbers: Array, rule: NumberRule) -> Array:
@@ -126,11 +126,11 @@ def store_ints(numbers: Array, rule: NumberRule) -> Array:
     if numbers.size == 0:
         return np.empty(0, np.int64)
     if numbers.dtype.kind == "f" or is_bfloat16(numbers):
-        numbers = _whole_floats(numbers, rule)
-    wrong = _outside(numbers, *rule.bounds)
+        numbers = _floats_to_integers(numbers, rule)
+    wrong = _find_outside(numbers, *rule.bounds)
     if wrong is not None and wrong.any():
         at = int(np.argmax(wrong))
-        raise _out_of_bounds(int(numbers[at]), rule, at)
+        raise _out_of_bounds_error(int(numbers[at]), rule, at)
     # uint64 is stored bit for bit.
     if numbers.dtype == object:
         return np.array([int(n) & (2**64 - 1) for n in numbers], np.uint64).view(np.int64)
@@ -139,15 +139,15 @@ def store_ints(numbers: Array, rule: NumberRule) -> Array:
     return np.ascontiguousarray(numbers, np.int64)
 
 
-def _whole_floats(numbers: Array, rule: NumberRule) -> Array:
+def _floats_to_integers(numbers: Array, rule: NumberRule) -> Array:
     wide = numbers.astype(np.float64 if is_bfloat16(numbers) else np.longdouble)
-    require_whole(wide, rule)
+    require_integers(wide, rule)
     if float(np.abs(wide).max()) < 2**62:
         return wide.astype(np.int64)
-    return array_of_ints([int(number) for number in wide])
+    return to_int_array([int(number) for number in wide])
 
 
-def _outside(numbers: Array, low: int, high: int) -> Array | None:
+def _find_outside(numbers: Array, low: int, high: int) -> Array | None:
     """Which numbers are below `low` or above `high`; None where none can be."""
     if numbers.dtype == object:
         return np.array([not low <= int(n) <= high for n in numbers], bool)
@@ -161,15 +161,15 @@ def _outside(numbers: Array, low: int, high: int) -> Array | None:
     wide = numbers.astype(np.int64)
     wrong = np.zeros(numbers.shape, bool)
     # A bound beyond int64 excludes all of it, or nothing.
-    wrong |= wide < low if low <= _INT64[1] else True
-    wrong |= wide > high if high <= _INT64[1] else False
+    wrong |= wide < low if low <= _INT64_RANGE[1] else True
+    wrong |= wide > high if high <= _INT64_RANGE[1] else False
     return wrong
 
 
-def _out_of_bounds(number: int, rule: NumberRule, at: int) -> Unfit:
-    found = described(number)
+def _out_of_bounds_error(number: int, rule: NumberRule, at: int) -> InvalidValue:
+    found = describe_value(number)
     if rule.classes is not None:
-        return Unfit(
+        return InvalidValue(
             "E317",
             "is no class id",
             expected=f"an id from 0 to {rule.classes - 1:,}",
@@ -187,7 +187,7 @@ def _out_of_bounds(number: int, rule: NumberRule, at: int) -> Unfit:
         )
         if not -(2**63) <= number < 2**64:
             do = "store it as Text() or Bytes(): no dtype holds it"
-        return Unfit(
+        return InvalidValue(
             "E310",
             f"does not fit {name}",
             expected=f"a whole number from {low} to {high}",
@@ -195,16 +195,16 @@ def _out_of_bounds(number: int, rule: NumberRule, at: int) -> Unfit:
             do=do,
             at=at,
         )
-    return out_of_range(found, rule, at)
+    return out_of_range_error(found, rule, at)
 
 
-WHOLE = 2**24
+MAX_EXACT_FLOAT32_INT = 2**24
 """Up to here float32 holds every whole number."""
 
 
 def store_floats(numbers: Array, rule: NumberRule) -> Array:
     """A flat array of numbers as float32."""
-    stored = _rounded(numbers, rule)
+    stored = _round_to_dtype(numbers, rule)
     if numbers.dtype != np.float32 or dtype_name(rule.dtype) != "float32":
         _check_rounding(numbers, stored, rule)
     if rule.range is not None and stored.size:
@@ -212,7 +212,7 @@ def store_floats(numbers: Array, rule: NumberRule) -> Array:
     return stored
 
 
-def _rounded(numbers: Array, rule: NumberRule) -> Array:
+def _round_to_dtype(numbers: Array, rule: NumberRule) -> Array:
     """The nearest numbers that the declared dtype holds, as float32."""
     name = dtype_name(rule.dtype)
     if numbers.dtype == np.float32 and name == "float32":
@@ -223,11 +223,11 @@ def _rounded(numbers: Array, rule: NumberRule) -> Array:
         numbers = numbers.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         if name == "bfloat16":
-            return _bfloat16(numbers.astype(np.float32))
+            return _round_to_bfloat16(numbers.astype(np.float32))
         return np.ascontiguousarray(numbers.astype(name).astype(np.float32))
 
 
-def _bfloat16(numbers: Array) -> Array:
+def _round_to_bfloat16(numbers: Array) -> Array:
     """Rounded to the upper half of their bits, ties to even."""
     bits = np.ascontiguousarray(numbers).view(np.uint32)
     up = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
@@ -240,68 +240,68 @@ def _bfloat16(numbers: Array) -> Array:
 def _check_rounding(numbers: Array, stored: Array, rule: NumberRule) -> None:
     name = dtype_name(rule.dtype)
     if numbers.dtype == object or numbers.dtype.kind in "biu":
-        for at in np.flatnonzero(_beyond(numbers)).tolist():
+        for at in np.flatnonzero(_find_beyond_float32(numbers)).tolist():
             if np.isinf(stored[at]) or int(stored[at]) != int(numbers[at]):
-                check_survives(int(numbers[at]), rule, at)
+                check_round_trip(int(numbers[at]), rule, at)
         if rule.exact:
             changed = np.array([int(n) != s for n, s in zip(numbers, stored.tolist(), strict=True)], bool)
-            _refuse_inexact(changed, numbers, rule)
+            _reject_inexact(changed, numbers, rule)
         return
     wide = numbers.astype(np.float64) if numbers.dtype.itemsize < 8 else numbers
     lost = np.isinf(stored) & np.isfinite(wide)
     if lost.any():
         at = int(np.argmax(lost))
-        raise _too_large(described(numbers[at]), name, at)
+        raise _too_large_error(describe_value(numbers[at]), name, at)
     if rule.exact:
-        _refuse_inexact((stored.astype(wide.dtype) != wide) & ~np.isnan(wide), numbers, rule)
+        _reject_inexact((stored.astype(wide.dtype) != wide) & ~np.isnan(wide), numbers, rule)
 
 
-def _refuse_inexact(changed: Array, numbers: Array, rule: NumberRule) -> None:
+def _reject_inexact(changed: Array, numbers: Array, rule: NumberRule) -> None:
     if changed.any():
         at = int(np.argmax(changed))
-        raise Unfit(
+        raise InvalidValue(
             "E315",
             "cannot be stored exactly",
             expected=f'a number that {dtype_name(rule.dtype)} holds, as rounding="exact" asks',
-            found=described(numbers[at]),
+            found=describe_value(numbers[at]),
             do='rounding="nearest" rounds it; Tensor("float64") keeps every bit',
             at=at,
         )
 
 
-def _beyond(numbers: Array) -> Array:
+def _find_beyond_float32(numbers: Array) -> Array:
     """Which whole numbers are beyond those that float32 holds one by one."""
     if numbers.dtype == object:
-        return np.array([abs(int(n)) > WHOLE for n in numbers], bool)
+        return np.array([abs(int(n)) > MAX_EXACT_FLOAT32_INT for n in numbers], bool)
     if numbers.dtype.itemsize < 4:
         return np.zeros(0, bool)
-    beyond = numbers > WHOLE
-    return beyond if numbers.dtype.kind == "u" else beyond | (numbers < -WHOLE)
+    beyond = numbers > MAX_EXACT_FLOAT32_INT
+    return beyond if numbers.dtype.kind == "u" else beyond | (numbers < -MAX_EXACT_FLOAT32_INT)
 
 
-def check_survives(number: int, rule: NumberRule, at: int) -> None:
+def check_round_trip(number: int, rule: NumberRule, at: int) -> None:
     """Refuse a whole number that comes back as another one."""
     name = dtype_name(rule.dtype)
     try:
         as_float = float(number)
     except OverflowError:
-        raise _too_large(described(number)[:60], name, at) from None
-    stored = float(_rounded(np.array([as_float]), rule)[0])
+        raise _too_large_error(describe_value(number)[:60], name, at) from None
+    stored = float(_round_to_dtype(np.array([as_float]), rule)[0])
     if stored in (float("inf"), float("-inf")):
-        raise _too_large(described(number), name, at)
-    if abs(number) > WHOLE and int(stored) != number:
-        raise Unfit(
+        raise _too_large_error(describe_value(number), name, at)
+    if abs(number) > MAX_EXACT_FLOAT32_INT and int(stored) != number:
+        raise InvalidValue(
             "E314",
             f"would not survive as {name}",
             expected="a whole number of at most 2^24, or one that float32 holds",
-            found=described(number),
+            found=describe_value(number),
             do="declare Int64(), or pass float(value) if rounding is meant",
             at=at,
         )
 
 
-def _too_large(found: str, name: str, at: int) -> Unfit:
-    return Unfit(
+def _too_large_error(found: str, name: str, at: int) -> InvalidValue:
+    return InvalidValue(
         "E313",
         f"is too large for {name}",
         expected=f"a number that {name} holds; it would become infinite",
@@ -313,13 +313,13 @@ def _too_large(found: str, name: str, at: int) -> Unfit:
 
 def _check_range(numbers: Array, stored: Array, rule: NumberRule) -> None:
     assert rule.range is not None
-    low, high = _rounded(np.array(rule.range, np.float64), rule)
+    low, high = _round_to_dtype(np.array(rule.range, np.float64), rule)
     wrong = ~((stored >= low) & (stored <= high))
     if not wrong.any():
         return
     at = int(np.argmax(wrong))
     if np.isnan(stored[at]):
-        raise Unfit(
+        raise InvalidValue(
             "E312",
             "is NaN, the schema declares a range",
             expected=f"a number from {rule.range[0]} to {rule.range[1]}",
@@ -327,33 +327,33 @@ def _check_range(numbers: Array, stored: Array, rule: NumberRule) -> None:
             do="optional=True and None for a value that is not known, or drop range=",
             at=at,
         )
-    raise out_of_range(described(numbers[at]), rule, at)
+    raise out_of_range_error(describe_value(numbers[at]), rule, at)
 
 
-def stored_numbers(value: Any, rule: NumberRule, shape: Shape) -> Array:
+def store_numbers(value: Any, rule: NumberRule, shape: Shape) -> Array:
     """All numbers of a value of the declared shape, flat, as int64 or float32."""
-    numbers, given = as_numbers(value, rule)
+    numbers, given = to_number_array(value, rule)
     check_shape(given, shape, value)
-    return store(numbers, rule)
+    return store_array(numbers, rule)
 
 
-def store(numbers: Array, rule: NumberRule) -> Array:
+def store_array(numbers: Array, rule: NumberRule) -> Array:
     """Numbers that are an array already, checked and as they are stored."""
     return store_floats(numbers, rule) if rule.floats else store_ints(numbers, rule)
 
 
-def as_numbers(value: Any, rule: NumberRule) -> tuple[Array, tuple[int, ...]]:
+def to_number_array(value: Any, rule: NumberRule) -> tuple[Array, tuple[int, ...]]:
     """A value as a flat array of numbers, nothing of which has been rounded yet, and its shape."""
     array = None if is_text(value) else as_array(value)
     if array is None and isinstance(value, (list, tuple)):
-        array = _plain_list(value, rule)
+        array = _convert_plain_list(value, rule)
     if array is not None and (array.dtype.kind in "biuf" or is_bfloat16(array)):
         return array.ravel(), array.shape
-    leaves, given = flat(value)
-    return _from_leaves(leaves, rule), given
+    leaves, given = flatten_nested(value)
+    return _convert_elements(leaves, rule), given
 
 
-def _plain_list(value: Any, rule: NumberRule) -> Array | None:
+def _convert_plain_list(value: Any, rule: NumberRule) -> Array | None:
     """A list as NumPy reads it, where that cannot have changed a number."""
     try:
         array = np.array(value)
@@ -365,38 +365,38 @@ def _plain_list(value: Any, rule: NumberRule) -> Array | None:
         return array
     # A list of ints and floats becomes floats, which large ints do not survive.
     with np.errstate(over="ignore"):  # float16 has no number as large as the one to compare with
-        if array.dtype.kind == "f" and rule.floats and bool(np.all(~(np.abs(array) > WHOLE))):
+        if array.dtype.kind == "f" and rule.floats and bool(np.all(~(np.abs(array) > MAX_EXACT_FLOAT32_INT))):
             return array
     return None
 
 
-def _from_leaves(leaves: list[Any], rule: NumberRule) -> Array:
+def _convert_elements(leaves: list[Any], rule: NumberRule) -> Array:
     """Single values as an array of the narrowest type that changes none of them."""
     numbers: list[int | float] = []
     whole = True
     for i, leaf in enumerate(leaves):
-        number = _number(leaf, rule, i)
+        number = _parse_number(leaf, rule, i)
         whole = whole and isinstance(number, int)
         numbers.append(number)
     if not whole and not rule.floats:
-        require_whole(np.array([float(n) if _in_float64(n) else 0.5 for n in numbers]), rule)
+        require_integers(np.array([float(n) if _is_exact_in_float64(n) else 0.5 for n in numbers]), rule)
         numbers = [int(number) for number in numbers]
         whole = True
     if whole:
-        return array_of_ints([int(number) for number in numbers])
+        return to_int_array([int(number) for number in numbers])
     for i, number in enumerate(numbers):
         if isinstance(number, int):
-            check_survives(number, rule, i)
+            check_round_trip(number, rule, i)
     return np.array(numbers, np.float64)
 
 
-def _in_float64(number: int | float) -> bool:
+def _is_exact_in_float64(number: int | float) -> bool:
     return isinstance(number, float) or abs(number) < 2**1000
 
 
-def _number(leaf: Any, rule: NumberRule, at: int) -> int | float:
+def _parse_number(leaf: Any, rule: NumberRule, at: int) -> int | float:
     if rule.classes is not None and isinstance(leaf, str):
-        return _class_id(leaf, rule, at)
+        return _find_class_id(leaf, rule, at)
     if isinstance(leaf, (bool, np.bool_, int, np.integer)):
         return int(leaf)
     if (
@@ -405,19 +405,19 @@ def _number(leaf: Any, rule: NumberRule, at: int) -> int | float:
     ):
         return float(leaf)
     if is_text(leaf):
-        raise Unfit(
+        raise InvalidValue(
             "E303",
             f"is {'text' if isinstance(leaf, str) else 'bytes'}, the schema says {rule.type_name}",
             expected=rule.wanted,
-            found=described(leaf),
-            do=_text_remedy(leaf, rule),
+            found=describe_value(leaf),
+            do=_suggest_text_fix(leaf, rule),
             at=at,
         )
-    raise Unfit(
+    raise InvalidValue(
         "E302",
         "has no value in one of its places" if leaf is None else f"is of type {type(leaf).__name__}",
         expected=rule.wanted,
-        found=described(leaf),
+        found=describe_value(leaf),
         do="leave the value out, or put a number in its place"
         if leaf is None
         else f"convert it: {'float' if rule.floats else 'int'}(...), a list, or a NumPy array",
@@ -425,7 +425,7 @@ def _number(leaf: Any, rule: NumberRule, at: int) -> int | float:
     )
 
 
-def _text_remedy(leaf: Any, rule: NumberRule) -> str:
+def _suggest_text_fix(leaf: Any, rule: NumberRule) -> str:
     if rule.classes is not None:
         return "give the class name as a str, or its id"
     convert = "float" if rule.floats else "int"
@@ -437,7 +437,7 @@ def _ids(names: tuple[str, ...]) -> dict[str, int]:
     return {name: i for i, name in enumerate(names)}
 
 
-def _class_id(name: str, rule: NumberRule, at: int) -> int:
+def _find_class_id(name: str, rule: NumberRule, at: int) -> int:
     assert rule.classes is not None
     names = rule.names
     if names is not None and name in _ids(names):
@@ -447,27 +447,27 @@ def _class_id(name: str, rule: NumberRule, at: int) -> int:
     else:
         some = ", ".join(repr(one) for one in names[:3])
         expected = f"one of {len(names):,} names: {some}{', …' if len(names) > 3 else ''}"[:160]
-        meant = near_miss(name, names)
+        meant = closest_match(name, names)
         do = f"did you mean {meant!r}?" if meant else "add the name to the Label, or mend the row"
-    raise Unfit(
+    raise InvalidValue(
         "E316",
         "names no class of the schema" if names else "is a name, and the schema has only ids",
         expected=expected,
-        found=described(name),
+        found=describe_value(name),
         do=do,
         at=at,
     )
 
 
-_INDEX = NumberRule(type_name="Sparse", dtype=np.dtype("<i8"), floats=False)
+_INDEX_RULE = NumberRule(type_name="Sparse", dtype=np.dtype("<i8"), floats=False)
 
 
-def stored_tensor(value: Any, feature: Tensor) -> bytes:
+def store_tensor(value: Any, feature: Tensor) -> bytes:
     """An array of the declared dtype and shape as its raw little-endian bytes."""
     array = None if is_text(value) else as_array(value)
     if array is not None and array.dtype.kind == "O":
         value, array = array.tolist(), None
-    array = _from_values(value, feature) if array is None else cast_tensor(array, feature)
+    array = _tensor_from_values(value, feature) if array is None else cast_tensor(array, feature)
     check_shape(array.shape, feature.shape, value)
     if isinstance(feature.dtype, str):  # bfloat16 without NumPy's help: the upper half of a float32
         halves = np.ascontiguousarray(array, "<f4").view("<u4") >> np.uint32(16)
@@ -488,45 +488,45 @@ def cast_tensor(array: Array, feature: Tensor) -> Array:
     ):
         out = array.astype(target)
         # NumPy calls int64 to float64 safe; beyond 2^53 it is not.
-        if array.dtype.kind not in "iu" or out.dtype.kind not in "fc" or _survives(array, out):
+        if array.dtype.kind not in "iu" or out.dtype.kind not in "fc" or _is_unchanged(array, out):
             return out
     elif array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
-        raise Unfit(
+        raise InvalidValue(
             "E303" if array.dtype.kind in "SUT" else "E302",
             f"is an array of {array.dtype}, the schema says Tensor",
             expected=f"an array of {name}",
-            found=shown_shape(array),
+            found=describe_shape(array),
             do="give an array of numbers",
         )
-    raise Unfit(
+    raise InvalidValue(
         "E324",
         f"is an array of {array.dtype}, the schema says {name}",
         expected=f"an array of {name}, or of a dtype that {name} holds without change",
-        found=shown_shape(array),
+        found=describe_shape(array),
         do=f'value.astype("{name}") if the change is meant, or Tensor("{array.dtype.name}")',
     )
 
 
-def _survives(whole: Array, out: Array) -> bool:
+def _is_unchanged(whole: Array, out: Array) -> bool:
     with np.errstate(invalid="ignore"):
         return bool(np.array_equal(out.real.astype(whole.dtype), whole))
 
 
-def _from_values(value: Any, feature: Tensor) -> Array:
+def _tensor_from_values(value: Any, feature: Tensor) -> Array:
     """Nested lists of plain numbers, which have no dtype of their own."""
-    leaves, given = flat(value)
+    leaves, given = flatten_nested(value)
     elements = []
     for i, leaf in enumerate(leaves):
         try:
-            elements.append(element(leaf, feature.dtype))
-        except Misfit as misfit:
+            elements.append(validate_element(leaf, feature.dtype))
+        except InvalidDefault as misfit:
             text = is_text(leaf)
             number = isinstance(leaf, (int, float, complex, np.number))
-            raise Unfit(
+            raise InvalidValue(
                 "E303" if text else "E324" if number else "E302",
                 "has an element that its dtype cannot hold",
                 expected=misfit.expected,
-                found=described(leaf),
+                found=describe_value(leaf),
                 do="give an array of the declared dtype",
                 at=i,
             ) from None
@@ -534,23 +534,25 @@ def _from_values(value: Any, feature: Tensor) -> Array:
     return np.array(elements, dtype).reshape(given)
 
 
-def stored_sparse(value: Any, feature: Sparse) -> tuple[Array, Array]:
+def store_sparse(value: Any, feature: Sparse) -> tuple[Array, Array]:
     """A sparse vector as its ascending indices and their values."""
-    indices, values = _pair(value, feature)
-    places = _indices(indices, feature)
+    indices, values = _split_pair(value, feature)
+    places = _store_indices(indices, feature)
     rule = NumberRule.of(feature)
-    numbers = stored_numbers(values, rule, (None,))
+    numbers = store_numbers(values, rule, (None,))
     if len(places) != len(numbers):
-        raise _refused("as many values as indices", f"{len(places):,} indices and {len(numbers):,} values")
+        raise _sparse_error(
+            "as many values as indices", f"{len(places):,} indices and {len(numbers):,} values"
+        )
     order = np.argsort(places, kind="stable")
     places, numbers = places[order], numbers[order]
     if (places[1:] == places[:-1]).any():
         twice = int(places[1:][places[1:] == places[:-1]][0])
-        raise _refused("each index once", f"index {twice:,} twice")
+        raise _sparse_error("each index once", f"index {twice:,} twice")
     return places, numbers
 
 
-def _pair(value: Any, feature: Sparse) -> tuple[Any, Any]:
+def _split_pair(value: Any, feature: Sparse) -> tuple[Any, Any]:
     if isinstance(value, Mapping):
         return list(value.keys()), list(value.values())
     array = None if isinstance(value, (list, tuple)) or is_text(value) else as_array(value)
@@ -561,35 +563,37 @@ def _pair(value: Any, feature: Sparse) -> tuple[Any, Any]:
             return np.arange(feature.size), array  # refused with its values
         where = np.flatnonzero(array)
         return where, array[where]
-    parts = sequence(value)
+    parts = as_sequence(value)
     if parts is not None and len(parts) == 2 and all(_is_list(part) for part in parts):
         return parts[0], parts[1]
-    raise Unfit(
+    raise InvalidValue(
         "E302",
         f"is of type {type(value).__name__}, the schema says Sparse",
         expected="(indices, values), {index: value}, or a dense array",
-        found=described(value),
+        found=describe_value(value),
         do="(indices, values) of the elements that are not zero",
     )
 
 
 def _is_list(part: Any) -> bool:
-    return not is_text(part) and (sequence(part) is not None or np.ndim(part) == 1)
+    return not is_text(part) and (as_sequence(part) is not None or np.ndim(part) == 1)
 
 
-def _indices(indices: Any, feature: Sparse) -> Array:
+def _store_indices(indices: Any, feature: Sparse) -> Array:
     try:
-        places = stored_numbers(indices, _INDEX, (None,))
-    except Unfit as unfit:
-        raise _refused("indices that are whole numbers, in one list", unfit.found) from None
+        places = store_numbers(indices, _INDEX_RULE, (None,))
+    except InvalidValue as unfit:
+        raise _sparse_error("indices that are whole numbers, in one list", unfit.found) from None
     wrong = (places < 0) | (places >= feature.size)
     if wrong.any():
-        raise _refused(f"indices from 0 to {feature.size - 1:,}", f"index {int(places[np.argmax(wrong)]):,}")
+        raise _sparse_error(
+            f"indices from 0 to {feature.size - 1:,}", f"index {int(places[np.argmax(wrong)]):,}"
+        )
     return places
 
 
-def _refused(expected: str, found: str) -> Unfit:
-    return Unfit(
+def _sparse_error(expected: str, found: str) -> InvalidValue:
+    return InvalidValue(
         "E320",
         "has indices that cannot be",
         expected=expected,
@@ -606,7 +610,7 @@ def stored_times(value: Any, feature: Timestamp, shape: Shape) -> Array:
         check_shape(array.shape, shape, value)
         return store_times(array.ravel(), feature)
     # Leaves of datetime64 stay what they are; a list of them as an array might change its unit.
-    leaves, given = ([value], ()) if hasattr(value, "utcoffset") else flat(value)
+    leaves, given = ([value], ()) if hasattr(value, "utcoffset") else flatten_nested(value)
     check_shape(given, shape, value)
     ticks = [_tick(leaf, feature, at) for at, leaf in enumerate(leaves)]
     numbers = np.array(ticks, np.int64)
@@ -646,9 +650,9 @@ def check_zone(column: Any, feature: Feature) -> None:
         raise _no_time(no_zone(str(kind), feature), None)
 
 
-def _no_time(failure: NoTimestamp, at: int | None) -> Unfit:
+def _no_time(failure: NoTimestamp, at: int | None) -> InvalidValue:
     """The refusal of a value that is no timestamp."""
-    return Unfit(
+    return InvalidValue(
         failure.code, failure.what, expected=failure.expected, found=failure.found, do=failure.do, at=at
     )
 
@@ -662,8 +666,8 @@ def _tick(leaf: Any, feature: Timestamp, at: int) -> int:
         raise _no_time(failure, at) from None
 
 
-def _hole(at: int) -> Unfit:
-    return Unfit(
+def _hole(at: int) -> InvalidValue:
+    return InvalidValue(
         "E302",
         "has no value in one of its places",
         expected="times",
@@ -681,7 +685,7 @@ def _check_times(numbers: Array, feature: Timestamp) -> None:
     if wrong.any():
         at = int(np.argmax(wrong))
         low, high = (end or "any time" for end in feature.range)
-        raise Unfit(
+        raise InvalidValue(
             "E311",
             "is out of its range",
             expected=f"a time from {low} to {high}",

@@ -17,7 +17,7 @@ from rekord import _core
 from rekord.schema import Feature, Schema
 
 # The numbers that the core uses: the fields of tf.train.Feature, and core/plan.h's Missing.
-KINDS = {"bytes": 1, "float": 2, "int64": 3}
+KIND_NUMBERS = {"bytes": 1, "float": 2, "int64": 3}
 REQUIRED, OPTIONAL, DEFAULTED = 0, 1, 2
 
 
@@ -33,29 +33,29 @@ class SlotPlan:
     missing: int = REQUIRED
     fill: tuple[Any, ...] | None = None
 
-    def compiled(self, *, skip: bool, missing: int | None = None) -> _core.Slot:
+    def to_core_slot(self, *, skip: bool, missing: int | None = None) -> _core.Slot:
         """The slot as the core takes it; `skip` where its column is not wanted."""
         absent = self.missing if missing is None else missing
         return _core.Slot(self.key, self.kind, self.count, self.ragged, self.utf8, skip, absent, self.fill)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class ColumnPlan:
     """One column: its feature, and which of the plan's slots hold it."""
 
     name: str
     feature: Feature
     slots: tuple[SlotPlan, ...]
     first: int  # index of the first of them in the plan
-    as_stored: bool  # what the core decodes is the column already, but for the strings' type
+    is_as_stored: bool  # what the core decodes is the column already, but for the strings' type
     text: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class GroupPlan:
     """The columns of one map of a record: an Example's features, a context, or the feature lists."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[ColumnPlan, ...]
     wanted: frozenset[str]
     native: _core.Plan
     reading: _core.Plan  # the same, but that a default of several keys is not filled in key by key
@@ -65,7 +65,7 @@ class Group:
         """All slots, in the order of the core's plan."""
         return tuple(slot for field in self.fields for slot in field.slots)
 
-    def field_of(self, slot: int) -> Field:
+    def column_of_slot(self, slot: int) -> ColumnPlan:
         """The column that a slot of the plan belongs to."""
         return next(field for field in reversed(self.fields) if field.first <= slot)
 
@@ -75,8 +75,8 @@ class CodecPlan:
     """A whole schema. `steps` is None for Examples. `inferred`: from the first records, not declared."""
 
     schema: Schema
-    context: Group
-    steps: Group | None
+    context: GroupPlan
+    steps: GroupPlan | None
     inferred: bool
 
     @property
@@ -96,56 +96,56 @@ def compile_plan(
 ) -> CodecPlan:
     """The plan for a schema, or for some of its columns. `strict` refuses keys that it does not have."""
     # One row at a time, even the hash of a schema would take longer than the row.
-    same = _recent.get((id(schema), columns, strict))
+    same = _plan_cache.get((id(schema), columns, strict))
     if same is not None and same[0] is schema:
         return same[1]
     if columns is not None:
         for name in columns:
             schema[name]  # a column that is not there names its near misses
     # Schemas are equal in any order of their columns; batches keep the order of theirs.
-    plan = _compiled(schema, tuple(schema), frozenset(schema if columns is None else columns), strict)
-    if len(_recent) >= _MOST_RECENT:
-        _recent.clear()
-    _recent[id(schema), columns, strict] = schema, plan
+    plan = _compile(schema, tuple(schema), frozenset(schema if columns is None else columns), strict)
+    if len(_plan_cache) >= _MAX_CACHED_PLANS:
+        _plan_cache.clear()
+    _plan_cache[id(schema), columns, strict] = schema, plan
     return plan
 
 
-_MOST_RECENT = 16
-_recent: dict[tuple[int, tuple[str, ...] | None, bool], tuple[Schema, CodecPlan]] = {}
+_MAX_CACHED_PLANS = 16
+_plan_cache: dict[tuple[int, tuple[str, ...] | None, bool], tuple[Schema, CodecPlan]] = {}
 """Plans of the very same, frozen, schema objects; each is kept, so that its id stays its own."""
 
 
 @lru_cache(maxsize=64)
-def _compiled(schema: Schema, order: tuple[str, ...], wanted: frozenset[str], strict: bool) -> CodecPlan:
+def _compile(schema: Schema, order: tuple[str, ...], wanted: frozenset[str], strict: bool) -> CodecPlan:
     return CodecPlan(
         schema=schema,
-        context=_group(schema.context, wanted, strict),
-        steps=_group(schema.steps, wanted, strict) if schema.is_sequence else None,
+        context=_compile_group(schema.context, wanted, strict),
+        steps=_compile_group(schema.steps, wanted, strict) if schema.is_sequence else None,
         inferred=strict,
     )
 
 
-def _group(features: Mapping[str, Feature], wanted: frozenset[str], strict: bool) -> Group:
-    fields: list[Field] = []
+def _compile_group(features: Mapping[str, Feature], wanted: frozenset[str], strict: bool) -> GroupPlan:
+    fields: list[ColumnPlan] = []
     native: list[_core.Slot] = []
     reading: list[_core.Slot] = []
     for name, feature in features.items():
-        slots = slots_of(name, feature)
+        slots = plan_slots(name, feature)
         fields.append(
-            Field(
+            ColumnPlan(
                 name=name,
                 feature=feature,
                 slots=slots,
                 first=len(native),
-                as_stored=_is_as_stored(feature),
+                is_as_stored=_is_as_stored(feature),
                 text=feature.is_text,
             )
         )
-        native += [slot.compiled(skip=name not in wanted) for slot in slots]
+        native += [slot.to_core_slot(skip=name not in wanted) for slot in slots]
         # Whether all of a column's keys are there, or none, is seen only if holes stay holes.
         hole = OPTIONAL if feature.has_default and len(slots) > 1 else None
-        reading += [slot.compiled(skip=name not in wanted, missing=hole) for slot in slots]
-    return Group(
+        reading += [slot.to_core_slot(skip=name not in wanted, missing=hole) for slot in slots]
+    return GroupPlan(
         fields=tuple(fields),
         wanted=wanted & frozenset(features),
         native=_core.Plan(native, strict),
@@ -162,14 +162,14 @@ def _is_as_stored(feature: Feature) -> bool:
     return feature.shape == () and (dtype is None or dtype in (np.dtype("<i8"), np.dtype("<f4")))
 
 
-def slots_of(column: str, feature: Feature) -> tuple[SlotPlan, ...]:
+def plan_slots(column: str, feature: Feature) -> tuple[SlotPlan, ...]:
     """The record keys of one column and what each must hold."""
     keys = feature.record_keys(column)
     missing = OPTIONAL if feature.optional else DEFAULTED if feature.has_default else REQUIRED
     fills = feature.stored_default() if feature.has_default else [None] * len(keys)
-    kinds = [KINDS[kind] for kind in feature.record_kinds()]
+    kinds = [KIND_NUMBERS[kind] for kind in feature.record_kinds()]
     shape = feature.stored_shape
-    inner = 1 if feature.storage == "parallel" else _inner(shape)
+    inner = 1 if feature.storage == "parallel" else _values_per_item(shape)
     return tuple(
         SlotPlan(
             key=key,
@@ -184,6 +184,6 @@ def slots_of(column: str, feature: Feature) -> tuple[SlotPlan, ...]:
     )
 
 
-def _inner(shape: tuple[int | None, ...]) -> int:
+def _values_per_item(shape: tuple[int | None, ...]) -> int:
     """How many values belong together: the product of the known dimensions."""
     return prod(size for size in shape if size is not None)

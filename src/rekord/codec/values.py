@@ -14,12 +14,12 @@ from rekord.codec.columns import Array
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Feature
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 
-_SHOWN_TEXT = 40
+_MAX_PREVIEW_CHARACTERS = 40
 
 
-class Unfit(Exception):
+class InvalidValue(Exception):
     """A value that cannot be stored; `at` is the position of the one to blame among all values, if it is one.
 
     `what` follows the column's name in the error's first line.
@@ -49,79 +49,85 @@ class Unfit(Exception):
         )
 
 
-def described(value: Any) -> str:
+def describe_value(value: Any) -> str:
     """A value as a message may show it: small ones as they are, large ones by type and size alone."""
     if isinstance(value, (bytes, bytearray)):
         return f"{len(value):,} bytes" if len(value) > 16 else repr(bytes(value))
     if isinstance(value, str):
-        return repr(value) if len(value) <= _SHOWN_TEXT else f"{value[: _SHOWN_TEXT - 1]!r}…"
+        return (
+            repr(value)
+            if len(value) <= _MAX_PREVIEW_CHARACTERS
+            else f"{value[: _MAX_PREVIEW_CHARACTERS - 1]!r}…"
+        )
     if isinstance(value, np.ndarray):
-        return shown_shape(value) if value.ndim else f"{value.dtype} {value[()]!s}"[:60]
+        return describe_shape(value) if value.ndim else f"{value.dtype} {value[()]!s}"[:60]
     if isinstance(value, np.generic):
         # What Python's own numbers become on the way is not worth a word.
         plain = value.dtype.name in ("int64", "float64", "bool") or value.dtype.itemsize > 8
         return f"{value!s}"[:60] if plain else f"{value.dtype} {value!s}"[:60]
     if isinstance(value, (list, tuple, set, frozenset, dict)) and len(value) > 4:
         return f"a {type(value).__name__} of {len(value):,}"
-    return shown(value)
+    return preview(value)
 
 
-def shown_shape(array: np.ndarray[Any, Any]) -> str:
+def describe_shape(array: np.ndarray[Any, Any]) -> str:
     """The type and the shape of an array."""
     return f"array of {array.dtype}, shape {array.shape}"[:60]
 
 
-_DECLARE = {"bytes": "rk.Bytes()", "float": "rk.Float32()", "int64": "rk.Int64()"}
-_WHOLE = re.compile(rb"[+-]?[0-9]{1,18}")
-_NUMBER = re.compile(rb"[+-]?([0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9})")
-_SHOWN_CHARACTERS = 60
-EXACT_FLOAT32 = 1 << 24
+_DECLARATIONS = {"bytes": "rk.Bytes()", "float": "rk.Float32()", "int64": "rk.Int64()"}
+_INTEGER_PATTERN = re.compile(rb"[+-]?[0-9]{1,18}")
+_NUMBER_PATTERN = re.compile(rb"[+-]?([0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9})")
+_MAX_KEY_CHARACTERS = 60
+EXACT_FLOAT32_LIMIT = 1 << 24
 """Up to here every int is a float32."""
 
 
-def rewriting(option: str, key: str, to: str) -> str:
+def rewrite_command(option: str, key: str, to: str) -> str:
     """The command that makes a mended copy, as a shell takes it: `rekord rewrite IN OUT --cast label=int64`."""
-    cut = key if len(key) <= _SHOWN_CHARACTERS else key[: _SHOWN_CHARACTERS - 1] + "…"
+    cut = key if len(key) <= _MAX_KEY_CHARACTERS else key[: _MAX_KEY_CHARACTERS - 1] + "…"
     return f"rekord rewrite IN OUT --{option} {shlex.quote(f'{cut}={to}')}"
 
 
-def other_kind(column: str, feature: Feature, key: str, kind: str, values: Any, *, step: bool) -> str:
+def suggest_kind_fix(column: str, feature: Feature, key: str, kind: str, values: Any, *, step: bool) -> str:
     """What to do about values of another kind than the feature of a column is stored as."""
-    declare = f"declare `{column[:_SHOWN_CHARACTERS]}` as {_DECLARE[kind]}"
-    if step or not _survives(feature, kind, values):
+    declare = f"declare `{column[:_MAX_KEY_CHARACTERS]}` as {_DECLARATIONS[kind]}"
+    if step or not _is_lossless_cast(feature, kind, values):
         return f"{declare}, or write the records again"
     to = "float32" if feature.kind == "float" else "int64"
-    return f"{rewriting('cast', key, to)}; or {declare}"
+    return f"{rewrite_command('cast', key, to)}; or {declare}"
 
 
-def other_key(column: str, key: str, near: str) -> str:
+def suggest_key_fix(column: str, key: str, near: str) -> str:
     """What to do about a key that is missing where the record has one that is nearly the same."""
-    shown = f"declare `{column[:_SHOWN_CHARACTERS]}` with key={near[:_SHOWN_CHARACTERS]!r}"
-    return f"{shown}; or {rewriting('rename', near, key[:_SHOWN_CHARACTERS])}"
+    shown = f"declare `{column[:_MAX_KEY_CHARACTERS]}` with key={near[:_MAX_KEY_CHARACTERS]!r}"
+    return f"{shown}; or {rewrite_command('rename', near, key[:_MAX_KEY_CHARACTERS])}"
 
 
-def _survives(feature: Feature, kind: str, values: Any) -> bool:
+def _is_lossless_cast(feature: Feature, kind: str, values: Any) -> bool:
     """Whether a cast to what a feature of numbers is stored as loses nothing of the values."""
     if feature.as_given not in ("int", "float") or len(feature.record_kinds()) > 1:
         return False
     if kind == "bytes":
-        form = _NUMBER if feature.kind == "float" else _WHOLE
+        form = _NUMBER_PATTERN if feature.kind == "float" else _INTEGER_PATTERN
         return all(form.fullmatch(value) for value in values)
     numbers = np.asarray(values)
     if kind == "int64":
-        return not len(numbers) or bool(numbers.min() >= -EXACT_FLOAT32 and numbers.max() <= EXACT_FLOAT32)
+        return not len(numbers) or bool(
+            numbers.min() >= -EXACT_FLOAT32_LIMIT and numbers.max() <= EXACT_FLOAT32_LIMIT
+        )
     with np.errstate(all="ignore"):
         return bool(np.all((np.abs(numbers) < 2.0**63) & (numbers == np.floor(numbers))))
 
 
 Shape: TypeAlias = "tuple[int | None, ...]"
 
-_TEXT = (str, bytes, bytearray)
+_TEXT_TYPES = (str, bytes, bytearray)
 
 
 def is_text(value: object) -> bool:
     """Whether this is one text or byte string: a value by itself, although it has a length."""
-    return isinstance(value, _TEXT)
+    return isinstance(value, _TEXT_TYPES)
 
 
 def as_array(value: Any) -> Array | None:
@@ -129,11 +135,11 @@ def as_array(value: Any) -> Array | None:
     if isinstance(value, np.ndarray):
         if isinstance(value, np.ma.MaskedArray):
             if np.ma.is_masked(value):
-                raise Unfit(
+                raise InvalidValue(
                     "E302",
                     "is a masked array with values masked out",
                     expected="values in every place",
-                    found=described(value),
+                    found=describe_value(value),
                     do="value.filled(...) says what stands in the masked places",
                 )
             return np.asarray(value.data)
@@ -145,7 +151,7 @@ def as_array(value: Any) -> Array | None:
     return None
 
 
-def sequence(value: Any) -> Sequence[Any] | None:
+def as_sequence(value: Any) -> Sequence[Any] | None:
     """The parts of a list, or of something that is as good as one; None for what stands for itself."""
     if isinstance(value, (list, tuple)):
         return value
@@ -154,22 +160,22 @@ def sequence(value: Any) -> Sequence[Any] | None:
     return None
 
 
-def flat(value: Any) -> tuple[list[Any], tuple[int, ...]]:
+def flatten_nested(value: Any) -> tuple[list[Any], tuple[int, ...]]:
     """All leaves of nested lists, in order, and their shape; a leaf may be anything that is no list."""
     array = None if is_text(value) else as_array(value)
     if array is not None:
         return array.ravel().tolist() if array.dtype.kind in "OSUT" else list(array.ravel()), array.shape
-    parts = sequence(value)
+    parts = as_sequence(value)
     if parts is None:
         return [value], ()
     leaves: list[Any] = []
     first: tuple[int, ...] | None = None
     for i, part in enumerate(parts):
-        inner, shape = flat(part)
+        inner, shape = flatten_nested(part)
         if first is None:
             first = shape
         elif shape != first:
-            raise Unfit(
+            raise InvalidValue(
                 "E308",
                 "has parts of different shapes",
                 expected=f"parts of one shape, such as the first: {first}",
@@ -187,7 +193,7 @@ def check_shape(given: tuple[int, ...], declared: Shape, value: Any) -> None:
         if not wrong:
             return
         if len(declared) == 1:
-            raise Unfit(
+            raise InvalidValue(
                 "E307",
                 f"has {given[0]:,} {'value' if given[0] == 1 else 'values'}, the schema says {declared[0]:,}",
                 expected=f"shape {declared}",
@@ -196,12 +202,12 @@ def check_shape(given: tuple[int, ...], declared: Shape, value: Any) -> None:
             )
     elif _is_empty_prefix(given, declared):
         return
-    raise Unfit(
+    raise InvalidValue(
         "E306",
         "has another shape than the schema says",
         expected=f"shape {declared}",
-        found=f"shape {given}" if given else f"a single value: {described(value)}"[:60],
-        do=_shape_remedy(given, declared),
+        found=f"shape {given}" if given else f"a single value: {describe_value(value)}"[:60],
+        do=_suggest_shape_fix(given, declared),
     )
 
 
@@ -212,7 +218,7 @@ def _is_empty_prefix(given: tuple[int, ...], declared: Shape) -> bool:
     return all(want is None or want == size for want, size in zip(declared, given, strict=False))
 
 
-def _shape_remedy(given: tuple[int, ...], declared: Shape) -> str:
+def _suggest_shape_fix(given: tuple[int, ...], declared: Shape) -> str:
     if prod(given) == 1 and not declared:
         return f"give the value itself, or declare shape={given}"
     if not given and declared == (None,):
@@ -226,23 +232,25 @@ def _shape_remedy(given: tuple[int, ...], declared: Shape) -> str:
     return f"give values of this shape, or declare shape={given}"
 
 
-def stored_strings(value: Any, feature: Feature, shape: tuple[int | None, ...]) -> list[bytes]:
+def store_strings(value: Any, feature: Feature, shape: tuple[int | None, ...]) -> list[bytes]:
     """All strings of a value of the declared shape, flat, as bytes."""
     if type(value) is memoryview:
         value = value.tobytes()
-    leaves, given = flat(value)
-    strings = [stored_string(leaf, text=feature.is_text, at=i) for i, leaf in enumerate(leaves)]
+    leaves, given = flatten_nested(value)
+    strings = [store_string(leaf, text=feature.is_text, at=i) for i, leaf in enumerate(leaves)]
     check_shape(given, shape, value)
     return strings
 
 
-def stored_string(leaf: Any, *, text: bool, at: int | None = None) -> bytes:
+def store_string(leaf: Any, *, text: bool, at: int | None = None) -> bytes:
     """One text or byte string as bytes; `at` is its position among others."""
     if isinstance(leaf, str):
         try:
             return leaf.encode("utf-8")
         except UnicodeEncodeError as failure:
-            raise _not_utf8(f"a lone surrogate, {leaf[failure.start]!a}, at {failure.start:,}", at) from None
+            raise _not_utf8_error(
+                f"a lone surrogate, {leaf[failure.start]!a}, at {failure.start:,}", at
+            ) from None
     if isinstance(leaf, (bytes, bytearray, memoryview)):
         data = bytes(leaf)
         if text:
@@ -250,13 +258,13 @@ def stored_string(leaf: Any, *, text: bool, at: int | None = None) -> bytes:
                 data.decode("utf-8")
             except UnicodeDecodeError as failure:
                 found = f"byte 0x{data[failure.start]:02x} at {failure.start:,} of {len(data):,}"
-                raise _not_utf8(found, at) from None
+                raise _not_utf8_error(found, at) from None
         return data
-    raise _other(leaf, text=text, at=at)
+    raise _wrong_type_error(leaf, text=text, at=at)
 
 
-def _not_utf8(found: str, at: int | None) -> Unfit:
-    return Unfit(
+def _not_utf8_error(found: str, at: int | None) -> InvalidValue:
+    return InvalidValue(
         "E318",
         "is not UTF-8",
         expected="a text that UTF-8 can hold, or bytes that are UTF-8",
@@ -266,25 +274,25 @@ def _not_utf8(found: str, at: int | None) -> Unfit:
     )
 
 
-def _other(leaf: Any, *, text: bool, at: int | None) -> Unfit:
+def _wrong_type_error(leaf: Any, *, text: bool, at: int | None) -> InvalidValue:
     wanted = "text" if text else "bytes"
     declared = "Text" if text else "Bytes"
     if isinstance(leaf, (int, float, complex)) or hasattr(leaf, "dtype"):
-        return Unfit(
+        return InvalidValue(
             "E305",
             f"is a number, the schema says {declared}",
             expected=wanted,
-            found=described(leaf),
+            found=describe_value(leaf),
             do="str(value), or declare Int64() or Float32()"
             if text
             else "declare Int64(), Float32() or Tensor()",
             at=at,
         )
-    return Unfit(
+    return InvalidValue(
         "E302",
         "has no value in one of its places" if leaf is None else f"is of type {type(leaf).__name__}",
         expected=wanted,
-        found=described(leaf),
+        found=describe_value(leaf),
         do=f"leave the value out, or put {'an empty text' if text else 'empty bytes'} in its place"
         if leaf is None
         else "convert it to str"

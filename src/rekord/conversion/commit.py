@@ -13,37 +13,37 @@ import msgspec
 import pyarrow as pa
 
 from rekord import _core
-from rekord.conversion.plan import Job, Plan
-from rekord.conversion.shards import ShardDone
-from rekord.conversion.spill import PartDone
+from rekord.conversion.plan import ConversionJob, ConversionPlan
+from rekord.conversion.shards import CompletedShard
+from rekord.conversion.spill import CompletedPart
 from rekord.dataset.index import BLOCK_BYTES, CHUNK_RECORDS
 from rekord.dataset.manifest import (
     CHECKSUM,
-    FOLDER,
-    FORMAT,
-    MANIFEST,
+    MANIFEST_FORMAT,
+    MANIFEST_NAME,
+    METADATA_FOLDER,
     IndexChecksums,
     Manifest,
-    Origin,
-    Shards,
-    SplitPart,
+    ManifestShards,
+    ManifestSource,
+    ManifestSplit,
     manifest_path,
     read_manifest,
-    tagged,
+    tag_digest,
 )
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
-from rekord.sources.base import is_parted
+from rekord.sources.base import is_partitioned
 from rekord.storage.local import LOCAL, Storage
 from rekord.storage.transaction import Staging, Transaction, exists, read_bytes, remove_tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aim:
+class OutputTarget:
     """Where a dataset is to appear, and what it is to be."""
 
     out: str
-    plan: Plan
+    plan: ConversionPlan
     storage: Storage = LOCAL
     fresh: bool = False
     spills: str | None = None
@@ -52,7 +52,7 @@ class Aim:
 
 
 @contextmanager
-def staged(aim: Aim) -> Iterator[tuple[Transaction, Staging | Manifest]]:
+def staged(aim: OutputTarget) -> Iterator[tuple[Transaction, Staging | Manifest]]:
     """The place, locked, and its staging as an earlier run left it; or the manifest, where all of it is done."""
     transaction = Transaction(aim.out, aim.storage)
     aim.storage.make_folder(transaction.parent)
@@ -63,37 +63,39 @@ def staged(aim: Aim) -> Iterator[tuple[Transaction, Staging | Manifest]]:
             return
         staging = transaction.staging(aim.plan.id, spills=aim.spills)
         _check_stagings(aim, transaction, staging)
-        inside = (os.path.join(FOLDER, "index"), os.path.join(FOLDER, "blocks"))
+        inside = (os.path.join(METADATA_FOLDER, "index"), os.path.join(METADATA_FOLDER, "blocks"))
         staging.prepare(aim.plan.to_json(), *inside)
         yield transaction, staging
 
 
-def complete_dataset(aim: Aim, transaction: Transaction) -> Manifest | None:
+def complete_dataset(aim: OutputTarget, transaction: Transaction) -> Manifest | None:
     """What is at the place already: nothing, the dataset itself, or a reason to stop."""
     storage, out = aim.storage, aim.out
     if not exists(storage, out):
         return None
     if storage.stat(out).kind != "folder":
-        raise _taken(out, "a file", "choose another place")
+        raise _output_exists_error(out, "a file", "choose another place")
     if not storage.list(out) or aim.fresh:
         if not storage.list(out) or exists(storage, manifest_path(out)):
             return None
-        raise _taken(out, "a folder that no rekord manifest describes", "choose another place")
+        raise _output_exists_error(out, "a folder that no rekord manifest describes", "choose another place")
     if not exists(storage, manifest_path(out)):
-        raise _taken(out, "a folder with other files", "choose another place, or an empty folder")
+        raise _output_exists_error(
+            out, "a folder with other files", "choose another place, or an empty folder"
+        )
     manifest = read_manifest(out, storage)
     if manifest.plan != aim.plan.id:
         source = manifest.source.fingerprint if aim.rows_digest is None else aim.plan.source
         theirs = {"options": manifest.options, "schema": manifest.schema, "format": manifest.format}
         differs = aim.plan.differences({**theirs, "source": source})
         many = len(differs) > 1 or differs[0].startswith("the files")
-        raise _taken(
+        raise _output_exists_error(
             out,
             f"a dataset of another plan: {', '.join(differs)} {'differ' if many else 'differs'}",
             "--fresh (fresh=True) to write it anew, or another place",
         )
     if aim.rows_digest is not None and aim.rows_digest() != manifest.source.fingerprint:
-        raise _taken(
+        raise _output_exists_error(
             out,
             "a dataset with the same options from other rows",
             "--fresh (fresh=True) to write it anew, or another place",
@@ -103,7 +105,7 @@ def complete_dataset(aim: Aim, transaction: Transaction) -> Manifest | None:
     return manifest
 
 
-def _taken(out: str, found: str, do: str) -> RekordError:
+def _output_exists_error(out: str, found: str, do: str) -> RekordError:
     return error(
         "U618",
         location=Location(path=out),
@@ -113,7 +115,7 @@ def _taken(out: str, found: str, do: str) -> RekordError:
     )
 
 
-def _check_stagings(aim: Aim, transaction: Transaction, own: Staging) -> None:
+def _check_stagings(aim: OutputTarget, transaction: Transaction, own: Staging) -> None:
     """Unfinished conversions to the same place: removed when that is asked for, else a reason to stop."""
     for other in transaction.stagings():
         if aim.fresh or (other.folder != own.folder and not other.has_finished_tasks()):
@@ -140,25 +142,27 @@ Companions: TypeAlias = Callable[[Manifest], Mapping[str, bytes]]
 """What the manifest says, in the files of other tools: contents by name."""
 
 
-def manifest_of(
-    job: Job,
-    plan: Plan,
-    parts: Sequence[PartDone],
-    shards: Mapping[str, Sequence[ShardDone]],
+def build_manifest(
+    job: ConversionJob,
+    plan: ConversionPlan,
+    parts: Sequence[CompletedPart],
+    shards: Mapping[str, Sequence[CompletedShard]],
     version: str,
 ) -> Manifest:
     """The manifest, from what the finished tasks say."""
     return Manifest(
-        format=FORMAT,
+        format=MANIFEST_FORMAT,
         rekord=version,
         plan=plan.id,
         schema=dict(plan.schema),
-        splits={name: split_part(job.template, job.compression, done) for name, done in shards.items()},
-        source=Origin(
+        splits={
+            name: build_manifest_split(job.template, job.compression, done) for name, done in shards.items()
+        },
+        source=ManifestSource(
             kind=job.source.kind,
             fingerprint=plan.source
-            if is_parted(job.source)
-            else rows_digest([part.digest for part in parts]),
+            if is_partitioned(job.source)
+            else combine_row_digests([part.digest for part in parts]),
             rows=sum(part.rows for part in parts),
             rejected=sum(part.rejected for part in parts),
         ),
@@ -167,12 +171,12 @@ def manifest_of(
     )
 
 
-def rows_digest(digests: Sequence[str]) -> str:
+def combine_row_digests(digests: Sequence[str]) -> str:
     """One digest for the rows of a source that has no files to look at."""
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
-def split_part(template: str, compression: str, done: Sequence[ShardDone]) -> SplitPart:
+def build_manifest_split(template: str, compression: str, done: Sequence[CompletedShard]) -> ManifestSplit:
     """A split, from what its finished shards say."""
     records = sum(shard.records for shard in done)
     framed = sum(shard.framed_bytes for shard in done)
@@ -182,7 +186,7 @@ def split_part(template: str, compression: str, done: Sequence[ShardDone]) -> Sp
             sums = classes.setdefault(column, {})
             for one, count in counts.items():
                 sums[one] = sums.get(one, 0) + count
-    return SplitPart(
+    return ManifestSplit(
         template=template,
         records=records,
         payload_bytes=framed - records * _core.FRAMING_BYTES,
@@ -192,7 +196,7 @@ def split_part(template: str, compression: str, done: Sequence[ShardDone]) -> Sp
             column: dict(sorted(counts.items(), key=lambda one: int(one[0])))
             for column, counts in classes.items()
         },
-        shards=Shards(
+        shards=ManifestShards(
             records=[shard.records for shard in done],
             bytes=[shard.file_bytes for shard in done],
             digest=[shard.digest for shard in done],
@@ -208,13 +212,13 @@ def split_part(template: str, compression: str, done: Sequence[ShardDone]) -> Sp
 def write_companions(
     staging: Staging,
     manifest: Manifest,
-    parts: Sequence[PartDone],
-    shards: Mapping[str, Sequence[ShardDone]],
+    parts: Sequence[CompletedPart],
+    shards: Mapping[str, Sequence[CompletedShard]],
     companions: Companions,
 ) -> Manifest:
     """Write everything that goes beside the shards, and the manifest last."""
     storage = staging.storage
-    ours = os.path.join(staging.out, FOLDER)
+    ours = os.path.join(staging.out, METADATA_FOLDER)
     for name, kind, count in (
         (REJECTS, "rejects", sum(part.rejected for part in parts)),
         (REMARKS, "remarks", sum(part.remarks for part in parts)),
@@ -224,16 +228,16 @@ def write_companions(
     blocks = os.path.join(ours, "blocks")
     splits = {}
     for name, done in shards.items():
-        listed = _block_list(done)
+        listed = _encode_block_list(done)
         staging.write(os.path.join(blocks, f"{name}.arrow"), listed, sync=True)
-        digest = tagged(hashlib.sha256(listed).hexdigest())
+        digest = tag_digest(hashlib.sha256(listed).hexdigest())
         splits[name] = msgspec.structs.replace(manifest.splits[name], blocks=digest)
     manifest = msgspec.structs.replace(manifest, splits=splits)
     files = companions(manifest)
     for name, data in files.items():
         staging.write(os.path.join(staging.out, name), data, sync=True)
     manifest = msgspec.structs.replace(manifest, companions=sorted(files))
-    staging.write(os.path.join(staging.out, MANIFEST), manifest.to_json(), sync=True)
+    staging.write(os.path.join(staging.out, MANIFEST_NAME), manifest.to_json(), sync=True)
     # A worker whose driver was killed may have begun a file after this run put such files away.
     staging.remove_unfinished(staging.out)
     for folder in (os.path.join(ours, "index"), blocks, ours, staging.out):
@@ -241,14 +245,14 @@ def write_companions(
     return manifest
 
 
-def _concatenate(staging: Staging, parts: Sequence[PartDone], kind: str, path: str) -> None:
+def _concatenate(staging: Staging, parts: Sequence[CompletedPart], kind: str, path: str) -> None:
     with staging.create(path, sync=True) as file:
         for number, part in enumerate(parts):
             if part.rejected if kind == "rejects" else part.remarks:
                 file.write(read_bytes(staging.storage, staging.map_path(number, kind)))
 
 
-def _block_list(shards: Sequence[ShardDone]) -> bytes:
+def _encode_block_list(shards: Sequence[CompletedShard]) -> bytes:
     lines = [(i, record, offset) for i, shard in enumerate(shards) for record, offset in shard.blocks]
     table = pa.table(
         {
@@ -289,7 +293,7 @@ def remove_dataset(storage: Storage, folder: str) -> str | None:
         manifest = read_manifest(folder, storage)
     if manifest is not None:
         names = [name for split, part in manifest.splits.items() for name in part.names(split)]
-        ours = os.path.join(folder, FOLDER)
+        ours = os.path.join(folder, METADATA_FOLDER)
         for path in [os.path.join(folder, name) for name in (*names, *manifest.companions)]:
             if exists(storage, path):
                 storage.remove(path)

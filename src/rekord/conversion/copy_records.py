@@ -14,20 +14,20 @@ import pyarrow as pa
 
 from rekord import _core
 from rekord.codec.columns import column_to_arrow
-from rekord.codec.decode import assemble, new_batch
+from rekord.codec.decode import assemble_columns, new_batch
 from rekord.codec.plan import CodecPlan, compile_plan
-from rekord.conversion.plan import CutRule
+from rekord.conversion.plan import ShardingRule
 from rekord.dataset.index import CHUNK_RECORDS
 from rekord.dataset.order import Ids
 from rekord.dataset.readers.indexed import IndexedDecoder
-from rekord.dataset.samplers import Recipe
-from rekord.dataset.shard_index import ShardIndex, damage, rebuilt_index
+from rekord.dataset.samplers import Sampler
+from rekord.dataset.shard_index import ShardIndex, diagnose_frame, rebuild_index
 from rekord.dataset.shards import Shards
 from rekord.errors import RekordError
 from rekord.schema import Schema
-from rekord.storage.async_writer import LENT
+from rekord.storage.async_writer import LENT_BUFFERS
 from rekord.storage.local import Readable
-from rekord.storage.router import ANYWHERE
+from rekord.storage.router import ROUTED_STORAGE
 
 _POSITIONS = 1 << 16
 _WINDOW_BYTES = 2 << 20
@@ -36,19 +36,19 @@ _IDLE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
-class Records:
+class RecordSequence:
     """Records of some shards, in the order of a recipe."""
 
     shards: Shards
-    recipe: Recipe
+    recipe: Sampler
 
     def __len__(self) -> int:
         return self.recipe.size
 
     @cached_property
-    def frames(self) -> Frames:
+    def frames(self) -> FrameExtents:
         """Where they lie."""
-        return Frames(self.shards)
+        return FrameExtents(self.shards)
 
     def pieces(self, begin: int, end: int) -> Iterator[tuple[Ids, Any]]:
         """The numbers and the framed lengths of the records at positions `begin` to `end`, a part at a time."""
@@ -59,10 +59,10 @@ class Records:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class RecordRange:
     """Positions of some records, from and up to but without."""
 
-    records: Records
+    records: RecordSequence
     begin: int
     end: int
 
@@ -70,18 +70,18 @@ class Stretch:
         return self.records.pieces(self.begin, self.end)
 
 
-def cut_records(records: Records, rule: CutRule) -> list[Stretch]:
+def plan_record_ranges(records: RecordSequence, rule: ShardingRule) -> list[RecordRange]:
     """The shards that records make, as a conversion would cut them."""
     total = len(records)
     if rule.shards is not None:
         edges = [-(-m * total // rule.shards) for m in range(rule.shards + 1)]
     else:
         framed_bytes = sum(int(lengths.sum()) for _, lengths in records.pieces(0, total))
-        edges = _byte_edges(records, framed_bytes, rule.count(framed_bytes, total))
-    return [Stretch(records, begin, end) for begin, end in pairwise(edges)]
+        edges = _compute_boundaries(records, framed_bytes, rule.count(framed_bytes, total))
+    return [RecordRange(records, begin, end) for begin, end in pairwise(edges)]
 
 
-def _byte_edges(records: Records, framed_bytes: int, shards: int) -> list[int]:
+def _compute_boundaries(records: RecordSequence, framed_bytes: int, shards: int) -> list[int]:
     """Where shards begin: the record that starts at byte s of T goes to shard floor(s * N / T)."""
     starts = np.array([-(-m * framed_bytes // shards) for m in range(1, shards)], np.int64)
     edges = [0]
@@ -96,7 +96,7 @@ def _byte_edges(records: Records, framed_bytes: int, shards: int) -> list[int]:
     return [*edges, *[len(records)] * (shards + 1 - len(edges))]
 
 
-class Frames:
+class FrameExtents:
     """Where the frames of some shards begin and end. Safe to share by threads."""
 
     def __init__(self, shards: Shards) -> None:
@@ -110,7 +110,7 @@ class Frames:
     def lengths(self, ids: Ids) -> Any:
         """Of the frames of these records, in bytes."""
         shards, records = self._shards.locate(ids)
-        used = _different(shards)
+        used = _find_unique_shards(shards)
         if len(used) == 1:
             begins, ends = self.extents(used[0], records)
             return ends - begins
@@ -132,8 +132,8 @@ class Frames:
         if shard not in self._ends:
             index = self.index(shard)
             end = index.stamp[0]
-            if index.is_front_only:
-                end = index.stream_bytes or rebuilt_index(self._shards.paths[shard]).stream_bytes or 0
+            if index.is_sequential_only:
+                end = index.stream_bytes or rebuild_index(self._shards.paths[shard]).stream_bytes or 0
             elif index.compression != "none" and len(index):
                 last = int(self._shards.starts[shard + 1]) - 1
                 gathered = self._shards.gather(np.array([last], np.int64), _core.Pool(0))
@@ -142,11 +142,11 @@ class Frames:
         return self._ends[shard]
 
 
-class Buffers:
-    """Memory to read into, one piece after another: each is used again when `LENT` more were asked for."""
+class BufferRing:
+    """Memory to read into, one piece after another: each is used again when `LENT_BUFFERS` more were asked for."""
 
     def __init__(self) -> None:
-        self._buffers = [bytearray() for _ in range(LENT)]
+        self._buffers = [bytearray() for _ in range(LENT_BUFFERS)]
         self._turn = 0
 
     def next(self, size_bytes: int) -> memoryview:
@@ -157,10 +157,12 @@ class Buffers:
         return memoryview(self._buffers[self._turn])[:size_bytes]
 
 
-class Copying:
+class RecordCopier:
     """Copies records for one shard; a class for the files that it has open while it does."""
 
-    def __init__(self, records: Records, schema: Schema, index: Sequence[str], buffers: Buffers) -> None:
+    def __init__(
+        self, records: RecordSequence, schema: Schema, index: Sequence[str], buffers: BufferRing
+    ) -> None:
         self._records = records
         self._index = tuple(index)
         self._plan: CodecPlan | None = compile_plan(schema, self._index) if index else None
@@ -169,18 +171,18 @@ class Copying:
         self._at: tuple[int, ShardIndex] | None = None
         self._open: tuple[int, Readable] | None = None
 
-    def __enter__(self) -> Copying:
+    def __enter__(self) -> RecordCopier:
         return self
 
     def __exit__(self, *failure: Any) -> None:
         if self._open is not None:
             self._open[1].close()
 
-    def windows(self, stretch: Stretch) -> Iterator[tuple[memoryview, Any, pa.Table]]:
-        """Frames, with their lengths and their lines of the index; they are good until `LENT` more were given."""
+    def windows(self, stretch: RecordRange) -> Iterator[tuple[memoryview, Any, pa.Table]]:
+        """Frames, their lengths and their index rows; valid until `LENT_BUFFERS` more have been yielded."""
         for ids, lengths in stretch.pieces():
             lines = self._lines(ids)
-            for begin, end in _windows(lengths):
+            for begin, end in _iter_windows(lengths):
                 frames = self._frames(ids[begin:end], lengths[begin:end])
                 if lines is None:
                     yield frames, lengths[begin:end], self._decoded(ids[begin:end], frames)
@@ -212,13 +214,13 @@ class Copying:
         return self._at[1]
 
     def _read(self, shard: int, begin: int, size_bytes: int) -> memoryview:
-        """So many bytes of a shard, until `LENT` more calls."""
+        """So many bytes of a shard, until `LENT_BUFFERS` more calls."""
         if self._open is None or self._open[0] != shard:
             if self._open is not None:
                 self._open[1].close()
             self._open = None
             self._records.shards.check_unchanged(shard)
-            self._open = shard, ANYWHERE.open_read(self._records.shards.paths[shard])
+            self._open = shard, ROUTED_STORAGE.open_read(self._records.shards.paths[shard])
         view = self._buffers.next(size_bytes)
         file = self._open[1]
         file.seek(begin)
@@ -233,7 +235,7 @@ class Copying:
         shard, record = (int(one[0]) for one in shards.locate(np.array([number], np.int64)))
         index = self._records.frames.index(shard)
         begin = int(index.begins(np.array([record]))[0])
-        failure = damage(shards.paths[shard], record, begin, index.stamp)
+        failure = diagnose_frame(shards.paths[shard], record, begin, index.stamp)
         failure.location = failure.location.within(path=shards.paths[shard])
         return failure
 
@@ -242,14 +244,14 @@ class Copying:
         if self._plan is None:
             return pa.table({})
         shards, records = self._records.shards.locate(ids)
-        used = _different(shards)
+        used = _find_unique_shards(shards)
         indexes = [self._records.frames.index(shard) for shard in used]
         if not all(index.has_columns(self._index) for index in indexes):
             return None
         parts = []
         for shard, index in zip(used, indexes, strict=True):
             mine = records if len(used) == 1 else records[shards == shard]
-            parts.append(_rows(index, self._index, mine))
+            parts.append(_take_index_rows(index, self._index, mine))
         together = pa.concat_tables(parts, promote_options="permissive")
         if len(used) > 1:
             back = np.empty(len(ids), np.int64)
@@ -267,23 +269,23 @@ class Copying:
         columns = None
         if refused is None:
             with suppress(RekordError):
-                columns = assemble(self._plan, batch.take(), len(ids))
+                columns = assemble_columns(self._plan, batch.take(), len(ids))
         if columns is None:
             # Once more, by somebody who can tell where a record lies.
             columns = IndexedDecoder(self._records.shards, self._plan, self._pool).decode(ids)
         return pa.table({f"index:{name}": column_to_arrow(column) for name, column in columns.items()})
 
 
-def _different(shards: Ids) -> list[int]:
+def _find_unique_shards(shards: Ids) -> list[int]:
     """The numbers of the shards that occur, in order: they are few, so that counting beats `np.unique`."""
     found: list[int] = np.flatnonzero(np.bincount(shards)).tolist()
     return found
 
 
-def _rows(index: ShardIndex, names: Sequence[str], numbers: Ids) -> pa.Table:
+def _take_index_rows(index: ShardIndex, names: Sequence[str], numbers: Ids) -> pa.Table:
     """Some lines of an index; where they follow each other, without looking at each."""
     chunks = numbers // CHUNK_RECORDS
-    used = _different(chunks)
+    used = _find_unique_shards(chunks)
     table = pa.Table.from_batches([index.columns(number, names) for number in used])
     # Their numbers in what was put together: a chunk is full, or it is the last.
     places = np.searchsorted(np.array(used), chunks) * CHUNK_RECORDS + numbers % CHUNK_RECORDS
@@ -292,7 +294,7 @@ def _rows(index: ShardIndex, names: Sequence[str], numbers: Ids) -> pa.Table:
     return table.take(pa.array(places))
 
 
-def _windows(lengths: Any) -> Iterator[tuple[int, int]]:
+def _iter_windows(lengths: Any) -> Iterator[tuple[int, int]]:
     """Records of about so many bytes together, one at the least."""
     ends = np.cumsum(lengths)
     at = 0

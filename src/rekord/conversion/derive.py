@@ -16,103 +16,103 @@ import numpy as np
 import pyarrow as pa
 
 from rekord import _core
-from rekord.codec.encode_columns import encoded_batches
+from rekord.codec.encode_columns import encode_batches
 from rekord.codec.plan import compile_plan
 from rekord.conversion.commit import (
-    Aim,
     Companions,
+    OutputTarget,
+    build_manifest_split,
     commit,
-    split_part,
     staged,
     write_companions,
 )
-from rekord.conversion.copy_records import Buffers, Copying, Records, Stretch
-from rekord.conversion.driver import Watch
-from rekord.conversion.encode_rows import decoded_columns
-from rekord.conversion.engines.local import Workers
-from rekord.conversion.plan import Plan
+from rekord.conversion.copy_records import BufferRing, RecordCopier, RecordRange, RecordSequence
+from rekord.conversion.driver import ConversionListener
+from rekord.conversion.encode_rows import decode_columns
+from rekord.conversion.engines.local import WorkerPool
+from rekord.conversion.plan import ConversionPlan
 from rekord.conversion.progress import ThreadTally
-from rekord.conversion.shards import ShardDone, ShardFile, finished_shard, index_place
-from rekord.dataset.compact_manifest import listed_shard
-from rekord.dataset.index import blocks_of, index_path
-from rekord.dataset.manifest import FORMAT, Manifest, Origin, SplitPart, shard_name
+from rekord.conversion.shards import CompletedShard, StagedShard, load_completed_shard, staged_index_path
+from rekord.dataset.compact_manifest import find_shard_entry
+from rekord.dataset.index import compute_blocks, index_path
+from rekord.dataset.manifest import MANIFEST_FORMAT, Manifest, ManifestSource, ManifestSplit, shard_name
 from rekord.dataset.order import Ids
 from rekord.dataset.postprocess import Batch
-from rekord.dataset.readers.compressed import Unpacked
+from rekord.dataset.readers.compressed import InflatedCopies
 from rekord.dataset.readers.indexed import IndexedDecoder
-from rekord.dataset.shard_index import shard_index, stamp_of
+from rekord.dataset.shard_index import open_shard_index, read_stamp
 from rekord.errors import DecodeError, RekordError, error
 from rekord.schema import Schema
 from rekord.storage.local import LOCAL, Storage
 from rekord.storage.remote import is_remote
-from rekord.storage.router import ANYWHERE
+from rekord.storage.router import ROUTED_STORAGE
 from rekord.storage.transaction import Staging, Transaction
 
-Piece: TypeAlias = "tuple[Any, Any, pa.Table]"
+FramedRecords: TypeAlias = "tuple[Any, Any, pa.Table]"
 """Frames, the lengths of them, and their lines of the index."""
 
-_CHANGED_RECORDS = 1024
+_REENCODE_RECORDS = 1024
 _COPY_BYTES = 4 << 20
 _PIECE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Linked:
+class LinkedShard:
     """A shard that stays as it is: the new dataset has another name for the same file, or a copy of it."""
 
     path: str
-    done: ShardDone
+    done: CompletedShard
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopiedShard:
     """Records that are copied without a look inside."""
 
-    stretch: Stretch
+    stretch: RecordRange
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ReencodedShard:
     """Records that are decoded, changed by a function of columns, and encoded anew.
 
     `function` may give fewer or more rows than it was given. `before` is the schema that they are decoded by.
     """
 
-    stretch: Stretch
+    stretch: RecordRange
     before: Schema
     function: Callable[..., Batch]
     numbered: bool = False  # the function is given the numbers of the records beside their columns
 
 
 @dataclass(frozen=True, slots=True)
-class Framed:
+class GeneratedShard:
     """Records that are framed by a function of the stretch, the schema and the columns of the index."""
 
-    stretch: Stretch
-    function: Callable[[Stretch, Schema, tuple[str, ...]], Iterator[Piece]]
+    stretch: RecordRange
+    function: Callable[[RecordRange, Schema, tuple[str, ...]], Iterator[FramedRecords]]
 
 
-NewShard: TypeAlias = "Linked | Copied | Changed | Framed"
+DerivedShard: TypeAlias = "LinkedShard | CopiedShard | ReencodedShard | GeneratedShard"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewSplit:
+class DerivedSplit:
     """A split of the new dataset: its shards in order."""
 
-    shards: Sequence[NewShard]
+    shards: Sequence[DerivedShard]
     template: str
     compression: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Remake:
+class Derivation:
     """What is to be made, and where."""
 
     out: str
-    splits: Mapping[str, NewSplit]
+    splits: Mapping[str, DerivedSplit]
     schema: Schema
     index: tuple[str, ...]
-    plan: Plan  # its options name the verb and all that decides the bytes
+    plan: ConversionPlan  # its options name the verb and all that decides the bytes
     version: str
     companions: Companions
     parent: str | None = None  # the digest of the manifest that it comes from
@@ -123,7 +123,7 @@ class Remake:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remade:
+class DerivationResult:
     """How it ended."""
 
     manifest: Manifest
@@ -133,37 +133,39 @@ class Remade:
     nothing_to_do: bool = False
 
 
-def kept_shard(records: Records, shard: int, part: SplitPart, index: Sequence[str]) -> NewShard:
+def reuse_shard(
+    records: RecordSequence, shard: int, part: ManifestSplit, index: Sequence[str]
+) -> DerivedShard:
     """A whole shard of existing ones: linked where its index has all that the new one is to have, else copied."""
     path, begin = records.shards.paths[shard], int(records.shards.starts[shard])
     end = int(records.shards.starts[shard + 1])
-    listed = None if is_remote(path) else listed_shard(path)
+    listed = None if is_remote(path) else find_shard_entry(path)
     checksums = None if listed is None or listed.expected is None else listed.expected.checksums
     found = records.frames.index(shard)
     if checksums is None or found.origin != "written" or not found.has_columns(index if end > begin else ()):
-        return Copied(Stretch(records, begin, end))
-    return Linked(
+        return CopiedShard(RecordRange(records, begin, end))
+    return LinkedShard(
         path,
-        ShardDone(
+        CompletedShard(
             records=end - begin,
             framed_bytes=records.frames.end(shard),
-            file_bytes=stamp_of(path)[0],
+            file_bytes=read_stamp(path)[0],
             digest=part.shards.digest[shard],
             index=list(checksums),
             classes=found.classes,
-            blocks=blocks_of(found.offsets.astype(np.int64)),
+            blocks=compute_blocks(found.offsets.astype(np.int64)),
         ),
     )
 
 
-def remake(wanted: Remake, watch: Watch | None = None) -> Remade:
+def derive_dataset(wanted: Derivation, watch: ConversionListener | None = None) -> DerivationResult:
     """Make the dataset, or what is left to make of it."""
-    aim = Aim(out=wanted.out, plan=wanted.plan, storage=wanted.storage, fresh=wanted.fresh)
+    aim = OutputTarget(out=wanted.out, plan=wanted.plan, storage=wanted.storage, fresh=wanted.fresh)
     with staged(aim) as (transaction, staging):
         if isinstance(staging, Manifest):
-            return Remade(manifest=staging, linked=0, written=0, nothing_to_do=True)
+            return DerivationResult(manifest=staging, linked=0, written=0, nothing_to_do=True)
         try:
-            return _Run(wanted, transaction, staging, watch).run()
+            return _DerivationRun(wanted, transaction, staging, watch).run()
         except RekordError:
             if not staging.has_finished_tasks():  # there is nothing in it to go on from
                 with suppress(RekordError):
@@ -171,22 +173,24 @@ def remake(wanted: Remake, watch: Watch | None = None) -> Remade:
             raise
 
 
-def unpacked_bytes(wanted: Remake) -> int:
+def estimate_inflated_bytes(wanted: Derivation) -> int:
     """About how much room is needed meanwhile, for what can only be read from its front."""
-    copied = [one for split in wanted.splits.values() for one in split.shards if not isinstance(one, Linked)]
+    copied = [
+        one for split in wanted.splits.values() for one in split.shards if not isinstance(one, LinkedShard)
+    ]
     found = {id(one.stretch.records.shards): one.stretch.records for one in copied}
     return sum(
         records.frames.end(shard)
         for records in found.values()
-        if not records.shards.is_told
+        if not records.shards.has_listed_counts
         for shard, path in enumerate(records.shards.paths)
-        if shard_index(path).is_front_only
+        if open_shard_index(path).is_sequential_only
     )
 
 
-class _Run:
+class _DerivationRun:
     def __init__(
-        self, wanted: Remake, transaction: Transaction, staging: Staging, watch: Watch | None
+        self, wanted: Derivation, transaction: Transaction, staging: Staging, watch: ConversionListener | None
     ) -> None:
         self._wanted = wanted
         self._transaction = transaction
@@ -195,7 +199,7 @@ class _Run:
         watched = watch is not None and wanted.storage is LOCAL
         self._local = _ThreadLocal(staging.folder if watched else None)
 
-    def run(self) -> Remade:
+    def run(self) -> DerivationResult:
         wanted = self._wanted
         if self._watch is not None:
             self._watch.phase("write", self._staging, wanted.framed_bytes)
@@ -209,8 +213,8 @@ class _Run:
         # Bytes are read, checked, hashed and written without Python's lock: threads will do. While one of them
         # waits for the disk another one works.
         with (
-            self._unpacking([wanted.splits[name].shards[number] for name, number in left]),
-            Workers(wanted.workers if wanted.workers == 1 else 2 * wanted.workers) as workers,
+            self._with_inflated_copies([wanted.splits[name].shards[number] for name, number in left]),
+            WorkerPool(wanted.workers if wanted.workers == 1 else 2 * wanted.workers) as workers,
         ):
             for i, result in workers.run(None, self._shard, calls, threads=True):
                 if isinstance(result, Exception):
@@ -221,35 +225,39 @@ class _Run:
         }
         manifest = write_companions(self._staging, self._manifest(shards), (), shards, wanted.companions)
         commit(self._transaction, self._staging)
-        linked = sum(isinstance(one, Linked) for split in wanted.splits.values() for one in split.shards)
-        return Remade(manifest=manifest, linked=linked, written=len(places) - linked, resumed_shards=resumed)
+        linked = sum(isinstance(one, LinkedShard) for split in wanted.splits.values() for one in split.shards)
+        return DerivationResult(
+            manifest=manifest, linked=linked, written=len(places) - linked, resumed_shards=resumed
+        )
 
     @contextmanager
-    def _unpacking(self, new: Sequence[NewShard]) -> Iterator[None]:
+    def _with_inflated_copies(self, new: Sequence[DerivedShard]) -> Iterator[None]:
         """Let the shards that records are copied from be read in any order."""
-        unpacked = Unpacked(self._staging.spills, self._wanted.storage)
-        read = {id(one.stretch.records.shards): one for one in new if not isinstance(one, Linked)}
+        unpacked = InflatedCopies(self._staging.spills, self._wanted.storage)
+        read = {id(one.stretch.records.shards): one for one in new if not isinstance(one, LinkedShard)}
         with ExitStack() as stack:
             for one in read.values():
-                stack.enter_context(one.stretch.records.shards.unpacking(unpacked))
+                stack.enter_context(one.stretch.records.shards.with_inflated_copies(unpacked))
             try:
                 yield
             except BaseException:
                 unpacked.remove()  # else they go with the staging folder
                 raise
 
-    def _manifest(self, shards: Mapping[str, Sequence[ShardDone]]) -> Manifest:
+    def _manifest(self, shards: Mapping[str, Sequence[CompletedShard]]) -> Manifest:
         wanted = self._wanted
         return Manifest(
-            format=FORMAT,
+            format=MANIFEST_FORMAT,
             rekord=wanted.version,
             plan=wanted.plan.id,
             schema=dict(wanted.plan.schema),
             splits={
-                name: split_part(wanted.splits[name].template, wanted.splits[name].compression, done)
+                name: build_manifest_split(
+                    wanted.splits[name].template, wanted.splits[name].compression, done
+                )
                 for name, done in shards.items()
             },
-            source=Origin(
+            source=ManifestSource(
                 kind="records",
                 fingerprint=wanted.plan.source,
                 rows=sum(one.records for done in shards.values() for one in done),
@@ -264,22 +272,22 @@ class _Run:
         new = self._wanted.splits[split]
         return shard_name(new.template, split, number, len(new.shards))
 
-    def _finished(self, split: str, number: int) -> ShardDone | None:
+    def _finished(self, split: str, number: int) -> CompletedShard | None:
         path = self._staging.shard_done_path(split, number)
-        return finished_shard(self._staging, self._name(split, number), path)
+        return load_completed_shard(self._staging, self._name(split, number), path)
 
-    def _shard(self, split: str, number: int) -> ShardDone:
+    def _shard(self, split: str, number: int) -> CompletedShard:
         new = self._wanted.splits[split]
         shard, name = new.shards[number], self._name(split, number)
         done_path = self._staging.shard_done_path(split, number)
-        if isinstance(shard, Linked):
+        if isinstance(shard, LinkedShard):
             return self._linked(shard, name, done_path)
         tally = self._local.own
         lengths: list[Any] = [np.zeros(0, np.int64)]
         tables: list[pa.Table] = []
-        with ShardFile(self._staging, name, new.compression) as file:
+        with StagedShard(self._staging, name, new.compression) as file:
             for frames, framed, lines in self._pieces(shard):
-                file.lend(frames)
+                file.write_borrowed(frames)
                 tally.shard_bytes(len(frames))
                 lengths.append(framed)
                 tables.append(lines)
@@ -289,43 +297,43 @@ class _Run:
         tally.next()
         return done
 
-    def _pieces(self, shard: Copied | Changed | Framed) -> Iterator[Piece]:
-        if isinstance(shard, Framed):
+    def _pieces(self, shard: CopiedShard | ReencodedShard | GeneratedShard) -> Iterator[FramedRecords]:
+        if isinstance(shard, GeneratedShard):
             return shard.function(shard.stretch, self._wanted.schema, self._wanted.index)
-        return self._copied(shard) if isinstance(shard, Copied) else self._changed(shard)
+        return self._copied(shard) if isinstance(shard, CopiedShard) else self._changed(shard)
 
-    def _copied(self, shard: Copied) -> Iterator[Piece]:
+    def _copied(self, shard: CopiedShard) -> Iterator[FramedRecords]:
         wanted, records = self._wanted, shard.stretch.records
-        with Copying(records, wanted.schema, wanted.index, self._local.buffers) as copying:
+        with RecordCopier(records, wanted.schema, wanted.index, self._local.buffers) as copying:
             yield from copying.windows(shard.stretch)
 
-    def _changed(self, shard: Changed) -> Iterator[Piece]:
+    def _changed(self, shard: ReencodedShard) -> Iterator[FramedRecords]:
         wanted = self._wanted
         index = compile_plan(wanted.schema, wanted.index) if wanted.index else None
         records = shard.stretch.records
         plan = compile_plan(shard.before, None, strict=True)
         decoder = IndexedDecoder(records.shards, plan, _core.Pool(0))
         for ids, _ in shard.stretch.pieces():
-            for at in range(0, len(ids), _CHANGED_RECORDS):
-                numbers = ids[at : at + _CHANGED_RECORDS]
-                batch = _decoded(decoder, numbers, shard.before)
+            for at in range(0, len(ids), _REENCODE_RECORDS):
+                numbers = ids[at : at + _REENCODE_RECORDS]
+                batch = _decode_records(decoder, numbers, shard.before)
                 batch = shard.function(batch, numbers) if shard.numbered else shard.function(batch)
                 if not batch or not len(next(iter(batch.values()))):
                     continue
-                for frames, rows, ends in encoded_batches(
+                for frames, rows, ends in encode_batches(
                     batch, wanted.schema, enough_bytes=_PIECE_BYTES
-                ).with_ends():
-                    lines = {} if index is None else decoded_columns(index, frames, rows)
+                ).iter_with_ends():
+                    lines = {} if index is None else decode_columns(index, frames, rows)
                     table = pa.table({f"index:{name}": column for name, column in lines.items()})
                     yield frames, np.diff(ends, prepend=0), table
 
-    def _linked(self, shard: Linked, name: str, done_path: str) -> ShardDone:
-        self._another_name(shard.path, os.path.join(self._staging.out, name))
-        self._another_name(index_path(shard.path), index_place(self._staging, name))
+    def _linked(self, shard: LinkedShard, name: str, done_path: str) -> CompletedShard:
+        self._link_or_copy(shard.path, os.path.join(self._staging.out, name))
+        self._link_or_copy(index_path(shard.path), staged_index_path(self._staging, name))
         self._staging.write_done(done_path, shard.done)
         return shard.done
 
-    def _another_name(self, source: str, target: str) -> None:
+    def _link_or_copy(self, source: str, target: str) -> None:
         """A link is complete at once; where there can be none the file is copied."""
         staging = self._staging
         staging.remove_file(target)
@@ -338,10 +346,10 @@ class _ThreadLocal(ThreadTally):
 
     def __init__(self, folder: str | None) -> None:
         super().__init__(folder)
-        self.buffers = Buffers()
+        self.buffers = BufferRing()
 
 
-def _decoded(decoder: IndexedDecoder, numbers: Ids, schema: Schema) -> Batch:
+def _decode_records(decoder: IndexedDecoder, numbers: Ids, schema: Schema) -> Batch:
     """Some records that are to be encoded anew: a key that the schema does not name would be lost."""
     try:
         return decoder.decode(numbers)
@@ -359,7 +367,7 @@ def _decoded(decoder: IndexedDecoder, numbers: Ids, schema: Schema) -> Batch:
 
 
 def _copy_file(source: str, target: str, staging: Staging) -> None:
-    with staging.create(target, sync=True) as file, ANYWHERE.open_read(source) as old:
+    with staging.create(target, sync=True) as file, ROUTED_STORAGE.open_read(source) as old:
         buffer = memoryview(bytearray(_COPY_BYTES))
         while count := old.readinto(buffer):
             file.write(buffer[:count])

@@ -17,41 +17,41 @@ import pyarrow as pa
 from rekord import _core
 from rekord.conversion.commit import (
     REJECTS,
-    Aim,
     Companions,
+    OutputTarget,
+    build_manifest,
+    combine_row_digests,
     commit,
-    manifest_of,
-    rows_digest,
     staged,
     write_companions,
 )
-from rekord.conversion.engines.local import Workers
-from rekord.conversion.plan import Job, Plan
-from rekord.conversion.progress import Tally, ThreadTally
-from rekord.conversion.shards import Shard, ShardDone, cut_split, finished_shard
-from rekord.conversion.spill import PartDone, Segment
-from rekord.conversion.splits import HASH_BITS, Hashes, SplitRule
+from rekord.conversion.engines.local import WorkerPool
+from rekord.conversion.plan import ConversionJob, ConversionPlan
+from rekord.conversion.progress import ProgressTally, ThreadTally
+from rekord.conversion.shards import CompletedShard, PlannedShard, load_completed_shard, plan_split_shards
+from rekord.conversion.spill import CompletedPart, SplitSegment
+from rekord.conversion.splits import HASH_BITS, HashArray, SplitRule
 from rekord.conversion.tasks import (
     SpillLost,
-    index_kind,
-    map_elsewhere,
-    map_part,
-    packed,
-    part_index,
-    serial_digests,
-    shard_elsewhere,
-    spill_serial,
+    compute_part_digests,
+    encode_part,
+    encode_part_in_worker,
+    load_part_index,
+    pickle_job,
+    select_index_kind,
+    spill_sequentially,
     write_shard,
+    write_shard_in_worker,
 )
 from rekord.dataset.manifest import Manifest
 from rekord.errors import DatasetError, error
 from rekord.location import Location
-from rekord.sources.base import PART_BYTES, Part, is_parted
+from rekord.sources.base import PART_BYTES, SourcePart, is_partitioned
 from rekord.storage.local import LOCAL, Storage
 from rekord.storage.transaction import Staging, Transaction, read_bytes
 
 
-class Watch(Protocol):
+class ConversionListener(Protocol):
     """Whoever wants to know how far a conversion is."""
 
     def phase(self, name: str, staging: Staging, total: int | None) -> None:
@@ -59,7 +59,7 @@ class Watch(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ConversionResult:
     """How a conversion ended."""
 
     manifest: Manifest
@@ -74,8 +74,8 @@ class Outcome:
 class Conversion:
     """A job, and where it goes."""
 
-    job: Job
-    plan: Plan
+    job: ConversionJob
+    plan: ConversionPlan
     out: str
     version: str
     companions: Companions
@@ -92,56 +92,58 @@ _BIN_BITS = 12
 _BINS = 1 << _BIN_BITS
 """A class's hashes are counted in so many bins; only those bins that hold an edge are then looked at closely."""
 
-_FEW_ROWS = _BINS
+_MIN_BINNED_ROWS = _BINS
 """A class of no more has no bins: its hashes are fewer than they would be, and such classes may be very many."""
 
-Edges = dict[int, npt.NDArray[np.uint64]]
+SplitEdges = dict[int, npt.NDArray[np.uint64]]
 
 
-def edges_of(tables: Callable[[], Iterator[pa.Table]], rule: SplitRule) -> Edges:
+def compute_split_edges(tables: Callable[[], Iterator[pa.Table]], rule: SplitRule) -> SplitEdges:
     """For each class the hashes at which its splits after the first begin; `tables` can be asked three times."""
     sizes: Counter[int] = Counter()
     for table in tables():
         found, counts = np.unique(table["stratum"].to_numpy(), return_counts=True)
         sizes.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
-    bins = {stratum: np.zeros(_BINS, np.int64) for stratum, size in sizes.items() if size > _FEW_ROWS}
+    bins = {stratum: np.zeros(_BINS, np.int64) for stratum, size in sizes.items() if size > _MIN_BINNED_ROWS}
     for table in tables() if bins else ():
-        for stratum, hashes in _by_stratum(table):
+        for stratum, hashes in _iter_strata(table):
             if stratum in bins:
-                bins[stratum] += np.bincount(_bin_of(hashes), minlength=_BINS)
-    ranks = {stratum: _ranks(rule, sizes[stratum]) for stratum in bins}
+                bins[stratum] += np.bincount(_compute_bins(hashes), minlength=_BINS)
+    ranks = {stratum: _compute_split_ranks(rule, sizes[stratum]) for stratum in bins}
     wanted = {
         stratum: set(np.searchsorted(np.cumsum(bins[stratum]), ranks[stratum], side="right").tolist())
         for stratum in bins
     }
-    near: dict[int, list[Hashes]] = {stratum: [] for stratum in sizes}
+    near: dict[int, list[HashArray]] = {stratum: [] for stratum in sizes}
     for table in tables():
-        for stratum, hashes in _by_stratum(table):
+        for stratum, hashes in _iter_strata(table):
             close = hashes
             if stratum in bins:
-                close = hashes[np.isin(_bin_of(hashes), list(wanted[stratum]))]
+                close = hashes[np.isin(_compute_bins(hashes), list(wanted[stratum]))]
             near[stratum].append(close)
-    edges: Edges = {}
+    edges: SplitEdges = {}
     for stratum, size in sizes.items():
         sorted_hashes = np.sort(np.concatenate(near.pop(stratum)))
         if stratum in bins:
-            edges[stratum] = _edges(sorted_hashes, bins[stratum], ranks[stratum], wanted[stratum])
+            edges[stratum] = _select_edges(sorted_hashes, bins[stratum], ranks[stratum], wanted[stratum])
         else:
-            edges[stratum] = _edges(sorted_hashes, np.array([size]), _ranks(rule, size), {0})
+            edges[stratum] = _select_edges(
+                sorted_hashes, np.array([size]), _compute_split_ranks(rule, size), {0}
+            )
     return edges
 
 
-def _ranks(rule: SplitRule, rows: int) -> Any:
+def _compute_split_ranks(rule: SplitRule, rows: int) -> Any:
     """Of the first row of each split after the first."""
     return np.cumsum(rule.shares(rows))[:-1]
 
 
-def _bin_of(hashes: Hashes) -> npt.NDArray[np.int64]:
+def _compute_bins(hashes: HashArray) -> npt.NDArray[np.int64]:
     bins: npt.NDArray[np.int64] = (hashes >> np.uint64(HASH_BITS - _BIN_BITS)).astype(np.int64)
     return bins
 
 
-def _edges(near: Hashes, bins: Any, ranks: Any, wanted: set[int]) -> npt.NDArray[np.uint64]:
+def _select_edges(near: HashArray, bins: Any, ranks: Any, wanted: set[int]) -> npt.NDArray[np.uint64]:
     """The hash of the row of each rank; one past the last for a rank that no row has."""
     ends = np.cumsum(bins)
     out = []
@@ -156,13 +158,13 @@ def _edges(near: Hashes, bins: Any, ranks: Any, wanted: set[int]) -> npt.NDArray
     return np.array(out, np.uint64)
 
 
-def _by_stratum(table: pa.Table) -> Iterator[tuple[int, Hashes]]:
+def _iter_strata(table: pa.Table) -> Iterator[tuple[int, HashArray]]:
     hashes = table["hash"].to_numpy()
-    for stratum, rows in _rows_by_stratum(table):
+    for stratum, rows in _iter_stratum_rows(table):
         yield stratum, hashes[rows]
 
 
-def _rows_by_stratum(table: pa.Table) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+def _iter_stratum_rows(table: pa.Table) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
     """Each class of a table, and where its rows are: sorted once, since classes may be as many as rows."""
     strata = table["stratum"].to_numpy()
     order = np.argsort(strata, kind="stable")
@@ -172,11 +174,13 @@ def _rows_by_stratum(table: pa.Table) -> Iterator[tuple[int, npt.NDArray[np.int6
         yield stratum, order[first:end]
 
 
-def resplit(table: pa.Table, segments: Sequence[Segment], edges: Edges) -> tuple[pa.Table, list[Segment]]:
+def assign_stratified_splits(
+    table: pa.Table, segments: Sequence[SplitSegment], edges: SplitEdges
+) -> tuple[pa.Table, list[SplitSegment]]:
     """The index of a part with its rows sorted by their splits, run by run."""
     hashes = table["hash"].to_numpy()
     splits = np.zeros(len(table), np.uint8)
-    for stratum, mine in _rows_by_stratum(table):
+    for stratum, mine in _iter_stratum_rows(table):
         splits[mine] = np.searchsorted(edges[stratum], hashes[mine], side="right")
     lengths = table["length"].to_numpy()
     orders, out = [], []
@@ -188,41 +192,49 @@ def resplit(table: pa.Table, segments: Sequence[Segment], edges: Edges) -> tuple
         ends = [*firsts[1:].tolist(), run.count]
         for split, first, end in zip(found.tolist(), firsts.tolist(), ends, strict=True):
             framed = int(lengths[order[first:end]].sum())
-            out.append(Segment(split, run.first + first, end - first, framed))
+            out.append(SplitSegment(split, run.first + first, end - first, framed))
     order = np.concatenate(orders) if orders else np.zeros(0, np.int64)
     return table.take(pa.array(order)), out
 
 
-_LEAST_PART_BYTES = 4 << 20
-_PARTS = 16
+_MIN_PART_BYTES = 4 << 20
+_TARGET_PARTS = 16
 """A source is cut into so many parts at the least, unless they would be smaller than that."""
 
-_SMALL_BYTES = 4096
+_MIN_RECORD_BYTES = 4096
 """Of a record: below this, its handling costs more than its bytes."""
 
 
-def convert(conversion: Conversion, watch: Watch | None = None) -> Outcome:
+def convert(conversion: Conversion, watch: ConversionListener | None = None) -> ConversionResult:
     """Run a conversion, or what is left of it."""
     job = conversion.job
-    aim = Aim(
+    aim = OutputTarget(
         out=conversion.out,
         plan=conversion.plan,
         storage=conversion.storage,
         fresh=conversion.fresh,
         spills=conversion.spills,
-        rows_digest=None if is_parted(job.source) else lambda: rows_digest(serial_digests(job)),
+        rows_digest=None
+        if is_partitioned(job.source)
+        else lambda: combine_row_digests(compute_part_digests(job)),
     )
     with staged(aim) as (transaction, staging):
         if isinstance(staging, Manifest):
-            return Outcome(manifest=staging, rejects=None, remarks=None, resumed_shards=0, nothing_to_do=True)
-        return _Run(conversion, transaction, staging, watch).run()
+            return ConversionResult(
+                manifest=staging, rejects=None, remarks=None, resumed_shards=0, nothing_to_do=True
+            )
+        return _ConversionRun(conversion, transaction, staging, watch).run()
 
 
-class _Run:
+class _ConversionRun:
     """One run of a conversion: the driver, which holds sums and no rows."""
 
     def __init__(
-        self, conversion: Conversion, transaction: Transaction, staging: Staging, watch: Watch | None
+        self,
+        conversion: Conversion,
+        transaction: Transaction,
+        staging: Staging,
+        watch: ConversionListener | None,
     ) -> None:
         self.conversion = conversion
         self.transaction = transaction
@@ -230,24 +242,24 @@ class _Run:
         self.staging = staging
         self.watch = watch
         self._tallies = ThreadTally(staging.folder if conversion.storage is LOCAL else None)
-        self.packed = b"" if conversion.workers == 1 else packed(self.job)
-        self.parts: list[Part] = []
-        self._made_again: set[int] = set()
+        self.packed = b"" if conversion.workers == 1 else pickle_job(self.job)
+        self.parts: list[SourcePart] = []
+        self._rebuilt_parts: set[int] = set()
         self._needed: dict[int, set[int]] | None = None  # which shards are still to be made of a part
 
-    def run(self) -> Outcome:
-        with Workers(self.conversion.workers) as workers:
+    def run(self) -> ConversionResult:
+        with WorkerPool(self.conversion.workers) as workers:
             done = self._map(workers)
             self._check_rejects(done)
             done = self._stratified(done)
             shards = self._cut(done)
             finished, resumed = self._shards(workers, shards, done)
-        manifest = manifest_of(self.job, self.conversion.plan, done, finished, self.conversion.version)
+        manifest = build_manifest(self.job, self.conversion.plan, done, finished, self.conversion.version)
         manifest = msgspec.structs.replace(manifest, parent=self.conversion.parent)
         manifest = write_companions(self.staging, manifest, done, finished, self.conversion.companions)
         left = commit(self.transaction, self.staging)
         ours = os.path.join(self.conversion.out, ".rekord")
-        return Outcome(
+        return ConversionResult(
             manifest=manifest,
             rejects=os.path.join(ours, REJECTS) if manifest.source.rejected else None,
             remarks=os.path.join(ours, "remarks.jsonl") if any(part.remarks for part in done) else None,
@@ -256,24 +268,24 @@ class _Run:
         )
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> ProgressTally:
         """What this thread has done."""
         return self._tallies.own
 
     @property
-    def _made_together(self) -> bool:
+    def _has_dependent_parts(self) -> bool:
         """Whether a part cannot be made again without the others."""
-        return not is_parted(self.job.source) or self.job.splits.stratify is not None
+        return not is_partitioned(self.job.source) or self.job.splits.stratify is not None
 
     # Map.
 
-    def _map(self, workers: Workers) -> list[PartDone]:
+    def _map(self, workers: WorkerPool) -> list[CompletedPart]:
         if self.watch is not None:
             self.watch.phase("read", self.staging, self.conversion.rows)
-        if not is_parted(self.job.source):
-            return spill_serial(self.job, self.staging, self._finished_part, self.tally)
+        if not is_partitioned(self.job.source):
+            return spill_sequentially(self.job, self.staging, self._finished_part, self.tally)
         source: Any = self.job.source
-        self.parts = list(source.parts(_part_bytes(self.conversion.source_bytes)))
+        self.parts = list(source.parts(_choose_part_bytes(self.conversion.source_bytes)))
         done = [self._finished_part(number) for number in range(len(self.parts))]
         calls = [(i, (i, part)) for i, part in enumerate(self.parts) if done[i] is None]
         for i, part in self._map_calls(workers, calls):
@@ -282,32 +294,34 @@ class _Run:
         assert len(whole) == len(done)
         return whole
 
-    def _finished_part(self, number: int) -> PartDone | None:
-        done = self.staging.read_done(self.staging.map_path(number, "done"), PartDone)
-        if done is None or not _index_is_whole(self.staging, number, done):
+    def _finished_part(self, number: int) -> CompletedPart | None:
+        done = self.staging.read_done(self.staging.map_path(number, "done"), CompletedPart)
+        if done is None or not _is_index_intact(self.staging, number, done):
             return None
         # An earlier run may have gone on after a bad row that this one is to stop at.
         return None if done.rejected and self.job.on_bad_row == "stop" else done
 
-    def _map_calls(self, workers: Workers, calls: Sequence[Any]) -> Iterator[tuple[int, PartDone]]:
+    def _map_calls(self, workers: WorkerPool, calls: Sequence[Any]) -> Iterator[tuple[int, CompletedPart]]:
         """The parts as they are finished. The error of the first bad row is raised when all before it are done."""
         packed, folder, spills = self.packed, self.staging.folder, self.staging.spills
         bound = [(i, (packed, folder, spills, *arguments)) for i, arguments in calls]
         failures: dict[int, Exception] = {}
         outstanding = {i for i, _ in calls}
 
-        def inline(_packed: bytes, _folder: str, _spills: str, number: int, part: Part) -> PartDone:
+        def inline(
+            _packed: bytes, _folder: str, _spills: str, number: int, part: SourcePart
+        ) -> CompletedPart:
             if failures and number > min(failures):
-                raise _NotNeeded
-            done = map_part(self.job, self.staging, number, part, self.tally)
+                raise _PartNotNeeded
+            done = encode_part(self.job, self.staging, number, part, self.tally)
             self.tally.next()
             return done
 
         # What a function of the user costs is not known, and is often much.
         patient = self.job.function is None
-        for i, result in workers.run(map_elsewhere, inline, bound, patient=patient):
+        for i, result in workers.run(encode_part_in_worker, inline, bound, patient=patient):
             outstanding.discard(i)
-            if isinstance(result, _NotNeeded):
+            if isinstance(result, _PartNotNeeded):
                 continue
             if isinstance(result, Exception):
                 failures[i] = result
@@ -320,7 +334,7 @@ class _Run:
 
     # Cut.
 
-    def _check_rejects(self, done: Sequence[PartDone]) -> None:
+    def _check_rejects(self, done: Sequence[CompletedPart]) -> None:
         rows = sum(part.rows for part in done)
         rejected = sum(part.rejected for part in done)
         records = sum(part.records for part in done)
@@ -348,7 +362,7 @@ class _Run:
                 do="mend the rows that this file lists, or allow more: --max-rejects",
             )
 
-    def _list_rejects(self, done: Sequence[PartDone]) -> str:
+    def _list_rejects(self, done: Sequence[CompletedPart]) -> str:
         """The file in which the bad rows of a conversion that ends here are listed."""
         path = os.path.join(self.staging.folder, REJECTS)
         lines = [
@@ -359,7 +373,7 @@ class _Run:
         self.staging.write(path, b"".join(lines))
         return path
 
-    def _stratified(self, done: list[PartDone]) -> list[PartDone]:
+    def _stratified(self, done: list[CompletedPart]) -> list[CompletedPart]:
         """With stratified splits: the parts as they are once each row knows its split."""
         rule = self.job.splits
         if rule.stratify is None:
@@ -367,25 +381,27 @@ class _Run:
         full = [i for i, part in enumerate(done) if part.records]
 
         def tables() -> Iterator[pa.Table]:
-            return (part_index(self.staging, i, "index") for i in full)
+            return (load_part_index(self.staging, i, "index") for i in full)
 
-        edges = edges_of(tables, rule)
+        edges = compute_split_edges(tables, rule)
         return [self._resplit(i, part, edges) if part.records else part for i, part in enumerate(done)]
 
-    def _resplit(self, number: int, part: PartDone, edges: Edges) -> PartDone:
-        table, segments = resplit(part_index(self.staging, number, "index"), part.segments, edges)
+    def _resplit(self, number: int, part: CompletedPart, edges: SplitEdges) -> CompletedPart:
+        table, segments = assign_stratified_splits(
+            load_part_index(self.staging, number, "index"), part.segments, edges
+        )
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, table.schema) as file:
             file.write_table(table)
         self.staging.write(self.staging.map_path(number, "split"), sink.getvalue().to_pybytes())
         return msgspec.structs.replace(part, segments=segments)
 
-    def _cut(self, done: Sequence[PartDone]) -> list[Shard]:
-        kind = index_kind(self.job)
-        index_of = lru_cache(maxsize=64)(lambda part: part_index(self.staging, part, kind))
-        shards: list[Shard] = []
+    def _cut(self, done: Sequence[CompletedPart]) -> list[PlannedShard]:
+        kind = select_index_kind(self.job)
+        index_of = lru_cache(maxsize=64)(lambda part: load_part_index(self.staging, part, kind))
+        shards: list[PlannedShard] = []
         for number, name in enumerate(self.job.splits.names):
-            shards += cut_split(
+            shards += plan_split_shards(
                 name, number, done, self.job.cut, shuffled=self.job.shuffle, index_of=index_of
             )
         return shards
@@ -393,14 +409,14 @@ class _Run:
     # Shards.
 
     def _shards(
-        self, workers: Workers, shards: Sequence[Shard], parts: Sequence[PartDone]
-    ) -> tuple[dict[str, list[ShardDone]], int]:
+        self, workers: WorkerPool, shards: Sequence[PlannedShard], parts: Sequence[CompletedPart]
+    ) -> tuple[dict[str, list[CompletedShard]], int]:
         if self.watch is not None:
-            self.watch.phase("write", self.staging, _framed_bytes(parts))
-        done: dict[int, ShardDone] = {}
+            self.watch.phase("write", self.staging, _sum_framed_bytes(parts))
+        done: dict[int, CompletedShard] = {}
         for i, shard in enumerate(shards):
             name = self.job.shard_name(shard.split, shard.number, shard.shards)
-            known = finished_shard(
+            known = load_completed_shard(
                 self.staging, name, self.staging.shard_done_path(shard.split, shard.number)
             )
             if known is not None:
@@ -414,13 +430,13 @@ class _Run:
                 if i not in done
             ]
 
-            def inline(_packed: bytes, _folder: str, _spills: str, shard: Shard) -> ShardDone:
+            def inline(_packed: bytes, _folder: str, _spills: str, shard: PlannedShard) -> CompletedShard:
                 finished = write_shard(self.job, self.staging, shard, self.tally)
                 self.tally.next()
                 return finished
 
-            threads = self._threads_will_do(parts)
-            function = None if threads else shard_elsewhere
+            threads = self._is_io_bound(parts)
+            function = None if threads else write_shard_in_worker
             for i, result in workers.run(function, inline, calls, threads=threads, patient=True):
                 if isinstance(result, SpillLost):
                     lost = result.part
@@ -428,22 +444,25 @@ class _Run:
                 if isinstance(result, Exception):
                     raise result
                 done[i] = result
-                self._let_go(shards, parts, done)
+                self._remove_unneeded_spills(shards, parts, done)
             if lost is not None:
                 self._again(lost, parts[lost])
-        split_shards: dict[str, list[ShardDone]] = {name: [] for name in self.job.splits.names}
+        split_shards: dict[str, list[CompletedShard]] = {name: [] for name in self.job.splits.names}
         for i, shard in enumerate(shards):
             split_shards[shard.split].append(done[i])
         return split_shards, resumed
 
-    def _let_go(
-        self, shards: Sequence[Shard], parts: Sequence[PartDone], done: Mapping[int, ShardDone]
+    def _remove_unneeded_spills(
+        self,
+        shards: Sequence[PlannedShard],
+        parts: Sequence[CompletedPart],
+        done: Mapping[int, CompletedShard],
     ) -> None:
         """Remove the spills that no shard needs any more; shuffled, every shard needs all of them.
 
         A part that could not be made again by itself keeps its spill.
         """
-        if self.job.shuffle or self._made_together:
+        if self.job.shuffle or self._has_dependent_parts:
             return
         if self._needed is None:
             self._needed = {part: set() for part in range(len(parts))}
@@ -458,17 +477,17 @@ class _Run:
             self.staging.write(self.staging.map_path(part, "spent"), b"")
             self.staging.remove_file(self.staging.map_path(part, "spill"))
 
-    def _threads_will_do(self, parts: Sequence[PartDone]) -> bool:
+    def _is_io_bound(self, parts: Sequence[CompletedPart]) -> bool:
         """Whether shards are mostly read, hashed and written, which other threads need not wait for.
 
         Small records that were shuffled are picked out one by one, and that they would wait for.
         """
         records = sum(part.records for part in parts)
-        return not self.job.shuffle or _framed_bytes(parts) >= _SMALL_BYTES * records
+        return not self.job.shuffle or _sum_framed_bytes(parts) >= _MIN_RECORD_BYTES * records
 
-    def _again(self, number: int, known: PartDone) -> None:
+    def _again(self, number: int, known: CompletedPart) -> None:
         """Make a part whose frames were lost once more; it must be what it was."""
-        if self._made_together or number in self._made_again:
+        if self._has_dependent_parts or number in self._rebuilt_parts:
             # What was made of all parts together would have to be made again too, which the next run does; and
             # what is lost twice is not mended by a third time.
             for kind in ("spent", "done"):
@@ -480,9 +499,9 @@ class _Run:
                 found="other bytes, or none",
                 do="run the same command again: it makes this part anew and goes on",
             )
-        self._made_again.add(number)
+        self._rebuilt_parts.add(number)
         self.staging.remove_file(self.staging.map_path(number, "spent"))
-        made = map_part(self.job, self.staging, number, self.parts[number], self.tally)
+        made = encode_part(self.job, self.staging, number, self.parts[number], self.tally)
         if made.digest != known.digest:
             raise error(
                 "X513",
@@ -493,23 +512,23 @@ class _Run:
             )
 
 
-def _part_bytes(source_bytes: int) -> int:
+def _choose_part_bytes(source_bytes: int) -> int:
     """How much of a source one task reads: less of a small one, so that all workers have something to do.
 
     Not a matter of how many workers there are: another number of them must find the same parts finished.
     """
-    return min(PART_BYTES, max(_LEAST_PART_BYTES, source_bytes // _PARTS))
+    return min(PART_BYTES, max(_MIN_PART_BYTES, source_bytes // _TARGET_PARTS))
 
 
-def _framed_bytes(parts: Sequence[PartDone]) -> int:
+def _sum_framed_bytes(parts: Sequence[CompletedPart]) -> int:
     return sum(segment.framed_bytes for part in parts for segment in part.segments)
 
 
-class _NotNeeded(Exception):
+class _PartNotNeeded(Exception):
     """A part after a bad row: nobody will ask for it."""
 
 
-def _index_is_whole(staging: Staging, number: int, done: PartDone) -> bool:
+def _is_index_intact(staging: Staging, number: int, done: CompletedPart) -> bool:
     """Whether the index of a part, and its frames unless shards took them already, are as they were written."""
     try:
         index = read_bytes(staging.storage, staging.map_path(number, "index"))

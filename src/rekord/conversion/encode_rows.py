@@ -16,39 +16,39 @@ import numpy as np
 import pyarrow as pa
 
 from rekord.codec.columns import column_to_arrow
-from rekord.codec.decode import assemble, new_batch
-from rekord.codec.encode import pool, row_encoder
-from rekord.codec.encode_columns import encoded_batches
-from rekord.codec.images.inspect import Made
+from rekord.codec.decode import assemble_columns, new_batch
+from rekord.codec.encode import new_row_encoder, shared_pool
+from rekord.codec.encode_columns import encode_batches
+from rekord.codec.images.inspect import GeneratedBytes
 from rekord.codec.plan import CodecPlan, compile_plan
-from rekord.conversion.plan import Job, OnBadRow
-from rekord.conversion.spill import HOLE_BYTES, Encoded, Ints, Passed, cut_out
+from rekord.conversion.plan import ConversionJob, OnBadRow
+from rekord.conversion.spill import MIN_DEFERRED_BYTES, EncodedRows, IntArray, PassthroughFile, defer_blobs
 from rekord.conversion.splits import (
-    SPLIT,
-    Hashes,
-    column_to_split_by,
-    own_split,
-    own_splits,
-    row_hashes,
-    text_hash,
-    value_hashes,
-    value_to_split_by,
+    SPLIT_COLUMN,
+    HashArray,
+    hash_rows,
+    hash_text,
+    hash_values,
+    parse_split_column,
+    parse_split_value,
+    select_split_column,
+    select_split_value,
 )
 from rekord.errors import DataError, RekordError, error
-from rekord.layouts.base import Derived, Layout, Remark, Verify
+from rekord.layouts.base import DerivedRow, Layout, RowRemark, Verify
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import shown
-from rekord.sources.base import Chunk, Columns, Row, full_path
+from rekord.schema.messages import preview
+from rekord.sources.base import Chunk, ColumnChunk, SourceRow, full_path
 from rekord.transforms.base import Bound
-from rekord.transforms.chain import Chain, described
+from rekord.transforms.chain import Chain, serialize_transform
 
 
 class BadRows:
     """What was wrong in one part, in the order of its rows."""
 
     def __init__(self, on_bad_row: OnBadRow) -> None:
-        self.rejecting = on_bad_row == "reject"
+        self.is_rejecting = on_bad_row == "reject"
         self._rejects: list[bytes] = []
         self._remarks: list[bytes] = []
         self.remark_counts: Counter[str] = Counter()
@@ -69,11 +69,13 @@ class BadRows:
             row = known.row if place.row is None else place.row
             line = place.line if known.line is None else known.line
             failure.location = replace(known, path=known.path or place.path, row=row, line=line)
-        if not self.rejecting:
+        if not self.is_rejecting:
             raise failure
-        self._rejects.append(_line({"origin": failure.location.to_dict(), **_said(failure)}))
+        self._rejects.append(
+            _encode_json_line({"origin": failure.location.to_dict(), **_error_to_dict(failure)})
+        )
 
-    def remark(self, remark: Remark, place: Location) -> None:
+    def remark(self, remark: RowRemark, place: Location) -> None:
         """Note something that is no error."""
         self.remark_counts[remark.code] += 1
         document = {
@@ -81,7 +83,7 @@ class BadRows:
             "code": remark.code,
             "what": remark.what,
         }
-        self._remarks.append(_line(document))
+        self._remarks.append(_encode_json_line(document))
 
     def rejects_file(self) -> bytes:
         return b"".join([line + b"\n" for line in self._rejects])
@@ -90,22 +92,22 @@ class BadRows:
         return b"".join([line + b"\n" for line in self._remarks])
 
 
-def _said(failure: RekordError) -> dict[str, Any]:
+def _error_to_dict(failure: RekordError) -> dict[str, Any]:
     told = failure.to_dict()
     return {name: told[name] for name in ("error", "code", "what", "expected", "found", "likely", "do")}
 
 
-def _line(document: dict[str, Any]) -> bytes:
+def _encode_json_line(document: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(document)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_as_utf8(document))
+        return msgspec.json.encode(_sanitize_text(document))
 
 
-def _as_utf8(value: Any) -> Any:
+def _sanitize_text(value: Any) -> Any:
     """A document whose texts JSON can hold: a name on the disk need not be UTF-8."""
     if isinstance(value, dict):
-        return {name: _as_utf8(inner) for name, inner in value.items()}
+        return {name: _sanitize_text(inner) for name, inner in value.items()}
     if not isinstance(value, str):
         return value
     with suppress(UnicodeEncodeError):
@@ -114,7 +116,7 @@ def _as_utf8(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Shaped:
+class TransformedLayout:
     """The layout of rows that are transformed. It goes by the name of the one within."""
 
     layout: Layout
@@ -133,7 +135,7 @@ class Shaped:
         return self._bound.schema
 
     @property
-    def looks(self) -> bool:
+    def needs_derive(self) -> bool:
         """Always: each row is made anew."""
         return True
 
@@ -143,41 +145,46 @@ class Shaped:
         return getattr(self.layout, "class_names", None)
 
     def options(self) -> Mapping[str, Any]:
-        return {**self.layout.options(), "transforms": [described(step) for step in self.chain.steps]}
+        return {
+            **self.layout.options(),
+            "transforms": [serialize_transform(step) for step in self.chain.steps],
+        }
 
-    def derive(self, row: Mapping[str, Any], verify: Verify) -> Derived:
+    def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
         derived = self.layout.derive(row, verify)
-        return Derived(self._bound.apply(dict(derived.values)), derived.remarks)
+        return DerivedRow(self._bound.apply(dict(derived.values)), derived.remarks)
 
 
 _PIECE_BYTES = 8 << 20
 """How many bytes of frames are handed on at once."""
 
-_HEAR_SECONDS = 0.2
+_PROGRESS_SECONDS = 0.2
 
 
-class Encoding:
+class RowEncoding:
     """Encodes the rows of one part. What is wrong with a row goes to `bad`, which decides what follows from it."""
 
-    def __init__(self, job: Job, bad: BadRows) -> None:
+    def __init__(self, job: ConversionJob, bad: BadRows) -> None:
         self._job = job
         self.bad = bad
-        self._encoder = row_encoder(job.schema)
+        self._encoder = new_row_encoder(job.schema)
         self._index = compile_plan(job.schema, job.index) if job.index else None
-        self._pending = _Pending()
+        self._pending = _PendingRows()
         self._waiting_bytes = 0
-        self._columns_as_rows = job.layout.looks or job.function is not None
+        self._columns_as_rows = job.layout.needs_derive or job.function is not None
         self.rows = 0
-        self.heard: Callable[[], None] | None = None  # called now and then while rows wait for their piece
-        self._hears_at = 0.0
+        self.on_progress: Callable[[], None] | None = (
+            None  # called now and then while rows wait for their piece
+        )
+        self._next_progress_at = 0.0
 
-    def pieces(self, chunks: Iterable[Chunk]) -> Iterator[Encoded]:
+    def pieces(self, chunks: Iterable[Chunk]) -> Iterator[EncodedRows]:
         """The rows of all chunks, in order."""
         for chunk in chunks:
-            if isinstance(chunk, Row):
+            if isinstance(chunk, SourceRow):
                 self._row(chunk)
             elif self._columns_as_rows:
-                for row in _rows_of(chunk):
+                for row in _iter_rows(chunk):
                     self._row(row)
                     if self._waiting_bytes >= _PIECE_BYTES:
                         yield self._taken()
@@ -193,12 +200,12 @@ class Encoding:
 
     # Rows.
 
-    def _row(self, row: Row) -> None:
+    def _row(self, row: SourceRow) -> None:
         self.rows += 1
         # A function of the user may be slow, and a piece of small rows then takes minutes.
-        if self.heard is not None and (now := time.monotonic()) >= self._hears_at:
-            self._hears_at = now + _HEAR_SECONDS
-            self.heard()
+        if self.on_progress is not None and (now := time.monotonic()) >= self._next_progress_at:
+            self._next_progress_at = now + _PROGRESS_SECONDS
+            self.on_progress()
         if isinstance(row.values, RekordError):
             self.bad.refuse(row.values, self._place(row))
             return
@@ -211,10 +218,10 @@ class Encoding:
             try:
                 self._append(row, copy, values)
             except DataError as failure:
-                self._say_what_map_needs(failure)
+                self._explain_map_columns(failure)
                 self.bad.refuse(failure, self._place(row))
 
-    def _say_what_map_needs(self, failure: DataError) -> None:
+    def _explain_map_columns(self, failure: DataError) -> None:
         """A column that only the function knows can be declared nowhere but in a schema."""
         hinted = (failure.do or "").startswith("did you mean")
         if failure.code == "E309" and self._job.function is not None and self._job.inferred and not hinted:
@@ -223,28 +230,30 @@ class Encoding:
                 "without it, the columns are those of the rows before"
             )
 
-    def _append(self, row: Row, copy: int, values: Mapping[str, Any]) -> None:
+    def _append(self, row: SourceRow, copy: int, values: Mapping[str, Any]) -> None:
         job = self._job
         rule = job.splits
         # All that may refuse the row comes before the encoder takes it.
-        split = rule.names.index(own_split(values, rule.names)) if rule.from_source else 0
+        split = rule.names.index(parse_split_value(values, rule.names)) if rule.from_source else 0
         group = rule.by or job.key
-        by = value_to_split_by(values, group) if group else None
-        stratum = value_to_split_by(values, rule.stratify) if rule.stratify else None
-        if rule.from_source and SPLIT not in job.schema:
-            values = {name: value for name, value in values.items() if name != SPLIT}
+        by = select_split_value(values, group) if group else None
+        stratum = select_split_value(values, rule.stratify) if rule.stratify else None
+        if rule.from_source and SPLIT_COLUMN not in job.schema:
+            values = {name: value for name, value in values.items() if name != SPLIT_COLUMN}
         if job.select is not None:
             given = values
             values = {name: given[name] for name in job.select if name in given}
             if job.inferred and job.function is not None:
                 # What it adds is refused further on, not lost here.
                 values |= {
-                    name: one for name, one in given.items() if name not in job.schema and name != SPLIT
+                    name: one
+                    for name, one in given.items()
+                    if name not in job.schema and name != SPLIT_COLUMN
                 }
         passed = None
-        if job.layout.looks:
+        if job.layout.needs_derive:
             derived = job.layout.derive(values, job.verify)
-            passed = _passed_through(values, derived.values)
+            passed = _find_passthrough_file(values, derived.values)
             values = derived.values
             for remark in derived.remarks:
                 self.bad.remark(remark, self._place(row))
@@ -280,60 +289,60 @@ class Encoding:
                 "E380",
                 "the map function returned something else than rows",
                 expected="a row, several rows, or None",
-                found=shown(wrong),
+                found=preview(wrong),
                 do='return {"label": 1, ...}',
             )
         return rows
 
-    def _taken(self) -> Encoded:
+    def _taken(self) -> EncodedRows:
         frames: Any = self._encoder.take()
         self._waiting_bytes = 0
-        pending, self._pending = self._pending, _Pending()
+        pending, self._pending = self._pending, _PendingRows()
         job = self._job
         seed = job.seed
         positions = np.array(pending.positions, np.int64)
         copies = np.array(pending.copies, np.int64) if any(pending.copies) else None
         keys = None
         if job.shuffle:
-            keys = row_hashes(_bases(seed, "order", pending.paths), positions, copies)
+            keys = hash_rows(_compute_path_hashes(seed, "order", pending.paths), positions, copies)
         hashes = None
         if len(job.splits.names) > 1 and not job.splits.from_source:
             if pending.by:
-                hashes = np.array([text_hash(seed, "split", value) for value in pending.by], np.uint64)
+                hashes = np.array([hash_text(seed, "split", value) for value in pending.by], np.uint64)
             else:
                 # All copies of a row go to one split: what a model has seen in another form it has seen.
-                hashes = row_hashes(_bases(seed, "split", pending.paths), positions, None)
+                hashes = hash_rows(_compute_path_hashes(seed, "split", pending.paths), positions, None)
         strata = None
         if pending.strata:
-            strata = np.array([text_hash(0, "split", value) for value in pending.strata], np.uint64)
+            strata = np.array([hash_text(0, "split", value) for value in pending.strata], np.uint64)
         splits = np.array(pending.splits, np.uint8)
         encoded = self._encoded(frames, np.array(pending.lengths, np.int64), splits, keys, hashes, strata)
         if any(pending.passed):
-            cut_out(encoded, pending.passed)
+            defer_blobs(encoded, pending.passed)
         return encoded
 
     # Columns.
 
-    def _columns(self, chunk: Columns, begin: int, end: int) -> Iterator[Encoded]:
+    def _columns(self, chunk: ColumnChunk, begin: int, end: int) -> Iterator[EncodedRows]:
         """Rows `begin` to `end` of a chunk; where they cannot be encoded together, the halves of them."""
         if begin == end:
             return
         try:
             values, facts = self._prepared(chunk, begin, end)
-            batches = encoded_batches(values, self._job.schema, enough_bytes=_PIECE_BYTES)
+            batches = encode_batches(values, self._job.schema, enough_bytes=_PIECE_BYTES)
         except DataError as failure:
             whole_column = failure.location.row is None and end - begin > 1
             if end - begin == 1 or (
-                whole_column and begin == 0 and end == chunk.rows and not self.bad.rejecting
+                whole_column and begin == 0 and end == chunk.rows and not self.bad.is_rejecting
             ):
-                self.bad.refuse(failure, self._chunk_place(chunk, begin + (failure.location.row or 0)))
+                self.bad.refuse(failure, self._locate_chunk_row(chunk, begin + (failure.location.row or 0)))
                 return
             middle = (begin + end) // 2
             yield from self._columns(chunk, begin, middle)
             yield from self._columns(chunk, middle, end)
             return
         done = 0
-        for frames, rows, ends in batches.with_ends():
+        for frames, rows, ends in batches.iter_with_ends():
             lengths = np.diff(ends, prepend=0)
             part = [None if fact is None else fact[done : done + rows] for fact in facts]
             splits, keys, hashes, strata = part
@@ -341,46 +350,50 @@ class Encoding:
             yield self._encoded(frames, lengths, splits, keys, hashes, strata)
             done += rows
 
-    def _prepared(self, chunk: Columns, begin: int, end: int) -> tuple[Any, tuple[Any, ...]]:
+    def _prepared(self, chunk: ColumnChunk, begin: int, end: int) -> tuple[Any, tuple[Any, ...]]:
         """What is to be stored of these rows, and (splits, keys, hashes, strata) of them."""
         job, rule = self._job, self._job.splits
         rows = end - begin
-        values = _slice(chunk.values, begin, end)
-        names = set(_names(values))
+        values = _slice_columns(chunk.values, begin, end)
+        names = set(_column_names(values))
         positions = np.arange(chunk.first + begin, chunk.first + end, dtype=np.int64)
         splits = np.zeros(rows, np.uint8)
         keys = hashes = strata = None
         if job.shuffle:
-            keys = row_hashes(_bases(job.seed, "order", [chunk.path]).repeat(rows), positions, None)
+            keys = hash_rows(
+                _compute_path_hashes(job.seed, "order", [chunk.path]).repeat(rows), positions, None
+            )
         if rule.from_source:
-            splits = own_splits(column_to_split_by(values, SPLIT, names), rule.names)
+            splits = parse_split_column(select_split_column(values, SPLIT_COLUMN, names), rule.names)
         elif len(rule.names) > 1:
             by = rule.by or job.key
             if by:
-                hashes = value_hashes(job.seed, column_to_split_by(values, by, names))
+                hashes = hash_values(job.seed, select_split_column(values, by, names))
             else:
-                hashes = row_hashes(_bases(job.seed, "split", [chunk.path]).repeat(rows), positions, None)
+                hashes = hash_rows(
+                    _compute_path_hashes(job.seed, "split", [chunk.path]).repeat(rows), positions, None
+                )
         if rule.stratify:
-            strata = value_hashes(0, column_to_split_by(values, rule.stratify, names))
-        wanted = [name for name in _names(values) if job.select is None or name in job.select]
-        if rule.from_source and SPLIT not in job.schema:
-            wanted = [name for name in wanted if name != SPLIT]
-        return _selected(values, wanted), (splits, keys, hashes, strata)
+            strata = hash_values(0, select_split_column(values, rule.stratify, names))
+        wanted = [name for name in _column_names(values) if job.select is None or name in job.select]
+        if rule.from_source and SPLIT_COLUMN not in job.schema:
+            wanted = [name for name in wanted if name != SPLIT_COLUMN]
+        return _select_columns(values, wanted), (splits, keys, hashes, strata)
 
     def _encoded(
         self,
         frames: Any,
-        lengths: Ints,
+        lengths: IntArray,
         splits: Any,
-        keys: Hashes | None,
-        hashes: Hashes | None,
-        strata: Hashes | None,
-    ) -> Encoded:
+        keys: HashArray | None,
+        hashes: HashArray | None,
+        strata: HashArray | None,
+    ) -> EncodedRows:
         if hashes is not None and strata is None:
-            splits = self._job.splits.of_hashes(hashes)
+            splits = self._job.splits.assign_splits(hashes)
             hashes = None
-        index = None if self._index is None else decoded_columns(self._index, frames, len(lengths))
-        return Encoded(
+        index = None if self._index is None else decode_columns(self._index, frames, len(lengths))
+        return EncodedRows(
             frames=frames,
             lengths=lengths,
             splits=splits,
@@ -392,18 +405,18 @@ class Encoding:
 
     # Places.
 
-    def _place(self, row: Row) -> Location:
+    def _place(self, row: SourceRow) -> Location:
         path = full_path(self._job.source, row.path)
         # A file that is one row has no row numbers.
         counted = not row.path or row.line is not None or row.position > 0
         return Location(path=path or None, row=row.position if counted else None, line=row.line)
 
-    def _chunk_place(self, chunk: Columns, row: int) -> Location:
+    def _locate_chunk_row(self, chunk: ColumnChunk, row: int) -> Location:
         path = full_path(self._job.source, chunk.path)
         return Location(path=path or None, row=chunk.first + row, line=chunk.line_of(row))
 
 
-class _Pending:
+class _PendingRows:
     """What is known of the rows that wait in the encoder, besides their bytes."""
 
     def __init__(self) -> None:
@@ -412,12 +425,12 @@ class _Pending:
         self.copies: list[int] = []
         self.lengths: list[int] = []
         self.splits: list[int] = []
-        self.passed: list[Passed | None] = []
+        self.passed: list[PassthroughFile | None] = []
         self.by: list[bytes] = []
         self.strata: list[bytes] = []
 
     def add(
-        self, row: Row, copy: int, length: int, split: int, by: bytes | None, stratum: bytes | None
+        self, row: SourceRow, copy: int, length: int, split: int, by: bytes | None, stratum: bytes | None
     ) -> None:
         self.paths.append(row.path)
         self.positions.append(row.position)
@@ -430,36 +443,40 @@ class _Pending:
             self.strata.append(stratum)
 
 
-def _passed_through(row: Mapping[str, Any], stored: Mapping[str, Any]) -> Passed | None:
+def _find_passthrough_file(row: Mapping[str, Any], stored: Mapping[str, Any]) -> PassthroughFile | None:
     """The first file whose bytes are stored as they are, where it is large enough to be read twice."""
     for name, value in row.items():
         if isinstance(value, PurePath):
             data = stored.get(name)
-            if isinstance(data, bytes) and len(data) >= HOLE_BYTES and not isinstance(data, Made):
-                return Passed(str(value), data)
+            if (
+                isinstance(data, bytes)
+                and len(data) >= MIN_DEFERRED_BYTES
+                and not isinstance(data, GeneratedBytes)
+            ):
+                return PassthroughFile(str(value), data)
     return None
 
 
-def decoded_columns(plan: CodecPlan, frames: Any, rows: int) -> dict[str, Any]:
+def decode_columns(plan: CodecPlan, frames: Any, rows: int) -> dict[str, Any]:
     """The columns of a plan, as Arrow arrays, from frames that were just encoded."""
     view = memoryview(frames).cast("B")
-    slab = pool().slab(len(view))
+    slab = shared_pool().slab(len(view))
     slab.view()[: len(view)] = view
-    batch = new_batch(plan, pool())
+    batch = new_batch(plan, shared_pool())
     batch.feed(slab, 0, len(view), len(view), rows)
-    columns = assemble(plan, batch.take(), rows)
+    columns = assemble_columns(plan, batch.take(), rows)
     return {name: column_to_arrow(column) for name, column in columns.items()}
 
 
-def _bases(seed: int, salt: Any, paths: list[str]) -> Hashes:
+def _compute_path_hashes(seed: int, salt: Any, paths: list[str]) -> HashArray:
     known: dict[str, int] = {}
     for path in paths:
         if path not in known:
-            known[path] = text_hash(seed, salt, path.encode("utf-8", "surrogateescape"))
+            known[path] = hash_text(seed, salt, path.encode("utf-8", "surrogateescape"))
     return np.array([known[path] for path in paths], np.uint64)
 
 
-def _rows_of(chunk: Columns) -> Iterator[Row]:
+def _iter_rows(chunk: ColumnChunk) -> Iterator[SourceRow]:
     """The rows of a chunk one by one, for what must look at each."""
     values = chunk.values
     if isinstance(values, pa.RecordBatch):
@@ -471,20 +488,20 @@ def _rows_of(chunk: Columns) -> Iterator[Row]:
         }
         dicts = [{name: column[i] for name, column in columns.items()} for i in range(chunk.rows)]
     for i, row in enumerate(dicts):
-        yield Row(chunk.path, chunk.first + i, row, chunk.line_of(i))
+        yield SourceRow(chunk.path, chunk.first + i, row, chunk.line_of(i))
 
 
-def _names(values: Any) -> list[str]:
+def _column_names(values: Any) -> list[str]:
     return list(values.schema.names) if isinstance(values, pa.RecordBatch) else list(values)
 
 
-def _slice(values: Any, begin: int, end: int) -> Any:
+def _slice_columns(values: Any, begin: int, end: int) -> Any:
     if isinstance(values, pa.RecordBatch):
         return values.slice(begin, end - begin)
     return {name: column[begin:end] for name, column in values.items()}
 
 
-def _selected(values: Any, names: list[str]) -> Any:
+def _select_columns(values: Any, names: list[str]) -> Any:
     if isinstance(values, pa.RecordBatch):
         return values.select(names)
     return {name: values[name] for name in names}

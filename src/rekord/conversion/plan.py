@@ -19,14 +19,14 @@ from rekord.conversion.splits import SplitRule
 from rekord.dataset.manifest import shard_name
 from rekord.layouts.base import Layout, Verify
 from rekord.schema import Schema
-from rekord.sources.base import Facts, Source
+from rekord.sources.base import Source, SourceFacts
 
-FORMAT = 2
+PLAN_FORMAT = 2
 """Of the plan and the manifest; another number means other bytes."""
 
-_DEEPEST = 6  # how far the values that a function carries are followed
+_MAX_DEPTH = 6  # how far the values that a function carries are followed
 
-_PLAIN = frozenset((str, bytes, int, float, complex, bool, type(None)))
+_SCALAR_TYPES = frozenset((str, bytes, int, float, complex, bool, type(None)))
 
 OnBadRow: TypeAlias = Literal["stop", "reject"]
 RowFunction: TypeAlias = (
@@ -36,7 +36,7 @@ RowFunction: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CutRule:
+class ShardingRule:
     """How many shards a split has: as many as `shard_bytes` of frames make, or `shards`."""
 
     shard_bytes: int = 128_000_000
@@ -51,13 +51,13 @@ class CutRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class ConversionJob:
     """A conversion. It is pickled once for every worker, and nothing in it changes."""
 
     source: Source
     layout: Layout
     splits: SplitRule
-    cut: CutRule
+    cut: ShardingRule
     template: str  # of shard names: {split}, {shard:05d}, {shards:05d}
     function: RowFunction | None = None
     inferred: bool = False  # the schema is that of the source's rows, before the function
@@ -87,7 +87,7 @@ class Job:
         return {
             "source": {"kind": self.source.kind, **self.source.options()},
             "layout": {"name": self.layout.name, **self.layout.options()},
-            "map": None if self.function is None else function_digest(self.function),
+            "map": None if self.function is None else digest_function(self.function),
             "split": self.splits.options(),
             "key": self.key,
             "index": list(self.index),
@@ -102,7 +102,7 @@ class Job:
         }
 
 
-def fingerprint(facts: Facts) -> str:
+def fingerprint_source(facts: SourceFacts) -> str:
     """One digest for all files of a source, as they are now."""
     digest = hashlib.sha256()
     for file in facts.files:
@@ -111,7 +111,7 @@ def fingerprint(facts: Facts) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ConversionPlan:
     """What identifies a conversion: the same plan makes the same bytes."""
 
     options: Mapping[str, Any]
@@ -123,7 +123,12 @@ class Plan:
         return hashlib.sha256(self.to_json()).hexdigest()
 
     def to_json(self) -> bytes:
-        document = {"format": FORMAT, "options": self.options, "schema": self.schema, "source": self.source}
+        document = {
+            "format": PLAN_FORMAT,
+            "options": self.options,
+            "schema": self.schema,
+            "source": self.source,
+        }
         return msgspec.json.encode(document, order="sorted")
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
@@ -137,19 +142,19 @@ class Plan:
         ours = msgspec.json.decode(msgspec.json.encode(self.options))
         if isinstance(theirs, dict):
             found += [f"`{name}`" for name in ours if ours[name] != theirs.get(name)]
-        if other.get("format") != FORMAT:
+        if other.get("format") != PLAN_FORMAT:
             found.append("the version of the format")
         return found or ["something"]
 
 
-def plan_of(job: Job, facts: Facts) -> Plan:
+def build_plan(job: ConversionJob, facts: SourceFacts) -> ConversionPlan:
     """The plan of a job, from what its source is now."""
     # What a schema was inferred from is no part of it: other rows of the same kind have the same one.
     schema = {name: value for name, value in job.schema.to_dict().items() if name != "evidence"}
-    return Plan(options=job.options(), schema=schema, source=fingerprint(facts))
+    return ConversionPlan(options=job.options(), schema=schema, source=fingerprint_source(facts))
 
 
-def function_digest(function: Callable[..., Any]) -> str:
+def digest_function(function: Callable[..., Any]) -> str:
     """What a function does, as far as its text and the values that it carries say.
 
     Of one that was imported, the text is that of its whole file: what it calls there may have changed too. A script
@@ -157,61 +162,63 @@ def function_digest(function: Callable[..., Any]) -> str:
     """
     digest = hashlib.sha256()
     name = inspect.unwrap(function).__module__ if isinstance(function, FunctionType) else "__main__"
-    file = None if name == "__main__" else _source(sys.modules.get(name))
-    for text in (*_told(function, 0), file or ""):
+    file = None if name == "__main__" else _get_source_text(sys.modules.get(name))
+    for text in (*_describe_value(function, 0), file or ""):
         digest.update(f"{len(text)}:{text}".encode("utf-8", "backslashreplace"))
     return digest.hexdigest()[:16]
 
 
-def _told(value: Any, depth: int) -> Iterator[str]:
+def _describe_value(value: Any, depth: int) -> Iterator[str]:
     """A value in words that are the same in every run: no addresses, and no order of a set."""
     if isinstance(value, CodeType):
         yield value.co_code.hex()
         # Numbers and names are not in the code itself: `x * 2` and `x * 3` differ only here.
-        yield from _told((value.co_names, value.co_consts), depth)
+        yield from _describe_value((value.co_names, value.co_consts), depth)
         return
     yield type(value).__qualname__
-    if depth > _DEEPEST:
+    if depth > _MAX_DEPTH:
         return
     if isinstance(value, (set, frozenset)):
-        yield from sorted(["\0".join(_told(one, depth + 1)) for one in value])
+        yield from sorted(["\0".join(_describe_value(one, depth + 1)) for one in value])
     elif isinstance(value, (list, tuple, dict)):
         yield str(len(value))
         members = [*value, *value.values()] if isinstance(value, dict) else value
-        if _PLAIN.issuperset(map(type, members)):
+        if _SCALAR_TYPES.issuperset(map(type, members)):
             yield repr(value)  # at once: it may be a long list
             return
         for one in members:
-            yield from _told(one, depth + 1)
+            yield from _describe_value(one, depth + 1)
     elif isinstance(value, np.ndarray) and not value.dtype.hasobject:
         # Its repr leaves out the middle.
         yield f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
     elif isinstance(value, partial):
-        yield from _told((value.func, value.args, value.keywords), depth + 1)
+        yield from _describe_value((value.func, value.args, value.keywords), depth + 1)
     elif isinstance(value, MethodType):
-        yield from _told((value.__func__, value.__self__), depth + 1)
+        yield from _describe_value((value.__func__, value.__self__), depth + 1)
     elif isinstance(value, FunctionType):
-        yield from _told_function(value, depth)
+        yield from _describe_function(value, depth)
     elif " at 0x" not in (text := repr(value)):
         yield text
     elif not isinstance(value, (type, ModuleType)):
         # An object that says nothing of itself: what it is made of, and what its class does.
-        yield from _told((_source(type(value)), getattr(value, "__dict__", None)), depth + 1)
+        yield from _describe_value(
+            (_get_source_text(type(value)), getattr(value, "__dict__", None)), depth + 1
+        )
 
 
-def _told_function(function: FunctionType, depth: int) -> Iterator[str]:
+def _describe_function(function: FunctionType, depth: int) -> Iterator[str]:
     inner = inspect.unwrap(function)
-    source = _source(inner)
-    yield from _told(inner.__code__ if source is None else source, depth)
+    source = _get_source_text(inner)
+    yield from _describe_value(inner.__code__ if source is None else source, depth)
     cells = []
     for cell in inner.__closure__ or ():
         with suppress(ValueError):  # one that is empty yet
             cells.append(cell.cell_contents)
     carried = [one for one in cells if one is not function and one is not inner]
-    yield from _told((inner.__defaults__, inner.__kwdefaults__, carried), depth + 1)
+    yield from _describe_value((inner.__defaults__, inner.__kwdefaults__, carried), depth + 1)
 
 
-def _source(thing: Any) -> str | None:
+def _get_source_text(thing: Any) -> str | None:
     try:
         return inspect.getsource(thing)
     except (OSError, TypeError):

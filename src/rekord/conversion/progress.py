@@ -8,11 +8,11 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 
-_COUNTS = struct.Struct("<4q")
+_COUNTS_STRUCT = struct.Struct("<4q")
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ProgressCounts:
     """What has been done so far."""
 
     rows: int = 0
@@ -21,7 +21,7 @@ class Counts:
     shard_bytes: int = 0
 
 
-class Tally:
+class ProgressTally:
     """What a thread has done. Nothing depends on it: a tally that cannot be kept is not kept."""
 
     def __init__(self, folder: str | None) -> None:
@@ -58,7 +58,7 @@ class Tally:
         with suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY)
             try:
-                os.write(descriptor, _COUNTS.pack(*sums))
+                os.write(descriptor, _COUNTS_STRUCT.pack(*sums))
             finally:
                 os.close(descriptor)
 
@@ -67,20 +67,20 @@ class ThreadTally(threading.local):
     """The tally of each thread that asks."""
 
     def __init__(self, folder: str | None) -> None:
-        self.own = Tally(folder)
+        self.own = ProgressTally(folder)
 
 
-def counted(folder: str) -> Counts:
+def sum_progress(folder: str) -> ProgressCounts:
     """The sum over all threads and processes."""
     sums = [0, 0, 0, 0]
     with suppress(OSError):
         for entry in os.scandir(folder):
             if entry.name.endswith(".count"):
                 with suppress(OSError, struct.error), open(entry.path, "rb") as file:
-                    counts = _COUNTS.unpack(file.read(_COUNTS.size))
+                    counts = _COUNTS_STRUCT.unpack(file.read(_COUNTS_STRUCT.size))
                     sums = [a + b for a, b in zip(sums, counts, strict=True)]
-    return Counts(*sums)
+    return ProgressCounts(*sums)
 
 
-LARGE_BYTES = 32 << 20
+TRIM_THRESHOLD_BYTES = 32 << 20
 """A task that handled so much leaves enough behind for it to be worth a few milliseconds."""

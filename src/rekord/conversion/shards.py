@@ -11,15 +11,15 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from rekord.conversion.plan import CutRule
-from rekord.conversion.progress import LARGE_BYTES
-from rekord.conversion.spill import RUN_BYTES, PartDone
+from rekord.conversion.plan import ShardingRule
+from rekord.conversion.progress import TRIM_THRESHOLD_BYTES
+from rekord.conversion.spill import RUN_BYTES, CompletedPart
 from rekord.conversion.splits import HASH_BITS
-from rekord.dataset.index import index_file
-from rekord.dataset.manifest import FOLDER, Count, tagged
-from rekord.framing.deflate import frame_sink
+from rekord.dataset.index import encode_index_file
+from rekord.dataset.manifest import METADATA_FOLDER, Count, tag_digest
+from rekord.framing.deflate import open_frame_sink
 from rekord.schema import Schema
-from rekord.storage.async_writer import Output
+from rekord.storage.async_writer import AsyncWriter
 from rekord.storage.portability import trim_heap
 from rekord.storage.transaction import Staging
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class RowSlice:
     """Rows that follow each other in the index of a part."""
 
     part: int
@@ -39,19 +39,19 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket:
+class OutputBucket:
     """A stretch of a split's output."""
 
     start_byte: int
     start_record: int
     framed_bytes: int
     records: int
-    slices: tuple[Slice, ...] = ()  # unshuffled: the one that it is
+    slices: tuple[RowSlice, ...] = ()  # unshuffled: the one that it is
     keys: tuple[int, int] | None = None  # shuffled: from, and up to but without
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shard:
+class PlannedShard:
     """One file that is to be written."""
 
     split: str
@@ -60,10 +60,10 @@ class Shard:
     begin: int  # the first byte or record that is its own
     end: int
     by_records: bool
-    buckets: tuple[Bucket, ...]  # those that hold rows of it
-    segments: tuple[Slice, ...]  # shuffled: where the rows of the split lie
+    buckets: tuple[OutputBucket, ...]  # those that hold rows of it
+    segments: tuple[RowSlice, ...]  # shuffled: where the rows of the split lie
 
-    def within(self, bucket: Bucket, lengths: Any) -> tuple[int, int]:
+    def within(self, bucket: OutputBucket, lengths: Any) -> tuple[int, int]:
         """Which rows of a bucket are this shard's, given the lengths of their frames."""
         if self.by_records:
             starts = bucket.start_record + np.arange(len(lengths))
@@ -73,18 +73,18 @@ class Shard:
         return int(first), int(last)
 
 
-def cut_split(
+def plan_split_shards(
     name: str,
     number: int,
-    parts: Sequence[PartDone],
-    rule: CutRule,
+    parts: Sequence[CompletedPart],
+    rule: ShardingRule,
     *,
     shuffled: bool,
     index_of: Callable[[int], pa.Table],
-) -> list[Shard]:
+) -> list[PlannedShard]:
     """The shards of one split."""
     segments = [
-        (Slice(part, segment.first, segment.count), segment.framed_bytes)
+        (RowSlice(part, segment.first, segment.count), segment.framed_bytes)
         for part, done in enumerate(parts)
         for segment in done.segments
         if segment.split == number
@@ -92,9 +92,9 @@ def cut_split(
     framed_bytes = sum(n_bytes for _, n_bytes in segments)
     records = sum(piece.count for piece, _ in segments)
     if shuffled:
-        buckets = _key_buckets([piece for piece, _ in segments], framed_bytes, index_of)
+        buckets = _build_key_buckets([piece for piece, _ in segments], framed_bytes, index_of)
     else:
-        buckets = _segment_buckets(segments)
+        buckets = _build_segment_buckets(segments)
     shards = rule.count(framed_bytes, records)
     by_records = rule.shards is not None
     whole = records if by_records else framed_bytes
@@ -105,34 +105,34 @@ def cut_split(
     out = []
     for m in range(shards):
         out.append(
-            Shard(
+            PlannedShard(
                 split=name,
                 number=m,
                 shards=shards,
                 begin=edges[m],
                 end=edges[m + 1],
                 by_records=by_records,
-                buckets=_overlapping(buckets, starts, ends, edges[m], edges[m + 1]),
+                buckets=_find_overlapping(buckets, starts, ends, edges[m], edges[m + 1]),
                 segments=everywhere,
             )
         )
     return out
 
 
-def _overlapping(
-    buckets: Sequence[Bucket], starts: Any, ends: Any, begin: int, end: int
-) -> tuple[Bucket, ...]:
+def _find_overlapping(
+    buckets: Sequence[OutputBucket], starts: Any, ends: Any, begin: int, end: int
+) -> tuple[OutputBucket, ...]:
     first = int(np.searchsorted(ends, begin, side="right"))
     last = int(np.searchsorted(starts, end))
     return tuple([bucket for bucket in buckets[first:last] if bucket.records])
 
 
-def _segment_buckets(segments: Sequence[tuple[Slice, int]]) -> list[Bucket]:
+def _build_segment_buckets(segments: Sequence[tuple[RowSlice, int]]) -> list[OutputBucket]:
     buckets = []
     start_byte = start_record = 0
     for piece, framed_bytes in segments:
         buckets.append(
-            Bucket(
+            OutputBucket(
                 start_byte=start_byte,
                 start_record=start_record,
                 framed_bytes=framed_bytes,
@@ -145,9 +145,9 @@ def _segment_buckets(segments: Sequence[tuple[Slice, int]]) -> list[Bucket]:
     return buckets
 
 
-def _key_buckets(
-    segments: Sequence[Slice], framed_bytes: int, index_of: Callable[[int], pa.Table]
-) -> list[Bucket]:
+def _build_key_buckets(
+    segments: Sequence[RowSlice], framed_bytes: int, index_of: Callable[[int], pa.Table]
+) -> list[OutputBucket]:
     bits = max(0, (framed_bytes // RUN_BYTES).bit_length())
     edges = [i << (HASH_BITS - bits) for i in range(1 << bits)] + [1 << HASH_BITS]
     inner = np.array(edges[1:-1], np.uint64)
@@ -162,7 +162,7 @@ def _key_buckets(
     starts = np.cumsum(bucket_bytes) - bucket_bytes
     records = np.cumsum(bucket_records) - bucket_records
     return [
-        Bucket(
+        OutputBucket(
             start_byte=int(starts[i]),
             start_record=int(records[i]),
             framed_bytes=int(bucket_bytes[i]),
@@ -173,7 +173,9 @@ def _key_buckets(
     ]
 
 
-def slices_of(bucket: Bucket, segments: Sequence[Slice], index_of: Callable[[int], pa.Table]) -> list[Slice]:
+def find_bucket_slices(
+    bucket: OutputBucket, segments: Sequence[RowSlice], index_of: Callable[[int], pa.Table]
+) -> list[RowSlice]:
     """Where the rows of a bucket lie."""
     if bucket.keys is None:
         return list(bucket.slices)
@@ -184,11 +186,11 @@ def slices_of(bucket: Bucket, segments: Sequence[Slice], index_of: Callable[[int
         first = int(np.searchsorted(keys, np.uint64(low)))
         last = piece.count if high > np.iinfo(np.uint64).max else int(np.searchsorted(keys, np.uint64(high)))
         if last > first:
-            found.append(Slice(piece.part, piece.first + first, last - first))
+            found.append(RowSlice(piece.part, piece.first + first, last - first))
     return found
 
 
-class ShardDone(msgspec.Struct, frozen=True, kw_only=True):
+class CompletedShard(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a shard when it is finished."""
 
     records: Count
@@ -202,19 +204,19 @@ class ShardDone(msgspec.Struct, frozen=True, kw_only=True):
     ]  # [record, offset] of some records, for readers that begin in the middle
 
 
-class ShardFile:
+class StagedShard:
     """One shard, in a `with` block: without `complete` nothing is left of it."""
 
     def __init__(self, staging: Staging, name: str, compression: str) -> None:
         self._staging = staging
         self._name = name
         self._file = staging.create(os.path.join(staging.out, name), sync=True)
-        self._output = Output(self._file, hashed=True)
-        self._sink = frame_sink(compression, self._output.write)
+        self._output = AsyncWriter(self._file, hashed=True)
+        self._sink = open_frame_sink(compression, self._output.write)
         self._is_plain = compression == "none"
         self._complete = False
 
-    def __enter__(self) -> ShardFile:
+    def __enter__(self) -> StagedShard:
         return self
 
     def __exit__(
@@ -229,16 +231,16 @@ class ShardFile:
         """Whole frames, in any pieces; they may be used again after that."""
         self._sink.write(frames)
 
-    def lend(self, frames: Buffer) -> None:
+    def write_borrowed(self, frames: Buffer) -> None:
         """Whole frames that stay as they are until `LENT` more were lent: they are not copied once more."""
         if self._is_plain:
-            self._output.lend(frames)
+            self._output.write_borrowed(frames)
         else:
             self._sink.write(frames)
 
     def complete(
         self, schema: Schema, index: Sequence[str], lengths: Any, tables: Sequence[pa.Table], done_path: str
-    ) -> ShardDone:
+    ) -> CompletedShard:
         """Put the file in its place, with its index; `lengths` are those of its frames.
 
         `tables` have a column `index:<name>` for each column of the index, and a line for each record.
@@ -246,13 +248,13 @@ class ShardFile:
         self._sink.finish()
         self._output.finish()
         offsets = np.cumsum(lengths) - lengths
-        digest = tagged(self._output.sha256())
-        made = index_file(schema, index, offsets, tables, self._sink.flush_points, digest)
+        digest = tag_digest(self._output.sha256())
+        made = encode_index_file(schema, index, offsets, tables, self._sink.flush_points, digest)
         staging = self._staging
         self._file.commit()
         self._complete = True
-        staging.write(index_place(staging, self._name), made.data, sync=True)
-        done = ShardDone(
+        staging.write(staged_index_path(staging, self._name), made.data, sync=True)
+        done = CompletedShard(
             records=len(lengths),
             framed_bytes=int(lengths.sum()),
             file_bytes=self._output.n_bytes,
@@ -262,20 +264,20 @@ class ShardFile:
             blocks=made.blocks,
         )
         staging.write_done(done_path, done)
-        if done.file_bytes >= LARGE_BYTES:
+        if done.file_bytes >= TRIM_THRESHOLD_BYTES:
             trim_heap()
         return done
 
 
-def index_place(staging: Staging, name: str) -> str:
+def staged_index_path(staging: Staging, name: str) -> str:
     """Where the index of a shard is written."""
-    return os.path.join(staging.out, FOLDER, "index", f"{name}.arrow")
+    return os.path.join(staging.out, METADATA_FOLDER, "index", f"{name}.arrow")
 
 
-def finished_shard(staging: Staging, name: str, done_path: str) -> ShardDone | None:
+def load_completed_shard(staging: Staging, name: str, done_path: str) -> CompletedShard | None:
     """What an earlier run says of a shard that it finished, where the shard and its index are there."""
-    done = staging.read_done(done_path, ShardDone)
+    done = staging.read_done(done_path, CompletedShard)
     if done is None:
         return None
     whole = staging.size_of(os.path.join(staging.out, name)) == done.file_bytes
-    return done if whole and staging.size_of(index_place(staging, name)) > 0 else None
+    return done if whole and staging.size_of(staged_index_path(staging, name)) > 0 else None

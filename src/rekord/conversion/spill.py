@@ -14,23 +14,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rekord import _core
-from rekord.conversion.splits import Hashes
+from rekord.conversion.splits import HashArray
 from rekord.storage.transaction import Staging
 
-HOLE_BYTES = 16 << 10
+MIN_DEFERRED_BYTES = 16 << 10
 """From here on writing a file's bytes to a spill costs more than opening the file a second time."""
 
-_SEARCHED_BYTES = 4096  # of a frame: what comes before an image is short
+_SEARCH_BYTES = 4096  # of a frame: what comes before an image is short
 
 
-class Passed(NamedTuple):
+class PassthroughFile(NamedTuple):
     """The bytes of a file that are stored as they are."""
 
     path: str
     data: bytes
 
 
-def cut_out(encoded: Encoded, passed: Sequence[Passed | None]) -> None:
+def defer_blobs(encoded: EncodedRows, passed: Sequence[PassthroughFile | None]) -> None:
     """Leave out of the frames what lies in these files; a frame where it cannot be found stays whole."""
     frames = memoryview(encoded.frames).cast("B")
     at = np.zeros(encoded.rows, np.int64)
@@ -41,19 +41,19 @@ def cut_out(encoded: Encoded, passed: Sequence[Passed | None]) -> None:
     for row, (one, length) in enumerate(zip(passed, encoded.lengths.tolist(), strict=True)):
         frame = frames[begin : begin + length]
         begin += length
-        found = -1 if one is None else _place_of(one.data, frame)
+        found = -1 if one is None else _find_blob(one.data, frame)
         if one is None or found < 0:
             kept.append(frame)
             continue
         at[row], n_bytes[row], paths[row] = found, len(one.data), one.path
         kept += [frame[:found], frame[found + len(one.data) :]]
     encoded.frames = b"".join(kept)
-    encoded.holes = Holes(at, n_bytes, paths)
+    encoded.holes = DeferredBlobs(at, n_bytes, paths)
 
 
-def _place_of(data: bytes, frame: memoryview) -> int:
+def _find_blob(data: bytes, frame: memoryview) -> int:
     """Where in a frame these bytes are; -1 where they are not."""
-    found = bytes(frame[:_SEARCHED_BYTES]).find(data[:64])
+    found = bytes(frame[:_SEARCH_BYTES]).find(data[:64])
     if found < 0 or found + len(data) > len(frame):
         return -1
     # Checksums are the cheapest way to compare; the frame's own will be verified when the hole is filled.
@@ -61,7 +61,7 @@ def _place_of(data: bytes, frame: memoryview) -> int:
     return found if _core.crc32c(inside) == _core.crc32c(data) else -1
 
 
-def fill_hole(path: bytes, hole: memoryview) -> bool:
+def read_deferred_blob(path: bytes, hole: memoryview) -> bool:
     """Read the bytes of a file that a frame left out; False where there are not so many any more."""
     try:
         with open(path, "rb", buffering=0) as file:
@@ -81,30 +81,32 @@ RUN_BYTES = 32 << 20
 
 _WRITE_BYTES = 4 << 20
 
-Ints = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True, eq=False)
-class Holes:
+class DeferredBlobs:
     """What frames leave out because it lies in a file already: at most one stretch each, read again in the end."""
 
-    at: Ints  # where in the frame
-    n_bytes: Ints  # how much; 0 where nothing is left out
+    at: IntArray  # where in the frame
+    n_bytes: IntArray  # how much; 0 where nothing is left out
     paths: list[str | None]
 
-    def taken(self, order: Ints) -> Holes:
-        return Holes(self.at[order], self.n_bytes[order], [self.paths[i] for i in order.tolist()])
+    def taken(self, order: IntArray) -> DeferredBlobs:
+        return DeferredBlobs(self.at[order], self.n_bytes[order], [self.paths[i] for i in order.tolist()])
 
 
-def joined_holes(holes: list[Holes | None], rows: list[int]) -> Holes | None:
+def concat_deferred_blobs(holes: list[DeferredBlobs | None], rows: list[int]) -> DeferredBlobs | None:
     """The holes of rows that came in several pieces."""
     if not any(holes):
         return None
     all_of = [
-        Holes(np.zeros(count, np.int64), np.zeros(count, np.int64), [None] * count) if one is None else one
+        DeferredBlobs(np.zeros(count, np.int64), np.zeros(count, np.int64), [None] * count)
+        if one is None
+        else one
         for one, count in zip(holes, rows, strict=True)
     ]
-    return Holes(
+    return DeferredBlobs(
         np.concatenate([one.at for one in all_of]),
         np.concatenate([one.n_bytes for one in all_of]),
         [path for one in all_of for path in one.paths],
@@ -112,29 +114,29 @@ def joined_holes(holes: list[Holes | None], rows: list[int]) -> Holes | None:
 
 
 @dataclass(slots=True, eq=False)
-class Encoded:
+class EncodedRows:
     """Rows as frames, in the order in which they were read."""
 
     frames: Any  # a buffer
-    lengths: Ints  # of the frames, in bytes
+    lengths: IntArray  # of the frames, in bytes
     splits: npt.NDArray[np.uint8]
-    keys: Hashes | None  # of the order, where rows are shuffled
-    strata: Hashes | None = None  # of the class, where splits wait for all rows to be counted
-    hashes: Hashes | None = None  # of the split, likewise
+    keys: HashArray | None  # of the order, where rows are shuffled
+    strata: HashArray | None = None  # of the class, where splits wait for all rows to be counted
+    hashes: HashArray | None = None  # of the split, likewise
     index: dict[str, Any] | None = None  # Arrow arrays by column
-    holes: Holes | None = None
+    holes: DeferredBlobs | None = None
 
     @property
     def rows(self) -> int:
         return len(self.lengths)
 
     @property
-    def stored(self) -> Ints:
+    def stored(self) -> IntArray:
         """How many bytes of each frame are in `frames`."""
         return self.lengths if self.holes is None else self.lengths - self.holes.n_bytes
 
 
-class Segment(msgspec.Struct, frozen=True, array_like=True):
+class SplitSegment(msgspec.Struct, frozen=True, array_like=True):
     """Rows of one split that follow each other in a part's index, in their order."""
 
     split: int
@@ -143,7 +145,7 @@ class Segment(msgspec.Struct, frozen=True, array_like=True):
     framed_bytes: int
 
 
-class PartDone(msgspec.Struct, frozen=True, kw_only=True):
+class CompletedPart(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a part when it is finished."""
 
     rows: int  # that were read, the rejected ones too
@@ -154,10 +156,10 @@ class PartDone(msgspec.Struct, frozen=True, kw_only=True):
     index_bytes: int
     index_crc: int
     digest: str  # of the frames, in the order in which they were read
-    segments: list[Segment]
+    segments: list[SplitSegment]
 
 
-class Digest:
+class RowDigest:
     """A checksum of rows as they were read: equal rows, in the same order, give the same text.
 
     Each frame ends with a checksum of its payload, so that what a hole leaves out counts as well.
@@ -168,7 +170,7 @@ class Digest:
         self._records = 0
         self._crc = 0
 
-    def add(self, encoded: Encoded) -> None:
+    def add(self, encoded: EncodedRows) -> None:
         # A checksum of checksums: frames arrive in pieces of the same sizes whenever a source is read again.
         own = int(_core.crc32c(encoded.frames))
         self._crc = int(_core.crc32c(self._crc.to_bytes(4, "little") + own.to_bytes(4, "little")))
@@ -187,19 +189,19 @@ class SpillWriter:
         self._part = part
         self._sort = sort
         self._file = staging.create(staging.map_path(part, "spill"))
-        self._waiting: list[Encoded] = []
+        self._waiting: list[EncodedRows] = []
         self._waiting_bytes = 0
         self._written_bytes = 0
         self._records = 0
         self._batches: list[pa.RecordBatch] = []
-        self._segments: list[Segment] = []
-        self._digest = Digest()
+        self._segments: list[SplitSegment] = []
+        self._digest = RowDigest()
 
     @property
     def spilled_bytes(self) -> int:
         return self._digest.spilled_bytes
 
-    def add(self, encoded: Encoded) -> None:
+    def add(self, encoded: EncodedRows) -> None:
         """Take rows. Those that need no sorting go to the disk at once; what says where they lie is kept."""
         self._digest.add(encoded)
         if not self._sort:
@@ -210,12 +212,12 @@ class SpillWriter:
         if self._waiting_bytes >= RUN_BYTES:
             self._flush()
 
-    def finish(self, *, rows: int, rejected: int, remarks: int) -> PartDone:
+    def finish(self, *, rows: int, rejected: int, remarks: int) -> CompletedPart:
         self._flush()
-        index = _index_file(self._batches)
+        index = _encode_index_file(self._batches)
         self._file.commit()
         self._staging.write(self._staging.map_path(self._part, "index"), index)
-        return PartDone(
+        return CompletedPart(
             rows=rows,
             records=self._records,
             rejected=rejected,
@@ -240,17 +242,17 @@ class SpillWriter:
         self._waiting_bytes = 0
         if not waiting:
             return
-        joined = _joined(waiting)
+        joined = _concat_rows(waiting)
         order = None
         if self._sort:
-            order = _order(joined)
+            order = _compute_order(joined)
             begin = self._written_bytes
             self._write_sorted(waiting, joined.stored, order)
         else:
             begin = self._written_bytes - int(joined.stored.sum())
         self._note(joined, order, begin)
 
-    def _write_sorted(self, waiting: list[Encoded], lengths: Ints, order: Ints) -> None:
+    def _write_sorted(self, waiting: list[EncodedRows], lengths: IntArray, order: IntArray) -> None:
         views = [memoryview(encoded.frames).cast("B") for encoded in waiting]
         bases = np.cumsum([0] + [len(view) for view in views])
         begins = np.cumsum(lengths) - lengths
@@ -269,17 +271,17 @@ class SpillWriter:
         if pieces:
             self._write(b"".join(pieces))
 
-    def _note(self, joined: Encoded, order: Ints | None, begin: int) -> None:
-        taken = joined if order is None else _taken(joined, order)
+    def _note(self, joined: EncodedRows, order: IntArray | None, begin: int) -> None:
+        taken = joined if order is None else _take_rows(joined, order)
         offsets = begin + np.cumsum(taken.stored) - taken.stored
         # Splits come one after another where rows are sorted, else there is one, or they are not known yet.
         splits, firsts = np.unique(taken.splits, return_index=True)
         ends = [*firsts[1:].tolist(), taken.rows]
         for split, first, end in zip(splits.tolist(), firsts.tolist(), ends, strict=True):
             framed = int(taken.lengths[first:end].sum())
-            self._segments.append(Segment(split, self._records + first, end - first, framed))
+            self._segments.append(SplitSegment(split, self._records + first, end - first, framed))
         self._records += taken.rows
-        self._batches.append(index_batch(taken, offsets))
+        self._batches.append(build_index_batch(taken, offsets))
 
 
 def needs_sorting(*, shuffle: bool, splits: int, stratified: bool) -> bool:
@@ -287,7 +289,7 @@ def needs_sorting(*, shuffle: bool, splits: int, stratified: bool) -> bool:
     return shuffle or (splits > 1 and not stratified)
 
 
-def index_batch(rows: Encoded, offsets: Ints) -> pa.RecordBatch:
+def build_index_batch(rows: EncodedRows, offsets: IntArray) -> pa.RecordBatch:
     """The lines of the index for rows that lie at `offsets`."""
     columns = {"offset": offsets, "length": rows.lengths, "split": rows.splits}
     for name, values in (("key", rows.keys), ("stratum", rows.strata), ("hash", rows.hashes)):
@@ -304,7 +306,7 @@ def index_batch(rows: Encoded, offsets: Ints) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(arrays)
 
 
-def _index_file(batches: list[pa.RecordBatch]) -> Any:
+def _encode_index_file(batches: list[pa.RecordBatch]) -> Any:
     if not batches:
         return b""
     # A run without holes lacks their columns.
@@ -315,7 +317,7 @@ def _index_file(batches: list[pa.RecordBatch]) -> Any:
     return sink.getvalue().to_pybytes()
 
 
-def read_index(path: str) -> pa.Table | None:
+def read_part_index(path: str) -> pa.Table | None:
     """The index of a part, mapped and not read; None where it has no rows, or is not there whole."""
     try:
         return pa.ipc.open_file(pa.memory_map(os.fsencode(path))).read_all()
@@ -327,7 +329,7 @@ def read_index(path: str) -> pa.Table | None:
         return None
 
 
-def _joined(waiting: list[Encoded]) -> Encoded:
+def _concat_rows(waiting: list[EncodedRows]) -> EncodedRows:
     if len(waiting) == 1:
         return waiting[0]
 
@@ -340,7 +342,7 @@ def _joined(waiting: list[Encoded]) -> Encoded:
     for name in names:
         arrays = [encoded.index[name] for encoded in waiting if encoded.index is not None]
         index[name] = pa.concat_arrays(arrays)
-    return Encoded(
+    return EncodedRows(
         frames=b"",
         lengths=all_of("lengths"),
         splits=all_of("splits"),
@@ -348,23 +350,25 @@ def _joined(waiting: list[Encoded]) -> Encoded:
         strata=all_of("strata"),
         hashes=all_of("hashes"),
         index=index,
-        holes=joined_holes([encoded.holes for encoded in waiting], [encoded.rows for encoded in waiting]),
+        holes=concat_deferred_blobs(
+            [encoded.holes for encoded in waiting], [encoded.rows for encoded in waiting]
+        ),
     )
 
 
-def _order(rows: Encoded) -> Ints:
+def _compute_order(rows: EncodedRows) -> IntArray:
     """By split, then by key; rows that are equal in both stay in the order of reading."""
     if rows.keys is None:
         return np.argsort(rows.splits, kind="stable")
     return np.lexsort((rows.keys, rows.splits))
 
 
-def _taken(rows: Encoded, order: Ints) -> Encoded:
+def _take_rows(rows: EncodedRows, order: IntArray) -> EncodedRows:
     def of(values: Any) -> Any:
         return None if values is None else values[order]
 
     positions = pa.array(order)
-    return Encoded(
+    return EncodedRows(
         frames=b"",
         lengths=rows.lengths[order],
         splits=rows.splits[order],

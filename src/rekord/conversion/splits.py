@@ -15,17 +15,17 @@ import pyarrow as pa
 from rekord.arguments import invalid
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema.messages import near_miss, shown
+from rekord.schema.messages import closest_match, preview
 
-Hashes: TypeAlias = "npt.NDArray[np.uint64]"
+HashArray: TypeAlias = "npt.NDArray[np.uint64]"
 Salt: TypeAlias = Literal["order", "split"]
 
 HASH_BITS = 64
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_COPY = np.uint64(0xD1B54A32D192ED03)
+_GOLDEN_RATIO_64 = np.uint64(0x9E3779B97F4A7C15)
+_COPY_MULTIPLIER = np.uint64(0xD1B54A32D192ED03)
 
 
-def text_hash(seed: int, salt: Salt, text: bytes) -> int:
+def hash_text(seed: int, salt: Salt, text: bytes) -> int:
     """The 64-bit hash of a text: a path, or a value that rows are grouped by."""
     keyed = hashlib.blake2b(
         text, digest_size=8, key=seed.to_bytes(16, "little", signed=True), person=salt.encode()
@@ -33,27 +33,27 @@ def text_hash(seed: int, salt: Salt, text: bytes) -> int:
     return int.from_bytes(keyed.digest(), "little")
 
 
-def row_hashes(
-    bases: Hashes, positions: npt.NDArray[np.int64], copies: npt.NDArray[np.int64] | None
-) -> Hashes:
-    """The hashes of rows, from the `text_hash` of each one's path, its position and its copy number."""
+def hash_rows(
+    bases: HashArray, positions: npt.NDArray[np.int64], copies: npt.NDArray[np.int64] | None
+) -> HashArray:
+    """The hashes of rows, from the `hash_text` of each one's path, its position and its copy number."""
     with np.errstate(over="ignore"):
-        mixed = bases + (positions.astype(np.uint64) + np.uint64(1)) * _GOLDEN
+        mixed = bases + (positions.astype(np.uint64) + np.uint64(1)) * _GOLDEN_RATIO_64
         if copies is not None:
-            mixed = mixed + copies.astype(np.uint64) * _COPY
-    return _scattered(mixed)
+            mixed = mixed + copies.astype(np.uint64) * _COPY_MULTIPLIER
+    return _mix_bits(mixed)
 
 
-def _scattered(x: Hashes) -> Hashes:
+def _mix_bits(x: HashArray) -> HashArray:
     """The finaliser of splitmix64: each bit of the input changes half of the output's."""
     with np.errstate(over="ignore"):
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    scattered: Hashes = x ^ (x >> np.uint64(31))
+    scattered: HashArray = x ^ (x >> np.uint64(31))
     return scattered
 
 
-def value_bytes(value: Any) -> bytes:
+def encode_value(value: Any) -> bytes:
     """A value to be hashed: equal values give equal bytes, and "1" is not 1."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -68,66 +68,68 @@ def value_bytes(value: Any) -> bytes:
     return b"o" + repr(value).encode("utf-8", "surrogatepass")
 
 
-SPLIT = "split"
+SPLIT_COLUMN = "split"
 """The column of a source that knows splits."""
 
 
-def column_to_split_by(values: Any, name: str, names: set[str]) -> Any:
+def select_split_column(values: Any, name: str, names: set[str]) -> Any:
     if name not in names:
-        raise _no_column(name, sorted(names))
+        raise _missing_column_error(name, sorted(names))
     column = values.column(name) if isinstance(values, pa.RecordBatch) else values[name]
     try:
         column = column if isinstance(column, pa.Array) else pa.array(column)
     except (pa.ArrowException, TypeError, ValueError):
-        raise _no_single_value(name) from None
+        raise _multiple_values_error(name) from None
     if pa.types.is_nested(column.type):
-        raise _no_single_value(name)
+        raise _multiple_values_error(name)
     return column
 
 
-def value_hashes(seed: int, column: Any) -> Hashes:
+def hash_values(seed: int, column: Any) -> HashArray:
     encoded = column.dictionary_encode()
     if encoded.null_count:
-        raise _no_value(next(i for i, valid in enumerate(column.is_valid().to_pylist()) if not valid))
-    known = [text_hash(seed, "split", value_bytes(value)) for value in encoded.dictionary.to_pylist()]
-    hashes: Hashes = np.array(known, np.uint64)[encoded.indices.to_numpy()]
+        raise _missing_value_error(
+            next(i for i, valid in enumerate(column.is_valid().to_pylist()) if not valid)
+        )
+    known = [hash_text(seed, "split", encode_value(value)) for value in encoded.dictionary.to_pylist()]
+    hashes: HashArray = np.array(known, np.uint64)[encoded.indices.to_numpy()]
     return hashes
 
 
-def own_splits(column: Any, names: tuple[str, ...]) -> Any:
+def parse_split_column(column: Any, names: tuple[str, ...]) -> Any:
     numbers = {name: i for i, name in enumerate(names)}
     said = column.to_pylist()
     for row, name in enumerate(said):
         if name not in numbers:
-            raise _unknown_split(name, names, row)
+            raise _unknown_split_error(name, names, row)
     return np.array([numbers[name] for name in said], np.uint8)
 
 
-def own_split(values: Mapping[str, Any], names: tuple[str, ...]) -> str:
-    split = values.get(SPLIT)
+def parse_split_value(values: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    split = values.get(SPLIT_COLUMN)
     if split not in names:
-        raise _unknown_split(split, names, None)
+        raise _unknown_split_error(split, names, None)
     return str(split)
 
 
-def value_to_split_by(values: Mapping[str, Any], name: str) -> bytes:
+def select_split_value(values: Mapping[str, Any], name: str) -> bytes:
     if name not in values:
-        raise _no_column(name, sorted(values))
+        raise _missing_column_error(name, sorted(values))
     value = values[name]
     if value is None:
-        raise _no_value(None, name)
+        raise _missing_value_error(None, name)
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, (str, bytes)):
-        return value_bytes(value)
+        return encode_value(value)
     # A repr with an address in it would be another one in the next run.
     if isinstance(value, (Mapping, list, tuple, np.ndarray)) or " at 0x" in repr(value):
-        raise _no_single_value(name)
-    return value_bytes(value)
+        raise _multiple_values_error(name)
+    return encode_value(value)
 
 
-def _no_column(name: str, names: list[str]) -> RekordError:
-    near = near_miss(name, names)
+def _missing_column_error(name: str, names: list[str]) -> RekordError:
+    near = closest_match(name, names)
     return error(
         "E381",
         f"the row has no `{name}`, by which rows are to be split",
@@ -138,7 +140,7 @@ def _no_column(name: str, names: list[str]) -> RekordError:
     )
 
 
-def _no_value(row: int | None, name: str | None = None) -> RekordError:
+def _missing_value_error(row: int | None, name: str | None = None) -> RekordError:
     return error(
         "E381",
         "the row has no value in the column by which rows are to be split",
@@ -149,7 +151,7 @@ def _no_value(row: int | None, name: str | None = None) -> RekordError:
     )
 
 
-def _no_single_value(name: str) -> RekordError:
+def _multiple_values_error(name: str) -> RekordError:
     return error(
         "E381",
         f"`{name}` holds no single values, by which rows could be split",
@@ -160,18 +162,18 @@ def _no_single_value(name: str) -> RekordError:
     )
 
 
-def _unknown_split(split: Any, names: tuple[str, ...], row: int | None) -> RekordError:
+def _unknown_split_error(split: Any, names: tuple[str, ...], row: int | None) -> RekordError:
     return error(
         "E382",
-        f"the row is of the split {shown(split)}, which the source did not announce",
-        location=Location(feature=SPLIT, row=row),
+        f"the row is of the split {preview(split)}, which the source did not announce",
+        location=Location(feature=SPLIT_COLUMN, row=row),
         expected="one of " + ", ".join(names),
-        found=shown(split),
+        found=preview(split),
         do="mend the row's split",
     )
 
 
-_MOST_SPLITS = 255
+_MAX_SPLITS = 255
 _EXAMPLE = 'split={"train": 0.9, "val": 0.1}'
 _FORBIDDEN = frozenset("/\\\0")
 
@@ -195,7 +197,7 @@ class SplitRule:
     def ends(self) -> tuple[int, ...]:
         return tuple([round(end * (1 << HASH_BITS)) for end in self._sums()])
 
-    def of_hashes(self, hashes: Hashes) -> npt.NDArray[np.uint8]:
+    def assign_splits(self, hashes: HashArray) -> npt.NDArray[np.uint8]:
         """The number of each row's split."""
         if len(self.names) == 1:
             return np.zeros(len(hashes), np.uint8)
@@ -229,7 +231,7 @@ class SplitRule:
         }
 
 
-def split_rule(
+def parse_split_rule(
     split: object, *, by: str | None, stratify: str | None, known: Sequence[str] | None
 ) -> SplitRule:
     """The rule that `split=`, `split_by=` and `stratify=` ask for; `known` are the source's own splits."""
@@ -244,11 +246,11 @@ def split_rule(
                 'split={"train": 0.9, "val": 0.1}',
                 found="one that does not",
             )
-        _no_key(by, stratify, "the source says the splits")
-        return SplitRule(names=_names(tuple(known)), from_source=True)
+        _reject_split_options(by, stratify, "the source says the splits")
+        return SplitRule(names=_validate_names(tuple(known)), from_source=True)
     if split is None or isinstance(split, str):
-        _no_key(by, stratify, "there is one split only")
-        return SplitRule(names=_names(("train" if split is None else split,)))
+        _reject_split_options(by, stratify, "there is one split only")
+        return SplitRule(names=_validate_names(("train" if split is None else split,)))
     if not isinstance(split, Mapping) or not split:
         raise invalid(
             "split", split, 'ratios by name, one name, "source" or None', 'split={"train": 0.9, "val": 0.1}'
@@ -261,20 +263,20 @@ def split_rule(
                 split,
                 "a ratio above 0 and up to 1 for each name",
                 "0.9",
-                found=f"{shown(name)}: {shown(ratio)}",
+                found=f"{preview(name)}: {preview(ratio)}",
             )
         ratios.append(float(ratio))
     if abs(sum(ratios) - 1) > 1e-6:
         terms = " + ".join([f"{ratio:g}" for ratio in ratios])
         found = terms if len(ratios) == 1 else f"{terms} = {sum(ratios):g}"
         raise invalid("split", split, "ratios that add up to 1", "make them add up to 1", found=found)
-    names = _names(tuple(split))
+    names = _validate_names(tuple(split))
     if len(names) == 1:
-        _no_key(by, stratify, "there is one split only")
+        _reject_split_options(by, stratify, "there is one split only")
     return SplitRule(names=names, ratios=tuple(ratios), by=by, stratify=stratify)
 
 
-def _names(names: tuple[Any, ...]) -> tuple[str, ...]:
+def _validate_names(names: tuple[Any, ...]) -> tuple[str, ...]:
     for name in names:
         if (
             not isinstance(name, str)
@@ -285,14 +287,14 @@ def _names(names: tuple[Any, ...]) -> tuple[str, ...]:
             or not name.isprintable()
         ):
             raise invalid("split", name, "names that a file can begin with", "train")
-    if len(set(names)) < len(names) or len(names) > _MOST_SPLITS:
+    if len(set(names)) < len(names) or len(names) > _MAX_SPLITS:
         raise invalid(
-            "split", names, f"up to {_MOST_SPLITS} different names", "fewer splits", found=f"{len(names)}"
+            "split", names, f"up to {_MAX_SPLITS} different names", "fewer splits", found=f"{len(names)}"
         )
     return names
 
 
-def _no_key(by: str | None, stratify: str | None, why: str) -> None:
+def _reject_split_options(by: str | None, stratify: str | None, why: str) -> None:
     for name, value in (("split_by", by), ("stratify", stratify)):
         if value is not None:
             raise invalid(name, value, f"no {name}=, since {why}", f"leave {name}= out, or give ratios")

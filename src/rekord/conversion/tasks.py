@@ -13,29 +13,35 @@ import numpy as np
 import pyarrow as pa
 
 from rekord import _core
-from rekord.conversion.encode_rows import BadRows, Encoding
-from rekord.conversion.plan import Job
-from rekord.conversion.progress import LARGE_BYTES, Tally
-from rekord.conversion.shards import Bucket, Shard, ShardDone, ShardFile, slices_of
+from rekord.conversion.encode_rows import BadRows, RowEncoding
+from rekord.conversion.plan import ConversionJob
+from rekord.conversion.progress import TRIM_THRESHOLD_BYTES, ProgressTally
+from rekord.conversion.shards import (
+    CompletedShard,
+    OutputBucket,
+    PlannedShard,
+    StagedShard,
+    find_bucket_slices,
+)
 from rekord.conversion.spill import (
-    Digest,
-    Encoded,
-    PartDone,
+    CompletedPart,
+    EncodedRows,
+    RowDigest,
     SpillWriter,
-    fill_hole,
     needs_sorting,
-    read_index,
+    read_deferred_blob,
+    read_part_index,
 )
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
-from rekord.sources.base import PART_BYTES, Chunk, Part, is_parted
+from rekord.sources.base import PART_BYTES, Chunk, SourcePart, is_partitioned
 from rekord.storage.local import Readable
 from rekord.storage.portability import trim_heap
 from rekord.storage.transaction import Staging
 
 _READ_BYTES = 4 << 20
 _WINDOW_BYTES = 1 << 20
-_FAR_BYTES = 64 << 10
+_MAX_READ_GAP_BYTES = 64 << 10
 
 
 class SpillLost(Exception):
@@ -46,22 +52,26 @@ class SpillLost(Exception):
         self.part = part
 
 
-def map_part(job: Job, staging: Staging, number: int, part: Part, tally: Tally) -> PartDone:
+def encode_part(
+    job: ConversionJob, staging: Staging, number: int, part: SourcePart, tally: ProgressTally
+) -> CompletedPart:
     """Read a part of the source, and spill its rows."""
     source: Any = job.source
     return spill_rows(job, staging, number, source.read(part), tally)
 
 
-def spill_rows(job: Job, staging: Staging, number: int, chunks: Iterable[Chunk], tally: Tally) -> PartDone:
+def spill_rows(
+    job: ConversionJob, staging: Staging, number: int, chunks: Iterable[Chunk], tally: ProgressTally
+) -> CompletedPart:
     """Encode rows and spill them as part `number`."""
     bad = BadRows(job.on_bad_row)
-    encoding = Encoding(job, bad)
-    writer = new_spill(job, staging, number)
+    encoding = RowEncoding(job, bad)
+    writer = open_spill_writer(job, staging, number)
 
     def tell() -> None:
         tally.rows(encoding.rows, writer.spilled_bytes, bad.rejected)
 
-    encoding.heard = tell
+    encoding.on_progress = tell
     try:
         for piece in encoding.pieces(chunks):
             writer.add(piece)
@@ -72,34 +82,36 @@ def spill_rows(job: Job, staging: Staging, number: int, chunks: Iterable[Chunk],
         raise
 
 
-def new_spill(job: Job, staging: Staging, number: int) -> SpillWriter:
+def open_spill_writer(job: ConversionJob, staging: Staging, number: int) -> SpillWriter:
     stratified = job.splits.stratify is not None
     sort = needs_sorting(shuffle=job.shuffle, splits=len(job.splits.names), stratified=stratified)
     return SpillWriter(staging, number, sort=sort)
 
 
-def finish_part(staging: Staging, number: int, writer: SpillWriter, rows: int, bad: BadRows) -> PartDone:
+def finish_part(staging: Staging, number: int, writer: SpillWriter, rows: int, bad: BadRows) -> CompletedPart:
     """Write what belongs to a part besides its frames, and `.done` last."""
     done = writer.finish(rows=rows, rejected=bad.rejected, remarks=bad.remarked)
     for kind, lines in (("rejects", bad.rejects_file()), ("remarks", bad.remarks_file())):
         if lines:
             staging.write(staging.map_path(number, kind), lines)
     staging.write_done(staging.map_path(number, "done"), done)
-    if done.spill_bytes >= LARGE_BYTES:
+    if done.spill_bytes >= TRIM_THRESHOLD_BYTES:
         trim_heap()
     return done
 
 
-def write_shard(job: Job, staging: Staging, shard: Shard, tally: Tally) -> ShardDone:
+def write_shard(
+    job: ConversionJob, staging: Staging, shard: PlannedShard, tally: ProgressTally
+) -> CompletedShard:
     """Gather the frames of a shard in their order, and put the file in its place."""
     name = job.shard_name(shard.split, shard.number, shard.shards)
-    spills = _Spills(staging, index_kind(job))
+    spills = _SpillReader(staging, select_index_kind(job))
     lengths: list[Any] = [np.zeros(0, np.int64)]
     columns: list[pa.Table] = []
-    with ShardFile(staging, name, job.compression) as file:
+    with StagedShard(staging, name, job.compression) as file:
         try:
             for bucket in shard.buckets:
-                gathered = _gathered(spills, bucket, shard)
+                gathered = _gather_bucket(spills, bucket, shard)
                 for frames in gathered.pieces:
                     file.write(frames)
                     tally.shard_bytes(len(frames))
@@ -111,20 +123,20 @@ def write_shard(job: Job, staging: Staging, shard: Shard, tally: Tally) -> Shard
         return file.complete(job.schema, job.index, np.concatenate(lengths), columns, done_path)
 
 
-def index_kind(job: Job) -> str:
+def select_index_kind(job: ConversionJob) -> str:
     """Which file says where the rows of a part lie: with stratified splits, the one that was sorted afterwards."""
     return "index" if job.splits.stratify is None else "split"
 
 
-def part_index(staging: Staging, part: int, kind: str) -> pa.Table:
+def load_part_index(staging: Staging, part: int, kind: str) -> pa.Table:
     """Where the rows of a part lie."""
-    table = read_index(staging.map_path(part, kind))
+    table = read_part_index(staging.map_path(part, kind))
     if table is None:
         raise SpillLost(part)
     return table
 
 
-class _Spills:
+class _SpillReader:
     """The spills that a shard reads from, open while it does."""
 
     _MOST_OPEN = 64
@@ -134,14 +146,14 @@ class _Spills:
         self._kind = kind
         self._files: dict[int, Readable] = {}
         self._indexes: dict[int, pa.Table] = {}
-        self._read = _Scratch()
-        self._gathered = _Scratch()
+        self._read = _ScratchBuffer()
+        self._gathered = _ScratchBuffer()
 
     def index(self, part: int) -> pa.Table:
         if part not in self._indexes:
             if len(self._indexes) >= self._MOST_OPEN:
                 self._indexes.pop(next(iter(self._indexes)))
-            self._indexes[part] = part_index(self._staging, part, self._kind)
+            self._indexes[part] = load_part_index(self._staging, part, self._kind)
         return self._indexes[part]
 
     def read(self, part: int, begin: int, end: int) -> memoryview:
@@ -173,7 +185,7 @@ class _Spills:
             file.close()
 
 
-class _Scratch:
+class _ScratchBuffer:
     """Memory that is used again: fresh pages cost more than what is done with them, and freed ones are not all given
     back to the system."""
 
@@ -186,16 +198,16 @@ class _Scratch:
         return memoryview(self._memory)[:n_bytes]
 
 
-class _Gathered:
+class _GatheredBucket:
     def __init__(self, pieces: Iterable[Any], lengths: Any, columns: pa.Table) -> None:
         self.pieces = pieces
         self.lengths = lengths
         self.columns = columns
 
 
-def _gathered(spills: _Spills, bucket: Bucket, shard: Shard) -> _Gathered:
+def _gather_bucket(spills: _SpillReader, bucket: OutputBucket, shard: PlannedShard) -> _GatheredBucket:
     """The frames of a bucket that belong to the shard, in order, and their lines of the index."""
-    slices = slices_of(bucket, shard.segments, spills.index)
+    slices = find_bucket_slices(bucket, shard.segments, spills.index)
     tables = [
         spills.index(piece.part)
         .slice(piece.first, piece.count)
@@ -211,10 +223,10 @@ def _gathered(spills: _Spills, bucket: Bucket, shard: Shard) -> _Gathered:
     first, last = shard.within(bucket, lengths)
     table = table.slice(first, last - first)
     lengths = lengths[first:last]
-    return _Gathered(_frames(spills, table, lengths), lengths, table)
+    return _GatheredBucket(_iter_frames(spills, table, lengths), lengths, table)
 
 
-def _frames(spills: _Spills, table: pa.Table, lengths: Any) -> Iterable[Any]:
+def _iter_frames(spills: _SpillReader, table: pa.Table, lengths: Any) -> Iterable[Any]:
     """The frames of these rows: verified, in pieces."""
     offsets = table["offset"].to_numpy()
     parts = table["part"].to_numpy()
@@ -224,18 +236,18 @@ def _frames(spills: _Spills, table: pa.Table, lengths: Any) -> Iterable[Any]:
     if "hole" in table.column_names or len(breaks) > len(lengths) // 8:
         in_order = bool(np.all(offsets[1:] >= offsets[:-1])) and len(set(parts.tolist())) < 2
         # Rows in the order of the spill can be brought a few at a time, and what is little stays in the cache.
-        for begin, end in _windows(lengths, _WINDOW_BYTES) if in_order else [(0, len(lengths))]:
-            yield from _picked(spills, table.slice(begin, end - begin), lengths[begin:end])
+        for begin, end in _iter_windows(lengths, _WINDOW_BYTES) if in_order else [(0, len(lengths))]:
+            yield from _gather_scattered(spills, table.slice(begin, end - begin), lengths[begin:end])
         return
     stretches = [0, *breaks.tolist(), len(lengths)]
     for first, last in pairwise(stretches):
-        for begin, end in _windows(lengths[first:last], _READ_BYTES):
+        for begin, end in _iter_windows(lengths[first:last], _READ_BYTES):
             at, until = first + begin, first + end
             data = spills.read(int(parts[at]), int(offsets[at]), int(ends[until - 1]))
-            yield _verified(data, parts[at:until])
+            yield _verify_frames(data, parts[at:until])
 
 
-def _windows(lengths: Any, window_bytes: int) -> Iterator[tuple[int, int]]:
+def _iter_windows(lengths: Any, window_bytes: int) -> Iterator[tuple[int, int]]:
     """Rows of about so many bytes together, one at the least."""
     ends = np.cumsum(lengths)
     at = 0
@@ -246,30 +258,36 @@ def _windows(lengths: Any, window_bytes: int) -> Iterator[tuple[int, int]]:
         at = until
 
 
-def _picked(spills: _Spills, table: pa.Table, lengths: Any) -> Iterable[Any]:
+def _gather_scattered(spills: _SpillReader, table: pa.Table, lengths: Any) -> Iterable[Any]:
     """Frames that lie all over, or have holes: brought together, so that what lies between them is not held."""
     offsets = table["offset"].to_numpy()
     parts = table["part"].to_numpy()
-    holes = _Holes(table)
+    holes = _DeferredRows(table)
     ends = np.cumsum(lengths)
     places = ends - lengths
     held = spills.scratch(int(lengths.sum()))
     for part in np.unique(parts).tolist():
         mine = np.flatnonzero(parts == part)
         mine = mine[np.argsort(offsets[mine], kind="stable")]
-        _bring(spills, part, held, offsets[mine], lengths[mine], places[mine], holes.of(mine))
-    for begin, end in _windows(lengths, _READ_BYTES):
-        yield _verified(held[int(places[begin]) : int(ends[end - 1])], parts[begin:end])
+        _copy_frames(spills, part, held, offsets[mine], lengths[mine], places[mine], holes.of(mine))
+    for begin, end in _iter_windows(lengths, _READ_BYTES):
+        yield _verify_frames(held[int(places[begin]) : int(ends[end - 1])], parts[begin:end])
 
 
-def _bring(
-    spills: _Spills, part: int, held: memoryview, offsets: Any, lengths: Any, places: Any, holes: _Holes
+def _copy_frames(
+    spills: _SpillReader,
+    part: int,
+    held: memoryview,
+    offsets: Any,
+    lengths: Any,
+    places: Any,
+    holes: _DeferredRows,
 ) -> None:
     """Copy frames of one spill, in the order in which they lie there, to their places in `held`."""
     stored = lengths - holes.n_bytes
     ends = offsets + stored
     # A read ends where more lies before the next frame than it costs to begin anew.
-    far = np.append(np.flatnonzero(offsets[1:] - ends[:-1] > _FAR_BYTES) + 1, len(offsets))
+    far = np.append(np.flatnonzero(offsets[1:] - ends[:-1] > _MAX_READ_GAP_BYTES) + 1, len(offsets))
     at = 0
     while at < len(offsets):
         begin = int(offsets[at])
@@ -292,12 +310,12 @@ def _bring(
             held[place : place + cut] = data[offset : offset + cut]
             behind = place + cut + hole_bytes
             held[behind : behind + length - cut] = data[offset + cut : offset + length]
-            if not fill_hole(path, held[place + cut : behind]):
+            if not read_deferred_blob(path, held[place + cut : behind]):
                 raise SpillLost(part)
         at = until
 
 
-class _Holes:
+class _DeferredRows:
     """What the frames of some rows leave out."""
 
     def __init__(self, table: pa.Table) -> None:
@@ -309,14 +327,14 @@ class _Holes:
             self.paths = [None] * len(table)
             self.at = self.n_bytes = np.zeros(len(table), np.int64)
 
-    def of(self, rows: Any) -> _Holes:
-        picked = object.__new__(_Holes)
+    def of(self, rows: Any) -> _DeferredRows:
+        picked = object.__new__(_DeferredRows)
         picked.paths = [self.paths[row] for row in rows.tolist()]
         picked.at, picked.n_bytes = self.at[rows], self.n_bytes[rows]
         return picked
 
 
-def _verified(data: Any, parts: Any) -> Any:
+def _verify_frames(data: Any, parts: Any) -> Any:
     """Frames whose checksums hold; `parts` is the part of each."""
     extents, consumed, _, problem = _core.scan(data, 0, len(data), len(data))
     if problem is not None or consumed != len(data) or len(extents) != len(parts):
@@ -324,10 +342,12 @@ def _verified(data: Any, parts: Any) -> Any:
     return data
 
 
-class _Piece:
+class _PartPiece:
     """Some encoded rows, and what is known of the part that they belong to."""
 
-    def __init__(self, encoded: Encoded | None, part: int, rows: int, bad: BadRows, *, last: bool) -> None:
+    def __init__(
+        self, encoded: EncodedRows | None, part: int, rows: int, bad: BadRows, *, last: bool
+    ) -> None:
         self.encoded = encoded
         self.part = part
         self.rows = rows  # of the part so far
@@ -335,18 +355,21 @@ class _Piece:
         self.last = last  # of its part
 
 
-def spill_serial(
-    job: Job, staging: Staging, finished: Callable[[int], PartDone | None], tally: Tally
-) -> list[PartDone]:
+def spill_sequentially(
+    job: ConversionJob,
+    staging: Staging,
+    finished: Callable[[int], CompletedPart | None],
+    tally: ProgressTally,
+) -> list[CompletedPart]:
     """Read the whole source; parts that are finished are only compared."""
-    done: list[PartDone] = []
-    known: PartDone | None = None
-    sink: SpillWriter | Digest | None = None
+    done: list[CompletedPart] = []
+    known: CompletedPart | None = None
+    sink: SpillWriter | RowDigest | None = None
     try:
-        for piece in _pieces(job, tally):
+        for piece in _iter_part_pieces(job, tally):
             if sink is None:
                 known = finished(piece.part)
-                sink = new_spill(job, staging, piece.part) if known is None else Digest()
+                sink = open_spill_writer(job, staging, piece.part) if known is None else RowDigest()
             if piece.encoded is not None:
                 sink.add(piece.encoded)
             tally.rows(piece.rows, sink.spilled_bytes, piece.bad.rejected)
@@ -357,7 +380,7 @@ def spill_serial(
             else:
                 assert known is not None
                 if str(sink) != known.digest:
-                    raise _changed(piece.part, known)
+                    raise _source_changed_error(piece.part, known)
                 done.append(known)
             sink = None
             tally.next()
@@ -367,23 +390,23 @@ def spill_serial(
     return done
 
 
-def serial_digests(job: Job) -> list[str]:
+def compute_part_digests(job: ConversionJob) -> list[str]:
     """The digests of the parts that a source would make."""
     digests: list[str] = []
-    digest = Digest()
-    for piece in _pieces(job):
+    digest = RowDigest()
+    for piece in _iter_part_pieces(job):
         if piece.encoded is not None:
             digest.add(piece.encoded)
         if piece.last:
             digests.append(str(digest))
-            digest = Digest()
+            digest = RowDigest()
     return digests
 
 
-def _pieces(job: Job, tally: Tally | None = None) -> Iterator[_Piece]:
+def _iter_part_pieces(job: ConversionJob, tally: ProgressTally | None = None) -> Iterator[_PartPiece]:
     """The rows of the source, cut into parts of about PART_BYTES; at least one part, and its last piece says so."""
     source: Any = job.source
-    encoding = Encoding(job, BadRows(job.on_bad_row))
+    encoding = RowEncoding(job, BadRows(job.on_bad_row))
     part = 0
     before = 0
     part_bytes = 0
@@ -392,19 +415,19 @@ def _pieces(job: Job, tally: Tally | None = None) -> Iterator[_Piece]:
         if tally is not None:
             tally.rows(encoding.rows - before, part_bytes, encoding.bad.rejected)
 
-    encoding.heard = tell
+    encoding.on_progress = tell
     for encoded in encoding.pieces(source.rows()):
         part_bytes += int(encoded.lengths.sum())
         last = part_bytes >= PART_BYTES
-        yield _Piece(encoded, part, encoding.rows - before, encoding.bad, last=last)
+        yield _PartPiece(encoded, part, encoding.rows - before, encoding.bad, last=last)
         if last:
             part, before, part_bytes = part + 1, encoding.rows, 0
             encoding.bad = BadRows(job.on_bad_row)
     if part_bytes or encoding.rows > before or not part:
-        yield _Piece(None, part, encoding.rows - before, encoding.bad, last=True)
+        yield _PartPiece(None, part, encoding.rows - before, encoding.bad, last=True)
 
 
-def _changed(part: int, known: PartDone) -> RekordError:
+def _source_changed_error(part: int, known: CompletedPart) -> RekordError:
     return error(
         "X513",
         location=Location(),
@@ -414,9 +437,9 @@ def _changed(part: int, known: PartDone) -> RekordError:
     )
 
 
-def packed(job: Job) -> bytes:
+def pickle_job(job: ConversionJob) -> bytes:
     """A job as other processes get it."""
-    if not is_parted(job.source):
+    if not is_partitioned(job.source):
         # They only write shards. A generator could not be sent to them, and a list need not be.
         job = replace(job, source=None, function=None)  # type: ignore[arg-type]
     try:
@@ -433,25 +456,27 @@ def packed(job: Job) -> bytes:
 
 
 @lru_cache(maxsize=1)
-def _unpacked(packed: bytes) -> Job:
-    job: Job = cloudpickle.loads(packed)
+def _unpickle_job(packed: bytes) -> ConversionJob:
+    job: ConversionJob = cloudpickle.loads(packed)
     return job
 
 
 @lru_cache(maxsize=1)
-def _own_tally(folder: str) -> Tally:
-    return Tally(folder)
+def _open_tally(folder: str) -> ProgressTally:
+    return ProgressTally(folder)
 
 
-def map_elsewhere(packed: bytes, folder: str, spills: str, number: int, part: Part) -> PartDone:
-    tally = _own_tally(folder)
-    done = map_part(_unpacked(packed), Staging(folder, spills=spills), number, part, tally)
+def encode_part_in_worker(
+    packed: bytes, folder: str, spills: str, number: int, part: SourcePart
+) -> CompletedPart:
+    tally = _open_tally(folder)
+    done = encode_part(_unpickle_job(packed), Staging(folder, spills=spills), number, part, tally)
     tally.next()
     return done
 
 
-def shard_elsewhere(packed: bytes, folder: str, spills: str, shard: Shard) -> ShardDone:
-    tally = _own_tally(folder)
-    done = write_shard(_unpacked(packed), Staging(folder, spills=spills), shard, tally)
+def write_shard_in_worker(packed: bytes, folder: str, spills: str, shard: PlannedShard) -> CompletedShard:
+    tally = _open_tally(folder)
+    done = write_shard(_unpickle_job(packed), Staging(folder, spills=spills), shard, tally)
     tally.next()
     return done

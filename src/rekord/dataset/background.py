@@ -19,12 +19,12 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any, Generic, TypeAlias, TypeVar
 
-Piece = TypeVar("Piece")
+WorkItem = TypeVar("WorkItem")
 Result = TypeVar("Result")
 Tool = TypeVar("Tool")
 
-_MOST_THREADS = 256
-_MOST_PREFETCH = 4096
+_MAX_THREADS = 256
+_MAX_PREFETCH = 4096
 """Beyond a few hundred threads and a few thousand results ahead, more only take more memory."""
 
 _EXIT_SECONDS = 10.0
@@ -32,7 +32,7 @@ _EXIT_SECONDS = 10.0
 read that never comes back."""
 
 
-class OrderedWork(Generic[Piece, Result]):
+class OrderedWork(Generic[WorkItem, Result]):
     """An iterator over `make(piece)` for each piece that `take()` returns, made by threads ahead of the caller.
 
     `take` returns None at the end, and `make` never does. `take` is called by one thread at a time, and results come
@@ -44,8 +44,8 @@ class OrderedWork(Generic[Piece, Result]):
 
     def __init__(
         self,
-        take: Callable[[], Piece | None],
-        make: Callable[[Piece], Result],
+        take: Callable[[], WorkItem | None],
+        make: Callable[[WorkItem], Result],
         *,
         threads: int,
         ahead: int,
@@ -53,7 +53,7 @@ class OrderedWork(Generic[Piece, Result]):
         on_end: Callable[[], None] | None = None,
     ) -> None:
         self._process = os.getpid()
-        self._shared = _Shared(take, make, on_end, threads)
+        self._shared = _WorkerState(take, make, on_end, threads)
         self._ahead = ahead
         self._name = name
         self._waiting: deque[_Slot] = deque()
@@ -63,7 +63,7 @@ class OrderedWork(Generic[Piece, Result]):
         if self._shared.stopped:
             raise StopIteration
         while len(self._waiting) < self._ahead:
-            self._ask()
+            self._schedule()
         if not self._threads:
             self._start()
         result: Result | None
@@ -89,14 +89,14 @@ class OrderedWork(Generic[Piece, Result]):
         self._waiting.clear()
         if self._process == os.getpid():
             for thread in self._threads:
-                if not thread.is_left:
+                if not thread.is_abandoned:
                     _join(thread, timeout)
-                    thread.is_left = timeout is not None and thread.is_alive()
+                    thread.is_abandoned = timeout is not None and thread.is_alive()
 
     def __del__(self) -> None:
         self.stop()
 
-    def _ask(self) -> None:
+    def _schedule(self) -> None:
         slot: _Slot = SimpleQueue()
         self._waiting.append(slot)
         self._shared.slots.append(slot)
@@ -110,13 +110,13 @@ class OrderedWork(Generic[Piece, Result]):
             thread.start()
 
 
-class InlineWork(Generic[Piece, Result]):
+class InlineWork(Generic[WorkItem, Result]):
     """The same on the caller's thread: each piece is taken and made when its result is asked for."""
 
     def __init__(
         self,
-        take: Callable[[], Piece | None],
-        make: Callable[[Piece], Result],
+        take: Callable[[], WorkItem | None],
+        make: Callable[[WorkItem], Result],
         on_end: Callable[[], None] | None = None,
     ) -> None:
         self._take = take
@@ -138,19 +138,19 @@ class InlineWork(Generic[Piece, Result]):
 
 
 def ordered_work(
-    take: Callable[[], Piece | None],
-    make: Callable[[Piece], Result],
+    take: Callable[[], WorkItem | None],
+    make: Callable[[WorkItem], Result],
     *,
     threads: int,
     prefetch: int,
     name: str,
     on_end: Callable[[], None] | None = None,
-) -> OrderedWork[Piece, Result] | InlineWork[Piece, Result]:
+) -> OrderedWork[WorkItem, Result] | InlineWork[WorkItem, Result]:
     """Results in order, `prefetch` of them ahead; with one thread and nothing ahead, on the caller's thread."""
     if is_inline(threads, prefetch):
         return InlineWork(take, make, on_end)
-    count = min(threads, _MOST_THREADS)
-    ahead = count + min(prefetch, _MOST_PREFETCH)
+    count = min(threads, _MAX_THREADS)
+    ahead = count + min(prefetch, _MAX_PREFETCH)
     return OrderedWork(take, make, threads=count, ahead=ahead, name=name, on_end=on_end)
 
 
@@ -167,7 +167,7 @@ class IdlePool(Generic[Tool]):
         self._idle: list[Tool] = []
 
     @contextmanager
-    def lend(self) -> Iterator[Tool]:
+    def write_borrowed(self) -> Iterator[Tool]:
         """A tool, which is used again unless the block fails: it may then hold half a batch."""
         try:
             tool = self._idle.pop()
@@ -181,13 +181,13 @@ _Slot: TypeAlias = "SimpleQueue[tuple[Any, BaseException | None]]"
 """Takes one result, None at the end, or a failure."""
 
 
-class _Shared(Generic[Piece, Result]):
+class _WorkerState(Generic[WorkItem, Result]):
     """What the threads share with their owner. They hold no reference to the owner, so that it can be collected."""
 
     def __init__(
         self,
-        take: Callable[[], Piece | None],
-        make: Callable[[Piece], Result],
+        take: Callable[[], WorkItem | None],
+        make: Callable[[WorkItem], Result],
         on_end: Callable[[], None] | None,
         threads: int,
     ) -> None:
@@ -210,8 +210,8 @@ class _Shared(Generic[Piece, Result]):
         while self.wanted.get() and not self.stopped:
             with self.turn:
                 slot = self.slots.popleft()
-                taken = _tried(self.take)
-            slot.put(taken if taken[0] is None else _tried(self.make, taken[0]))
+                taken = _call_safely(self.take)
+            slot.put(taken if taken[0] is None else _call_safely(self.make, taken[0]))
             del slot, taken  # a thread that waits holds on to nothing
 
     def ended(self) -> None:
@@ -222,7 +222,7 @@ class _Shared(Generic[Piece, Result]):
             self.on_end()
 
 
-def _tried(call: Callable[..., Any], *arguments: Any) -> tuple[Any, BaseException | None]:
+def _call_safely(call: Callable[..., Any], *arguments: Any) -> tuple[Any, BaseException | None]:
     try:
         return call(*arguments), None
     except BaseException as failure:
@@ -231,10 +231,10 @@ def _tried(call: Callable[..., Any], *arguments: Any) -> tuple[Any, BaseExceptio
 
 class _Worker(threading.Thread):
     # A daemon, because Python joins all others at exit before anybody could tell them to stop.
-    def __init__(self, shared: _Shared[Any, Any], name: str) -> None:
+    def __init__(self, shared: _WorkerState[Any, Any], name: str) -> None:
         super().__init__(name=name, daemon=True)
         self.shared = shared
-        self.is_left = False  # nobody waits for it any more
+        self.is_abandoned = False  # nobody waits for it any more
 
     def run(self) -> None:
         try:
@@ -256,7 +256,7 @@ def _end_threads_at_exit() -> None:
 
 def _end_threads() -> None:
     """A daemon thread that is in native code while the interpreter goes away would end the process with a signal."""
-    threads = [one for one in threading.enumerate() if isinstance(one, _Worker) and not one.is_left]
+    threads = [one for one in threading.enumerate() if isinstance(one, _Worker) and not one.is_abandoned]
     for thread in threads:
         thread.shared.stop()
     deadline = monotonic() + _EXIT_SECONDS

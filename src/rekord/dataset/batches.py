@@ -8,27 +8,27 @@ from itertools import islice
 
 from rekord.codec.plan import CodecPlan
 from rekord.dataset.background import IdlePool, ordered_work
-from rekord.dataset.loader import Loader, Reading, State
-from rekord.dataset.order import Remainder, Steps
+from rekord.dataset.loader import BatchReader, Loader, LoaderState
+from rekord.dataset.order import RankSteps, Remainder
 from rekord.dataset.postprocess import Batch
-from rekord.dataset.read_transforms import Transforming
+from rekord.dataset.read_transforms import BatchTransformer
 from rekord.dataset.readers.indexed import IndexedDecoder
-from rekord.dataset.readers.sequential import THREADS, SequentialBatches, new_pool
-from rekord.dataset.samplers import Recipe
+from rekord.dataset.readers.sequential import THREAD_NAME, SequentialBatches, new_pool
+from rekord.dataset.samplers import Sampler
 from rekord.dataset.shards import Shards
 from rekord.storage.portability import usable_cores
 
-_MOST_USUAL_THREADS = 4
+_MAX_DEFAULT_THREADS = 4
 """More threads than this read no faster from one disk; who knows better says so."""
 
 
 @dataclass(frozen=True)
-class Request:
+class BatchRequest:
     """What is asked of a split: which records, in which order, in which form."""
 
     shards: Shards
     plan: Callable[[], CodecPlan]  # of the columns that come out
-    recipe: Recipe
+    recipe: Sampler
     batch_size: int
     split: str
     dataset: Callable[[], str]  # its digest
@@ -36,7 +36,7 @@ class Request:
     rank: int = 0
     world: int = 1
     remainder: Remainder = "keep"
-    transform: Transforming | None = None  # of rows, before anything else is done with them
+    transform: BatchTransformer | None = None  # of rows, before anything else is done with them
     pictures: Callable[[Batch], Batch] | None = None  # decodes them; its errors name the row in the batch
     finish: Callable[[Batch], Batch] | None = None
     prefetch: int = 2
@@ -57,18 +57,18 @@ class Request:
         plain = self.recipe.is_file_order and self.world == 1 and self.workers == 1
         return plain and self.remainder != "pad"
 
-    def steps(self, consumed: int) -> Steps:
+    def steps(self, consumed: int) -> RankSteps:
         """The steps from a position on."""
-        return Steps(self.recipe.size, self.batch_size, self.rank, self.world, self.remainder, consumed)
+        return RankSteps(self.recipe.size, self.batch_size, self.rank, self.world, self.remainder, consumed)
 
-    def state(self, epoch: int, consumed: int) -> State:
+    def state(self, epoch: int, consumed: int) -> LoaderState:
         """The state at a position of an epoch."""
-        return State(self.dataset(), self.split, self.recipe.to_dict(), epoch, consumed)
+        return LoaderState(self.dataset(), self.split, self.recipe.to_dict(), epoch, consumed)
 
-    def resume(self, state: State) -> Request:
+    def resume(self, state: LoaderState) -> BatchRequest:
         """The same request, to resume from a state; a UsageError where it is the state of something else."""
-        request = replace(self, recipe=self.recipe.going_on(state.order))
-        state.check_fits(request.state(0, 0))
+        request = replace(self, recipe=self.recipe.resume(state.order))
+        state.check_matches(request.state(0, 0))
         return request
 
 
@@ -79,11 +79,11 @@ class Batches(Loader[Batch]):
     `load_state_dict()` the next `iter()` resumes there, with any rank, world, batch size, columns and threads.
     """
 
-    def _read(self, request: Request, epoch: int, consumed: int) -> Reading[Batch]:
+    def _read(self, request: BatchRequest, epoch: int, consumed: int) -> BatchReader[Batch]:
         return read_batches(request, epoch, consumed)
 
 
-def read_batches(request: Request, epoch: int, consumed: int) -> Reading[Batch]:
+def read_batches(request: BatchRequest, epoch: int, consumed: int) -> BatchReader[Batch]:
     """The batches of an epoch from a position on: of all files from front to end, or of records by number."""
     plan, pictures = request.decoding()
     if request.streams:
@@ -100,25 +100,25 @@ def read_batches(request: Request, epoch: int, consumed: int) -> Reading[Batch]:
         )
     pool = new_pool()
     steps = request.steps(consumed)
-    own = islice(steps.of_worker(request.worker, request.workers), request.delivered, None)
+    own = islice(steps.worker_steps(request.worker, request.workers), request.delivered, None)
     decoders = IdlePool(lambda: IndexedDecoder(request.shards, plan, pool, pictures))
 
     def decode(step: int) -> tuple[Batch, int]:
-        with decoders.lend() as decoder:
+        with decoders.write_borrowed() as decoder:
             batch = decoder.decode(request.recipe.records(epoch, steps.positions(step)))
         return (request.finish(batch) if request.finish else batch), steps.consumed_after(step)
 
     return ordered_work(
-        lambda: next(own, None), decode, threads=request.threads, prefetch=request.prefetch, name=THREADS
+        lambda: next(own, None), decode, threads=request.threads, prefetch=request.prefetch, name=THREAD_NAME
     )
 
 
-def usual_threads() -> int:
+def get_default_threads() -> int:
     """As many threads as this process may use cores, up to a sensible number; one in a worker of torch."""
     cores = usable_cores()
-    return min(cores, _MOST_USUAL_THREADS)
+    return min(cores, _MAX_DEFAULT_THREADS)
 
 
-def of_worker(request: Request, worker: int, workers: int, delivered: int = 0) -> Request:
+def make_worker_request(request: BatchRequest, worker: int, workers: int, delivered: int = 0) -> BatchRequest:
     """The same request for one of a framework's loader workers: every `workers`-th step, on one thread."""
     return replace(request, worker=worker, workers=workers, delivered=delivered, threads=1)

@@ -14,9 +14,9 @@ from rekord.arguments import invalid
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.infer import LazySchema
 from rekord.dataset.order import Ids
-from rekord.dataset.read_transforms import same_transforms
+from rekord.dataset.read_transforms import has_same_transforms
 from rekord.dataset.record_view import RecordView
-from rekord.dataset.samplers import WORD, Quotas, Recipe, checked_share, shared_out
+from rekord.dataset.samplers import UINT64_RANGE, QuotaSampler, Sampler, allocate_quotas, parse_share
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
@@ -25,22 +25,24 @@ from rekord.schema import Schema
 from rekord.schema.compat import compat
 
 
-def joined_schema(parts: Sequence[Split]) -> LazySchema:
+def resolve_common_schema(parts: Sequence[Split]) -> LazySchema:
     """The schema of the first part that reads the records of all."""
     first = parts[0].stored_schema
     if all(part.stored_schema is first for part in parts):
         return first
     schemas = [part.schema for part in parts]
-    chosen = next((one for one in schemas if all(_misfit(other, one) is None for other in schemas)), None)
+    chosen = next(
+        (one for one in schemas if all(_find_schema_mismatch(other, one) is None for other in schemas)), None
+    )
     if chosen is None:
-        raise _misfitting(parts, schemas)
+        raise _find_mismatch_error(parts, schemas)
     paths = [path for part in parts for path in part.paths]
     if any(part.stored_schema.declared for part in parts):
         return LazySchema(paths, chosen, None)
     return LazySchema(paths, None, None, inferred=chosen)
 
 
-def _misfit(written: Schema, read: Schema) -> tuple[str | None, str] | None:
+def _find_schema_mismatch(written: Schema, read: Schema) -> tuple[str | None, str] | None:
     """The first column, and why, that keeps one schema from reading all that another has written."""
     for change in compat(written, read).changes:
         if change.verdict == "breaking":
@@ -53,21 +55,21 @@ def _misfit(written: Schema, read: Schema) -> tuple[str | None, str] | None:
     return None
 
 
-def _misfitting(parts: Sequence[Split], schemas: Sequence[Schema]) -> RekordError:
+def _find_mismatch_error(parts: Sequence[Split], schemas: Sequence[Schema]) -> RekordError:
     """What to say: of the first part and one of those that its schema does not read."""
     unread = []
     for part, schema in zip(parts, schemas, strict=True):
-        misfit = _misfit(schema, schemas[0])
+        misfit = _find_schema_mismatch(schema, schemas[0])
         if misfit is not None:
             unread.append((part, schema, misfit))
     # Rather one that does not read the first either: the other way round the two would do.
     other, against, misfit = next(
-        (one for one in unread if _misfit(schemas[0], one[1]) is not None), unread[0]
+        (one for one in unread if _find_schema_mismatch(schemas[0], one[1]) is not None), unread[0]
     )
-    return _told(parts[0], schemas[0], other, against, misfit)
+    return _schema_mismatch_error(parts[0], schemas[0], other, against, misfit)
 
 
-def _told(
+def _schema_mismatch_error(
     first: Split, schema: Schema, other: Split, against: Schema, misfit: tuple[str | None, str]
 ) -> RekordError:
     column, why = misfit
@@ -77,13 +79,13 @@ def _told(
         if column is None
         else f"`{column}` does not fit together: {why}",
         location=Location(path=next(iter(other.paths), None), feature=column),
-        expected=f"{_shown(schema, column)}, as in {next(iter(first.paths), 'the first split')}",
-        found=_shown(against, column),
+        expected=f"{_format_column(schema, column)}, as in {next(iter(first.paths), 'the first split')}",
+        found=_format_column(against, column),
         do="rk.open(path, schema=…) with one schema that reads all of them",
     )
 
 
-def _shown(schema: Schema, column: str | None) -> str:
+def _format_column(schema: Schema, column: str | None) -> str:
     if column is None:
         return "SequenceExamples" if schema.is_sequence else "Examples"
     return repr(schema[column])[:60] if column in tuple(schema) else "no such column"
@@ -95,21 +97,21 @@ def concat(splits: Iterable[Split | Dataset]) -> Split:
     Views may be among them, and datasets of one split. Their schemas need not be equal: one of them must read all of
     the records, without leaving out a column that another one has.
     """
-    parts = _checked_splits(splits)
+    parts = _validate_splits(splits)
     if len(parts) == 1:
         return parts[0]
-    schema = joined_schema(parts)
+    schema = resolve_common_schema(parts)
     names = "+".join(dict.fromkeys([part.name for part in parts]))
     return Split(
         names,
-        RecordView.concat([part.view for part in parts], digest=_joined_digest(parts)),
+        RecordView.concat([part.view for part in parts], digest=_combine_digests(parts)),
         schema,
         row_transforms=None if parts[0].row_transforms is None else parts[0].row_transforms.on(schema),
         batch_map=parts[0].batch_map,
     )
 
 
-def _checked_splits(splits: Any) -> list[Split]:
+def _validate_splits(splits: Any) -> list[Split]:
     given = list(splits) if isinstance(splits, Iterable) and not isinstance(splits, (Split, Dataset)) else []
     parts = [one.only_split("concat") if isinstance(one, (Split, Dataset)) else one for one in given]
     wrong = [one for one in parts if not isinstance(one, Split)]
@@ -124,7 +126,7 @@ def _checked_splits(splits: Any) -> list[Split]:
         )
     for one in parts:
         one.numbered("concat")
-        if not same_transforms(one.row_transforms, parts[0].row_transforms):
+        if not has_same_transforms(one.row_transforms, parts[0].row_transforms):
             raise error(
                 "U656",
                 "splits with different transforms cannot be put together",
@@ -143,36 +145,36 @@ def _checked_splits(splits: Any) -> list[Split]:
     return parts
 
 
-def _joined_digest(parts: Sequence[Split]) -> str | None:
+def _combine_digests(parts: Sequence[Split]) -> str | None:
     """One for all where each is known without a look at the files; else it is found out when it is needed."""
     known = [f"{part.name}:{part.view.known_digest}" for part in parts if part.view.known_digest is not None]
     return hashlib.sha256("+".join(known).encode()).hexdigest() if len(known) == len(parts) else None
 
 
-Length: TypeAlias = 'int | Literal["sum", "shortest", "longest"]'
+MixLength: TypeAlias = 'int | Literal["sum", "shortest", "longest"]'
 
 
-def mix(parts: Sequence[tuple[Split | Dataset, float]], *, length: Length = "sum") -> Split:
+def mix(parts: Sequence[tuple[Split | Dataset, float]], *, length: MixLength = "sum") -> Split:
     """One split of several: `rk.mix([(a, 0.7), (b, 0.3)])` has 7 records of `a` to 3 of `b` in every epoch.
 
     An epoch has as many records as all of them together (`length="sum"`), as many as there are before one of them
     begins again ("shortest"), as many as it takes to deliver every record of each ("longest"), or so many as are
     said. A split that is too small for its share is repeated evenly; one that is too large goes on in the next epoch.
     """
-    splits, shares = _checked_shares(parts)
-    schema = joined_schema(splits)
+    splits, shares = _validate_shares(parts)
+    schema = resolve_common_schema(splits)
     sizes = [len(split) for split in splits]
     for number, size in enumerate(sizes):
         if not size:
-            raise _no_mix(f"part {number} has no records", "records in every part", "none", "leave it out")
-    quotas = _quotas(sizes, shares, length)
+            raise _mix_error(f"part {number} has no records", "records in every part", "none", "leave it out")
+    quotas = _compute_quotas(sizes, shares, length)
     digest = hashlib.sha256("\0".join(split.digest() for split in splits).encode()).hexdigest()
     view = RecordView(Shards.concat([split.view.shards for split in splits]), digest=digest)
-    return Split("mix", view, schema, sampling=Mixture(SplitParts(tuple(splits)), quotas))
+    return Split("mix", view, schema, sampling=MixturePlan(SplitGroups(tuple(splits)), quotas))
 
 
 @dataclass(frozen=True, eq=False)
-class SplitParts:
+class SplitGroups:
     """Splits as parts. The records of one come after those of the splits before it."""
 
     splits: tuple[Split, ...]
@@ -188,19 +190,19 @@ class SplitParts:
         """Those of one epoch of the split, in its own order."""
         own = self.recipe(part, shuffled=shuffled, seed=seed)
         before = sum(len(split.view.shards) for split in self.splits[:part])
-        return before + own.records(round % WORD, numbers)
+        return before + own.records(round % UINT64_RANGE, numbers)
 
-    def recipe(self, part: int, *, shuffled: bool, seed: int) -> Recipe:
+    def recipe(self, part: int, *, shuffled: bool, seed: int) -> Sampler:
         """The order of one split: of two that are the same, each has another."""
         own_seed = _core.order_key([seed, part]) >> 1 if shuffled else 0
         return self.splits[part].recipe(shuffled, own_seed)
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class MixturePlan:
     """Splits, each with a quota of an epoch."""
 
-    parts: SplitParts
+    parts: SplitGroups
     quotas: Ids
 
     @property
@@ -218,13 +220,15 @@ class Mixture:
         """The part that each split has, by its place in the list."""
         return dict(enumerate((self.quotas / max(self.size, 1)).tolist()))
 
-    def recipe(self, *, shuffled: bool, seed: int) -> Quotas:
+    def recipe(self, *, shuffled: bool, seed: int) -> QuotaSampler:
         """Drawn split by split."""
         parts = [self.parts.recipe(part, shuffled=shuffled, seed=seed) for part in range(len(self.parts))]
-        return Quotas(self.parts, self.quotas, shuffled, seed, {"mixed": [one.to_dict() for one in parts]})
+        return QuotaSampler(
+            self.parts, self.quotas, shuffled, seed, {"mixed": [one.to_dict() for one in parts]}
+        )
 
 
-def _checked_shares(parts: object) -> tuple[list[Split], list[Fraction]]:
+def _validate_shares(parts: object) -> tuple[list[Split], list[Fraction]]:
     given = list(parts) if isinstance(parts, (list, tuple)) else []
     splits: list[Split] = []
     shares: list[Fraction] = []
@@ -233,24 +237,24 @@ def _checked_shares(parts: object) -> tuple[list[Split], list[Fraction]]:
         if isinstance(split, Dataset):
             split = split.only_split("mix")
         if not isinstance(split, Split):
-            raise _no_mix(
+            raise _mix_error(
                 f"part {number} is no pair of a split and a share",
                 "(split, share)",
                 repr(part)[:60],
                 "rk.mix([(a, 0.7), (b, 0.3)])",
             )
-        share = checked_share("(split, 0.5)", part[1])
+        share = parse_share("(split, 0.5)", part[1])
         if not share:
-            raise _no_mix(f"part {number} has a share of 0", "shares above 0", "0", "leave it out")
+            raise _mix_error(f"part {number} has a share of 0", "shares above 0", "0", "leave it out")
         if split.batch_map is not None:
-            raise _no_mix(
+            raise _mix_error(
                 f"part {number} is mapped, and a batch has records of all parts",
                 "splits without a function of their own",
                 "a split with .map(…)",
                 "rk.mix([…]).map(function)",
             )
         if split.row_transforms is not None:
-            raise _no_mix(
+            raise _mix_error(
                 f"part {number} is transformed, and a batch has records of all parts",
                 "splits without transforms of their own",
                 "a split with .transform(…)",
@@ -259,7 +263,7 @@ def _checked_shares(parts: object) -> tuple[list[Split], list[Fraction]]:
         splits.append(split)
         shares.append(share)
     if not splits:
-        raise _no_mix(
+        raise _mix_error(
             "there is nothing to mix",
             "a list of (split, share)",
             repr(parts)[:60],
@@ -268,28 +272,28 @@ def _checked_shares(parts: object) -> tuple[list[Split], list[Fraction]]:
     return splits, shares
 
 
-def _quotas(sizes: Sequence[int], shares: Sequence[Fraction], length: object) -> Ids:
+def _compute_quotas(sizes: Sequence[int], shares: Sequence[Fraction], length: object) -> Ids:
     total = sum(shares, Fraction(0))
     rounds = [Fraction(size) * total / share for size, share in zip(sizes, shares, strict=True)]
     if length == "sum":
-        return shared_out(sum(sizes), shares)
+        return allocate_quotas(sum(sizes), shares)
     if length == "longest":
         n = math.ceil(max(rounds))
-        while (shared_out(n, shares) < sizes).any():
+        while (allocate_quotas(n, shares) < sizes).any():
             n += 1
-        return shared_out(n, shares)
+        return allocate_quotas(n, shares)
     if length == "shortest":
         # Rounding may leave room for a few more than the exact number. One always fits.
         n = math.floor(min(rounds)) + len(shares)
-        while (shared_out(n, shares) > sizes).any():
+        while (allocate_quotas(n, shares) > sizes).any():
             n -= 1
-        return shared_out(n, shares)
+        return allocate_quotas(n, shares)
     if isinstance(length, bool) or not hasattr(length, "__index__") or length.__index__() < 1:
         raise invalid(
             "length", length, '"sum", "shortest", "longest", or a whole number from 1 on', 'length="sum"'
         )
-    return shared_out(int(length.__index__()), shares)
+    return allocate_quotas(int(length.__index__()), shares)
 
 
-def _no_mix(what: str, expected: str, found: str, do: str) -> RekordError:
+def _mix_error(what: str, expected: str, found: str, do: str) -> RekordError:
     return error("U656", f"splits cannot be mixed: {what}", expected=expected, found=found, do=do)

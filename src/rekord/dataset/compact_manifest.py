@@ -19,18 +19,18 @@ from typing import Any, Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
-from rekord.dataset.index import CHUNK_RECORDS, Expected
-from rekord.dataset.manifest import Manifest, SplitPart, manifest_path, read_manifest, shard_name
+from rekord.dataset.index import CHUNK_RECORDS, IndexExpectation
+from rekord.dataset.manifest import Manifest, ManifestSplit, manifest_path, read_manifest, shard_name
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.storage.local import Stat
 from rekord.storage.remote import is_remote
-from rekord.storage.router import ANYWHERE
+from rekord.storage.router import ROUTED_STORAGE
 
-_MOST_KEPT = 8
-_MOST_INFLATION = 1032
-_LOOK_AGAIN_SECONDS = 30.0
+_MAX_CACHED_MANIFESTS = 8
+_MAX_INFLATION_RATIO = 1032
+_RECHECK_SECONDS = 30.0
 """So often a manifest elsewhere is asked whether it has changed: every look is a request."""
 
 
@@ -71,7 +71,7 @@ class CompactSplit:
         """Where the checksums of each shard begin."""
         return np.concatenate([[0], np.cumsum(1 - (-self.records // CHUNK_RECORDS))]).astype(np.int64)
 
-    def checksums_of(self, shard: int) -> list[int] | None:
+    def get_checksums(self, shard: int) -> list[int] | None:
         """Those of the index of a shard."""
         if self.checksums is None:
             return None
@@ -87,7 +87,7 @@ class CompactManifest:
         self.stat = stat
         self.digest = manifest.digest
         self.layout = manifest.options.get("layout")
-        self.splits = {name: _compact(name, part) for name, part in manifest.splits.items()}
+        self.splits = {name: _compact_split(name, part) for name, part in manifest.splits.items()}
         self._schema = manifest.schema
 
     @cached_property
@@ -103,7 +103,7 @@ class CompactManifest:
         return None
 
 
-def _compact(name: str, part: SplitPart) -> CompactSplit:
+def _compact_split(name: str, part: ManifestSplit) -> CompactSplit:
     index = part.shards.index
     # Chunks of another length are those of a later version: what it says of them cannot be used here.
     usable = index is not None and index.chunk_records == CHUNK_RECORDS
@@ -119,57 +119,57 @@ def _compact(name: str, part: SplitPart) -> CompactSplit:
     )
 
 
-_kept: OrderedDict[str, tuple[CompactManifest, float]] = OrderedDict()
+_manifest_cache: OrderedDict[str, tuple[CompactManifest, float]] = OrderedDict()
 _lock = Lock()
 
 
-def compact_manifest(folder: str) -> CompactManifest:
+def load_compact_manifest(folder: str) -> CompactManifest:
     """The manifest of a folder as it is now."""
     path = manifest_path(folder)
     with _lock:
-        known, since = _kept.get(folder, (None, 0.0))
-    if known is not None and is_remote(folder) and monotonic() - since < _LOOK_AGAIN_SECONDS:
+        known, since = _manifest_cache.get(folder, (None, 0.0))
+    if known is not None and is_remote(folder) and monotonic() - since < _RECHECK_SECONDS:
         return known
-    before = ANYWHERE.stat(path)
+    before = ROUTED_STORAGE.stat(path)
     if known is None or known.stat != before:
         while True:
             known = CompactManifest(folder, read_manifest(folder), before)
-            after = ANYWHERE.stat(path)
+            after = ROUTED_STORAGE.stat(path)
             if after == before:
                 break
             before = after  # another one was put in its place while it was read
     with _lock:
-        _kept[folder] = known, monotonic()
-        _kept.move_to_end(folder)
-        while len(_kept) > _MOST_KEPT:
-            _kept.popitem(last=False)
+        _manifest_cache[folder] = known, monotonic()
+        _manifest_cache.move_to_end(folder)
+        while len(_manifest_cache) > _MAX_CACHED_MANIFESTS:
+            _manifest_cache.popitem(last=False)
     return known
 
 
 @dataclass(frozen=True, slots=True)
-class ListedShard:
+class ShardEntry:
     """What a manifest says of a file in its folder."""
 
     records: int
     size_bytes: int
-    expected: Expected | None  # of its index; None where that is not to be believed
+    expected: IndexExpectation | None  # of its index; None where that is not to be believed
 
 
-def listed_shard(path: str) -> ListedShard | None:
+def find_shard_entry(path: str) -> ShardEntry | None:
     """What the manifest in the folder of a file says of it; None where it says nothing."""
     folder, name = os.path.split(path)
     try:
-        manifest = compact_manifest(folder)
+        manifest = load_compact_manifest(folder)
         found = manifest.find(name)
         if found is None:
             return None
         split, shard = found
         size_bytes, records = int(split.bytes[shard]), int(split.records[shard])
-        checksums = split.checksums_of(shard)
+        checksums = split.get_checksums(shard)
         if checksums is None:
-            return ListedShard(records, size_bytes, None)
-        expected = Expected(
-            most_bytes=size_bytes if split.compression == "none" else size_bytes * _MOST_INFLATION,
+            return ShardEntry(records, size_bytes, None)
+        expected = IndexExpectation(
+            most_bytes=size_bytes if split.compression == "none" else size_bytes * _MAX_INFLATION_RATIO,
             records=records,
             checksums=checksums,
             digest=split.digests[shard],
@@ -177,7 +177,7 @@ def listed_shard(path: str) -> ListedShard | None:
         )
     except RekordError:
         return None  # whoever opens the dataset says what is wrong with it
-    return ListedShard(records, size_bytes, expected)
+    return ShardEntry(records, size_bytes, expected)
 
 
 class ShardPaths(Sequence[str]):
@@ -208,7 +208,7 @@ class ShardPaths(Sequence[str]):
         return (self[shard] for shard in range(len(self)))
 
 
-class Listed(Protocol):
+class ShardListing(Protocol):
     """Shards that manifests list."""
 
     @property
@@ -225,7 +225,7 @@ class Listed(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class ListedSplit:
+class SplitListing:
     """A split by the folder and the digest of its manifest: all that another process needs to know of its shards.
 
     `present` are the numbers of the shards that were there when it was opened; None stands for all.
@@ -237,7 +237,7 @@ class ListedSplit:
     present: npt.NDArray[np.int64] | None = None
 
     @classmethod
-    def of(cls, manifest: CompactManifest, name: str) -> ListedSplit:
+    def of(cls, manifest: CompactManifest, name: str) -> SplitListing:
         """A split of a manifest that was just read."""
         listed = cls(manifest.folder, manifest.digest, name)
         listed.__dict__["_manifest"] = manifest
@@ -271,11 +271,11 @@ class ListedSplit:
 
         Called *after* a look at a shard: if the manifest is still the old one, so was the shard.
         """
-        if self._manifest.stat != ANYWHERE.stat(manifest_path(self.folder)):
+        if self._manifest.stat != ROUTED_STORAGE.stat(manifest_path(self.folder)):
             self.__dict__["_manifest"] = self._current()  # an index may have been built again, for example
 
     def _current(self) -> CompactManifest:
-        manifest = compact_manifest(self.folder)
+        manifest = load_compact_manifest(self.folder)
         if manifest.digest != self.digest or self.name not in manifest.splits:
             raise error(
                 "X548",
@@ -295,10 +295,10 @@ class ListedSplit:
 
 
 @dataclass(frozen=True, eq=False)
-class ListedSplits:
+class ConcatListing:
     """The shards of several splits, one split behind another."""
 
-    parts: tuple[Listed, ...]
+    parts: tuple[ShardListing, ...]
 
     @property
     def folder(self) -> str:

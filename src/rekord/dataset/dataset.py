@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from rekord.dataset.compact_manifest import CompactManifest, CompactSplit, ListedSplit, compact_manifest
+from rekord.dataset.compact_manifest import CompactManifest, CompactSplit, SplitListing, load_compact_manifest
 from rekord.dataset.index import Stamp
-from rekord.dataset.infer import WHOLE_PAYLOAD, Kind, LazySchema, check_kind
+from rekord.dataset.infer import PAYLOAD_COLUMN, Kind, LazySchema, check_kind
 from rekord.dataset.manifest import check_shard, has_manifest, manifest_path
 from rekord.dataset.postprocess import Batch
-from rekord.dataset.read import check_complete, record_files, splits_of, tfds_listing
+from rekord.dataset.read import check_complete, group_by_split, list_record_files, read_tfds_listing
 from rekord.dataset.record_view import RecordView
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split, SplitMethods
-from rekord.errors import DatasetError, error, located
+from rekord.errors import DatasetError, add_location, error
 from rekord.schema import Payload, Schema
 from rekord.schema.interop.tfds import INFO_NAME, read_tfds_folder
-from rekord.schema.messages import near_miss
+from rekord.schema.messages import closest_match
 from rekord.schema.schema import KIND_NAMES
 from rekord.storage.local import PathLike
 from rekord.storage.remote import is_remote
-from rekord.storage.router import each, kind_of
+from rekord.storage.router import get_path_kind, map_concurrently
 
 if TYPE_CHECKING:
     from rekord.transforms.chain import Chain
 
-CHECKED_AT_ONCE = 1024
+MAX_CHECKED_AT_OPEN = 1024
 """Up to so many shards of a split are compared with the manifest when a dataset is opened."""
 
 
@@ -55,42 +55,42 @@ def open(
         schema = Schema.load(schema)
     _check_kind(kind, schema)
     if kind == "bytes" and schema is None:
-        schema = Schema({WHOLE_PAYLOAD: Payload()})
-    listed = _listed(path, schema, allow_missing=allow_missing)
+        schema = Schema({PAYLOAD_COLUMN: Payload()})
+    listed = _open_from_manifest(path, schema, allow_missing=allow_missing)
     if listed is None:
-        listed = _listed_by_tfds(path, schema, kind, allow_missing=allow_missing)
+        listed = _open_from_tfds(path, schema, kind, allow_missing=allow_missing)
     if listed is not None:
         return listed
-    paths = record_files(path)
+    paths = list_record_files(path)
     named = isinstance(path, (str, os.PathLike))
-    root = os.fspath(path) if named and kind_of(os.fspath(path)) == "folder" else None  # type: ignore[arg-type]
+    root = os.fspath(path) if named and get_path_kind(os.fspath(path)) == "folder" else None  # type: ignore[arg-type]
     # A file that was named itself is what was wanted, whatever its name says of others.
-    if not allow_missing and not (named and kind_of(os.fspath(path)) == "file"):  # type: ignore[arg-type]
+    if not allow_missing and not (named and get_path_kind(os.fspath(path)) == "file"):  # type: ignore[arg-type]
         check_complete(paths)
     declared = LazySchema(paths, schema, kind)
-    splits = splits_of(paths, root)
+    splits = group_by_split(paths, root)
     return Dataset(
         [Split(name, RecordView(Shards(files)), declared) for name, files in splits.items()], declared
     )
 
 
-def _listed(path: object, schema: Schema | None, *, allow_missing: bool) -> Dataset | None:
+def _open_from_manifest(path: object, schema: Schema | None, *, allow_missing: bool) -> Dataset | None:
     """The dataset that a manifest tells of, where there is one."""
     if not isinstance(path, (str, os.PathLike)):
         return None
     folder = os.fspath(path)
     if not isinstance(folder, str) or not has_manifest(folder):
         return None
-    manifest = compact_manifest(folder)
+    manifest = load_compact_manifest(folder)
     if schema is None:
-        with located(path=manifest_path(folder)):
+        with add_location(path=manifest_path(folder)):
             schema = manifest.schema
     declared = LazySchema((), schema, None)
     splits = [
         Split(
             name,
             RecordView(
-                _shards(manifest, name, allow_missing=allow_missing),
+                _open_shards(manifest, name, allow_missing=allow_missing),
                 block_records=split.block_records,
                 digest=manifest.digest,
             ),
@@ -101,18 +101,18 @@ def _listed(path: object, schema: Schema | None, *, allow_missing: bool) -> Data
     return Dataset(splits, declared, recorded=(folder, manifest.layout))
 
 
-def _shards(manifest: CompactManifest, name: str, *, allow_missing: bool) -> Shards:
+def _open_shards(manifest: CompactManifest, name: str, *, allow_missing: bool) -> Shards:
     """The shards of a split that a manifest lists, as they are now: ones that replace them later are not read.
 
     Up to CHECKED_AT_ONCE files are compared with the manifest now: it is better to know at once what is missing. More
     of them are compared when they are first used, so that opening them takes no time either.
     """
     folder, split = manifest.folder, manifest.splits[name]
-    listed = ListedSplit.of(manifest, name)
-    if len(split.records) > CHECKED_AT_ONCE and not allow_missing:
+    listed = SplitListing.of(manifest, name)
+    if len(split.records) > MAX_CHECKED_AT_OPEN and not allow_missing:
         return Shards(listed=listed)
-    check = partial(_present, split, folder, allow_missing=allow_missing)
-    found = each(check, range(len(split.records)), remote=is_remote(folder))
+    check = partial(_stat_shard, split, folder, allow_missing=allow_missing)
+    found = map_concurrently(check, range(len(split.records)), remote=is_remote(folder))
     listed.check_current()
     present = [shard for shard, stamp in enumerate(found) if stamp is not None]
     if len(present) < len(found):
@@ -120,20 +120,20 @@ def _shards(manifest: CompactManifest, name: str, *, allow_missing: bool) -> Sha
     return Shards(listed=listed, stamps=[stamp for stamp in found if stamp is not None])
 
 
-def _present(split: CompactSplit, folder: str, shard: int, *, allow_missing: bool) -> Stamp | None:
+def _stat_shard(split: CompactSplit, folder: str, shard: int, *, allow_missing: bool) -> Stamp | None:
     """The stamp of a shard; None where it is missing and may be."""
     there = check_shard(folder, split.file_name(shard), int(split.bytes[shard]), allow_missing=allow_missing)
     return None if there is None else (there[1].size_bytes, there[1].mtime_ns, there[1].identity)
 
 
-def _listed_by_tfds(
+def _open_from_tfds(
     path: object, schema: Schema | None, kind: Kind | None, *, allow_missing: bool
 ) -> Dataset | None:
     """The dataset that the files of TensorFlow Datasets tell of, where there are such."""
     if not isinstance(path, (str, os.PathLike)):
         return None
     folder = os.fspath(path)
-    listing = tfds_listing(folder, allow_missing=allow_missing) if isinstance(folder, str) else None
+    listing = read_tfds_listing(folder, allow_missing=allow_missing) if isinstance(folder, str) else None
     if listing is None:
         return None
     if schema is None and kind != "sequence" and (told := read_tfds_folder(folder)) is not None:
@@ -195,12 +195,12 @@ class Dataset(SplitMethods, Mapping[str, Split]):
 
         `dataset.transforms.bind(schema).apply(row)` does to a raw row what writing did to all others.
         """
-        from rekord.transforms.chain import from_recorded
+        from rekord.transforms.chain import deserialize_transforms
 
         folder, layout = self._recorded or ("", None)
         told = layout.get("transforms", ()) if isinstance(layout, dict) else ()
-        with located(path=manifest_path(folder) if told else None):
-            return from_recorded(told, folder)
+        with add_location(path=manifest_path(folder) if told else None):
+            return deserialize_transforms(told, folder)
 
     @overload
     def __getitem__(self, which: str) -> Split: ...
@@ -216,7 +216,7 @@ class Dataset(SplitMethods, Mapping[str, Split]):
             return self.only_split("[…]")[which]
         if which in self.splits:
             return self.splits[which]
-        first = near_miss(which, self.splits) or next(iter(self.splits), "train")
+        first = closest_match(which, self.splits) or next(iter(self.splits), "train")
         raise UnknownSplit(
             "X506",
             f"there is no split {which!r}",

@@ -23,20 +23,20 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
-from rekord.dataset.index import Offsets, compact
+from rekord.dataset.index import Offsets, compact_offsets
 from rekord.storage.portability import pread
 from rekord.storage.remote import is_remote
 
 TEXT_SUFFIX = {"dali": ".idx", "vahidk": ".tfindex"}
 _EXTENSION = re.compile(r"\.(tfrecords?|records?|tfrecs?|tfr)$", re.IGNORECASE)
-_MOST_LINE_BYTES = 42  # two numbers of 20 digits, a blank and an end
+_MAX_LINE_BYTES = 42  # two numbers of 20 digits, a blank and an end
 _FRAMING_BYTES = 16
-_LINES_A_CHUNK = 1 << 20
-_MOST_FOLDERS_UP = 2
+_LINES_PER_CHUNK = 1 << 20
+_MAX_PARENT_FOLDERS = 2
 """How far up an index folder is looked for: `data/index-dali` holds the indexes of `data/a/b/x.tfrecord` too."""
 
 
-def index_name(path: str, tool: str) -> str:
+def external_index_name(path: str, tool: str) -> str:
     """What a tool calls the index of a file: DALI `x.tfrecord.idx`, vahidk `x.tfindex`."""
     # Only a known ending is replaced: those of `x.tfrecord-00000-of-00002` are what tells shards apart.
     return (_EXTENSION.sub("", path) if tool == "vahidk" else path) + TEXT_SUFFIX[tool]
@@ -47,7 +47,7 @@ def index_folder(root: str, tool: str) -> str:
     return os.path.join(root, f"index-{tool}")
 
 
-def index_root(path: str, files: Sequence[str]) -> str:
+def find_index_root(path: str, files: Sequence[str]) -> str:
     """The folder that gets the index folder: `path` itself, or the one that its file or all its files are in."""
     if os.path.isdir(path):
         return path
@@ -55,36 +55,38 @@ def index_root(path: str, files: Sequence[str]) -> str:
     return common.replace(":/", "://", 1) if is_remote(path) else common
 
 
-def index_place(root: str, path: str, tool: str) -> str:
+def external_index_path(root: str, path: str, tool: str) -> str:
     """Where the index of a record file below `root` is: `root/index-dali/train/x.tfrecord.idx`."""
-    return os.path.join(index_folder(root, tool), os.path.relpath(index_name(path, tool), root or "."))
+    return os.path.join(
+        index_folder(root, tool), os.path.relpath(external_index_name(path, tool), root or ".")
+    )
 
 
-def beside(path: str, size_bytes: int) -> Offsets | None:
+def find_external_index(path: str, size_bytes: int) -> Offsets | None:
     """What an index file says that lies next to a file or in an index folder, where that covers the whole file."""
-    for place in dict.fromkeys(_places(path)):
-        found = read_index(place, size_bytes)
+    for place in dict.fromkeys(_iter_index_paths(path)):
+        found = read_external_index(place, size_bytes)
         if found is not None:
             return found
     return None
 
 
-def _places(path: str) -> Iterator[str]:
+def _iter_index_paths(path: str) -> Iterator[str]:
     """Where an index of a file may be: next to it, as the tools write it, or in an index folder."""
     stem = _EXTENSION.sub("", path)
     yield from (f"{stem}.tfindex", f"{path}.tfindex", f"{path}.idx", f"{stem}.idx")
     root = os.path.dirname(os.path.abspath(path))
-    for _ in range(1 + _MOST_FOLDERS_UP):
-        yield from (index_place(root, os.path.abspath(path), tool) for tool in TEXT_SUFFIX)
+    for _ in range(1 + _MAX_PARENT_FOLDERS):
+        yield from (external_index_path(root, os.path.abspath(path), tool) for tool in TEXT_SUFFIX)
         root = os.path.dirname(root)
 
 
-def read_index(place: str, size_bytes: int) -> Offsets | None:
+def read_external_index(place: str, size_bytes: int) -> Offsets | None:
     """The offsets that an index file of another tool has; None where it is no index of so many bytes."""
     most_records = size_bytes // _FRAMING_BYTES
     try:
         length_bytes = os.path.getsize(place)
-        if not 0 < length_bytes <= 8 + _MOST_LINE_BYTES * most_records:
+        if not 0 < length_bytes <= 8 + _MAX_LINE_BYTES * most_records:
             return None
         with open(place, "rb") as file:
             count = int.from_bytes(file.read(8), "little")
@@ -93,26 +95,26 @@ def read_index(place: str, size_bytes: int) -> Offsets | None:
             content = file.read(length_bytes)
     except OSError:
         return None
-    return _binary(content, size_bytes) if binary else _text(content, size_bytes)
+    return _parse_binary(content, size_bytes) if binary else _parse_text(content, size_bytes)
 
 
-def text_index(offsets: Offsets, size_bytes: int) -> bytes:
+def encode_text_index(offsets: Offsets, size_bytes: int) -> bytes:
     """The lines of an index file for DALI or vahidk."""
     import pyarrow as pa
     import pyarrow.csv as pa_csv
 
     sink = pa.BufferOutputStream()
     options = pa_csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
-    for first in range(0, len(offsets), _LINES_A_CHUNK):
-        begins = offsets[first : first + _LINES_A_CHUNK + 1].astype(np.int64)
-        if first + _LINES_A_CHUNK >= len(offsets):
+    for first in range(0, len(offsets), _LINES_PER_CHUNK):
+        begins = offsets[first : first + _LINES_PER_CHUNK + 1].astype(np.int64)
+        if first + _LINES_PER_CHUNK >= len(offsets):
             begins = np.append(begins, size_bytes)
         lines = pa.table({"offset": begins[:-1], "size": np.diff(begins)})
         pa_csv.write_csv(lines, sink, options)
     return bytes(sink.getvalue().to_pybytes())
 
 
-def looks_like_an_index(place: str) -> bool:
+def is_external_index(place: str) -> bool:
     """Whether a file begins as an index of one of these tools does; an empty one may be an index of nothing."""
     with open(place, "rb") as file:
         head = file.read(64)
@@ -122,48 +124,48 @@ def looks_like_an_index(place: str) -> bool:
     return re.match(rb"0 \d{2,20}\n", head) is not None
 
 
-def fits(offsets: Offsets, size_bytes: int, descriptor: int) -> bool:
+def is_index_of_file(offsets: Offsets, size_bytes: int, descriptor: int) -> bool:
     """Whether offsets ascend through a plain file, and a few of them are where its frames begin.
 
     Four frames are looked at: the last one tells whether the file has grown or shrunk since.
     """
     if not len(offsets):
         return size_bytes == 0
-    if int(offsets[0]) or int(offsets[-1]) + _FRAMING_BYTES > size_bytes or not ascends(offsets):
+    if int(offsets[0]) or int(offsets[-1]) + _FRAMING_BYTES > size_bytes or not is_ascending(offsets):
         return False
     last = len(offsets) - 1
     for record in {0, last // 3, 2 * last // 3, last}:
         begin = int(offsets[record])
         end = int(offsets[record + 1]) if record < last else size_bytes
         header = pread(descriptor, _core.HEADER_BYTES, begin)
-        if not _core.header_agrees(header) or begin + frame_bytes(header) != end:
+        if not _core.header_agrees(header) or begin + parse_frame_size(header) != end:
             return False
     return True
 
 
-def frame_bytes(header: bytes) -> int:
+def parse_frame_size(header: bytes) -> int:
     """The size of the frame that begins with a header."""
     return int.from_bytes(header[:8], "little") + _FRAMING_BYTES
 
 
-def ascends(offsets: Offsets) -> bool:
+def is_ascending(offsets: Offsets) -> bool:
     """Whether each frame begins after the one before it, with room for its framing at the least."""
-    for first in range(0, len(offsets), _LINES_A_CHUNK):
-        part = offsets[first : first + _LINES_A_CHUNK + 1].astype(np.int64)
+    for first in range(0, len(offsets), _LINES_PER_CHUNK):
+        part = offsets[first : first + _LINES_PER_CHUNK + 1].astype(np.int64)
         if len(part) > 1 and int(np.diff(part).min()) < _FRAMING_BYTES:
             return False
     return True
 
 
-def _binary(content: bytes, size_bytes: int) -> Offsets | None:
+def _parse_binary(content: bytes, size_bytes: int) -> Offsets | None:
     found = np.frombuffer(content, "<u8", offset=8).astype(np.int64).reshape(-1, 3)
     begins, ends, payloads = found[:, 0], found[:, 1], found[:, 2]
     if not np.array_equal(ends - begins, payloads + _FRAMING_BYTES):
         return None
-    return _covering(begins, ends, size_bytes)
+    return _validate_coverage(begins, ends, size_bytes)
 
 
-def _text(content: bytes, size_bytes: int) -> Offsets | None:
+def _parse_text(content: bytes, size_bytes: int) -> Offsets | None:
     import pyarrow as pa
     import pyarrow.csv as pa_csv
 
@@ -179,10 +181,12 @@ def _text(content: bytes, size_bytes: int) -> Offsets | None:
         begins, sizes = (lines[name].combine_chunks().to_numpy() for name in ("offset", "size"))
     except (pa.ArrowException, ValueError, KeyError):
         return None
-    return _covering(begins, begins + sizes, size_bytes)
+    return _validate_coverage(begins, begins + sizes, size_bytes)
 
 
-def _covering(begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], size_bytes: int) -> Offsets | None:
+def _validate_coverage(
+    begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], size_bytes: int
+) -> Offsets | None:
     whole = (
         len(begins) > 0
         and int(begins[0]) == 0
@@ -190,4 +194,4 @@ def _covering(begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], size_b
         and np.array_equal(begins[1:], ends[:-1])
         and int((ends - begins).min()) >= _FRAMING_BYTES
     )
-    return compact(begins) if whole else None
+    return compact_offsets(begins) if whole else None

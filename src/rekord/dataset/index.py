@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
-from rekord.dataset.manifest import FOLDER, Count
+from rekord.dataset.manifest import METADATA_FOLDER, Count
 from rekord.framing.deflate import FlushPoint
 from rekord.schema import Feature, Schema
 from rekord.storage.portability import open_to_read, pread
@@ -64,16 +64,16 @@ BLOCK_BYTES = 8 << 20
 
 _MAGIC = b"ARROW1"
 _TAIL = struct.Struct("<i6s")
-_OWN_MAGIC = b"rkindex2"
-_MOST_CHUNK_BYTES = 1 << 30
-_MOST_REST_BYTES = 1 << 20
+_CHECKSUMS_MAGIC = b"rkindex2"
+_MAX_CHUNK_BYTES = 1 << 30
+_MAX_METADATA_BYTES = 1 << 20
 _FRAMING_BYTES = 16
 _BLOCK_RECORDS = 1 << 10
-_FEW_PLACES = 32
+_MAX_BLOCK_LOOKUPS = 32
 """Where more records of a chunk are needed than these, all of it is read."""
 
 
-class IndexFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class IndexMetadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the metadata of an index file says."""
 
     records: Count
@@ -86,7 +86,7 @@ class IndexFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True)
-class MadeIndex:
+class EncodedIndex:
     """The bytes of an index, and what is said of it elsewhere."""
 
     data: bytes
@@ -96,7 +96,7 @@ class MadeIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class IndexExpectation:
     """What is known of an index before it is read; what is None is not known.
 
     `most_bytes` is the length of the shard's stream, or a bound for it: texts of an index are texts of the records.
@@ -113,25 +113,25 @@ class IndexMismatch(Exception):
     """An index is not what it should be. Never seen by a user: something else is done, or it becomes an X547."""
 
 
-def index_file(
+def encode_index_file(
     schema: Schema,
     names: Sequence[str],
     offsets: Any,
     tables: Sequence[pa.Table],
     flush_points: Sequence[FlushPoint],
     digest: str,
-) -> MadeIndex:
+) -> EncodedIndex:
     """The index of a shard; `tables` have a column `index:<name>` for each of the names."""
     import pyarrow as pa
 
-    columns: dict[str, Any] = {_OFFSET: pa.array(compact(offsets))}
+    columns: dict[str, Any] = {_OFFSET: pa.array(compact_offsets(offsets))}
     classes: dict[str, dict[str, int]] = {}
     for name in names:
-        values = _column(tables, f"index:{name}")
+        values = _concat_column(tables, f"index:{name}")
         if values is None:
             continue
         feature = schema[name]
-        if not is_own_name(name) and _is_known(pa.field(name, values.type), {name: feature}):
+        if not is_reserved_column(name) and _is_expected_field(pa.field(name, values.type), {name: feature}):
             columns[name] = values
         if feature.class_count is not None and not feature.shape:
             # A record without a label comes last.
@@ -144,17 +144,17 @@ def index_file(
                 for one, count in zip(found.tolist(), counts.tolist(), strict=True)
                 if one < feature.class_count
             }
-    facts = IndexFacts(
+    facts = IndexMetadata(
         records=len(offsets),
         shard=digest,
         classes=classes,
         flush_points=[(point.offset, point.compressed_offset) for point in flush_points],
     )
-    data, checksums = _file(columns, facts)
-    return MadeIndex(data, checksums, classes, blocks_of(offsets))
+    data, checksums = _encode_file(columns, facts)
+    return EncodedIndex(data, checksums, classes, compute_blocks(offsets))
 
 
-def offsets_file(
+def encode_offsets_file(
     offsets: Offsets,
     *,
     file_bytes: int,
@@ -166,17 +166,17 @@ def offsets_file(
     import pyarrow as pa
 
     points = None if flush_points is None else [(one.offset, one.compressed_offset) for one in flush_points]
-    facts = IndexFacts(
+    facts = IndexMetadata(
         records=len(offsets),
         flush_points=points,
         file_bytes=file_bytes,
         mtime_ns=mtime_ns,
         compression=compression,
     )
-    return _file({_OFFSET: pa.array(offsets)}, facts)[0]
+    return _encode_file({_OFFSET: pa.array(offsets)}, facts)[0]
 
 
-def is_own_name(name: str) -> bool:
+def is_reserved_column(name: str) -> bool:
     """Whether a column cannot be kept, since the index has one of that name itself."""
     return name == _OFFSET or name.startswith(_ORDER)
 
@@ -184,16 +184,16 @@ def is_own_name(name: str) -> bool:
 def index_path(shard: str) -> str:
     """Where the index of a shard lies, in the folder of the shard."""
     folder, name = os.path.split(shard)
-    return os.path.join(folder, FOLDER, "index", f"{name}.arrow")
+    return os.path.join(folder, METADATA_FOLDER, "index", f"{name}.arrow")
 
 
-def compact(offsets: Any) -> Offsets:
+def compact_offsets(offsets: Any) -> Offsets:
     """Offsets in numbers of four bytes where those are enough."""
     small = len(offsets) == 0 or int(offsets[-1]) < 1 << 32
     return np.ascontiguousarray(offsets, np.uint32 if small else np.uint64)
 
 
-def blocks_of(offsets: Any) -> list[tuple[int, int]]:
+def compute_blocks(offsets: Any) -> list[tuple[int, int]]:
     """The first record of each stretch of BLOCK_BYTES."""
     if len(offsets) == 0:
         return []
@@ -211,7 +211,7 @@ class IndexFile:
         self,
         path: str,
         stamp: Stamp,
-        facts: IndexFacts,
+        facts: IndexMetadata,
         schema: pa.Schema,
         chunks: Sequence[tuple[int, int]],
         checksums: Sequence[int],
@@ -221,7 +221,7 @@ class IndexFile:
         content: bytes | None = None,
     ) -> None:
         self.path = path
-        self._most_bytes = most_bytes
+        self._max_bytes = most_bytes
         self.stamp = stamp
         self.facts = facts
         self.schema = schema
@@ -237,14 +237,14 @@ class IndexFile:
     def records(self) -> int:
         return self.facts.records
 
-    def is_whole(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether all chunks are what they should be, verified once."""
         if self._whole is None:
             try:
-                with _opened(self.path, self._content) as (file, _):
+                with _open_content(self.path, self._content) as (file, _):
                     for number in range(len(self._chunks)):
-                        if not _cache.has(self._key(number)):
-                            self._verified(file, number)
+                        if not _chunk_cache.has(self._key(number)):
+                            self._verify(file, number)
                 self._whole = True
             except (IndexMismatch, OSError):
                 self._whole = False
@@ -253,22 +253,22 @@ class IndexFile:
     def chunk(self, number: int) -> pa.RecordBatch:
         """The records from `number * CHUNK_RECORDS` on. IndexMismatch where that is not what was written."""
         key = self._key(number)
-        found = _cache.get(key)
+        found = _chunk_cache.get(key)
         if found is None:
             found, size_bytes = self._read_chunk(number)
-            _cache.put(key, found, size_bytes)
+            _chunk_cache.put(key, found, size_bytes)
         return found
 
     def offsets(self, number: int) -> Offsets:
         """The offsets of a chunk, kept without its columns: random access needs those of many chunks."""
         key = (*self._key(number), _OFFSET)
-        found: Offsets | None = _cache.get(key)
+        found: Offsets | None = _chunk_cache.get(key)
         if found is None:
-            found = numbers_of(self._read_chunk(number)[0].column(0)).copy()
-            _cache.put(key, found, found.nbytes)
+            found = arrow_to_numpy(self._read_chunk(number)[0].column(0)).copy()
+            _chunk_cache.put(key, found, found.nbytes)
         return found
 
-    def offsets_at(self, records: Any) -> Any:
+    def get_offsets(self, records: Any) -> Any:
         """The offsets of some records, in any order.
 
         These touch more chunks than can be kept. Of a chunk that was verified before, only the blocks are read again
@@ -280,12 +280,12 @@ class IndexFile:
         chunks, firsts = np.unique(ascending // CHUNK_RECORDS, return_index=True)
         edges = [*firsts.tolist(), len(records)]
         try:
-            with _opened(self.path, self._content) as (file, _):
+            with _open_content(self.path, self._content) as (file, _):
                 for i, number in enumerate(chunks.tolist()):
                     here = order[edges[i] : edges[i + 1]]
                     places = ascending[edges[i] : edges[i + 1]] - number * CHUNK_RECORDS
                     blocks = self._blocks.get(number)
-                    if blocks is None or len(places) > _FEW_PLACES or self._has_offsets(number):
+                    if blocks is None or len(places) > _MAX_BLOCK_LOOKUPS or self._has_offsets(number):
                         out[here] = self.offsets(number)[places]
                     else:
                         out[here] = blocks.read(file, places)
@@ -294,19 +294,19 @@ class IndexFile:
         return out
 
     def _has_offsets(self, number: int) -> bool:
-        return _cache.has((*self._key(number), _OFFSET))
+        return _chunk_cache.has((*self._key(number), _OFFSET))
 
     def _read_chunk(self, number: int) -> tuple[pa.RecordBatch, int]:
         """A chunk, verified, and the bytes that it takes."""
         try:
-            with _opened(self.path, self._content) as (file, _):
-                data = self._verified(file, number)
+            with _open_content(self.path, self._content) as (file, _):
+                data = self._verify(file, number)
         except OSError as failure:
             raise IndexMismatch(str(failure)) from failure
         rows = min(CHUNK_RECORDS, self.records - number * CHUNK_RECORDS)
-        batch = _record_batch(data, self.schema, rows)
-        offsets = numbers_of(batch.column(0)).astype(np.int64)
-        if int(offsets[-1]) + _FRAMING_BYTES > self._most_bytes or (np.diff(offsets) < _FRAMING_BYTES).any():
+        batch = _decode_record_batch(data, self.schema, rows)
+        offsets = arrow_to_numpy(batch.column(0)).astype(np.int64)
+        if int(offsets[-1]) + _FRAMING_BYTES > self._max_bytes or (np.diff(offsets) < _FRAMING_BYTES).any():
             raise IndexMismatch("offsets of another file")
         if number not in self._blocks:
             self._blocks[number] = _OffsetBlocks.of(data, self._chunks[number][0], batch.column(0))
@@ -315,9 +315,9 @@ class IndexFile:
     def _key(self, number: int) -> tuple[Any, ...]:
         return self.path, self.stamp, self._checksums[0], self._checksums[number + 1], number
 
-    def _verified(self, file: int | bytes, number: int) -> bytes:
+    def _verify(self, file: int | bytes, number: int) -> bytes:
         begin, end = self._chunks[number]
-        data = _read(file, begin, end)
+        data = _read_range(file, begin, end)
         if _core.crc32c(data) != self._checksums[number + 1]:
             raise IndexMismatch(f"another checksum of chunk {number:,}")
         return data
@@ -337,7 +337,7 @@ class _OffsetBlocks:
         """Of a chunk that was verified, and its column of offsets, which lies in it as it stands."""
         import pyarrow as pa
 
-        values = numbers_of(column)
+        values = arrow_to_numpy(column)
         begin = column.buffers()[1].address - pa.py_buffer(data).address + column.offset * values.itemsize
         step = _BLOCK_RECORDS * values.itemsize
         whole = values.tobytes()
@@ -354,18 +354,18 @@ class _OffsetBlocks:
             if block != current:
                 begin = self.begin + block * _BLOCK_RECORDS * width
                 end = min(begin + _BLOCK_RECORDS * width, self.begin + self.size_bytes)
-                current, data = block, _read(file, begin, end)
+                current, data = block, _read_range(file, begin, end)
                 if _core.crc32c(data) != self.checksums[block]:
                     raise IndexMismatch(f"another checksum of block {block:,}")
             out.append(int.from_bytes(data[inside * width : (inside + 1) * width], "little"))
         return out
 
 
-class _Cache:
+class _ChunkCache:
     """The chunks that were used last, at most CHUNK_CACHE_BYTES of them."""
 
     def __init__(self) -> None:
-        self.kept_bytes = 0
+        self.cached_bytes = 0
         self._kept: OrderedDict[tuple[Any, ...], tuple[Any, int]] = OrderedDict()
         self._process = os.getpid()
         self._lock = Lock()
@@ -385,14 +385,14 @@ class _Cache:
         with self._locked():
             before = self._kept.pop(key, (None, 0))
             self._kept[key] = chunk, size_bytes
-            self.kept_bytes += size_bytes - before[1]
-            while self.kept_bytes > CHUNK_CACHE_BYTES:
-                self.kept_bytes -= self._kept.popitem(last=False)[1][1]
+            self.cached_bytes += size_bytes - before[1]
+            while self.cached_bytes > CHUNK_CACHE_BYTES:
+                self.cached_bytes -= self._kept.popitem(last=False)[1][1]
 
     def clear(self) -> None:
         with self._locked():
             self._kept.clear()
-            self.kept_bytes = 0
+            self.cached_bytes = 0
 
     def _locked(self) -> Lock:
         if self._process != os.getpid():  # the lock may have been held when the process was forked
@@ -400,17 +400,17 @@ class _Cache:
         return self._lock
 
 
-_cache = _Cache()
+_chunk_cache = _ChunkCache()
 
 
-def open_index_file(path: str, expected: Expected, content: bytes | None = None) -> IndexFile | None:
+def open_index_file(path: str, expected: IndexExpectation, content: bytes | None = None) -> IndexFile | None:
     """An index file, with everything but its chunks verified; None where there is none, or not the expected one.
 
     `content` is all of it, where it was fetched from elsewhere.
     """
     try:
-        with _opened(path, content) as (file, stamp):
-            return _checked(path, file, stamp, expected)
+        with _open_content(path, content) as (file, stamp):
+            return _open_validated(path, file, stamp, expected)
     except (
         IndexMismatch,
         OSError,
@@ -423,34 +423,36 @@ def open_index_file(path: str, expected: Expected, content: bytes | None = None)
         return None
 
 
-def _checked(path: str, file: int | bytes, stamp: Stamp, expected: Expected) -> IndexFile:
+def _open_validated(path: str, file: int | bytes, stamp: Stamp, expected: IndexExpectation) -> IndexFile:
     """Which bytes are which is found in unverified ones; the checksums then say whether that was right."""
     size_bytes = stamp[0]
     if size_bytes < _TAIL.size:
         raise IndexMismatch("no footer")
-    footer_bytes, magic = _TAIL.unpack(_read(file, size_bytes - _TAIL.size, size_bytes))
+    footer_bytes, magic = _TAIL.unpack(_read_range(file, size_bytes - _TAIL.size, size_bytes))
     footer_at = size_bytes - _TAIL.size - footer_bytes
-    most_rest_bytes = _MOST_REST_BYTES + expected.most_bytes // 8 + 64 * (expected.records or 0)
+    most_rest_bytes = _MAX_METADATA_BYTES + expected.most_bytes // 8 + 64 * (expected.records or 0)
     if magic != _MAGIC or not 0 < footer_bytes <= most_rest_bytes or footer_at < 0:
         raise IndexMismatch("no footer")
-    footer = _read(file, footer_at, size_bytes)
-    chunks = _batch_extents(footer, footer_at)
+    footer = _read_range(file, footer_at, size_bytes)
+    chunks = _find_batch_extents(footer, footer_at)
     first, behind = (chunks[0][0], chunks[-1][1]) if chunks else (None, None)
-    own_at = footer_at - _own_bytes(len(chunks))
+    own_at = footer_at - _checksums_size(len(chunks))
     if first is None or behind is None:
         first = behind = own_at
     if not 0 < first <= behind <= own_at or first + own_at - behind > most_rest_bytes:
         raise IndexMismatch("chunks in other places")
-    head, end = _read(file, 0, first), _read(file, behind, own_at)
+    head, end = _read_range(file, 0, first), _read_range(file, behind, own_at)
     checksums = expected.checksums
     if checksums is None:
-        checksums = _own_checksums(_read(file, own_at, footer_at), len(chunks))
+        checksums = _decode_checksums(_read_range(file, own_at, footer_at), len(chunks))
     if len(checksums) != len(chunks) + 1 or _core.crc32c(head + end + footer) != checksums[0]:
         raise IndexMismatch("another checksum")
-    schema, facts = _schema(head, expected)
+    schema, facts = _read_schema(head, expected)
     if len(chunks) != -(-facts.records // CHUNK_RECORDS):
         raise IndexMismatch("another number of chunks")
-    columns = () if expected.features is None else [name for name in schema.names if not is_own_name(name)]
+    columns = (
+        () if expected.features is None else [name for name in schema.names if not is_reserved_column(name)]
+    )
     content = file if isinstance(file, bytes) else None
     return IndexFile(
         path,
@@ -465,7 +467,7 @@ def _checked(path: str, file: int | bytes, stamp: Stamp, expected: Expected) -> 
     )
 
 
-def _schema(head: bytes, expected: Expected) -> tuple[pa.Schema, IndexFacts]:
+def _read_schema(head: bytes, expected: IndexExpectation) -> tuple[pa.Schema, IndexMetadata]:
     """The columns of an index and what it says of itself, where it is one of the expected shard."""
     import pyarrow as pa
 
@@ -473,7 +475,7 @@ def _schema(head: bytes, expected: Expected) -> tuple[pa.Schema, IndexFacts]:
         schema = pa.ipc.read_schema(pa.py_buffer(head[8:]))
     except pa.ArrowException as failure:
         raise IndexMismatch(str(failure)) from failure
-    facts = msgspec.json.decode((schema.metadata or {}).get(b"rekord", b""), type=IndexFacts)
+    facts = msgspec.json.decode((schema.metadata or {}).get(b"rekord", b""), type=IndexMetadata)
     names = schema.names
     if len(set(names)) < len(names) or not names or names[0] != _OFFSET:
         raise IndexMismatch("other columns")
@@ -481,7 +483,7 @@ def _schema(head: bytes, expected: Expected) -> tuple[pa.Schema, IndexFacts]:
         raise IndexMismatch("offsets of another type")
     # Where nobody says what its columns should be, none of them is used.
     if expected.features is not None and not all(
-        _is_known(one, expected.features) for one in list(schema)[1:]
+        _is_expected_field(one, expected.features) for one in list(schema)[1:]
     ):
         raise IndexMismatch("a column of another type")
     if expected.records not in (None, facts.records) or expected.digest not in (None, facts.shard):
@@ -493,7 +495,7 @@ def _schema(head: bytes, expected: Expected) -> tuple[pa.Schema, IndexFacts]:
     return schema, facts
 
 
-def _is_known(field: pa.Field, features: Mapping[str, Feature]) -> bool:
+def _is_expected_field(field: pa.Field, features: Mapping[str, Feature]) -> bool:
     """Whether a column is one that an index has of such a feature."""
     import pyarrow as pa
 
@@ -519,13 +521,13 @@ def _is_known(field: pa.Field, features: Mapping[str, Feature]) -> bool:
     return bool(kinds.is_binary(inner) or kinds.is_large_binary(inner))
 
 
-def _record_batch(data: bytes, schema: pa.Schema, rows: int) -> pa.RecordBatch:
+def _decode_record_batch(data: bytes, schema: pa.Schema, rows: int) -> pa.RecordBatch:
     """A chunk decoded: exactly so many rows, in buffers as they stand."""
     import pyarrow as pa
 
     try:
         message = pa.ipc.read_message(pa.py_buffer(data))
-        _check_plain(message.metadata.to_pybytes(), rows)
+        _check_uncompressed(message.metadata.to_pybytes(), rows)
         batch = pa.ipc.read_record_batch(message, schema)
         batch.validate(full=True)
     except (pa.ArrowException, ValueError, OSError) as failure:
@@ -535,7 +537,7 @@ def _record_batch(data: bytes, schema: pa.Schema, rows: int) -> pa.RecordBatch:
     return batch
 
 
-def numbers_of(array: Any) -> Offsets:
+def arrow_to_numpy(array: Any) -> Offsets:
     """The numbers of an Arrow array without nulls. Its own way to NumPy may import pandas, which takes a while."""
     kind = np.dtype(f"{'u' if str(array.type)[0] == 'u' else ''}int{array.type.bit_width}")
     whole = np.frombuffer(array.buffers()[1] or b"", kind)
@@ -543,7 +545,7 @@ def numbers_of(array: Any) -> Offsets:
 
 
 @contextmanager
-def _opened(path: str, content: bytes | None) -> Iterator[tuple[int | bytes, Stamp]]:
+def _open_content(path: str, content: bytes | None) -> Iterator[tuple[int | bytes, Stamp]]:
     if content is not None:
         yield content, (len(content), 0, (0, 0))
         return
@@ -558,7 +560,7 @@ def _opened(path: str, content: bytes | None) -> Iterator[tuple[int | bytes, Sta
         os.close(descriptor)
 
 
-def _read(file: int | bytes, begin: int, end: int) -> bytes:
+def _read_range(file: int | bytes, begin: int, end: int) -> bytes:
     """So many bytes of a file, which may have become shorter."""
     if isinstance(file, bytes):
         return file[begin:end]
@@ -572,7 +574,7 @@ def _read(file: int | bytes, begin: int, end: int) -> bytes:
 # may be anything, so each step stays inside of what was read.
 
 
-class _Table:
+class _FlatbufferTable:
     """A flatbuffer table at a position of some bytes."""
 
     def __init__(self, data: bytes, at: int) -> None:
@@ -583,8 +585,8 @@ class _Table:
         self._fields = [self._number("<H", vtable + place) for place in range(4, size_bytes, 2)]
 
     @classmethod
-    def root(cls, data: bytes, at: int = 0) -> _Table:
-        return cls(data, at + _unpacked("<I", data, at))
+    def root(cls, data: bytes, at: int = 0) -> _FlatbufferTable:
+        return cls(data, at + _unpack_number("<I", data, at))
 
     def has(self, field: int) -> bool:
         return field < len(self._fields) and self._fields[field] > 0
@@ -593,9 +595,9 @@ class _Table:
         """A number of the table itself; 0 where it is left out."""
         return self._number(kind, self._at + self._fields[field]) if self.has(field) else 0
 
-    def table(self, field: int) -> _Table:
+    def table(self, field: int) -> _FlatbufferTable:
         """A table that a field points to."""
-        return _Table(self._data, self._target(field))
+        return _FlatbufferTable(self._data, self._target(field))
 
     def vector(self, field: int, item: str) -> list[tuple[int, ...]]:
         """A vector of structs that a field points to."""
@@ -614,44 +616,44 @@ class _Table:
         return at + self._number("<I", at)
 
     def _number(self, kind: str, at: int) -> int:
-        return _unpacked(kind, self._data, at)
+        return _unpack_number(kind, self._data, at)
 
 
-def _unpacked(kind: str, data: bytes, at: int) -> int:
+def _unpack_number(kind: str, data: bytes, at: int) -> int:
     if not 0 <= at <= len(data) - struct.calcsize(kind):
         raise IndexMismatch("a position beyond its end")
     number: int = struct.unpack_from(kind, data, at)[0]
     return number
 
 
-def _batch_extents(footer: bytes, footer_at: int) -> list[tuple[int, int]]:
+def _find_batch_extents(footer: bytes, footer_at: int) -> list[tuple[int, int]]:
     """Where the record batches of a file begin and end, one behind another: Footer.recordBatches."""
-    blocks = _Table.root(footer).vector(3, "<qi4xq")  # offset, bytes of metadata, bytes of the body
+    blocks = _FlatbufferTable.root(footer).vector(3, "<qi4xq")  # offset, bytes of metadata, bytes of the body
     extents = [(begin, begin + metadata + body) for begin, metadata, body in blocks]
     at = extents[0][0] if extents else 0
     for begin, end in extents:
-        if begin != at or not begin < end <= footer_at or end - begin > _MOST_CHUNK_BYTES:
+        if begin != at or not begin < end <= footer_at or end - begin > _MAX_CHUNK_BYTES:
             raise IndexMismatch("chunks in other places")
         at = end
     return extents
 
 
-def _check_plain(metadata: bytes, rows: int) -> None:
+def _check_uncompressed(metadata: bytes, rows: int) -> None:
     """Refuse a record batch of another length, or with compressed buffers: a few bytes could become gigabytes."""
-    message = _Table.root(metadata)
+    message = _FlatbufferTable.root(metadata)
     batch = message.table(2)  # Message.header
     if message.number(1, "<B") != 3 or batch.number(0, "<q") != rows or batch.has(3):
         raise IndexMismatch("no plain record batch")
 
 
-def _own_bytes(chunks: int) -> int:
+def _checksums_size(chunks: int) -> int:
     """The bytes of the checksums that a file holds itself."""
-    return -(-(len(_OWN_MAGIC) + 4 + 4 * (chunks + 1) + 4) // 8) * 8
+    return -(-(len(_CHECKSUMS_MAGIC) + 4 + 4 * (chunks + 1) + 4) // 8) * 8
 
 
-def _own_checksums(data: bytes, chunks: int) -> list[int]:
+def _decode_checksums(data: bytes, chunks: int) -> list[int]:
     body, checksum = data[:-4], int.from_bytes(data[-4:], "little")
-    if not body.startswith(_OWN_MAGIC) or _core.crc32c(body) != checksum:
+    if not body.startswith(_CHECKSUMS_MAGIC) or _core.crc32c(body) != checksum:
         raise IndexMismatch("no checksums")
     count = int.from_bytes(body[8:12], "little")
     if count != chunks + 1:
@@ -662,7 +664,7 @@ def _own_checksums(data: bytes, chunks: int) -> list[int]:
 # Writing
 
 
-def _file(columns: dict[str, Any], facts: IndexFacts) -> tuple[bytes, list[int]]:
+def _encode_file(columns: dict[str, Any], facts: IndexMetadata) -> tuple[bytes, list[int]]:
     """The bytes of an index file, and its checksums."""
     import pyarrow as pa
 
@@ -671,25 +673,25 @@ def _file(columns: dict[str, Any], facts: IndexFacts) -> tuple[bytes, list[int]]
     with pa.ipc.new_file(sink, table.schema) as file:
         if len(table):
             file.write_table(table, max_chunksize=CHUNK_RECORDS)
-    return _with_checksums(sink.getvalue().to_pybytes())
+    return _append_checksums(sink.getvalue().to_pybytes())
 
 
-def _with_checksums(data: bytes) -> tuple[bytes, list[int]]:
+def _append_checksums(data: bytes) -> tuple[bytes, list[int]]:
     """An Arrow file with the checksums of its parts, and these."""
     footer_bytes, _ = _TAIL.unpack(data[-_TAIL.size :])
     footer_at = len(data) - _TAIL.size - footer_bytes
-    chunks = _batch_extents(data[footer_at:], footer_at)
+    chunks = _find_batch_extents(data[footer_at:], footer_at)
     first, behind = (chunks[0][0], chunks[-1][1]) if chunks else (footer_at, footer_at)
     rest = data[:first] + data[behind:]
     checksums = [_core.crc32c(rest), *[_core.crc32c(data[begin:end]) for begin, end in chunks]]
-    own = _OWN_MAGIC + struct.pack(f"<I{len(checksums)}I", len(checksums), *checksums)
-    own += bytes(_own_bytes(len(chunks)) - len(own) - 4)
+    own = _CHECKSUMS_MAGIC + struct.pack(f"<I{len(checksums)}I", len(checksums), *checksums)
+    own += bytes(_checksums_size(len(chunks)) - len(own) - 4)
     own += struct.pack("<I", _core.crc32c(own))
     # What lies between the batches and the footer is nobody's: Arrow finds both by their positions.
     return data[:footer_at] + own + data[footer_at:], checksums
 
 
-def _column(tables: Sequence[pa.Table], name: str) -> Any:
+def _concat_column(tables: Sequence[pa.Table], name: str) -> Any:
     """A column of all rows; None where there are none, and so nothing that says its type."""
     import pyarrow as pa
 

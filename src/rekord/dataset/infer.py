@@ -15,28 +15,28 @@ from rekord._core import PayloadKind
 from rekord.arguments import invalid, positive_int
 from rekord.codec.decode import PayloadBytes
 from rekord.codec.plan import CodecPlan, compile_plan
-from rekord.dataset.read import open_frames, record_files
-from rekord.errors import FormatError, RekordError, error, located
+from rekord.dataset.read import list_record_files, open_frames
+from rekord.errors import FormatError, RekordError, add_location, error
 from rekord.faults import wire_error
-from rekord.framing.frames import EVIDENCE_BYTES, FrameReader, Stretch
+from rekord.framing.frames import EVIDENCE_BYTES, FrameReader, VerifiedFrames
 from rekord.location import Location
 from rekord.schema import Payload, RecordKind, Schema
-from rekord.schema.infer import Evidence, KeyEvidence, infer_rows, schema_of
-from rekord.schema.messages import shown
+from rekord.schema.infer import Evidence, KeyEvidence, infer_rows, schema_from_evidence
+from rekord.schema.messages import preview
 from rekord.schema.row_adapters import is_table
 from rekord.schema.schema import KIND_NAMES
 from rekord.sources.base import RowsLike
 
-OPENED_RECORDS = 10_000
+DEFAULT_INFER_RECORDS = 10_000
 """How many records a dataset without a schema is judged by when it is opened, unless they are large."""
 
-OPENED_BYTES = 64 << 20
+DEFAULT_INFER_BYTES = 64 << 20
 """How many bytes of payloads it is judged by at the most."""
 
 SAMPLED_RECORDS = 64
 """How many records at the front of a file say what its payloads are."""
 
-MOST_KEYS = 100_000
+MAX_KEYS = 100_000
 """More distinct keys than this are no schema, and would fill the memory."""
 
 Kind: TypeAlias = RecordKind
@@ -44,11 +44,11 @@ Path: TypeAlias = "str | os.PathLike[str]"
 
 _Payload: TypeAlias = "bytes | bytearray | memoryview"
 
-WHOLE_PAYLOAD = "payload"
+PAYLOAD_COLUMN = "payload"
 """The column of records that are taken as they are."""
 
 _NO_LIMIT = (1 << 63) - 1
-OTHER_KINDS = {
+OPAQUE_KINDS = {
     PayloadKind.LIST_WITH_CONTEXT: "ExampleListWithContext, as TensorFlow Ranking writes it",
     PayloadKind.EVENT: "tf.Event: a TensorBoard log",
     PayloadKind.TEXT: "plain text",
@@ -83,7 +83,7 @@ def infer(
     if hasattr(given, "only_split"):  # a dataset, which is above this module
         given = given.only_split("infer")
     if hasattr(given, "facts"):
-        return _of_source(given)
+        return _infer_source(given)
     if _is_path(given):
         return _infer_paths(given, limit, kind)
     if isinstance(given, Iterable) and not is_table(given):
@@ -98,10 +98,10 @@ def infer(
     return infer_rows(given, names=names, limit=limit)
 
 
-def _of_source(source: Any) -> Schema:
+def _infer_source(source: Any) -> Schema:
     schema = source.facts().schema
-    if schema is None and hasattr(source, "peeked"):
-        schema = source.peeked()
+    if schema is None and hasattr(source, "peek_schema"):
+        schema = source.peek_schema()
     if schema is None:
         raise error(
             "S126",
@@ -117,17 +117,17 @@ def infer_files(
     paths: Sequence[str],
     *,
     kind: Kind | None = None,
-    limit_records: int | None = OPENED_RECORDS,
-    limit_bytes: int | None = OPENED_BYTES,
+    limit_records: int | None = DEFAULT_INFER_RECORDS,
+    limit_bytes: int | None = DEFAULT_INFER_BYTES,
 ) -> tuple[Schema, bool]:
     """The schema of the first records of these files, and whether no record was left unread.
 
     Reading ends with `limit_records` records, or with the one that completes `limit_bytes` of payloads. Files
     without any record have a schema without columns.
     """
-    gathered = _Gathered(kind, limit_records, limit_bytes)
+    gathered = _EvidenceCollector(kind, limit_records, limit_bytes)
     for index, path in enumerate(paths):
-        with located(path=path), open_frames(path) as reader:
+        with add_location(path=path), open_frames(path) as reader:
             try:
                 whole = gathered.read_file(reader)
             except FormatError as failure:
@@ -139,7 +139,7 @@ def infer_files(
 
 
 def _infer_paths(path: Path | Iterable[Path], limit: int | None, kind: Kind | None) -> Schema:
-    paths = record_files(path)
+    paths = list_record_files(path)
     schema, _ = infer_files(paths, kind=kind, limit_records=limit, limit_bytes=None)
     if not schema.evidence["records"]:
         raise error(
@@ -153,12 +153,12 @@ def _infer_paths(path: Path | Iterable[Path], limit: int | None, kind: Kind | No
 
 
 def _infer_payloads(payloads: Iterable[Any], limit: int | None, kind: Kind | None) -> Schema:
-    gathered = _Gathered(kind, limit, None)
-    complete = gathered.read_payloads(_checked_payloads(payloads))
+    gathered = _EvidenceCollector(kind, limit, None)
+    complete = gathered.read_payloads(_validate_payloads(payloads))
     return gathered.schema(complete)
 
 
-def _checked_payloads(payloads: Iterable[Any]) -> Iterator[_Payload]:
+def _validate_payloads(payloads: Iterable[Any]) -> Iterator[_Payload]:
     for record, payload in enumerate(payloads):
         if not isinstance(payload, (bytes, bytearray, memoryview)):
             raise error(
@@ -166,13 +166,13 @@ def _checked_payloads(payloads: Iterable[Any]) -> Iterator[_Payload]:
                 f"record {record:,} is no payload, but the ones before it are",
                 location=Location(record=record),
                 expected="bytes",
-                found=shown(payload),
+                found=preview(payload),
                 do="give payloads only, or rows only",
             )
         yield payload
 
 
-class _Gathered:
+class _EvidenceCollector:
     """Evidence from file after file."""
 
     def __init__(self, kind: Kind | None, limit_records: int | None, limit_bytes: int | None) -> None:
@@ -180,9 +180,9 @@ class _Gathered:
         self._limit_records = _NO_LIMIT if limit_records is None else limit_records
         self._limit_bytes = _NO_LIMIT if limit_bytes is None else limit_bytes
         self._payload_bytes = 0
-        self._native = _core.Inference(MOST_KEYS)
+        self._native = _core.Inference(MAX_KEYS)
         self._sequence = kind == "sequence"
-        self._whole = _WholePayloads()
+        self._whole = _OpaquePayloadEvidence()
         self._starts: list[int] = []  # how many records there were before each file
         self._paths: list[str] = []
 
@@ -200,14 +200,14 @@ class _Gathered:
         self._starts.append(self._native.records)
         self._paths.append(reader.path)
         kind = self._kind
-        stretches = reader.stretches()
+        stretches = reader.iter_verified_frames()
         for stretch in stretches:
             if kind is None:
-                kind = self._recognised(sampled_kind(stretch))
+                kind = self._recognised(detect_payload_kind(stretch))
             if not self._read_stretch(stretch, kind):
                 return False
             if self.is_full:
-                return _is_over(stretches)
+                return _is_exhausted(stretches)
         return True
 
     def read_payloads(self, payloads: Iterable[_Payload]) -> bool:
@@ -215,7 +215,7 @@ class _Gathered:
         payloads = iter(payloads)
         sampled = list(islice(payloads, SAMPLED_RECORDS))
         kinds = [_core.recognise_payload(payload) for payload in sampled] or [PayloadKind.EXAMPLE]
-        met = _most_telling(kinds, [memoryview(payload).nbytes for payload in sampled] or [0])
+        met = _pick_payload_kind(kinds, [memoryview(payload).nbytes for payload in sampled] or [0])
         kind = self._kind or self._recognised(met)
         for payload in chain(sampled, payloads):
             if self.is_full:
@@ -226,28 +226,28 @@ class _Gathered:
     def schema(self, complete: bool) -> Schema:
         """What has been read so far fits it."""
         if self._kind == "bytes" or self._whole.records:
-            return Schema({WHOLE_PAYLOAD: Payload()}, evidence=self._whole.evidence(complete))
+            return Schema({PAYLOAD_COLUMN: Payload()}, evidence=self._whole.evidence(complete))
         evidence = Evidence(
             records=self._native.records,
             complete=complete,
             context=self._keys(self._native.context()),
             steps=self._keys(self._native.steps()) if self._sequence else None,
         )
-        return schema_of(evidence)
+        return schema_from_evidence(evidence)
 
     def _recognised(self, met: PayloadKind) -> Kind:
         """How payloads are read, going by the first ones of a file: what is no Example is taken as it is."""
-        whole = met in OTHER_KINDS
+        whole = met in OPAQUE_KINDS
         if self._records and whole != bool(self._whole.records):
             examples = "tf.train.Example or tf.train.SequenceExample"
             raise error(
                 "S127",
                 expected=f"{self._whole.message or examples}, as in the files before",
-                found=OTHER_KINDS.get(met, examples),
+                found=OPAQUE_KINDS.get(met, examples),
                 do='--kind bytes (kind="bytes") takes all payloads as they are',
             )
         if whole:
-            self._whole.message = self._whole.message or OTHER_KINDS[met]
+            self._whole.message = self._whole.message or OPAQUE_KINDS[met]
             return "bytes"
         self._sequence = self._sequence or met == PayloadKind.SEQUENCE
         return "sequence" if met == PayloadKind.SEQUENCE else "example"
@@ -259,12 +259,12 @@ class _Gathered:
             self._whole.add(size_bytes)
             return
         problem: Any = self._native.add(payload, kind == "sequence")
-        with located(record=record):
+        with add_location(record=record):
             if problem is not None:
                 raise wire_error(problem)
             self._refuse_too_many_keys()
 
-    def _read_stretch(self, stretch: Stretch, kind: Kind) -> bool:
+    def _read_stretch(self, stretch: VerifiedFrames, kind: Kind) -> bool:
         """Whether all of a stretch was read."""
         extents = stretch.extents
         if kind == "bytes":
@@ -282,10 +282,10 @@ class _Gathered:
             self._limit_bytes - self._payload_bytes,
         )
         last = max(taken - 1, 0)
-        with located(record=stretch.first_record + last, offset=stretch.offset(last)):
+        with add_location(record=stretch.first_record + last, offset=stretch.offset(last)):
             self._refuse_too_many_keys()
         if problem is not None:
-            with located(record=stretch.first_record + taken, offset=stretch.offset(taken)):
+            with add_location(record=stretch.first_record + taken, offset=stretch.offset(taken)):
                 raise wire_error(problem)
         self._payload_bytes += taken_bytes
         return bool(taken == len(extents))
@@ -305,7 +305,7 @@ class _Gathered:
         if self._native.overflowed:
             raise error(
                 "S128",
-                expected=f"at most {MOST_KEYS:,} distinct keys, of 16 MiB in all",
+                expected=f"at most {MAX_KEYS:,} distinct keys, of 16 MiB in all",
                 found="more, up to this record",
                 likely="the keys hold data, such as a file's name or a word, instead of naming columns",
                 do="declare a schema by hand, of the keys that name columns",
@@ -313,7 +313,7 @@ class _Gathered:
 
 
 @dataclass
-class _WholePayloads:
+class _OpaquePayloadEvidence:
     """What is known of payloads that are not looked into."""
 
     message: str | None = None  # what they are, where they were recognised
@@ -333,16 +333,16 @@ class _WholePayloads:
             seen["bytes"] = [self.least_bytes, self.most_bytes]
         if self.message is not None:
             seen["message"] = self.message
-        return {"records": self.records, "complete": complete, "features": {WHOLE_PAYLOAD: seen}}
+        return {"records": self.records, "complete": complete, "features": {PAYLOAD_COLUMN: seen}}
 
 
-def sampled_kind(stretch: Stretch) -> PayloadKind:
+def detect_payload_kind(stretch: VerifiedFrames) -> PayloadKind:
     """What the payloads of a file are, going by its first records."""
     kinds = _core.recognise(stretch.buffer, stretch.extents, SAMPLED_RECORDS)
-    return _most_telling(kinds, [stretch.extents.length(i) for i in range(len(kinds))])
+    return _pick_payload_kind(kinds, [stretch.extents.length(i) for i in range(len(kinds))])
 
 
-def _most_telling(kinds: Sequence[PayloadKind], lengths: Sequence[int]) -> PayloadKind:
+def _pick_payload_kind(kinds: Sequence[PayloadKind], lengths: Sequence[int]) -> PayloadKind:
     # An empty payload is an Example without features; beside others it says nothing.
     tally = Counter([kind for kind, length in zip(kinds, lengths, strict=True) if length] or kinds)
     if set(tally) <= {PayloadKind.EXAMPLE, PayloadKind.SEQUENCE} and PayloadKind.SEQUENCE in tally:
@@ -350,7 +350,7 @@ def _most_telling(kinds: Sequence[PayloadKind], lengths: Sequence[int]) -> Paylo
     return tally.most_common(1)[0][0]
 
 
-def _is_over(stretches: Iterator[Stretch]) -> bool:
+def _is_exhausted(stretches: Iterator[VerifiedFrames]) -> bool:
     try:
         return next(stretches, None) is None
     except RekordError:

@@ -14,21 +14,21 @@ import msgspec
 from rekord import _core
 from rekord.arguments import seed_number
 from rekord.errors import RekordError, error
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from rekord.dataset.batches import Request
+    from rekord.dataset.batches import BatchRequest
 
 
-VERSION = 1
-_MOST = 1 << 63
+STATE_VERSION = 1
+_MAX_STATE_NUMBER = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class LoaderState:
     """A place in an epoch, small and JSON.
 
     `consumed` are positions that were delivered, over all ranks, never those that were only prefetched. Rank, world,
@@ -47,7 +47,7 @@ class State:
 
     def _fields(self) -> dict[str, Any]:
         return {
-            "rekord": VERSION,
+            "rekord": STATE_VERSION,
             "dataset": self.dataset,
             "split": self.split,
             "order": dict(self.order),
@@ -63,24 +63,24 @@ class State:
             return None  # what no JSON has been
 
     @classmethod
-    def from_dict(cls, state: object) -> State:
+    def from_dict(cls, state: object) -> LoaderState:
         """A state that `to_dict` made, perhaps long ago and in another process."""
-        if not isinstance(state, Mapping) or state.get("rekord") != VERSION:
-            raise _refused("a state that `state_dict()` gave", shown(state))
+        if not isinstance(state, Mapping) or state.get("rekord") != STATE_VERSION:
+            raise _state_error("a state that `state_dict()` gave", preview(state))
         kinds = {"dataset": str, "split": str, "order": Mapping, "epoch": int, "consumed": int}
         for name, kind in kinds.items():
             value = state.get(name)
             fits = isinstance(value, kind) and not isinstance(value, bool)
-            if not fits or (kind is int and not 0 <= value < _MOST):  # type: ignore[operator]
-                raise _refused(f"`{name}` in the state", shown(value))
+            if not fits or (kind is int and not 0 <= value < _MAX_STATE_NUMBER):  # type: ignore[operator]
+                raise _state_error(f"`{name}` in the state", preview(value))
         loaded = cls(**{name: state[name] for name in kinds})
         # States of earlier versions have none.
         checksum = state.get("checksum")
         if checksum not in (None, loaded._checksum()):
-            raise _refused(f"checksum {loaded._checksum()}, of what it says", shown(checksum))
+            raise _state_error(f"checksum {loaded._checksum()}, of what it says", preview(checksum))
         return loaded
 
-    def check_fits(self, own: State) -> None:
+    def check_matches(self, own: LoaderState) -> None:
         """Raise where this is a state of another dataset or another order."""
         for name, loaded, here, do in (
             ("dataset", self.dataset, own.dataset, "open the dataset that the state was saved with"),
@@ -91,13 +91,13 @@ class State:
                 raise error(
                     "U609",
                     f"the state is one of another {name}",
-                    expected=shown(loaded),
-                    found=shown(here),
+                    expected=preview(loaded),
+                    found=preview(here),
                     do=do,
                 )
 
 
-def _refused(expected: str, found: str) -> RekordError:
+def _state_error(expected: str, found: str) -> RekordError:
     return error(
         "U609",
         "this is no state of an iteration",
@@ -111,7 +111,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Reading(Protocol[T_co]):
+class BatchReader(Protocol[T_co]):
     """One pass over the batches of an epoch, or of the rest of one.
 
     It is dropped without `close()` where an iterator is abandoned. So nothing in it may wait in a finalizer.
@@ -125,15 +125,15 @@ class Reading(Protocol[T_co]):
 
 
 @dataclass(slots=True)
-class _Progress:
+class _EpochProgress:
     """Where an iterator is. The loader keeps it when the iterator is gone."""
 
-    request: Request | None = None  # None until the first `next()`
+    request: BatchRequest | None = None  # None until the first `next()`
     epoch: int = 0
     consumed: int = 0
     finished: bool = False
 
-    def state(self) -> State | None:
+    def state(self) -> LoaderState | None:
         if self.request is None:
             return None
         if self.finished:
@@ -151,10 +151,10 @@ class Loader(Iterable[T]):
     batch_sampler = None
     """As a DataLoader has it that is given whole batches. Lightning asks for it where there is a `sampler`."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: BatchRequest) -> None:
         self._request = request
         self._next = (request.epoch, 0)
-        self._newest = _Progress()
+        self._newest = _EpochProgress()
         self._iterator: weakref.ref[LoaderIterator[T]] | None = None
 
     def __len__(self) -> int:
@@ -169,7 +169,7 @@ class Loader(Iterable[T]):
     @property
     def epoch(self) -> int:
         """The epoch of the newest iterator; before its first `next()`, and after `set_epoch`, the next epoch."""
-        return self._upcoming()[0] if self._newest.request is None else self._newest.epoch
+        return self._next_position()[0] if self._newest.request is None else self._newest.epoch
 
     @property
     def padded(self) -> int:
@@ -184,12 +184,12 @@ class Loader(Iterable[T]):
     def set_epoch(self, epoch: int) -> None:
         """Let the next `iter()` be this epoch. A state of this epoch that was loaded is still resumed."""
         number = seed_number("epoch", epoch)
-        upcoming, consumed = self._upcoming()
-        self._go_to(number, consumed if number == upcoming else 0)
+        upcoming, consumed = self._next_position()
+        self._seek(number, consumed if number == upcoming else 0)
 
     def peek(self) -> T:
         """The batch that the next `iter()` begins with, read without threads. No epoch is started."""
-        epoch, consumed = self._upcoming()
+        epoch, consumed = self._next_position()
         alone = replace(self._request, threads=1, prefetch=0)
         # What is resumed at the end of an epoch has no batch left in it.
         for place in ((epoch, consumed), (epoch + 1, 0)):
@@ -216,16 +216,16 @@ class Loader(Iterable[T]):
         is the start of the next epoch.
         """
         state = self._newest.state()
-        return (self._upcoming_state() if state is None else state).to_dict()
+        return (self._next_state() if state is None else state).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next `iter()` resume there, with any rank, world, batch size, columns and threads.
 
         A UsageError where it is the state of another dataset, split or order.
         """
-        loaded = State.from_dict(state)
+        loaded = LoaderState.from_dict(state)
         self._request = self._request.resume(loaded)
-        self._go_to(loaded.epoch, loaded.consumed)
+        self._seek(loaded.epoch, loaded.consumed)
 
     def close(self) -> None:
         """Close the iterator that last began to read. The next `iter()` starts as usual."""
@@ -242,32 +242,32 @@ class Loader(Iterable[T]):
         self.close()
 
     def __reduce__(self) -> Any:
-        raise _not_picklable("a loader")
+        raise _pickle_error("a loader")
 
     @abstractmethod
-    def _read(self, request: Request, epoch: int, consumed: int) -> Reading[T]:
+    def _read(self, request: BatchRequest, epoch: int, consumed: int) -> BatchReader[T]:
         """Begin to read an epoch from a position on."""
 
-    def _start(self, request: Request, epoch: int, consumed: int) -> Reading[T]:
+    def _start(self, request: BatchRequest, epoch: int, consumed: int) -> BatchReader[T]:
         """The same for an iterator, which may use more than this process."""
         return self._read(request, epoch, consumed)
 
-    def _upcoming(self) -> tuple[int, int]:
+    def _next_position(self) -> tuple[int, int]:
         """The epoch that the next iterator takes, and where in it."""
         return self._next
 
-    def _upcoming_state(self) -> State:
-        return self._request.state(*self._upcoming())
+    def _next_state(self) -> LoaderState:
+        return self._request.state(*self._next_position())
 
-    def _claim(self) -> tuple[Request, int, int]:
+    def _claim(self) -> tuple[BatchRequest, int, int]:
         """The same with what is read, for the iterator that takes it now."""
         epoch, consumed = self._next
         self._next = (epoch + 1, 0)
         return self._request, epoch, consumed
 
-    def _go_to(self, epoch: int, consumed: int) -> None:
+    def _seek(self, epoch: int, consumed: int) -> None:
         self._next = (epoch, consumed)
-        self._newest = _Progress()
+        self._newest = _EpochProgress()
 
 
 class LoaderIterator(Iterator[T], Generic[T]):
@@ -279,15 +279,15 @@ class LoaderIterator(Iterator[T], Generic[T]):
 
     def __init__(self, loader: Loader[T]) -> None:
         self._loader = loader
-        self._progress = _Progress()
-        self._reading: Reading[T] | None = None
+        self._progress = _EpochProgress()
+        self._reading: BatchReader[T] | None = None
         self._process: int | None = None
         self._ended = False
 
     @property
     def epoch(self) -> int:
         """Its epoch."""
-        return self._loader._upcoming()[0] if self._progress.request is None else self._progress.epoch
+        return self._loader._next_position()[0] if self._progress.request is None else self._progress.epoch
 
     @property
     def consumed(self) -> int:
@@ -298,7 +298,7 @@ class LoaderIterator(Iterator[T], Generic[T]):
         if self._ended:
             raise StopIteration
         if self._process not in (None, os.getpid()):
-            raise _forked(self._process)
+            raise _fork_error(self._process)
         try:
             reading = self._begin() if self._reading is None else self._reading
             batch, self._progress.consumed = next(reading)
@@ -318,7 +318,7 @@ class LoaderIterator(Iterator[T], Generic[T]):
     def state_dict(self) -> dict[str, Any]:
         """Where it is, in the form of the loader's `state_dict()`."""
         state = self._progress.state()
-        return (self._loader._upcoming_state() if state is None else state).to_dict()
+        return (self._loader._next_state() if state is None else state).to_dict()
 
     def close(self) -> None:
         """Stop early: files are closed, threads ended and waited for."""
@@ -335,9 +335,9 @@ class LoaderIterator(Iterator[T], Generic[T]):
         self.close()
 
     def __reduce__(self) -> Any:
-        raise _not_picklable("an iterator")
+        raise _pickle_error("an iterator")
 
-    def _begin(self) -> Reading[T]:
+    def _begin(self) -> BatchReader[T]:
         request, epoch, consumed = self._loader._claim()
         progress = self._progress
         progress.request, progress.epoch, progress.consumed = request, epoch, consumed
@@ -359,7 +359,7 @@ class EpochSetter:
         self._loader.set_epoch(epoch)
 
 
-def _forked(process: int | None) -> RekordError:
+def _fork_error(process: int | None) -> RekordError:
     return error(
         "U607",
         "iterator is used in a process that did not create it",
@@ -369,7 +369,7 @@ def _forked(process: int | None) -> RekordError:
     )
 
 
-def _not_picklable(what: str) -> RekordError:
+def _pickle_error(what: str) -> RekordError:
     return error(
         "U607",
         f"{what} over batches cannot be pickled",

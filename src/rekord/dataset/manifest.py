@@ -17,27 +17,27 @@ import msgspec
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 from rekord.storage.local import Stat, Storage, read_file
 from rekord.storage.remote import is_remote
-from rekord.storage.router import ANYWHERE, kind_of
+from rekord.storage.router import ROUTED_STORAGE, get_path_kind
 
-MANIFEST = "rekord.json"
-FOLDER = ".rekord"
-FORMAT = 2
+MANIFEST_NAME = "rekord.json"
+METADATA_FOLDER = ".rekord"
+MANIFEST_FORMAT = 2
 CHECKSUM = "crc32c"
 """What the chunks of an index are verified by."""
 
 _ALGORITHM = "sha256"
 _FRAMING_BYTES = 16
-_MOST_INFLATION = 1032  # bytes that deflate can make of one
-_MOST_BYTES = 1 << 30
+_MAX_INFLATION_RATIO = 1032  # bytes that deflate can make of one
+_MAX_MANIFEST_BYTES = 1 << 30
 _SHARD, _SHARDS, _SPLIT = "{shard:05d}", "{shards:05d}", "{split}"
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 
-def tagged(hexdigest: str) -> str:
+def tag_digest(hexdigest: str) -> str:
     """A SHA-256 as a manifest holds it: a later version may use another algorithm."""
     return f"{_ALGORITHM}:{hexdigest}"
 
@@ -60,7 +60,7 @@ class IndexChecksums(msgspec.Struct, frozen=True, kw_only=True):
     values: list[Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]]
 
 
-class Shards(msgspec.Struct, frozen=True, kw_only=True):
+class ManifestShards(msgspec.Struct, frozen=True, kw_only=True):
     """The shards of a split, column by column."""
 
     records: list[Count]
@@ -69,7 +69,7 @@ class Shards(msgspec.Struct, frozen=True, kw_only=True):
     index: IndexChecksums | None = None  # None: the shards have no index that could be verified
 
 
-class SplitPart(msgspec.Struct, frozen=True, kw_only=True):
+class ManifestSplit(msgspec.Struct, frozen=True, kw_only=True):
     """One split."""
 
     template: str
@@ -78,7 +78,7 @@ class SplitPart(msgspec.Struct, frozen=True, kw_only=True):
     compression: str
     block_records: Count  # about 8 MiB of them
     classes: dict[str, dict[str, Count]]  # of each Label column: records by class id
-    shards: Shards
+    shards: ManifestShards
     blocks: str | None = None  # the digest of .rekord/blocks/<split>.arrow
 
     def name(self, split: str, shard: int) -> str:
@@ -90,7 +90,7 @@ class SplitPart(msgspec.Struct, frozen=True, kw_only=True):
         return [self.name(split, shard) for shard in range(len(self.shards.records))]
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class ManifestSource(msgspec.Struct, frozen=True, kw_only=True):
     """Where the rows came from: a digest of the files, or of the rows where there were none."""
 
     kind: str
@@ -106,8 +106,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     rekord: str  # the version that wrote it
     plan: str
     schema: dict[str, Any]
-    splits: dict[str, SplitPart]
-    source: Origin
+    splits: dict[str, ManifestSplit]
+    source: ManifestSource
     options: dict[str, Any]
     companions: list[str]  # the files beside the shards that other tools look for
     parent: str | None = None
@@ -115,7 +115,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> bytes:
         """The file, in the current format."""
-        whole = msgspec.structs.replace(self, format=FORMAT, checksum=_checksum(self))
+        whole = msgspec.structs.replace(self, format=MANIFEST_FORMAT, checksum=_checksum(self))
         return msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"
 
     @property
@@ -125,7 +125,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         Indexes are no part of it: one that is built again changes no dataset. Of format 1 it is what it always was.
         """
         if self.format == 1:
-            content = msgspec.json.format(msgspec.json.encode(_version_1(self)), indent=1)
+            content = msgspec.json.format(msgspec.json.encode(_downgrade_to_v1(self)), indent=1)
             return hashlib.sha256(content + b"\n").hexdigest()
         bare = {
             name: msgspec.structs.replace(
@@ -139,142 +139,146 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 def _checksum(manifest: Manifest) -> str:
     """Of what a manifest says, not of its bytes: to format the file in another way is no damage."""
-    whole = msgspec.structs.replace(manifest, format=FORMAT, checksum=None)
-    return tagged(hashlib.sha256(msgspec.json.encode(whole)).hexdigest())
+    whole = msgspec.structs.replace(manifest, format=MANIFEST_FORMAT, checksum=None)
+    return tag_digest(hashlib.sha256(msgspec.json.encode(whole)).hexdigest())
 
 
-class _Shards1(msgspec.Struct, frozen=True, kw_only=True):
+class _ManifestShardsV1(msgspec.Struct, frozen=True, kw_only=True):
     records: list[Count]
     bytes: list[Count]
     sha256: list[str]
 
 
-class _SplitPart1(msgspec.Struct, frozen=True, kw_only=True):
+class _ManifestSplitV1(msgspec.Struct, frozen=True, kw_only=True):
     template: str
     records: Count
     payload_bytes: Count
     compression: str
     block_records: Count
     classes: dict[str, dict[str, Count]]
-    shards: _Shards1
+    shards: _ManifestShardsV1
 
 
-class _Manifest1(msgspec.Struct, frozen=True, kw_only=True):
+class _ManifestV1(msgspec.Struct, frozen=True, kw_only=True):
     format: int
     rekord: str
     plan: str
     schema: dict[str, Any]
-    splits: dict[str, _SplitPart1]
-    source: Origin
+    splits: dict[str, _ManifestSplitV1]
+    source: ManifestSource
     options: dict[str, Any]
     companions: list[str]
     parent: str | None = None
 
 
-class _Format(msgspec.Struct):
+class _FormatHeader(msgspec.Struct):
     format: int
 
 
-def _from_version_1(old: _Manifest1) -> Manifest:
+def _upgrade_v1(old: _ManifestV1) -> Manifest:
     splits = {}
     for name, part in old.splits.items():
-        shards = Shards(
+        shards = ManifestShards(
             records=part.shards.records,
             bytes=part.shards.bytes,
-            digest=[tagged(sha256) for sha256 in part.shards.sha256],
+            digest=[tag_digest(sha256) for sha256 in part.shards.sha256],
         )
-        splits[name] = SplitPart(**{**msgspec.structs.asdict(part), "shards": shards})
+        splits[name] = ManifestSplit(**{**msgspec.structs.asdict(part), "shards": shards})
     return Manifest(**{**msgspec.structs.asdict(old), "splits": splits})
 
 
-def _version_1(manifest: Manifest) -> _Manifest1:
+def _downgrade_to_v1(manifest: Manifest) -> _ManifestV1:
     splits = {}
     for name, part in manifest.splits.items():
         sha256 = [digest.partition(":")[2] for digest in part.shards.digest]
-        shards = _Shards1(records=part.shards.records, bytes=part.shards.bytes, sha256=sha256)
-        fields = {field: getattr(part, field) for field in _SplitPart1.__struct_fields__ if field != "shards"}
-        splits[name] = _SplitPart1(**fields, shards=shards)
-    fields = {field: getattr(manifest, field) for field in _Manifest1.__struct_fields__ if field != "splits"}
-    return _Manifest1(**fields, splits=splits)
+        shards = _ManifestShardsV1(records=part.shards.records, bytes=part.shards.bytes, sha256=sha256)
+        fields = {
+            field: getattr(part, field) for field in _ManifestSplitV1.__struct_fields__ if field != "shards"
+        }
+        splits[name] = _ManifestSplitV1(**fields, shards=shards)
+    fields = {field: getattr(manifest, field) for field in _ManifestV1.__struct_fields__ if field != "splits"}
+    return _ManifestV1(**fields, splits=splits)
 
 
 def manifest_path(folder: str) -> str:
     """Where the manifest of a dataset lies."""
-    return os.path.join(folder, MANIFEST)
+    return os.path.join(folder, MANIFEST_NAME)
 
 
 def has_manifest(folder: str) -> bool:
     """Whether anything has the manifest's name: a dangling link is a lost manifest, not a folder without one."""
     path = manifest_path(folder)
-    return kind_of(path) == "file" if is_remote(path) else os.path.lexists(path)
+    return get_path_kind(path) == "file" if is_remote(path) else os.path.lexists(path)
 
 
-def read_manifest(folder: str, storage: Storage = ANYWHERE) -> Manifest:
+def read_manifest(folder: str, storage: Storage = ROUTED_STORAGE) -> Manifest:
     """The manifest of a dataset, whole, consistent in itself and of a version that is known."""
     path = manifest_path(folder)
-    manifest = _decoded(path, read_file(path, storage, most_bytes=_MOST_BYTES))
+    manifest = _decode_manifest(path, read_file(path, storage, most_bytes=_MAX_MANIFEST_BYTES))
     if not all(_is_file_name(name) for name in manifest.companions):
-        raise _refused(path, "companions in the dataset's own folder", "another place")
+        raise _manifest_error(path, "companions in the dataset's own folder", "another place")
     patterns = set()
     for name, split in manifest.splits.items():
         _check_split(path, name, split)
         pattern = shard_name(split.template.replace(_SHARD, "\0"), name, 0, len(split.shards.records))
         if pattern in patterns:
-            raise _refused(path, "a name of its own for every shard", shown(split.template))
+            raise _manifest_error(path, "a name of its own for every shard", preview(split.template))
         patterns.add(pattern)
     if sum(split.records for split in manifest.splits.values()) >= 1 << 63:
-        raise _refused(path, "fewer than 2^63 records", "more")
+        raise _manifest_error(path, "fewer than 2^63 records", "more")
     return manifest
 
 
-def _decoded(path: str, data: bytes) -> Manifest:
+def _decode_manifest(path: str, data: bytes) -> Manifest:
     try:
-        version = msgspec.json.decode(data, type=_Format).format
+        version = msgspec.json.decode(data, type=_FormatHeader).format
         if version == 1:
-            return _from_version_1(msgspec.json.decode(data, type=_Manifest1))
-        if version != FORMAT:
-            raise _refused(path, f"format {FORMAT} or earlier", f"format {version}"[:60])
+            return _upgrade_v1(msgspec.json.decode(data, type=_ManifestV1))
+        if version != MANIFEST_FORMAT:
+            raise _manifest_error(path, f"format {MANIFEST_FORMAT} or earlier", f"format {version}"[:60])
         manifest = msgspec.json.decode(data, type=Manifest)
         checksum = _checksum(manifest)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as failure:
-        raise _refused(path, "a manifest that rekord wrote", str(failure)[:60]) from None
+        raise _manifest_error(path, "a manifest that rekord wrote", str(failure)[:60]) from None
     if manifest.checksum != checksum:
-        raise _refused(
-            path, f"checksum {checksum[:23]}…, of what it says", shown(manifest.checksum)[:31] + "…"
+        raise _manifest_error(
+            path, f"checksum {checksum[:23]}…, of what it says", preview(manifest.checksum)[:31] + "…"
         )
     return manifest
 
 
-def _check_split(path: str, name: str, split: SplitPart) -> None:
+def _check_split(path: str, name: str, split: ManifestSplit) -> None:
     columns = split.shards
     if not len(columns.records) == len(columns.bytes) == len(columns.digest):
-        raise _refused(path, "as many counts as shards", f"columns of several lengths in {name!r}"[:60])
+        raise _manifest_error(
+            path, "as many counts as shards", f"columns of several lengths in {name!r}"[:60]
+        )
     # A template is hostile like everything else in a file: no shard lies outside of the folder. Only digits differ
     # from one name to the next, so one name stands for all of them.
     if columns.records and not _is_file_name(split.name(name, 0)):
-        raise _refused(path, "shards in the dataset's own folder", shown(split.template))
+        raise _manifest_error(path, "shards in the dataset's own folder", preview(split.template))
     if len(columns.records) > 1 and _SHARD not in split.template:
-        raise _refused(path, "a name of its own for every shard", shown(split.template))
+        raise _manifest_error(path, "a name of its own for every shard", preview(split.template))
     if split.compression not in ("none", "gzip", "zlib"):
-        raise _refused(path, "compression none, gzip or zlib", shown(split.compression))
+        raise _manifest_error(path, "compression none, gzip or zlib", preview(split.compression))
     if sum(columns.records) != split.records:
-        raise _refused(
+        raise _manifest_error(
             path, f"{split.records:,} records in {name!r}"[:60], f"{sum(columns.records):,} in its shards"
         )
-    most = 1 if split.compression == "none" else _MOST_INFLATION
+    most = 1 if split.compression == "none" else _MAX_INFLATION_RATIO
     for records, size_bytes in zip(columns.records, columns.bytes, strict=True):
         if records * _FRAMING_BYTES > size_bytes * most:
-            raise _refused(path, f"records that fit into {size_bytes:,} bytes", f"{records:,} of them")
+            raise _manifest_error(path, f"records that fit into {size_bytes:,} bytes", f"{records:,} of them")
     for column, counts in split.classes.items():
         if not all(map(_is_number, counts)):
-            raise _refused(path, f"class ids of {shown(column)}", "other words")
+            raise _manifest_error(path, f"class ids of {preview(column)}", "other words")
     index = columns.index
     if index is None:
         return
     if index.checksum != CHECKSUM or not index.chunk_records:
-        raise _refused(path, f"index checksums by {CHECKSUM}", shown(index.checksum))
+        raise _manifest_error(path, f"index checksums by {CHECKSUM}", preview(index.checksum))
     if len(index.values) != sum(1 - (-records // index.chunk_records) for records in columns.records):
-        raise _refused(
+        raise _manifest_error(
             path, "a checksum for every chunk of every index", f"{len(index.values):,} in {name!r}"[:60]
         )
 
@@ -292,22 +296,24 @@ def check_shard(folder: str, name: str, size_bytes: int, *, allow_missing: bool)
     """The path of a shard that is as long as the manifest says; None where it is missing and may be."""
     path = os.path.join(folder, name)
     try:
-        stat = ANYWHERE.stat(path)
+        stat = ROUTED_STORAGE.stat(path)
     except RekordError as failure:
         if allow_missing and failure.code == "X501":
             return None
         raise
     if stat.kind != "file" or stat.size_bytes != size_bytes:
-        raise wrong_size(path, size_bytes, stat.size_bytes, is_file=stat.kind == "file")
+        raise shard_size_error(path, size_bytes, stat.size_bytes, is_file=stat.kind == "file")
     return path, stat
 
 
-def wrong_size(path: str, expected_bytes: int, found_bytes: int, *, is_file: bool = True) -> RekordError:
+def shard_size_error(
+    path: str, expected_bytes: int, found_bytes: int, *, is_file: bool = True
+) -> RekordError:
     """The error for a shard that is not as long as its manifest says, or no file at all."""
     return error(
         "X516",
         location=Location(path=path),
-        expected=f"{expected_bytes:,} bytes, as {MANIFEST} says",
+        expected=f"{expected_bytes:,} bytes, as {MANIFEST_NAME} says",
         found=f"{found_bytes:,} bytes" if is_file else "a folder, a pipe or a device",
         likely="the file was cut off, or the copy of it was"
         if is_file and found_bytes < expected_bytes
@@ -316,7 +322,7 @@ def wrong_size(path: str, expected_bytes: int, found_bytes: int, *, is_file: boo
     )
 
 
-def _refused(path: str, expected: str, found: str) -> RekordError:
+def _manifest_error(path: str, expected: str, found: str) -> RekordError:
     return error(
         "X515",
         location=Location(path=path),

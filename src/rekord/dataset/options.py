@@ -13,11 +13,11 @@ from functools import wraps
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 from rekord.arguments import integer, invalid, seed_number
-from rekord.dataset.batches import usual_threads
-from rekord.dataset.order import Remainder, checked_ranks
-from rekord.dataset.postprocess import Batch, Map, check_callable, checked_pictures
+from rekord.dataset.batches import get_default_threads
+from rekord.dataset.order import Remainder, validate_ranks
+from rekord.dataset.postprocess import Batch, MapFunction, check_callable, validate_resize
 from rekord.errors import UsageError, error
-from rekord.schema.messages import near_miss
+from rekord.schema.messages import closest_match
 
 Shuffle: TypeAlias = 'bool | Literal["exact", "block"]'
 
@@ -63,24 +63,26 @@ class CheckedOptions:
     pad: Mapping[str, Any] | None = None
     decode: bool = False
     resize: tuple[int, int] | None = None
-    map: Map = None
+    map: MapFunction = None
     prefetch: int = 2
     threads: int = cast(int, None)  # as many as this process may use
 
     def __post_init__(self) -> None:
-        rank, world, remainder = checked_ranks(self.rank, self.world, self.remainder)
+        rank, world, remainder = validate_ranks(self.rank, self.world, self.remainder)
         _check_shuffle(self.shuffle)
         check_callable(self.map)
         checked: dict[str, object] = {
-            "columns": None if self.columns is None else checked_columns(self.columns),
+            "columns": None if self.columns is None else validate_columns(self.columns),
             "seed": seed_number("seed", self.seed),
             "epoch": seed_number("epoch", self.epoch),
             "rank": rank,
             "world": world,
             "remainder": remainder,
-            "resize": checked_pictures(self.decode, self.resize),
+            "resize": validate_resize(self.decode, self.resize),
             "prefetch": integer("prefetch", self.prefetch, least=0),
-            "threads": usual_threads() if self.threads is None else integer("threads", self.threads, least=1),
+            "threads": get_default_threads()
+            if self.threads is None
+            else integer("threads", self.threads, least=1),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -127,7 +129,7 @@ def accepts_batch_options(method: Method, *, without: Sequence[str] = ()) -> Met
 
 
 def _unknown(method: str, name: str, names: set[str]) -> UnknownOption:
-    meant = near_miss(name, sorted(names))
+    meant = closest_match(name, sorted(names))
     return UnknownOption(
         "U605",
         f"`{method}` has no option `{name[:60]}`",
@@ -142,7 +144,7 @@ def _check_shuffle(shuffle: object) -> None:
         raise invalid("shuffle", shuffle, 'False, True, "exact" or "block"', "shuffle=True")
 
 
-def checked_columns(columns: Sequence[str]) -> tuple[str, ...]:
+def validate_columns(columns: Sequence[str]) -> tuple[str, ...]:
     """Names of columns, each once."""
     single = isinstance(columns, (str, bytes)) or not hasattr(columns, "__iter__")
     given: list[Any] = [columns] if single else list(columns)

@@ -18,12 +18,12 @@ OrderKind: TypeAlias = Literal["sequential", "exact", "block"]
 WINDOW_BLOCKS = 16
 """Records are permuted inside so many blocks of a block-wise order."""
 
-_MOST_SEED = 1 << 63
-_MOST_NUMBER = 1 << 62
+_MAX_SEED = 1 << 63
+_MAX_NUMBER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class EpochOrder:
     """An order of `n` records. Of a block-wise one `block` is a number of records, `lanes` the first world size."""
 
     kind: OrderKind
@@ -53,7 +53,7 @@ class Order:
             told |= {"block": self.block, "window": self.window, "lanes": self.lanes}
         return told
 
-    def going_on(self, told: Mapping[str, Any]) -> Order:
+    def resume(self, told: Mapping[str, Any]) -> EpochOrder:
         """The order for who goes on from a state: a block-wise one stays as it was begun, in whatever world."""
         if self.kind != "block":
             return self
@@ -64,7 +64,7 @@ class Order:
 
 
 def _is_number(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < _MOST_NUMBER
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < _MAX_NUMBER
 
 
 Remainder: TypeAlias = Literal["keep", "drop", "pad"]
@@ -72,7 +72,7 @@ _REMAINDERS = ("keep", "drop", "pad")
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class RankSteps:
     """The steps of one rank through `n` positions, beginning with the position `consumed`.
 
     What is left when no full step fits any more is kept (a rank may then have a shorter batch than others, or none),
@@ -113,7 +113,7 @@ class Steps:
         """How many positions of the epoch are delivered, over all ranks, once this step is."""
         return min(self.consumed + (step + 1) * self.step_positions, self.n)
 
-    def of_worker(self, worker: int, workers: int) -> Iterator[int]:
+    def worker_steps(self, worker: int, workers: int) -> Iterator[int]:
         """The steps of one loader worker: whole ones, so that any number of workers gives one order."""
         return iter(range(worker, len(self), workers))
 
@@ -126,7 +126,7 @@ class Steps:
         return np.arange(first, min(end, self.n), self.world, dtype=np.int64)
 
 
-def checked_ranks(rank: object, world: object, remainder: Remainder) -> tuple[int, int, Remainder]:
+def validate_ranks(rank: object, world: object, remainder: Remainder) -> tuple[int, int, Remainder]:
     """A rank that is one of the world's, and what becomes of the remainder."""
     size, number = integer("world", world, least=1, do="world=1"), integer("rank", rank, least=0, do="rank=0")
     if number >= size:

@@ -10,43 +10,43 @@ import numpy as np
 
 from rekord.arguments import invalid
 from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings
-from rekord.codec.images.decode import DecodedPictures, padded_pictures
-from rekord.errors import error, located
+from rekord.codec.images.decode import ImageColumnDecoder, pad_images
+from rekord.errors import add_location, error
 from rekord.location import Location
 from rekord.schema import Schema
 
 Batch: TypeAlias = "dict[str, Column]"
-Map: TypeAlias = "Callable[[Batch], Any] | None"
+MapFunction: TypeAlias = "Callable[[Batch], Any] | None"
 
 
 @dataclass(frozen=True)
-class Finish:
+class Postprocessor:
     """All that was asked for, in this order. It can be pickled where its function can."""
 
     fill: Mapping[str, Any]
     pad: Mapping[str, Any] | None  # None where ragged rows stay ragged
-    map: Map
+    map: MapFunction
 
     def __call__(self, batch: Batch) -> Batch:
         if self.fill:
-            batch = _filled(batch, self.fill)
+            batch = _fill_missing(batch, self.fill)
         if self.pad is not None:
-            batch = {name: _padded(name, column, self.pad.get(name)) for name, column in batch.items()}
-        return batch if self.map is None else _checked_batch(_mapped(self.map, batch))
+            batch = {name: _pad_column(name, column, self.pad.get(name)) for name, column in batch.items()}
+        return batch if self.map is None else _validate_map_result(_apply_map(self.map, batch))
 
 
 @dataclass(frozen=True)
-class _Then:
+class _ComposedMap:
     """One function behind another. Unlike a closure it can be pickled."""
 
     first: Callable[[Batch], Any]
     last: Callable[[Batch], Any]
 
     def __call__(self, batch: Batch) -> Any:
-        return self.last(_checked_batch(self.first(batch)))
+        return self.last(_validate_map_result(self.first(batch)))
 
 
-def _mapped(function: Callable[[Batch], Any], batch: Batch) -> Any:
+def _apply_map(function: Callable[[Batch], Any], batch: Batch) -> Any:
     try:
         return function(batch)
     except StopIteration as failure:
@@ -54,14 +54,14 @@ def _mapped(function: Callable[[Batch], Any], batch: Batch) -> Any:
         raise RuntimeError("the function for `map` raised StopIteration") from failure
 
 
-def finisher(
+def build_postprocessor(
     columns: tuple[str, ...],
     *,
     fill: Mapping[str, Any] | None,
     ragged: Literal["ragged", "pad"],
     pad: Mapping[str, Any] | None,
-    map: Map,
-) -> Finish | None:
+    map: MapFunction,
+) -> Postprocessor | None:
     """One function for all that was asked for; None where that is nothing."""
     if ragged not in ("ragged", "pad"):
         raise invalid("ragged", ragged, '"ragged" or "pad"', 'ragged="pad"')
@@ -78,18 +78,18 @@ def finisher(
     check_callable(map)
     if not fill and ragged != "pad" and map is None:
         return None
-    return Finish(dict(fill or {}), dict(pad or {}) if ragged == "pad" else None, map)
+    return Postprocessor(dict(fill or {}), dict(pad or {}) if ragged == "pad" else None, map)
 
 
-def composed(first: Map, last: Map) -> Map:
+def compose_maps(first: MapFunction, last: MapFunction) -> MapFunction:
     """Both functions, one after the other, as far as there are any."""
     check_callable(last)
     if first is None or last is None:
         return last if first is None else first
-    return _Then(first, last)
+    return _ComposedMap(first, last)
 
 
-def checked_pictures(decode: object, resize: object) -> tuple[int, int] | None:
+def validate_resize(decode: object, resize: object) -> tuple[int, int] | None:
     """The size that decoded pictures are brought to; `decode` and `resize` as they were given."""
     if not isinstance(decode, bool):
         raise invalid(
@@ -112,14 +112,14 @@ def checked_pictures(decode: object, resize: object) -> tuple[int, int] | None:
     return int(parts[0].__index__()), int(parts[1].__index__())
 
 
-def pictures_of(
+def build_image_decoder(
     schema: Schema, columns: tuple[str, ...] | None, resize: tuple[int, int] | None
-) -> DecodedPictures:
+) -> ImageColumnDecoder:
     """What decodes the images and masks of some columns, or of all; a UsageError where there are none."""
     features = {name: schema[name] for name in (schema if columns is None else columns)}
     pictures = {name: feature for name, feature in features.items() if feature.is_picture}
     if pictures:
-        return DecodedPictures(pictures, resize)
+        return ImageColumnDecoder(pictures, resize)
     stored = next((name for name, feature in features.items() if feature.kind == "bytes"), None)
     raise error(
         "U676",
@@ -132,26 +132,26 @@ def pictures_of(
     )
 
 
-def _filled(batch: Batch, fill: Mapping[str, Any]) -> Batch:
+def _fill_missing(batch: Batch, fill: Mapping[str, Any]) -> Batch:
     out = dict(batch)
     for name, value in fill.items():
         column = out.get(name)
         if isinstance(column, Optional):
-            _check_holds(name, column.values.dtype, value, column.values.shape[1:], "filled")
-            with located(feature=name):
+            _check_value_fits(name, column.values.dtype, value, column.values.shape[1:], "filled")
+            with add_location(feature=name):
                 out[name] = column.fill(value)
     return out
 
 
-def _padded(name: str, column: Column, pad: Any) -> Column:
-    if _is_pictures(column):
+def _pad_column(name: str, column: Column, pad: Any) -> Column:
+    if _is_image_column(column):
         _check_pad(name, column, pad)
-        return padded_pictures(column, 0 if pad is None else pad)  # type: ignore[arg-type]
+        return pad_images(column, 0 if pad is None else pad)  # type: ignore[arg-type]
     if not isinstance(column, Ragged):
         return column
     _check_pad(name, column, pad)
-    if _is_pictures(column.values):
-        dense = padded_pictures(column.values, 0 if pad is None else pad)  # type: ignore[arg-type]
+    if _is_image_column(column.values):
+        dense = pad_images(column.values, 0 if pad is None else pad)  # type: ignore[arg-type]
         column = Ragged(dense, column.offsets, valid=column.valid)
     return column.to_padded(pad)
 
@@ -161,11 +161,11 @@ def _check_pad(name: str, column: Any, pad: Any) -> None:
         column = column.values
     if pad is None or isinstance(column, Strings):
         return
-    dtype = np.dtype(np.uint8) if _is_pictures(column) else column.dtype
-    _check_holds(name, dtype, pad, (), "padded")
+    dtype = np.dtype(np.uint8) if _is_image_column(column) else column.dtype
+    _check_value_fits(name, dtype, pad, (), "padded")
 
 
-def _check_holds(name: str, dtype: np.dtype[Any], value: Any, shape: tuple[int, ...], done: str) -> None:
+def _check_value_fits(name: str, dtype: np.dtype[Any], value: Any, shape: tuple[int, ...], done: str) -> None:
     """Refuse what a column cannot hold: NumPy would cut 1.5 down to 1, or raise what says little."""
     try:
         given = np.broadcast_to(np.asarray(value), shape)
@@ -184,12 +184,12 @@ def _check_holds(name: str, dtype: np.dtype[Any], value: Any, shape: tuple[int, 
         )
 
 
-def _is_pictures(column: object) -> bool:
+def _is_image_column(column: object) -> bool:
     """Whether these are pictures of different sizes: nothing else decodes to an array of objects."""
     return isinstance(column, np.ndarray) and column.dtype == object
 
 
-def _checked_batch(made: Any) -> Batch:
+def _validate_map_result(made: Any) -> Batch:
     if isinstance(made, dict):
         return made
     raise error(

@@ -16,44 +16,44 @@ from rekord.codec.plan import CodecPlan
 from rekord.dataset.manifest import Count
 from rekord.errors import RekordError, error
 from rekord.faults import frame_error
-from rekord.framing.frames import EVIDENCE_BYTES, FrameReader, SlabReader, payload_at
-from rekord.framing.inflate import begins_with_a_record
+from rekord.framing.frames import EVIDENCE_BYTES, FrameReader, SlabReader, read_payload
+from rekord.framing.inflate import starts_with_record
 from rekord.location import Location
 from rekord.schema.interop.tfds import FILE_TEMPLATE, INFO_NAME
-from rekord.schema.messages import shown
-from rekord.storage.find import Found, begin_with_records, find
+from rekord.schema.messages import preview
+from rekord.storage.find import FoundFiles, filter_record_files, resolve_record_files
 from rekord.storage.local import LOCAL, PathLike, Storage, read_file
 from rekord.storage.remote import is_remote
-from rekord.storage.router import ANYWHERE
+from rekord.storage.router import ROUTED_STORAGE
 
-_NUMBERED = re.compile(
+_SHARD_NAME = re.compile(
     r"^(?P<before>.*?)(?P<mark>[-_.])(?P<shard>\d{3,})-of-(?P<shards>\d{3,})(?P<after>.*)$"
 )
 _EXTENSIONS = re.compile(r"(\.(tfrecords?|records?|tfrec|tfr|gz|zz|zlib))+$", re.IGNORECASE)
-_COMPRESSED = re.compile(
+_COMPRESSED_NAME = re.compile(
     r"[._-](?:(?P<gzip>gz|gzip)|(?P<zlib>zz|zlib))(?:[-_.]\d{3,}-of-\d{3,})?(?:\.(?:tfrecords?|records?|tfrecs?|tfr))?$",
     re.IGNORECASE,
 )
 SPLIT_STEMS = frozenset({"train", "val", "valid", "validation", "dev", "eval", "test"})
-_MOST_SHARDS = 1_000_000  # a larger number in a name counts something else
+_MAX_SHARDS = 1_000_000  # a larger number in a name counts something else
 
 
-def splits_of(paths: Sequence[str], root: str | None) -> dict[str, list[str]]:
+def group_by_split(paths: Sequence[str], root: str | None) -> dict[str, list[str]]:
     """The files of each split, in the order of the paths. `root` is the folder that was opened, if one was."""
     splits: dict[str, list[str]] = defaultdict(list)
     for path in paths:
-        splits[split_of(path, root)].append(path)
+        splits[infer_split_name(path, root)].append(path)
     return dict(splits)
 
 
-def split_of(path: str, root: str | None) -> str:
+def infer_split_name(path: str, root: str | None) -> str:
     """The split that a name belongs to.
 
     A parent `Split-x`, as TFX writes; else the part before `-SSSSS-of-NNNNN`; else the folder below the root; else
     a stem that is the name of a split; else `all`.
     """
     folder, name = os.path.split(path)
-    numbered = _NUMBERED.match(name)
+    numbered = _SHARD_NAME.match(name)
     parent = os.path.basename(folder)
     if parent.lower().startswith("split-") and len(parent) > len("split-"):
         return parent[len("split-") :]
@@ -68,9 +68,9 @@ def split_of(path: str, root: str | None) -> str:
     return next((stem for stem in stems if stem.lower() in SPLIT_STEMS), "all")
 
 
-def compression_in_name(path: str) -> str | None:
+def infer_compression(path: str) -> str | None:
     """The compression that a name says: `x.tfrecord.gz`, `x.tfrecord.gz-00000-of-00003`, `x.gz.tfrecord`; or None."""
-    found = _COMPRESSED.search(os.path.basename(path))
+    found = _COMPRESSED_NAME.search(os.path.basename(path))
     return None if found is None else found.lastgroup
 
 
@@ -101,7 +101,7 @@ class ShardSet:
     @property
     def missing(self) -> list[tuple[int, int]]:
         """The shards that are not there, as (first, last) of each run; none of a set that is too large to be one."""
-        if self.count > _MOST_SHARDS:
+        if self.count > _MAX_SHARDS:
             return []
         runs, expected = [], 0
         for number in [*self.present, self.count]:
@@ -115,12 +115,12 @@ class ShardSet:
         return f"{self.before}{number:0{len(self.shards)}d}-of-{self.shards}{self.after}"
 
 
-def shard_sets(paths: Iterable[str]) -> list[ShardSet]:
+def group_shard_sets(paths: Iterable[str]) -> list[ShardSet]:
     """The sets of numbered shards that some files belong to; other files belong to none."""
     sets: dict[tuple[str, str, str], dict[int, str]] = defaultdict(dict)
     for path in paths:
         folder, name = os.path.split(path)
-        numbered = _NUMBERED.match(name)
+        numbered = _SHARD_NAME.match(name)
         if numbered is not None:
             before = os.path.join(folder, numbered["before"]) + numbered["mark"]
             sets[before, numbered["shards"], numbered["after"]][int(numbered["shard"])] = path
@@ -132,7 +132,7 @@ def shard_sets(paths: Iterable[str]) -> list[ShardSet]:
 
 def check_complete(paths: Sequence[str]) -> None:
     """Raise where a set of `-SSSSS-of-NNNNN` files lacks some of its shards."""
-    for one in shard_sets(paths):
+    for one in group_shard_sets(paths):
         runs = one.missing
         if runs:
             missing = sum(last - first + 1 for first, last in runs)
@@ -147,21 +147,21 @@ def check_complete(paths: Sequence[str]) -> None:
             )
 
 
-_MOST_BYTES = 64 << 20
+_MAX_INFO_BYTES = 64 << 20
 _FORMAT = "tfrecord"
 _FRAMING_BYTES = 16
-_MOST_INFLATION = 1032  # bytes that deflate can make of one
+_MAX_INFLATION_RATIO = 1032  # bytes that deflate can make of one
 
 
-class _Split(msgspec.Struct, frozen=True):
+class _TfdsSplit(msgspec.Struct, frozen=True):
     name: str
     shard_lengths: list[Count] = msgspec.field(name="shardLengths", default_factory=list)
     template: str = msgspec.field(name="filepathTemplate", default=FILE_TEMPLATE)
 
 
-class _Info(msgspec.Struct, frozen=True):
+class _TfdsInfo(msgspec.Struct, frozen=True):
     name: str
-    splits: list[_Split] = []
+    splits: list[_TfdsSplit] = []
     file_format: str = msgspec.field(name="fileFormat", default=_FORMAT)
 
 
@@ -172,10 +172,10 @@ class TfdsListing:
     splits: Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]]
 
 
-def tfds_listing(folder: str, *, allow_missing: bool) -> TfdsListing | None:
+def read_tfds_listing(folder: str, *, allow_missing: bool) -> TfdsListing | None:
     """The splits of a TFDS folder; None where it is none, or lists no shards."""
     place = os.path.join(folder, INFO_NAME)
-    info = _read(place)
+    info = _read_tfds_info(place)
     if info is None or not any(split.shard_lengths for split in info.splits):
         return None
     if info.file_format != _FORMAT:
@@ -183,24 +183,24 @@ def tfds_listing(folder: str, *, allow_missing: bool) -> TfdsListing | None:
             "X549",
             location=Location(path=place),
             expected=f"fileFormat {_FORMAT!r}",
-            found=shown(info.file_format),
+            found=preview(info.file_format),
             do="tfds.builder(…).download_and_prepare(file_format='tfrecord'), into another folder",
         )
     splits = {}
     for split in info.splits:
         if split.name in splits:
-            raise _damaged(place, "each split once", shown(split.name))
-        splits[split.name] = _present(folder, place, info, split, allow_missing=allow_missing)
+            raise _tfds_info_error(place, "each split once", preview(split.name))
+        splits[split.name] = _list_present_shards(folder, place, info, split, allow_missing=allow_missing)
     return TfdsListing(splits)
 
 
-def _present(
-    folder: str, place: str, info: _Info, split: _Split, *, allow_missing: bool
+def _list_present_shards(
+    folder: str, place: str, info: _TfdsInfo, split: _TfdsSplit, *, allow_missing: bool
 ) -> tuple[tuple[str, ...], tuple[int, ...]]:
     names = [_file_name(info, split, shard) for shard in range(len(split.shard_lengths))]
     # A template is hostile like everything else in a file: no shard lies outside of the folder.
     if not all(_is_file_name(name) for name in names) or len(set(names)) < len(names):
-        raise _damaged(place, "a name in the folder for each shard", shown(split.template))
+        raise _tfds_info_error(place, "a name in the folder for each shard", preview(split.template))
     here = {shard: os.path.join(folder, name) for shard, name in enumerate(names)}
     here = {shard: path for shard, path in here.items() if os.path.isfile(path)}
     if len(here) < len(names) and not allow_missing:
@@ -210,13 +210,13 @@ def _present(
             "X505",
             f"{len(here):,} of {len(names):,} shards are here",
             location=Location(path=os.path.join(folder, names[first])),
-            expected=f"{len(names):,} shards of {shown(split.name)}, as {INFO_NAME} says",
+            expected=f"{len(names):,} shards of {preview(split.name)}, as {INFO_NAME} says",
             found=f"no {names[first][:60]}" + (f", and {missing - 1:,} more missing" if missing > 1 else ""),
             do="fetch the missing files, or open with allow_missing=True",
         )
     for shard, path in here.items():
         records, size_bytes = split.shard_lengths[shard], os.path.getsize(path)
-        if records * _FRAMING_BYTES > size_bytes * _MOST_INFLATION:
+        if records * _FRAMING_BYTES > size_bytes * _MAX_INFLATION_RATIO:
             raise error(
                 "X545",
                 location=Location(path=path),
@@ -227,7 +227,7 @@ def _present(
     return tuple(here.values()), tuple(split.shard_lengths[shard] for shard in here)
 
 
-def _file_name(info: _Info, split: _Split, shard: int) -> str:
+def _file_name(info: _TfdsInfo, split: _TfdsSplit, shard: int) -> str:
     shards = len(split.shard_lengths)
     words = {
         "{SHARD_X_OF_Y}": f"{shard:05d}-of-{shards:05d}",
@@ -247,27 +247,27 @@ def _is_file_name(name: str) -> bool:
     return os.path.basename(name) == name and name not in ("", ".", "..") and name.isprintable()
 
 
-def _read(place: str) -> _Info | None:
+def _read_tfds_info(place: str) -> _TfdsInfo | None:
     if is_remote(place) or not os.path.isfile(place):
         return None
-    if os.path.getsize(place) > _MOST_BYTES:
-        raise _damaged(place, f"at most {_MOST_BYTES:,} bytes", "more")
+    if os.path.getsize(place) > _MAX_INFO_BYTES:
+        raise _tfds_info_error(place, f"at most {_MAX_INFO_BYTES:,} bytes", "more")
     try:
-        document = msgspec.json.decode(read_file(place, LOCAL, most_bytes=_MOST_BYTES))
+        document = msgspec.json.decode(read_file(place, LOCAL, most_bytes=_MAX_INFO_BYTES))
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as failure:
-        raise _damaged(place, "JSON", str(failure)[:60]) from None
+        raise _tfds_info_error(place, "JSON", str(failure)[:60]) from None
     # Other libraries have a file of this name too, with other things in it.
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
         return None
     if not isinstance(document.get("splits"), list):
         return None
     try:
-        return msgspec.convert(document, _Info, strict=False)  # TFDS writes numbers as texts
+        return msgspec.convert(document, _TfdsInfo, strict=False)  # TFDS writes numbers as texts
     except msgspec.ValidationError as failure:
-        raise _damaged(place, "splits with a name and shardLengths", str(failure)[:60]) from None
+        raise _tfds_info_error(place, "splits with a name and shardLengths", str(failure)[:60]) from None
 
 
-def _damaged(place: str, expected: str, found: str) -> RekordError:
+def _tfds_info_error(place: str, expected: str, found: str) -> RekordError:
     return error(
         "X536",
         location=Location(path=place),
@@ -283,37 +283,37 @@ def records(path: PathLike | Iterable[PathLike]) -> Iterator[bytes]:
     Both checksums of every record are verified; compression is recognised by content. Raises a FormatError
     with file, record and offset at the first record that is not intact, after everything before it.
     """
-    return _payloads(record_files(path))
+    return _iter_payloads(list_record_files(path))
 
 
-def record_files(path: PathLike | Iterable[PathLike]) -> list[str]:
+def list_record_files(path: PathLike | Iterable[PathLike]) -> list[str]:
     """The record files that a file, folder or glob stands for, or several of them."""
     return find_record_files(path).paths
 
 
-def find_record_files(path: PathLike | Iterable[PathLike]) -> Found:
+def find_record_files(path: PathLike | Iterable[PathLike]) -> FoundFiles:
     """The same, with the files that were skipped because their names say nothing."""
-    return find(path, begins_with_a_record, storage=ANYWHERE)
+    return resolve_record_files(path, starts_with_record, storage=ROUTED_STORAGE)
 
 
-def skipped_records(found: Found) -> list[str]:
+def find_skipped_records(found: FoundFiles) -> list[str]:
     """The files that were skipped because of their names, and begin with a record."""
-    return begin_with_records(found.skipped, begins_with_a_record, storage=ANYWHERE)
+    return filter_record_files(found.skipped, starts_with_record, storage=ROUTED_STORAGE)
 
 
-def open_frames(path: str, storage: Storage = ANYWHERE) -> FrameReader:
+def open_frames(path: str, storage: Storage = ROUTED_STORAGE) -> FrameReader:
     """A reader over the frames of one file."""
     sized = storage.stat(path).kind == "file"
     return FrameReader(storage.open_read(path), path=path, sized=sized)
 
 
-def open_slabs(path: str, pool: _core.Pool, *, reuse: bool, storage: Storage = ANYWHERE) -> SlabReader:
+def open_slabs(path: str, pool: _core.Pool, *, reuse: bool, storage: Storage = ROUTED_STORAGE) -> SlabReader:
     """A reader over the frames of one file, for decoding."""
     sized = storage.stat(path).kind == "file"
     return SlabReader(storage.open_read(path), path=path, sized=sized, pool=pool, reuse=reuse)
 
 
-def explain(failure: RekordError) -> RekordError:
+def explain_frame_error(failure: RekordError) -> RekordError:
     """A failure of a frame, met while decoding, with what a look around in its file adds."""
     where = failure.location
     if where.path is None or failure.code[0] != "F":
@@ -322,7 +322,7 @@ def explain(failure: RekordError) -> RekordError:
         if not reader.start_at(offset=where.offset or 0, record=where.record or 0):
             return failure
         try:
-            next(reader.stretches(), None)
+            next(reader.iter_verified_frames(), None)
         except RekordError as again:
             if again.code == failure.code:
                 return reader.recover(again, within=EVIDENCE_BYTES)[0]
@@ -339,7 +339,7 @@ def decode_error(
 ) -> RekordError:
     """What a batch met in the frame that begins at byte `at` of a slab and stands at `where` in its file."""
     if row is not None:
-        failure = row_error(plan, *row, payload_at(slab, at))
+        failure = row_error(plan, *row, read_payload(slab, at))
         failure.location = failure.location.within(**where.to_dict())
         return failure
     assert frame is not None
@@ -349,18 +349,18 @@ def decode_error(
 
 
 def explained(failure: RekordError) -> RekordError:
-    """The failure with what `explain` adds, if the file can still be read."""
+    """The failure with what `explain_frame_error` adds, if the file can still be read."""
     try:
-        return explain(failure)
+        return explain_frame_error(failure)
     except RekordError:
         return failure
 
 
-def _payloads(paths: list[str]) -> Iterator[bytes]:
+def _iter_payloads(paths: list[str]) -> Iterator[bytes]:
     for path in paths:
         with open_frames(path) as reader:
             try:
-                for stretch in reader.stretches():
+                for stretch in reader.iter_verified_frames():
                     yield from stretch.payloads()
             except RekordError as failure:
                 raise reader.recover(failure, within=EVIDENCE_BYTES)[0] from None

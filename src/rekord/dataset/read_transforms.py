@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rekord.codec.columns import Column
-from rekord.codec.decode import assemble, new_batch
-from rekord.codec.encode import pool, row_encoder
+from rekord.codec.decode import assemble_columns, new_batch
+from rekord.codec.encode import new_row_encoder, shared_pool
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.background import IdlePool
 from rekord.dataset.infer import LazySchema
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Batch = dict[str, Column]
 
 
-def extended(split: Split, transforms: Sequence[Any]) -> Transforms:
+def extended(split: Split, transforms: Sequence[Any]) -> SplitTransforms:
     """The transforms of a split with more of them, after those that it has."""
     from rekord.transforms.chain import Chain, as_chain
 
@@ -36,18 +36,18 @@ def extended(split: Split, transforms: Sequence[Any]) -> Transforms:
             do="split.transform(…).map(…)",
         )
     before = () if split.row_transforms is None else split.row_transforms.chain.steps
-    made = Transforms(split.stored_schema, Chain((*before, *steps)))
+    made = SplitTransforms(split.stored_schema, Chain((*before, *steps)))
     if split.stored_schema.known:
         made.schema  # noqa: B018 - what has no meaning for these columns is said now, not at the first batch
     return made
 
 
-def same_transforms(one: Transforms | None, other: Transforms | None) -> bool:
+def has_same_transforms(one: SplitTransforms | None, other: SplitTransforms | None) -> bool:
     """Whether two splits are transformed alike."""
     return (None if one is None else one.chain) == (None if other is None else other.chain)
 
 
-def refuse_changed(split: Split, column: str, verb: str) -> None:
+def reject_transformed_column(split: Split, column: str, verb: str) -> None:
     """Classes are found as they are stored: refused where a transform may have made others of them."""
     transforms = split.row_transforms
     if transforms is None:
@@ -63,7 +63,7 @@ def refuse_changed(split: Split, column: str, verb: str) -> None:
         )
 
 
-class Transforms:
+class SplitTransforms:
     """The transforms of a split, bound to its schema when that is known. Small to pickle."""
 
     def __init__(self, before: LazySchema, chain: Chain) -> None:
@@ -83,29 +83,29 @@ class Transforms:
         """That of the rows that they make."""
         return self.bound.schema
 
-    def on(self, before: LazySchema) -> Transforms:
+    def on(self, before: LazySchema) -> SplitTransforms:
         """The same for rows of another schema."""
-        return Transforms(before, self.chain)
+        return SplitTransforms(before, self.chain)
 
-    def of(self, columns: tuple[str, ...] | None) -> Transforming:
+    def of(self, columns: tuple[str, ...] | None) -> BatchTransformer:
         """What makes some columns of the transformed rows, or all."""
-        return Transforming(self, columns)
+        return BatchTransformer(self, columns)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Transforms, (self.before, self.chain)
+        return SplitTransforms, (self.before, self.chain)
 
 
-class Transforming:
+class BatchTransformer:
     """Makes some columns of transformed rows out of batches of rows as they are stored."""
 
-    def __init__(self, transforms: Transforms, columns: tuple[str, ...] | None) -> None:
+    def __init__(self, transforms: SplitTransforms, columns: tuple[str, ...] | None) -> None:
         self._transforms = transforms
         self._columns = columns
         self._stored: Schema | None = None
-        self._encoders = IdlePool(lambda: row_encoder(self._stored_schema()))
+        self._encoders = IdlePool(lambda: new_row_encoder(self._stored_schema()))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Transforming, (self._transforms, self._columns)
+        return BatchTransformer, (self._transforms, self._columns)
 
     def plan(self) -> CodecPlan:
         """The plan of what comes out."""
@@ -118,21 +118,21 @@ class Transforming:
         if columns is None or self._touches is None:
             return before.plan(None)
         stored = before.get()
-        wanted = set(columns) if self._passes else {*columns, *self._touches}
+        wanted = set(columns) if self._is_passthrough else {*columns, *self._touches}
         return before.plan(tuple([name for name in stored if name in wanted]))
 
     def then(self, pictures: Callable[[Batch], Batch] | None) -> Callable[[Batch], Batch] | None:
         """The transforms, and what decodes pictures behind them. Errors name the row in the batch."""
-        if self._passes:
+        if self._is_passthrough:
             return pictures
-        return self if pictures is None else _Then(self, pictures)
+        return self if pictures is None else _TransformAndDecode(self, pictures)
 
     @property
     def _touches(self) -> frozenset[str] | None:
         return self._transforms.bound.touches
 
     @property
-    def _passes(self) -> bool:
+    def _is_passthrough(self) -> bool:
         """Whether no column that comes out is one of theirs."""
         touched = self._touches
         return touched is not None and self._columns is not None and touched.isdisjoint(self._columns)
@@ -144,7 +144,7 @@ class Transforming:
         stored, apply = self._stored_schema(), self._transforms.bound.apply
         rows = len(batch[names[0]])
         wanted = tuple(stored)
-        with self._encoders.lend() as encoder:
+        with self._encoders.write_borrowed() as encoder:
             for row in range(rows):
                 try:
                     made = apply({name: batch[name][row] for name in names})
@@ -153,22 +153,22 @@ class Transforming:
                     failure.location = failure.location.within(row=row)
                     raise
             frames: Any = encoder.take() if rows else b""
-        return _decoded(compile_plan(stored), frames, rows)
+        return _decode_frames(compile_plan(stored), frames, rows)
 
     def _stored_schema(self) -> Schema:
         """The columns that come out, for one way through the codec; pictures are the bytes that they are."""
         if self._stored is None:
             schema = self._transforms.schema
             some = frozenset(schema if self._columns is None else self._columns)
-            context = _as_bytes(schema.context, some)
+            context = _replace_images_with_bytes(schema.context, some)
             if schema.is_sequence:
-                self._stored = Schema(context=context, steps=_as_bytes(schema.steps, some))
+                self._stored = Schema(context=context, steps=_replace_images_with_bytes(schema.steps, some))
             else:
                 self._stored = Schema(context)
         return self._stored
 
 
-class _Then:
+class _TransformAndDecode:
     """Transforms, and what decodes pictures behind them. Unlike a closure it can be pickled."""
 
     def __init__(self, first: Callable[[Batch], Batch], last: Callable[[Batch], Batch]) -> None:
@@ -179,7 +179,7 @@ class _Then:
         return self._last(self._first(batch))
 
 
-def _as_bytes(features: Mapping[str, Feature], wanted: frozenset[str]) -> dict[str, Feature]:
+def _replace_images_with_bytes(features: Mapping[str, Feature], wanted: frozenset[str]) -> dict[str, Feature]:
     """These columns with plain bytes for pictures: a mask without its image would be no schema."""
     out: dict[str, Feature] = {}
     for name, feature in features.items():
@@ -189,11 +189,11 @@ def _as_bytes(features: Mapping[str, Feature], wanted: frozenset[str]) -> dict[s
     return out
 
 
-def _decoded(plan: CodecPlan, frames: Any, rows: int) -> Batch:
-    batch = new_batch(plan, pool())
+def _decode_frames(plan: CodecPlan, frames: Any, rows: int) -> Batch:
+    batch = new_batch(plan, shared_pool())
     if rows:
         view = memoryview(frames).cast("B")
-        slab = pool().slab(len(view))
+        slab = shared_pool().slab(len(view))
         slab.view()[: len(view)] = view
         batch.feed(slab, 0, len(view), len(view), rows)
-    return assemble(plan, batch.take(), rows)
+    return assemble_columns(plan, batch.take(), rows)

@@ -11,23 +11,23 @@ import numpy as np
 
 from rekord.dataset.index import BLOCK_BYTES
 from rekord.dataset.options import Shuffle
-from rekord.dataset.order import Ids, Order, OrderKind
-from rekord.dataset.readers.remote import KEPT_BYTES
+from rekord.dataset.order import EpochOrder, Ids, OrderKind
+from rekord.dataset.readers.remote import MAX_CACHED_BYTES
 from rekord.dataset.samplers import (
-    FileOrder,
-    Recipe,
-    Selected,
+    FileOrderSampler,
+    FullSampler,
+    Sampler,
     Selection,
-    Whole,
-    all_numbers,
-    cut,
-    joined,
-    numbers_at,
-    selected,
+    SubsetSampler,
+    concat_selections,
+    expand_selection,
+    normalize_selection,
+    select_numbers,
+    slice_selection,
 )
-from rekord.dataset.shards import NoRecord, Shards
+from rekord.dataset.shards import RecordIndexError, Shards
 from rekord.storage.local import Stat
-from rekord.storage.router import ANYWHERE, each
+from rekord.storage.router import ROUTED_STORAGE, map_concurrently
 
 
 class RecordView:
@@ -52,8 +52,11 @@ class RecordView:
         ids = None
         if any(view.ids is not None for view in views):
             begins = np.cumsum([0, *(len(view.shards) for view in views[:-1])])
-            ids = joined(
-                [all_numbers(view.all_ids) + int(begin) for view, begin in zip(views, begins, strict=True)]
+            ids = concat_selections(
+                [
+                    expand_selection(view.all_ids) + int(begin)
+                    for view, begin in zip(views, begins, strict=True)
+                ]
             )
         blocks = [view.block_records for view in views if view.block_records is not None]
         return cls(
@@ -73,7 +76,7 @@ class RecordView:
 
     def ids_at(self, places: Ids) -> Ids:
         """The numbers in the shards of the records at some places of this view."""
-        return places if self.ids is None else numbers_at(self.ids, places)
+        return places if self.ids is None else select_numbers(self.ids, places)
 
     def select(self, ids: Selection) -> RecordView:
         """A view of records by their numbers in the shards."""
@@ -85,24 +88,24 @@ class RecordView:
 
     def at(self, places: Ids) -> RecordView:
         """A view of the records at some places of this one."""
-        return self.select(selected(self.ids_at(places)))
+        return self.select(normalize_selection(self.ids_at(places)))
 
     def slice(self, which: slice) -> RecordView:
         """A view of a slice of this one."""
         try:
             which.indices(len(self))
         except (TypeError, ValueError):
-            raise NoRecord(which, "a slice of whole numbers, whose step is not 0") from None
-        return self.select(cut(self.all_ids, which))
+            raise RecordIndexError(which, "a slice of whole numbers, whose step is not 0") from None
+        return self.select(slice_selection(self.all_ids, which))
 
     def id_of(self, which: object) -> int:
         """The number in the shards of one record, counted from the end where it is negative."""
         size = len(self)
         if isinstance(which, bool) or not hasattr(which, "__index__"):
-            raise NoRecord(which, "a whole number, a list of them, or a slice")
+            raise RecordIndexError(which, "a whole number, a list of them, or a slice")
         number = int(which.__index__())
         if not -size <= number < size:
-            raise NoRecord(
+            raise RecordIndexError(
                 number, f"a number from {-size:,} to {size - 1:,}" if size else "no records at all"
             )
         return int(self.ids_at(np.array([number % size], np.int64))[0])
@@ -114,10 +117,10 @@ class RecordView:
         if given.dtype == np.bool_ and given.shape == (size,):
             given = np.flatnonzero(given)
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-            raise NoRecord(numbers, "a list of whole numbers")
+            raise RecordIndexError(numbers, "a list of whole numbers")
         outside = (given < -size) | (given >= size)  # before they are int64: of 2^64 - 1 that makes -1
         if outside.any():
-            raise NoRecord(int(given[outside][0]), f"numbers from {-size:,} to {size - 1:,}")
+            raise RecordIndexError(int(given[outside][0]), f"numbers from {-size:,} to {size - 1:,}")
         ids = given.astype(np.int64)
         return self.ids_at(np.where(ids < 0, ids + size, ids))
 
@@ -133,9 +136,9 @@ class RecordView:
 
     def stats(self) -> list[Stat]:
         """The state of each file now."""
-        return each(ANYWHERE.stat, self.shards.paths, remote=self.shards.remote)
+        return map_concurrently(ROUTED_STORAGE.stat, self.shards.paths, remote=self.shards.remote)
 
-    def recipe(self, shuffle: Shuffle, seed: int, world: int) -> Recipe:
+    def recipe(self, shuffle: Shuffle, seed: int, world: int) -> Sampler:
         """Every record once per epoch, in an order computed from seed and epoch."""
         kind: OrderKind = "sequential"
         if shuffle is True:
@@ -144,19 +147,19 @@ class RecordView:
         elif shuffle:
             kind = shuffle
         if kind == "sequential" and self.ids is None:
-            return FileOrder(self.shards)
+            return FileOrderSampler(self.shards)
         is_block = kind == "block"
-        order = Order(
+        order = EpochOrder(
             kind, len(self), seed, block=self._block() if is_block else 1, lanes=world if is_block else 1
         )
-        return Whole(order) if self.ids is None else Selected(order, self.ids)
+        return FullSampler(order) if self.ids is None else SubsetSampler(order, self.ids)
 
-    def shards_for(self, recipe: Recipe) -> Shards:
+    def shards_for(self, recipe: Sampler) -> Shards:
         """The shards; remote ones in whole blocks where these are used up soon, or can all be kept."""
-        if not self.shards.remote or not isinstance(recipe, (Whole, Selected)):
+        if not self.shards.remote or not isinstance(recipe, (FullSampler, SubsetSampler)):
             return self.shards
         kind = recipe.order.kind
-        fits = kind == "exact" and sum(one.size_bytes for one in self.stats()) <= KEPT_BYTES
+        fits = kind == "exact" and sum(one.size_bytes for one in self.stats()) <= MAX_CACHED_BYTES
         return self.shards.in_blocks(self._block()) if fits or kind == "block" else self.shards
 
     def _block(self) -> int:

@@ -13,18 +13,18 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.order import Ids, Order
+from rekord.dataset.order import EpochOrder, Ids
 from rekord.dataset.shards import Shards
 from rekord.errors import error
 
-WORD = 1 << 64
-_MOST_EXACT = 1 << 31
+UINT64_RANGE = 1 << 64
+_MAX_EXACT = 1 << 31
 """Below this the product of two numbers of records fits in an int64."""
 
 Selection: TypeAlias = "range | Ids"
 
 
-def selected(ids: Ids) -> Selection:
+def normalize_selection(ids: Ids) -> Selection:
     """These numbers; a range where they have equal gaps, so that a view is the same however it was made."""
     if len(ids) < 2:
         return range(int(ids[0]), int(ids[0]) + 1) if len(ids) else range(0)
@@ -34,36 +34,36 @@ def selected(ids: Ids) -> Selection:
     return ids
 
 
-def cut(within: Selection, which: slice) -> Selection:
+def slice_selection(within: Selection, which: slice) -> Selection:
     """A slice of a selection."""
     part = within[which]
     if not isinstance(part, range):
-        return selected(part)
+        return normalize_selection(part)
     if len(part) < 2:
         return range(part[0], part[0] + 1) if part else range(0)
     return part if part[-1] + part.step == part.stop else range(part[0], part[-1] + part.step, part.step)
 
 
-def numbers_at(selection: Selection, places: Ids) -> Ids:
+def select_numbers(selection: Selection, places: Ids) -> Ids:
     """The numbers that stand at some places of a selection."""
     if isinstance(selection, range):
         return selection.start + places * selection.step
     return selection[places]
 
 
-def all_numbers(selection: Selection) -> Ids:
+def expand_selection(selection: Selection) -> Ids:
     """Every number of a selection."""
     if isinstance(selection, range):
         return np.arange(selection.start, selection.stop, selection.step, dtype=np.int64)
     return selection
 
 
-def joined(selections: Sequence[Selection]) -> Selection:
+def concat_selections(selections: Sequence[Selection]) -> Selection:
     """One selection behind another."""
-    return selected(np.concatenate([all_numbers(one) for one in selections]))
+    return normalize_selection(np.concatenate([expand_selection(one) for one in selections]))
 
 
-def digest_of(selection: Selection) -> str:
+def digest_selection(selection: Selection) -> str:
     """A few letters that tell a selection from others."""
     if isinstance(selection, range):
         told = f"{selection.start}:{selection.stop}:{selection.step}".encode()
@@ -72,7 +72,7 @@ def digest_of(selection: Selection) -> str:
     return hashlib.sha256(told).hexdigest()[:16]
 
 
-class Recipe(Protocol):
+class Sampler(Protocol):
     """What `Batches` follows."""
 
     @property
@@ -89,12 +89,12 @@ class Recipe(Protocol):
     def to_dict(self) -> dict[str, Any]:
         """What tells this recipe from others, as a state holds it: small, and JSON."""
 
-    def going_on(self, told: Mapping[str, Any]) -> Recipe:
+    def resume(self, told: Mapping[str, Any]) -> Sampler:
         """The recipe for who goes on from a state that tells this of its own. Whether they fit is seen elsewhere."""
 
 
 @dataclass(frozen=True)
-class FileOrder:
+class FileOrderSampler:
     """All records of some shards as they come. How many there are is looked up when it is needed."""
 
     shards: Shards
@@ -117,16 +117,16 @@ class FileOrder:
         """Nothing but its kind."""
         return {"kind": "sequential"}
 
-    def going_on(self, told: Mapping[str, Any]) -> FileOrder:
+    def resume(self, told: Mapping[str, Any]) -> FileOrderSampler:
         """The same."""
         return self
 
 
 @dataclass(frozen=True)
-class Whole:
+class FullSampler:
     """All records of some shards in an order."""
 
-    order: Order
+    order: EpochOrder
 
     @property
     def size(self) -> int:
@@ -146,16 +146,16 @@ class Whole:
         """The order alone."""
         return self.order.to_dict()
 
-    def going_on(self, told: Mapping[str, Any]) -> Whole:
+    def resume(self, told: Mapping[str, Any]) -> FullSampler:
         """The order as it was begun."""
-        return replace(self, order=self.order.going_on(told))
+        return replace(self, order=self.order.resume(told))
 
 
 @dataclass(frozen=True, eq=False)
-class Selected:
+class SubsetSampler:
     """Some of the records, in an order of their own. `ids` are their numbers."""
 
-    order: Order
+    order: EpochOrder
     ids: Selection
 
     @property
@@ -170,19 +170,19 @@ class Selected:
 
     def records(self, epoch: int, positions: Ids) -> Ids:
         """The selected one that stands there in the order."""
-        return numbers_at(self.ids, self.order.records(epoch, positions))
+        return select_numbers(self.ids, self.order.records(epoch, positions))
 
     def to_dict(self) -> dict[str, Any]:
         """The order, and a digest of what is selected."""
         return {**self.order.to_dict(), "selected": self._digest}
 
-    def going_on(self, told: Mapping[str, Any]) -> Selected:
+    def resume(self, told: Mapping[str, Any]) -> SubsetSampler:
         """The order as it was begun, of the same records."""
-        return replace(self, order=self.order.going_on(told))
+        return replace(self, order=self.order.resume(told))
 
     @cached_property
     def _digest(self) -> str:
-        return digest_of(self.ids)
+        return digest_selection(self.ids)
 
 
 class Sampling(Protocol):
@@ -200,11 +200,11 @@ class Sampling(Protocol):
     def achieved(self) -> Mapping[Any, float]:
         """The part of an epoch that each class, or each component, has."""
 
-    def recipe(self, *, shuffled: bool, seed: int) -> Recipe:
+    def recipe(self, *, shuffled: bool, seed: int) -> Sampler:
         """Which record stands at each position."""
 
 
-class Parts(Protocol):
+class SamplingGroups(Protocol):
     """What is drawn from: some parts, each with an order of its own in every round through it."""
 
     def __len__(self) -> int: ...
@@ -217,7 +217,7 @@ class Parts(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Quotas:
+class QuotaSampler:
     """A recipe that takes a fixed number of records from each part in an epoch, at computed places.
 
     Each part has a sequence of its own that continues from epoch to epoch: its records in one order, then in another,
@@ -225,7 +225,7 @@ class Quotas:
     covered over several epochs. All of it is computed from the position.
     """
 
-    parts: Parts
+    parts: SamplingGroups
     quotas: Ids
     shuffled: bool
     seed: int
@@ -263,13 +263,13 @@ class Quotas:
         quotas = hashlib.sha256(np.ascontiguousarray(self.quotas, np.int64).tobytes()).hexdigest()
         return {**order, **self.told, "quotas": quotas[:16]}
 
-    def going_on(self, told: Mapping[str, Any]) -> Quotas:
+    def resume(self, told: Mapping[str, Any]) -> QuotaSampler:
         """The same."""
         return self
 
     def _places(self, epoch: int, positions: Ids) -> tuple[Ids, Ids]:
         if not self.shuffled:
-            return interleaved(self._bounds, positions)
+            return interleave_groups(self._bounds, positions)
         key = _core.order_key([self.seed, epoch])
         drawn: Ids = _core.permute(positions, self.size, key)  # type: ignore[assignment]
         # The last of equal bounds: parts without a quota have no places.
@@ -290,7 +290,7 @@ class Quotas:
         return out
 
 
-def interleaved(bounds: Ids, positions: Ids) -> tuple[Ids, Ids]:
+def interleave_groups(bounds: Ids, positions: Ids) -> tuple[Ids, Ids]:
     """Parts spread evenly over an epoch: the part at each position, and the how manieth it is of that part.
 
     The parts are halved again and again. Of n positions, `first` of which are of the first half, position p is one of
@@ -299,7 +299,7 @@ def interleaved(bounds: Ids, positions: Ids) -> tuple[Ids, Ids]:
     """
     parts, numbers = np.zeros(len(positions), np.int64), np.zeros(len(positions), np.int64)
     places = np.arange(len(positions))
-    if int(bounds[-1]) >= _MOST_EXACT:
+    if int(bounds[-1]) >= _MAX_EXACT:
         positions = positions.astype(object)
     waiting = [(0, len(bounds) - 1, places, positions)]
     while waiting:
@@ -321,7 +321,7 @@ def interleaved(bounds: Ids, positions: Ids) -> tuple[Ids, Ids]:
     return parts, numbers
 
 
-def shared_out(n: int, shares: Sequence[Fraction]) -> Ids:
+def allocate_quotas(n: int, shares: Sequence[Fraction]) -> Ids:
     """So many of n for each share: whole numbers, each less than 1 from its part, n in all."""
     total = sum(shares, Fraction(0))
     exact = [share * n / total for share in shares]
@@ -333,7 +333,7 @@ def shared_out(n: int, shares: Sequence[Fraction]) -> Ids:
     return np.array(quotas, np.int64)
 
 
-def checked_share(name: str, value: object) -> Fraction:
+def parse_share(name: str, value: object) -> Fraction:
     """A share as it was written: 0.7 is seven tenths, and not the nearest number that a float can be."""
     number = value.item() if isinstance(value, np.generic) else value
     usable = isinstance(number, (int, float, Fraction)) and not isinstance(number, bool)

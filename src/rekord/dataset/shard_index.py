@@ -19,44 +19,44 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.compact_manifest import listed_shard
-from rekord.dataset.external_index import beside, fits, frame_bytes
+from rekord.dataset.compact_manifest import find_shard_entry
+from rekord.dataset.external_index import find_external_index, is_index_of_file, parse_frame_size
 from rekord.dataset.index import (
     CHUNK_CACHE_BYTES,
     CHUNK_RECORDS,
-    Expected,
+    IndexExpectation,
     IndexFile,
     IndexMismatch,
     Offsets,
     Stamp,
-    compact,
+    compact_offsets,
+    encode_offsets_file,
     index_path,
-    offsets_file,
     open_index_file,
 )
 from rekord.dataset.order import Ids
-from rekord.dataset.read import explain, open_frames, open_slabs
+from rekord.dataset.read import explain_frame_error, open_frames, open_slabs
 from rekord.errors import RekordError, error
 from rekord.framing.deflate import FLUSH_BYTES, FlushPoint
 from rekord.framing.frames import EVIDENCE_BYTES
-from rekord.framing.inflate import read_head, recognise
+from rekord.framing.inflate import read_head, sniff_compression
 from rekord.location import Location
 from rekord.storage.local import LOCAL, read_error, read_file
 from rekord.storage.portability import open_to_read, pread
 from rekord.storage.remote import is_remote
-from rekord.storage.router import ANYWHERE, REMOTE
+from rekord.storage.router import REMOTE, ROUTED_STORAGE
 from rekord.storage.transaction import StagedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-CACHED_BYTES = 1 << 20
+MIN_CACHED_FILE_BYTES = 1 << 20
 """Shorter files are looked through faster than a cache is asked."""
 
-MOST_BYTES = 1 << 30
-MOST_ENTRIES = 20_000
-_WRITES_BETWEEN_CLEANINGS = 64
+MAX_CACHE_BYTES = 1 << 30
+MAX_CACHE_ENTRIES = 20_000
+_WRITES_PER_CLEANUP = 64
 _UNFINISHED = ".unfinished"
 _UNFINISHED_SECONDS = 86_400
 _writes = count()
@@ -73,17 +73,19 @@ def cache_folder() -> str | None:
     return os.path.join(usual, "rekord", "index") if os.path.isabs(usual) else None
 
 
-def cached(path: str, size_bytes: int, mtime_ns: int, expected: Expected) -> IndexFile | None:
+def read_cached_index(
+    path: str, size_bytes: int, mtime_ns: int, expected: IndexExpectation
+) -> IndexFile | None:
     """The index of a file that is still as it was then."""
-    found = kept(path, expected)
+    found = read_cache_entry(path, expected)
     if found is None or (found.facts.file_bytes, found.facts.mtime_ns) != (size_bytes, mtime_ns):
         return None
     return found
 
 
-def kept(path: str, expected: Expected) -> IndexFile | None:
+def read_cache_entry(path: str, expected: IndexExpectation) -> IndexFile | None:
     """What is kept in the place of a path."""
-    place = _entry(path)
+    place = _entry_path(path)
     found = None if place is None else open_index_file(place, expected)
     if place is not None and found is not None:
         with suppress(OSError):
@@ -91,7 +93,7 @@ def kept(path: str, expected: Expected) -> IndexFile | None:
     return found
 
 
-def keep(
+def write_cached_index(
     path: str,
     size_bytes: int,
     mtime_ns: int,
@@ -100,19 +102,19 @@ def keep(
     flush_points: Sequence[FlushPoint] | None = None,
 ) -> None:
     """Keep an index for the next time, in place of an older one of the same file."""
-    content = offsets_file(
+    content = encode_offsets_file(
         offsets,
         file_bytes=size_bytes,
         mtime_ns=mtime_ns,
         compression=compression,
         flush_points=flush_points,
     )
-    keep_content(path, content)
+    write_cache_entry(path, content)
 
 
-def keep_content(path: str, content: bytes) -> None:
+def write_cache_entry(path: str, content: bytes) -> None:
     """Keep the bytes of an index file, as they are, in the place of a path."""
-    place = _entry(path)
+    place = _entry_path(path)
     if place is None:
         return
     staged = f"{place}.{secrets.token_hex(4)}{_UNFINISHED}"
@@ -124,11 +126,11 @@ def keep_content(path: str, content: bytes) -> None:
             file.write(content)
     except (OSError, RekordError):
         return
-    if next(_writes) % _WRITES_BETWEEN_CLEANINGS == 0:
-        clean(os.path.dirname(place), spare=place)
+    if next(_writes) % _WRITES_PER_CLEANUP == 0:
+        clean_cache(os.path.dirname(place), spare=place)
 
 
-def clean(folder: str, *, spare: str = "") -> None:
+def clean_cache(folder: str, *, spare: str = "") -> None:
     """Remove what was used longest ago, where there is too much, and what nobody finished."""
     found: list[tuple[float, int, str]] = []
     with suppress(OSError), os.scandir(folder) as entries:
@@ -143,7 +145,7 @@ def clean(folder: str, *, spare: str = "") -> None:
     found.sort()
     entries_left, bytes_left = len(found), sum(size_bytes for _, size_bytes, _ in found)
     for _, size_bytes, path in found:
-        if entries_left < MOST_ENTRIES and bytes_left <= MOST_BYTES:
+        if entries_left < MAX_CACHE_ENTRIES and bytes_left <= MAX_CACHE_BYTES:
             return
         with suppress(OSError):
             os.unlink(path)
@@ -151,7 +153,7 @@ def clean(folder: str, *, spare: str = "") -> None:
         bytes_left -= size_bytes
 
 
-def _entry(path: str) -> str | None:
+def _entry_path(path: str) -> str | None:
     folder = cache_folder()
     if folder is None:
         return None
@@ -159,10 +161,10 @@ def _entry(path: str) -> str | None:
     return os.path.join(folder, f"{hashlib.sha256(os.fsencode(whole)).hexdigest()[:32]}.arrow")
 
 
-_MOST_BYTES = 1 << 30
+_MAX_INDEX_BYTES = 1 << 30
 
 
-def remote_index_file(url: str, expected: Expected) -> IndexFile | None:
+def open_remote_index(url: str, expected: IndexExpectation) -> IndexFile | None:
     """An index file by its URL; None where there is none, or not the expected one.
 
     It is read from the user's cache, chunk by chunk; where nothing can be kept there it stays in memory.
@@ -174,50 +176,50 @@ def remote_index_file(url: str, expected: Expected) -> IndexFile | None:
         if failure.code in ("X501", "X556"):
             return None
         raise
-    if there.kind != "file" or not 0 < there.size_bytes <= _MOST_BYTES:
+    if there.kind != "file" or not 0 < there.size_bytes <= _MAX_INDEX_BYTES:
         return None
     name = f"{url}#{there.size_bytes}-{there.mtime_ns:x}"
     # Without a time nothing tells it from a later one of the same size.
-    found = kept(name, expected) if there.mtime_ns else None
+    found = read_cache_entry(name, expected) if there.mtime_ns else None
     if found is None:
         content = REMOTE.ranges([(url, 0, there.size_bytes)])[0]
-        keep_content(name, content)
-        found = kept(name, expected) or open_index_file(url, expected, content)
+        write_cache_entry(name, content)
+        found = read_cache_entry(name, expected) or open_index_file(url, expected, content)
     return found
 
 
-_MARK = b"\x00\x00\xff\xff"
+_FLUSH_MARKER = b"\x00\x00\xff\xff"
 _WINDOW_BYTES = 32 << 10
 
 
 def find_flush_points(path: str, compression: str, offsets: Offsets) -> tuple[FlushPoint, ...] | None:
     """The places where a shard that rekord compressed can be entered; None where they are not those of rekord."""
-    expected = _flushes(offsets)
+    expected = _compute_flush_offsets(offsets)
     if not expected:
         return ()
-    if ANYWHERE.stat(path).size_bytes > _MOST_BYTES:
+    if ROUTED_STORAGE.stat(path).size_bytes > _MAX_INDEX_BYTES:
         return None
-    data = read_file(path, ANYWHERE, most_bytes=_MOST_BYTES)
+    data = read_file(path, ROUTED_STORAGE, most_bytes=_MAX_INDEX_BYTES)
     stream = zlib.decompressobj(wbits=31 if compression == "gzip" else 15)
     points: list[FlushPoint] = []
     made = fed = 0
     try:
         while len(points) < len(expected):
-            end = data.find(_MARK, fed) + len(_MARK)
-            if end < len(_MARK):
+            end = data.find(_FLUSH_MARKER, fed) + len(_FLUSH_MARKER)
+            if end < len(_FLUSH_MARKER):
                 return None
-            made += _inflated(stream, data[fed:end])
+            made += _count_inflated_bytes(stream, data[fed:end])
             fed = end
             if made > expected[len(points)]:
                 return None
-            if made == expected[len(points)] and _is_entry(data, end):
+            if made == expected[len(points)] and _is_flush_point(data, end):
                 points.append(FlushPoint(made, end))
     except zlib.error:
         return None
     return tuple(points)
 
 
-def _flushes(offsets: Offsets) -> list[int]:
+def _compute_flush_offsets(offsets: Offsets) -> list[int]:
     """Where in the stream a flush comes before a record."""
     found: list[int] = []
     before = 0
@@ -229,7 +231,7 @@ def _flushes(offsets: Offsets) -> list[int]:
         found.append(before)
 
 
-def _inflated(stream: zlib._Decompress, data: bytes) -> int:
+def _count_inflated_bytes(stream: zlib._Decompress, data: bytes) -> int:
     """How many bytes some more input makes, in pieces that take little memory."""
     made = 0
     while data:
@@ -238,7 +240,7 @@ def _inflated(stream: zlib._Decompress, data: bytes) -> int:
     return made
 
 
-def _is_entry(data: bytes, at: int) -> bool:
+def _is_flush_point(data: bytes, at: int) -> bool:
     """Whether what follows can be read without anything before it."""
     inflate = zlib.decompressobj(wbits=-15)
     try:
@@ -247,14 +249,14 @@ def _is_entry(data: bytes, at: int) -> bool:
         return False
 
 
-Origin: TypeAlias = Literal["written", "cached", "beside", "found"]
+IndexOrigin: TypeAlias = Literal["written", "cached", "beside", "found"]
 
-_MOST_FRAMES = 1 << 20
-_MOST_KEPT = 1024
-_MOST_INFLATION = 1032
-_LONG_BYTES = 64 << 10
+_MAX_FRAMES = 1 << 20
+_MAX_CACHED_INDEXES = 1024
+_MAX_INFLATION_RATIO = 1032
+_LARGE_RECORD_BYTES = 64 << 10
 """Between longer records a few bytes are read, instead of the whole file."""
-_RECORDS_TO_TELL = 16
+_MIN_SAMPLE_RECORDS = 16
 
 
 class ShardIndex:
@@ -273,7 +275,7 @@ class ShardIndex:
         file: IndexFile | None = None,
         compression: str = "none",
         flush_points: tuple[FlushPoint, ...] | None = None,
-        origin: Origin = "found",
+        origin: IndexOrigin = "found",
         stamp: Stamp = (0, 0, (0, 0)),
         stream_bytes: int | None = None,
     ) -> None:
@@ -295,7 +297,7 @@ class ShardIndex:
         return self._file.records
 
     @property
-    def is_front_only(self) -> bool:
+    def is_sequential_only(self) -> bool:
         """Whether the file can only be read from its front."""
         return self.compression != "none" and self.flush_points is None
 
@@ -310,7 +312,9 @@ class ShardIndex:
         if self._offsets is not None:
             return self._offsets
         parts = [self.chunk(number) for number in range(-(-len(self) // CHUNK_RECORDS))]
-        return compact(parts[0] if len(parts) == 1 else np.concatenate(parts or [np.zeros(0, np.uint32)]))
+        return compact_offsets(
+            parts[0] if len(parts) == 1 else np.concatenate(parts or [np.zeros(0, np.uint32)])
+        )
 
     def chunk(self, number: int) -> Offsets:
         """Where the frames of the records from `number * CHUNK_RECORDS` on begin.
@@ -322,9 +326,9 @@ class ShardIndex:
             try:
                 return self._file.offsets(number)
             except IndexMismatch:
-                found = _found_out(self.path, self.stamp)
+                found = _scan_offsets(self.path, self.stamp)
                 if len(found) != self._file.records:
-                    raise index_mismatch(
+                    raise index_mismatch_error(
                         self.path, f"{self._file.records:,} records", f"{len(found):,}"
                     ) from None
                 self._offsets = found.offsets
@@ -337,7 +341,7 @@ class ShardIndex:
             return self._offsets[records].astype(np.int64)
         if self._file is not None:
             with suppress(IndexMismatch):
-                begins: Ids = self._file.offsets_at(records)
+                begins: Ids = self._file.get_offsets(records)
                 return begins
         return self.offsets[records].astype(np.int64)
 
@@ -370,7 +374,7 @@ class ShardIndex:
 
     def has_columns(self, names: Sequence[str]) -> bool:
         """Whether the index has these columns, and all of it is what was written."""
-        return self._file is not None and self.keeps(names) and self._file.is_whole()
+        return self._file is not None and self.keeps(names) and self._file.is_intact()
 
     def column_type(self, name: str) -> Any:
         """The Arrow type of a column that it keeps."""
@@ -383,7 +387,7 @@ class ShardIndex:
         try:
             return self._file.chunk(number).select(list(names))
         except IndexMismatch as failure:
-            raise index_mismatch(self.path, "an index as it was written", str(failure)) from None
+            raise index_mismatch_error(self.path, "an index as it was written", str(failure)) from None
 
     @property
     def classes(self) -> dict[str, dict[str, int]]:
@@ -391,7 +395,7 @@ class ShardIndex:
         return self._file.facts.classes if self._file is not None and self._file.columns else {}
 
 
-def index_mismatch(path: str, expected: str, found: str, do: str | None = None) -> RekordError:
+def index_mismatch_error(path: str, expected: str, found: str, do: str | None = None) -> RekordError:
     """The error for an index that cannot be used, where nothing can take its place."""
     return error(
         "X547",
@@ -402,32 +406,32 @@ def index_mismatch(path: str, expected: str, found: str, do: str | None = None) 
     )
 
 
-_kept: OrderedDict[tuple[Any, ...], ShardIndex] = OrderedDict()
+_index_cache: OrderedDict[tuple[Any, ...], ShardIndex] = OrderedDict()
 _lock = Lock()
 
 
-def shard_index(path: str, records: int | None = None) -> ShardIndex:
+def open_shard_index(path: str, records: int | None = None) -> ShardIndex:
     """The index of a shard as the files are now. One that has not so many `records` is not believed."""
-    stamp = stamp_of(path)
-    key = _key(path, stamp)
+    stamp = read_stamp(path)
+    key = _cache_key(path, stamp)
     with _lock:
-        found = _kept.get(key)
+        found = _index_cache.get(key)
         if found is not None:
-            _kept.move_to_end(key)
+            _index_cache.move_to_end(key)
     if found is None:
-        found = _remembered(key, _looked_up(path, stamp))
+        found = _remember(key, _look_up_index(path, stamp))
     if records is not None and len(found) != records and found.origin != "found":
-        return rebuilt_index(path)
+        return rebuild_index(path)
     return found
 
 
-def rebuilt_index(path: str) -> ShardIndex:
-    """What the headers of the file say, whatever an index says. It is what `shard_index` gives from now on."""
-    stamp = stamp_of(path)
-    return _remembered(_key(path, stamp), _found_out(path, stamp))
+def rebuild_index(path: str) -> ShardIndex:
+    """What the headers of the file say, whatever an index says. It is what `open_shard_index` gives from now on."""
+    stamp = read_stamp(path)
+    return _remember(_cache_key(path, stamp), _scan_offsets(path, stamp))
 
 
-def _key(path: str, stamp: Stamp) -> tuple[Any, ...]:
+def _cache_key(path: str, stamp: Stamp) -> tuple[Any, ...]:
     """What an index is known by: the shard and the index file as they are now."""
     if is_remote(path):
         return path, stamp, None
@@ -439,20 +443,20 @@ def _key(path: str, stamp: Stamp) -> tuple[Any, ...]:
     return path, stamp, there
 
 
-def front_only(path: str) -> str | None:
+def find_sequential_compression(path: str) -> str | None:
     """The compression of a file that can only be read from its front; None where any record can be reached."""
-    stamp = stamp_of(path)
-    compression = compression_of(path)
+    stamp = read_stamp(path)
+    compression = detect_file_compression(path)
     if compression == "none":
         return None
-    found = _written(path, stamp, compression)
+    found = _load_written_index(path, stamp, compression)
     return compression if found is None or found.flush_points is None else None
 
 
-def stamp_of(path: str) -> Stamp:
+def read_stamp(path: str) -> Stamp:
     """What tells the file as it is from what it may become."""
     if is_remote(path):
-        told = ANYWHERE.stat(path)
+        told = ROUTED_STORAGE.stat(path)
         return told.size_bytes, told.mtime_ns, told.identity
     try:
         found = os.stat(path)
@@ -469,7 +473,7 @@ def stamp_of(path: str) -> Stamp:
     return found.st_size, found.st_mtime_ns, (found.st_dev, found.st_ino)
 
 
-def changed(path: str, before: Stamp, now: Stamp | None) -> RekordError:
+def file_changed_error(path: str, before: Stamp, now: Stamp | None) -> RekordError:
     """The error for a file that is not any more what was looked at."""
     same_size = now is None or now[0] == before[0]
     return error(
@@ -481,59 +485,67 @@ def changed(path: str, before: Stamp, now: Stamp | None) -> RekordError:
     )
 
 
-def _remembered(key: tuple[Any, ...], found: ShardIndex) -> ShardIndex:
+def _remember(key: tuple[Any, ...], found: ShardIndex) -> ShardIndex:
     with _lock:
-        _kept[key] = found
-        _kept.move_to_end(key)
-        held_bytes = sum(one.held_bytes for one in _kept.values())
-        while len(_kept) > _MOST_KEPT or (held_bytes > CHUNK_CACHE_BYTES and len(_kept) > 1):
-            held_bytes -= _kept.popitem(last=False)[1].held_bytes
+        _index_cache[key] = found
+        _index_cache.move_to_end(key)
+        held_bytes = sum(one.held_bytes for one in _index_cache.values())
+        while len(_index_cache) > _MAX_CACHED_INDEXES or (
+            held_bytes > CHUNK_CACHE_BYTES and len(_index_cache) > 1
+        ):
+            held_bytes -= _index_cache.popitem(last=False)[1].held_bytes
     return found
 
 
-def _looked_up(path: str, stamp: Stamp) -> ShardIndex:
+def _look_up_index(path: str, stamp: Stamp) -> ShardIndex:
     size_bytes, mtime_ns, _ = stamp
-    compression = compression_of(path)
-    if (found := _written(path, stamp, compression)) is not None:
+    compression = detect_file_compression(path)
+    if (found := _load_written_index(path, stamp, compression)) is not None:
         return found
-    if size_bytes < CACHED_BYTES:
-        return _found_out(path, stamp)
-    if (found := _cached(path, stamp, compression)) is not None:
+    if size_bytes < MIN_CACHED_FILE_BYTES:
+        return _scan_offsets(path, stamp)
+    if (found := _load_cached_index(path, stamp, compression)) is not None:
         return found
     if not is_remote(path):
-        others = beside(path, size_bytes)
-        if others is not None and _fits(path, others, size_bytes):
+        others = find_external_index(path, size_bytes)
+        if others is not None and _has_matching_frames(path, others, size_bytes):
             return ShardIndex(others, path=path, origin="beside", stamp=stamp)
-    found = _found_out(path, stamp)
-    keep(path, size_bytes, mtime_ns, found.offsets, found.compression, found.flush_points)
+    found = _scan_offsets(path, stamp)
+    write_cached_index(path, size_bytes, mtime_ns, found.offsets, found.compression, found.flush_points)
     # Read back where that is possible: then only the chunks in use take memory.
-    return _cached(path, stamp, compression, origin="found") or found
+    return _load_cached_index(path, stamp, compression, origin="found") or found
 
 
-def _cached(path: str, stamp: Stamp, compression: str, origin: Origin = "cached") -> ShardIndex | None:
-    file = cached(path, stamp[0], stamp[1], Expected(most_bytes=_stream_bytes(stamp, compression)))
-    return None if file is None else _fitting(path, stamp, file, origin, compression)
+def _load_cached_index(
+    path: str, stamp: Stamp, compression: str, origin: IndexOrigin = "cached"
+) -> ShardIndex | None:
+    file = read_cached_index(
+        path, stamp[0], stamp[1], IndexExpectation(most_bytes=_max_stream_bytes(stamp, compression))
+    )
+    return None if file is None else _validate_index_file(path, stamp, file, origin, compression)
 
 
-def _stream_bytes(stamp: Stamp, compression: str) -> int:
-    return stamp[0] if compression == "none" else stamp[0] * _MOST_INFLATION
+def _max_stream_bytes(stamp: Stamp, compression: str) -> int:
+    return stamp[0] if compression == "none" else stamp[0] * _MAX_INFLATION_RATIO
 
 
-def _written(path: str, stamp: Stamp, compression: str) -> ShardIndex | None:
+def _load_written_index(path: str, stamp: Stamp, compression: str) -> ShardIndex | None:
     """The index file that belongs to a shard, where it can be believed."""
-    listed = listed_shard(path)
+    listed = find_shard_entry(path)
     if listed is not None and listed.size_bytes != stamp[0]:
         return None
     # Where no manifest says what the index is, one of `rekord index` will do; those of format 1 have no checksums.
-    expected = Expected(most_bytes=_stream_bytes(stamp, compression))
+    expected = IndexExpectation(most_bytes=_max_stream_bytes(stamp, compression))
     if listed is not None:
         expected = listed.expected or replace(expected, records=listed.records)
     place = index_path(path)
-    file = remote_index_file(place, expected) if is_remote(place) else open_index_file(place, expected)
-    return None if file is None else _fitting(path, stamp, file, "written", compression)
+    file = open_remote_index(place, expected) if is_remote(place) else open_index_file(place, expected)
+    return None if file is None else _validate_index_file(path, stamp, file, "written", compression)
 
 
-def _fitting(path: str, stamp: Stamp, file: IndexFile, origin: Origin, compression: str) -> ShardIndex | None:
+def _validate_index_file(
+    path: str, stamp: Stamp, file: IndexFile, origin: IndexOrigin, compression: str
+) -> ShardIndex | None:
     """An index file as an index of the shard; None where the two do not fit together."""
     facts = file.facts
     if facts.file_bytes not in (None, stamp[0]) or facts.mtime_ns not in (0, stamp[1]):
@@ -551,22 +563,24 @@ def _fitting(path: str, stamp: Stamp, file: IndexFile, origin: Origin, compressi
             return found if stamp[0] == 0 or compression != "none" else None
         first, last = file.offsets(0), file.offsets((len(found) - 1) // CHUNK_RECORDS)
         if compression == "none":
-            whole = _ends_the_file(path, int(first[0]), int(last[-1]), stamp[0])
+            whole = _is_at_end_of_file(path, int(first[0]), int(last[-1]), stamp[0])
         else:
-            whole = int(first[0]) == 0 and (points is None or _leads_in(points, found.offsets, stamp[0]))
+            whole = int(first[0]) == 0 and (
+                points is None or _is_valid_flush_points(points, found.offsets, stamp[0])
+            )
         return found if whole else None
     except IndexMismatch:
         return None
 
 
-def _ends_the_file(path: str, first: int, last: int, size_bytes: int) -> bool:
+def _is_at_end_of_file(path: str, first: int, last: int, size_bytes: int) -> bool:
     """Whether frames can begin with `first` and end with the one at `last`: whether the file has grown since."""
     if first or last + _core.FRAMING_BYTES > size_bytes:
         return False
     if is_remote(path):  # every look at a header would be a request; what is read is looked at then
         return True
     header = _pread(path, _core.HEADER_BYTES, last)
-    return _core.header_agrees(header) and last + frame_bytes(header) == size_bytes
+    return _core.header_agrees(header) and last + parse_frame_size(header) == size_bytes
 
 
 def _pread(path: str, size_bytes: int, offset: int) -> bytes:
@@ -580,20 +594,20 @@ def _pread(path: str, size_bytes: int, offset: int) -> bytes:
         raise read_error(path, failure) from failure
 
 
-def _fits(path: str, offsets: Offsets, size_bytes: int) -> bool:
+def _has_matching_frames(path: str, offsets: Offsets, size_bytes: int) -> bool:
     try:
         descriptor = open_to_read(path)
     except OSError as failure:
         raise read_error(path, failure) from failure
     try:
-        return fits(offsets, size_bytes, descriptor)
+        return is_index_of_file(offsets, size_bytes, descriptor)
     except OSError as failure:
         raise read_error(path, failure) from failure
     finally:
         os.close(descriptor)
 
 
-def _leads_in(points: tuple[FlushPoint, ...], offsets: Offsets, size_bytes: int) -> bool:
+def _is_valid_flush_points(points: tuple[FlushPoint, ...], offsets: Offsets, size_bytes: int) -> bool:
     """Whether flush points are at records of a stream, as close to each other as ours are."""
     begins = [0, *[point.offset for point in points]]
     inside = [0, *[point.compressed_offset for point in points], size_bytes]
@@ -613,16 +627,16 @@ def _leads_in(points: tuple[FlushPoint, ...], offsets: Offsets, size_bytes: int)
     return True
 
 
-def compression_of(path: str) -> str:
+def detect_file_compression(path: str) -> str:
     """`none`, `gzip` or `zlib`, by content."""
-    with ANYWHERE.open_read(path) as file:
+    with ROUTED_STORAGE.open_read(path) as file:
         if _core.header_agrees(read_head(file, _core.HEADER_BYTES)):
             return "none"
         file.seek(0)
-        return recognise(read_head(file))
+        return sniff_compression(read_head(file))
 
 
-def _found_out(path: str, stamp: Stamp) -> ShardIndex:
+def _scan_offsets(path: str, stamp: Stamp) -> ShardIndex:
     """The offsets of all frames, by their headers alone. Damage is what reading the file gives."""
     pool = _core.Pool(4 << 20)
     parts: list[Any] = []
@@ -630,27 +644,27 @@ def _found_out(path: str, stamp: Stamp) -> ShardIndex:
         compression = reader.compression
         jumps = compression == "none" and not is_remote(path)
         try:
-            while (segment := reader.next(_MOST_FRAMES)) is not None:
+            while (segment := reader.next(_MAX_FRAMES)) is not None:
                 parts.append(_core.frame_offsets(segment.slab, segment.begin, segment.end, segment.offset))
                 if (
                     jumps
-                    and reader.record >= _RECORDS_TO_TELL
-                    and reader.offset >= _LONG_BYTES * reader.record
+                    and reader.record >= _MIN_SAMPLE_RECORDS
+                    and reader.offset >= _LARGE_RECORD_BYTES * reader.record
                 ):
-                    parts.append(_jumped(path, reader.record, reader.offset, stamp))
+                    parts.append(_scan_headers(path, reader.record, reader.offset, stamp))
                     break
         except RekordError as failure:
             failure.location = failure.location.within(path=path, record=reader.record, offset=reader.offset)
-            raise _explained(failure) from None
+            raise _explain_safely(failure) from None
         stream_bytes = None if jumps else reader.offset
-    now = stamp_of(path)
+    now = read_stamp(path)
     if now != stamp:
-        raise changed(path, stamp, now)
-    offsets = compact(np.concatenate(parts) if parts else np.zeros(0, np.uint64))
+        raise file_changed_error(path, stamp, now)
+    offsets = compact_offsets(np.concatenate(parts) if parts else np.zeros(0, np.uint64))
     points = None
-    if compression != "none" and listed_shard(path) is not None:  # one of ours, whose index was lost
+    if compression != "none" and find_shard_entry(path) is not None:  # one of ours, whose index was lost
         points = find_flush_points(path, compression, offsets)
-        points = points if points is not None and _leads_in(points, offsets, stamp[0]) else None
+        points = points if points is not None and _is_valid_flush_points(points, offsets, stamp[0]) else None
     return ShardIndex(
         offsets,
         path=path,
@@ -661,7 +675,7 @@ def _found_out(path: str, stamp: Stamp) -> ShardIndex:
     )
 
 
-def _jumped(path: str, record: int, offset: int, stamp: Stamp) -> Any:
+def _scan_headers(path: str, record: int, offset: int, stamp: Stamp) -> Any:
     """The offsets of the frames from a place on, reading nothing but their headers."""
     found: list[int] = []
     size_bytes = stamp[0]
@@ -672,10 +686,10 @@ def _jumped(path: str, record: int, offset: int, stamp: Stamp) -> Any:
     try:
         while offset < size_bytes:
             header = pread(descriptor, _core.HEADER_BYTES, offset)
-            if not _core.header_agrees(header) or offset + frame_bytes(header) > size_bytes:
-                raise damage(path, record + len(found), offset, stamp)
+            if not _core.header_agrees(header) or offset + parse_frame_size(header) > size_bytes:
+                raise diagnose_frame(path, record + len(found), offset, stamp)
             found.append(offset)
-            offset += frame_bytes(header)
+            offset += parse_frame_size(header)
     except OSError as failure:
         raise read_error(path, failure) from failure
     finally:
@@ -683,19 +697,19 @@ def _jumped(path: str, record: int, offset: int, stamp: Stamp) -> Any:
     return np.array(found, np.uint64)
 
 
-def damage(path: str, record: int, offset: int, stamp: Stamp) -> RekordError:
+def diagnose_frame(path: str, record: int, offset: int, stamp: Stamp) -> RekordError:
     """What reading says of the frame that is wrong here."""
     with open_frames(path) as reader:
         reader.start_at(offset=offset, record=record)
         try:
-            next(reader.stretches(), None)
+            next(reader.iter_verified_frames(), None)
         except RekordError as failure:
             return reader.recover(failure, within=EVIDENCE_BYTES)[0]
-    return changed(path, stamp, None)
+    return file_changed_error(path, stamp, None)
 
 
-def _explained(failure: RekordError) -> RekordError:
+def _explain_safely(failure: RekordError) -> RekordError:
     try:
-        return explain(failure)
+        return explain_frame_error(failure)
     except RekordError:
         return failure  # the file cannot be looked at any more

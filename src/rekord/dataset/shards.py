@@ -14,22 +14,29 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.compact_manifest import Listed, ListedSplits
+from rekord.dataset.compact_manifest import ConcatListing, ShardListing
 from rekord.dataset.index import Stamp
-from rekord.dataset.manifest import MANIFEST, wrong_size
+from rekord.dataset.manifest import MANIFEST_NAME, shard_size_error
 from rekord.dataset.order import Ids
-from rekord.dataset.readers.compressed import Blocks, InflatedShard, Unpacked
-from rekord.dataset.readers.remote import KEPT_BYTES, Pieces, RemoteShard, fetch
-from rekord.dataset.shard_index import ShardIndex, changed, front_only, rebuilt_index, shard_index, stamp_of
+from rekord.dataset.readers.compressed import CompressedShard, InflatedBlockCache, InflatedCopies
+from rekord.dataset.readers.remote import MAX_CACHED_BYTES, FetchedRangeCache, RemoteShard, fetch_records
+from rekord.dataset.shard_index import (
+    ShardIndex,
+    file_changed_error,
+    find_sequential_compression,
+    open_shard_index,
+    read_stamp,
+    rebuild_index,
+)
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
 from rekord.storage.local import LOCAL, read_error
 from rekord.storage.portability import open_to_read, pread
 from rekord.storage.remote import is_remote
-from rekord.storage.router import each
+from rekord.storage.router import map_concurrently
 
 
-class NoRecord(UsageError, IndexError):
+class RecordIndexError(UsageError, IndexError):
     """An IndexError as well: Python ends a loop over `split[0]`, `split[1]`, … by it."""
 
     def __init__(self, found: object, expected: str) -> None:
@@ -43,21 +50,21 @@ class NoRecord(UsageError, IndexError):
         self._given = (found, expected)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return NoRecord, self._given
+        return RecordIndexError, self._given
 
 
-LOOK_AGAIN_SECONDS = 30.0
+RECHECK_SECONDS = 30.0
 """So often a file elsewhere is asked whether it has changed: to ask for every batch would be a request each."""
 
-_INDEXED_AT_ONCE = 4
+_PARALLEL_INDEXES = 4
 """So many files elsewhere are looked through side by side; each has some megabytes on their way."""
 
-MOST_OPEN = 1024
+MAX_OPEN_FILES = 1024
 """So many shards are open at a time. A mapped one holds no file descriptor, only a range of addresses."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class GatheredFrames:
     """Frames of records one behind another, `size_bytes` of a slab, in the order that was asked for."""
 
     slab: _core.Slab
@@ -78,8 +85,8 @@ class Shards:
         paths: Sequence[str] | None = None,
         counts: Sequence[int] | Ids | None = None,
         *,
-        listed: Listed | None = None,
-        told_by: str = MANIFEST,
+        listed: ShardListing | None = None,
+        told_by: str = MANIFEST_NAME,
         block_records: int | None = None,
         stamps: Sequence[Stamp] = (),
     ) -> None:
@@ -88,17 +95,17 @@ class Shards:
         self.remote = is_remote(listed.folder) if listed else any(map(is_remote, self._paths or ()))
         self._block_records = block_records
         self._told = None if counts is None else np.array(counts, np.int64)
-        self._told_by = told_by
+        self._counts_origin = told_by
         self._counts = self._told
         self._starts: Ids | None = None
         self._stamps: dict[int, Stamp] = dict(enumerate(stamps))
-        self._open: OrderedDict[int, _Opened] = OrderedDict()
-        self._looked: dict[int, float] = {}  # when shards elsewhere were last asked whether they changed
-        self._blocks = Blocks() if block_records is None else Blocks(KEPT_BYTES)
-        self._pieces = Pieces()
+        self._open: OrderedDict[int, _OpenShard] = OrderedDict()
+        self._checked_at: dict[int, float] = {}  # when shards elsewhere were last asked whether they changed
+        self._blocks = InflatedBlockCache() if block_records is None else InflatedBlockCache(MAX_CACHED_BYTES)
+        self._pieces = FetchedRangeCache()
         self._process = os.getpid()
-        self._in_any_order = False
-        self._unpacked: Unpacked | None = None
+        self._has_random_access = False
+        self._inflated_copies: InflatedCopies | None = None
         self._lock = Lock()
 
     @classmethod
@@ -106,21 +113,21 @@ class Shards:
         """The shards of all parts, in this order."""
         listed = [part._listed for part in parts if part._listed is not None]
         if len(listed) == len(parts):
-            return cls(listed=ListedSplits(tuple(listed)))
+            return cls(listed=ConcatListing(tuple(listed)))
         paths = [path for part in parts for path in part.paths]
         # What was found out by a look at files is found out again: only a file's word is passed on as one.
-        if not all(part.is_told for part in parts):
+        if not all(part.has_listed_counts for part in parts):
             return cls(paths)
-        return cls(paths, [count for part in parts for count in part.counts], told_by=parts[0]._told_by)
+        return cls(paths, [count for part in parts for count in part.counts], told_by=parts[0]._counts_origin)
 
     def __getstate__(self) -> dict[str, Any]:
         return {
             "listed": self._listed,
             "paths": self._paths,
-            "told": _listed_numbers(self._told),
-            "told_by": self._told_by,
+            "told": _numbers_to_list(self._told),
+            "told_by": self._counts_origin,
             # What the manifest says is read there, and what another file says is told already.
-            "counts": None if self.is_told else _listed_numbers(self._counts),
+            "counts": None if self.has_listed_counts else _numbers_to_list(self._counts),
             "block_records": self._block_records,
         }
 
@@ -149,7 +156,7 @@ class Shards:
         return self._listed is not None or self._counts is not None
 
     @property
-    def is_told(self) -> bool:
+    def has_listed_counts(self) -> bool:
         """Whether a file says how many records there are."""
         return self._listed is not None or self._told is not None
 
@@ -159,7 +166,9 @@ class Shards:
         if self._counts is None and self._listed is not None:
             self._counts = self._listed.counts
         if self._counts is None:
-            found = each(shard_index, self.paths, remote=self.remote, at_once=_INDEXED_AT_ONCE)
+            found = map_concurrently(
+                open_shard_index, self.paths, remote=self.remote, at_once=_PARALLEL_INDEXES
+            )
             with self._lock:
                 for shard, index in enumerate(found):
                     self._stamps.setdefault(shard, index.stamp)
@@ -185,7 +194,7 @@ class Shards:
         """The place of a record, as an error names it."""
         shards, records = self.locate(np.array([record], np.int64))
         path, number = self.paths[int(shards[0])], int(records[0])
-        index = shard_index(path)
+        index = open_shard_index(path)
         known = number < len(index)
         return Location(path=path, record=number, offset=int(index.begins(records)[0]) if known else None)
 
@@ -194,30 +203,32 @@ class Shards:
         self.check_unchanged(shard)
         path = self.paths[shard]
         expected = None if self._counts is None and self._listed is None else int(self.counts[shard])
-        index = shard_index(path, expected)
+        index = open_shard_index(path, expected)
         if expected is not None and len(index) != expected:
-            raise self._miscounted(shard, expected, len(index))
+            raise self._record_count_error(shard, expected, len(index))
         return index
 
-    def check_any_order(self) -> None:
+    def check_random_access(self) -> None:
         """Raise where a file can only be read from its front, before anything is counted or shuffled."""
-        if self._in_any_order or self.is_told:
+        if self._has_random_access or self.has_listed_counts:
             return  # what a manifest lists has an index; where that is lost, it is said when it is needed
         for path, compression in zip(
-            self.paths, each(front_only, self.paths, remote=self.remote), strict=True
+            self.paths,
+            map_concurrently(find_sequential_compression, self.paths, remote=self.remote),
+            strict=True,
         ):
             if compression is not None:
-                raise only_from_the_front(path, compression)
-        self._in_any_order = True
+                raise sequential_only_error(path, compression)
+        self._has_random_access = True
 
     @contextmanager
-    def unpacking(self, unpacked: Unpacked) -> Iterator[None]:
+    def with_inflated_copies(self, unpacked: InflatedCopies) -> Iterator[None]:
         """Within this, files that can only be read from their front are read from inflated copies."""
-        self._unpacked = unpacked
+        self._inflated_copies = unpacked
         try:
             yield
         finally:
-            self._unpacked = None
+            self._inflated_copies = None
             self.close()
 
     def in_blocks(self, records: int) -> Shards:
@@ -225,24 +236,24 @@ class Shards:
         if not self.remote:
             return self
         shards = Shards(
-            self._paths, self._told, listed=self._listed, told_by=self._told_by, block_records=records
+            self._paths, self._told, listed=self._listed, told_by=self._counts_origin, block_records=records
         )
         shards._counts, shards._stamps = self._counts, self._stamps
         return shards
 
-    def gather(self, ids: Ids, pool: _core.Pool) -> Gathered:
+    def gather(self, ids: Ids, pool: _core.Pool) -> GatheredFrames:
         """The frames of these records."""
         gathered, opened = self._gather(ids, pool)
-        whole, damaged = _walked(gathered, len(ids))
+        whole, damaged = _verify_frames(gathered, len(ids))
         if whole:
             return gathered
-        if self._mend(opened):
+        if self._repair_index(opened):
             gathered, opened = self._gather(ids, pool)
-            whole, damaged = _walked(gathered, len(ids))
+            whole, damaged = _verify_frames(gathered, len(ids))
         if not whole and not damaged:
             # Good frames, but not one for each record: whoever decodes them could not tell.
             one = next(iter(opened.values()))
-            raise changed(one.path, one.index.stamp, None)
+            raise file_changed_error(one.path, one.index.stamp, None)
         return gathered  # whoever decodes a damaged frame says which it is
 
     def check_unchanged(self, shard: int) -> None:
@@ -252,9 +263,9 @@ class Shards:
             return  # asking again is a request
         if LOCAL.stat(path).kind != "file":
             if self._listed is not None:  # it would be waited for without end
-                raise wrong_size(path, int(self._listed.sizes_bytes[shard]), 0, is_file=False)
+                raise shard_size_error(path, int(self._listed.sizes_bytes[shard]), 0, is_file=False)
             return  # a pipe has no state
-        self._check_stamp(shard, stamp_of(path))
+        self._check_stamp(shard, read_stamp(path))
 
     def _check_stamp(self, shard: int, stamp: Stamp) -> None:
         """Raise where a file is not what it was, or at its first use not what the manifest says."""
@@ -263,17 +274,17 @@ class Shards:
             expected_bytes = int(self._listed.sizes_bytes[shard])
             if stamp[0] != expected_bytes:
                 self._listed.check_current(shard)
-                raise wrong_size(self.paths[shard], expected_bytes, stamp[0])
+                raise shard_size_error(self.paths[shard], expected_bytes, stamp[0])
             self._listed.check_current(shard)
         before = self._stamps.setdefault(shard, stamp)
         if before != stamp:
-            raise changed(self.paths[shard], before, stamp)
+            raise file_changed_error(self.paths[shard], before, stamp)
 
-    def check_read(self, shard: int, records: int) -> None:
+    def check_after_read(self, shard: int, records: int) -> None:
         """Raise where a file that was read to its end has changed meanwhile, or has another number of records."""
         self.check_unchanged(shard)
-        if self.is_told and self.counts[shard] != records:
-            raise self._miscounted(shard, int(self.counts[shard]), records)
+        if self.has_listed_counts and self.counts[shard] != records:
+            raise self._record_count_error(shard, int(self.counts[shard]), records)
 
     def close(self) -> None:
         """Let go of all files; they are opened again when they are needed."""
@@ -282,14 +293,14 @@ class Shards:
         self._blocks.clear()
         self._pieces.clear()
 
-    def _gather(self, ids: Ids, pool: _core.Pool) -> tuple[Gathered, dict[int, _Opened]]:
+    def _gather(self, ids: Ids, pool: _core.Pool) -> tuple[GatheredFrames, dict[int, _OpenShard]]:
         shards, records = self.locate(ids)
         used, which = np.unique(shards, return_inverse=True)
         if (
             self._process != os.getpid()
         ):  # the lock may have been held, for a request, when the process was forked
             self._process, self._lock = os.getpid(), Lock()
-        self._unpack(used)
+        self._inflate_copies(used)
         with self._lock:
             self._open_remote([int(shard) for shard in used if is_remote(self.paths[shard])])
             opened = {int(shard): self._opened(int(shard), len(used)) for shard in used}
@@ -299,19 +310,19 @@ class Shards:
             shard = int(shards[gathered])
             with self._lock:  # its mapping may have pages of zeros instead of the file's
                 self._open.pop(shard, None)
-            raise _not_copied(opened[shard], int(records[gathered]))
-        return Gathered(*gathered), opened
+            raise _gather_error(opened[shard], int(records[gathered]))
+        return GatheredFrames(*gathered), opened
 
-    def _unpack(self, shards: Ids) -> None:
+    def _inflate_copies(self, shards: Ids) -> None:
         """Inflate what can only be read from its front, without keeping others from what they read."""
-        if self._unpacked is None:
+        if self._inflated_copies is None:
             return
         for path in [self.paths[shard] for shard in shards if int(shard) not in self._open]:
-            index = shard_index(path)
-            if index.is_front_only:
-                self._unpacked.copy_of(path, index)
+            index = open_shard_index(path)
+            if index.is_sequential_only:
+                self._inflated_copies.inflate_shard(path, index)
 
-    def _files(self, opened: Sequence[_Opened], which: Ids, records: Ids) -> tuple[list[Any], Ids, Ids]:
+    def _files(self, opened: Sequence[_OpenShard], which: Ids, records: Ids) -> tuple[list[Any], Ids, Ids]:
         """What the core gathers from: files, the file of each record, and its number there."""
         files: list[Any] = [None] * len(opened)
         places, numbers = which.copy(), records.copy()
@@ -321,36 +332,38 @@ class Shards:
                 files[i], numbers[here] = one.cut(records[here])
         remote = [(i, one) for i, one in enumerate(opened) if isinstance(one, RemoteShard)]
         asked = [(one, records[which == i]) for i, one in remote]
-        fetched = fetch(asked, self._pieces, in_blocks=self._block_records is not None) if asked else []
+        fetched = (
+            fetch_records(asked, self._pieces, in_blocks=self._block_records is not None) if asked else []
+        )
         for (i, _), (parts, part, number) in zip(remote, fetched, strict=True):
             numbers[which == i] = number
             places[which == i] = len(files) + part
             files += parts
         return [(b"", b"", 8) if file is None else file for file in files], places, numbers
 
-    def _mend(self, opened: dict[int, _Opened]) -> bool:
+    def _repair_index(self, opened: dict[int, _OpenShard]) -> bool:
         """Whether the index of one of these was not one of its file. Where the file is damaged, that is raised."""
         mended = False
         for shard, one in opened.items():
             if one.index.origin == "found" or one.index.compression != "none":
                 continue
-            if not np.array_equal(rebuilt_index(one.path).offsets, one.index.offsets):
+            if not np.array_equal(rebuild_index(one.path).offsets, one.index.offsets):
                 mended = True
                 with self._lock:
                     self._open.pop(shard, None)
         return mended
 
-    def _opened(self, shard: int, at_once: int) -> _Opened:
+    def _opened(self, shard: int, at_once: int) -> _OpenShard:
         path = self.paths[shard]
         found = self._open.get(shard)
         if found is not None and is_remote(path):
             self._open.move_to_end(shard)
             return found
         # A file that changed must not be read where it was mapped, nor beside what was read of it before.
-        self._check_stamp(shard, stamp_of(path))
+        self._check_stamp(shard, read_stamp(path))
         if found is None:
             found = self._open[shard] = self._new(shard)
-            while len(self._open) > max(MOST_OPEN, at_once):
+            while len(self._open) > max(MAX_OPEN_FILES, at_once):
                 self._open.popitem(last=False)
         self._open.move_to_end(shard)
         return found
@@ -364,44 +377,44 @@ class Shards:
         due = [
             shard
             for shard in shards
-            if shard in self._open and now - self._looked.get(shard, now) >= LOOK_AGAIN_SECONDS
+            if shard in self._open and now - self._checked_at.get(shard, now) >= RECHECK_SECONDS
         ]
-        opened = each(self._new, new, remote=True)
-        stamps = each(lambda shard: stamp_of(self.paths[shard]), due, remote=True)
+        opened = map_concurrently(self._new, new, remote=True)
+        stamps = map_concurrently(lambda shard: read_stamp(self.paths[shard]), due, remote=True)
         found = [(shard, one.index.stamp) for shard, one in zip(new, opened, strict=True)]
         for shard, stamp in [*found, *zip(due, stamps, strict=True)]:
             self._check_stamp(shard, stamp)
-            self._looked[shard] = now
+            self._checked_at[shard] = now
         self._open.update(zip(new, opened, strict=True))
-        while len(self._open) > max(MOST_OPEN, len(shards)):
+        while len(self._open) > max(MAX_OPEN_FILES, len(shards)):
             self._open.popitem(last=False)
 
-    def _new(self, shard: int) -> _Opened:
+    def _new(self, shard: int) -> _OpenShard:
         path = self.paths[shard]
         expected = None if not self.counted else int(self.counts[shard])
-        index = shard_index(path, expected)
+        index = open_shard_index(path, expected)
         if expected is not None and len(index) != expected:
-            raise self._miscounted(shard, expected, len(index))
+            raise self._record_count_error(shard, expected, len(index))
         if index.compression == "none":
             if not is_remote(path):
                 return _PlainShard(path, index)
             start = int(self.starts[shard])
             return RemoteShard(path, index, start=start, block_records=self._block_records)
-        if index.is_front_only:
-            if self._unpacked is None:
-                raise only_from_the_front(path, index.compression)
-            return _PlainShard(*self._unpacked.copy_of(path, index))
-        return InflatedShard(path, index, self._blocks)
+        if index.is_sequential_only:
+            if self._inflated_copies is None:
+                raise sequential_only_error(path, index.compression)
+            return _PlainShard(*self._inflated_copies.inflate_shard(path, index))
+        return CompressedShard(path, index, self._blocks)
 
-    def _miscounted(self, shard: int, expected: int, found: int) -> RekordError:
+    def _record_count_error(self, shard: int, expected: int, found: int) -> RekordError:
         path = self.paths[shard]
-        if not self.is_told:
-            return changed(path, self._stamps[shard], None)
-        by_manifest = self._told_by == MANIFEST
+        if not self.has_listed_counts:
+            return file_changed_error(path, self._stamps[shard], None)
+        by_manifest = self._counts_origin == MANIFEST_NAME
         return error(
             "X516" if by_manifest else "X545",
             location=Location(path=path),
-            expected=f"{expected:,} records, as {self._told_by} says",
+            expected=f"{expected:,} records, as {self._counts_origin} says",
             found=f"{found:,} records",
             do=f"copy {os.path.basename(path)[:60]} again, or write the dataset again",
         )
@@ -425,9 +438,9 @@ class _PlainShard:
             pass  # no addresses are left, or the file system cannot map
         finally:
             os.close(descriptor)
-        now = stamp_of(path)
+        now = read_stamp(path)
         if now != index.stamp:
-            raise changed(path, index.stamp, now)
+            raise file_changed_error(path, index.stamp, now)
 
     def cut(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
         """What the core gathers from, and the numbers of the records there."""
@@ -446,7 +459,7 @@ class _PlainShard:
         wanted, places = np.unique(records, return_inverse=True)
         frames = self.read(wanted)
         if len(frames) < len(wanted):
-            raise _not_copied(self, int(wanted[len(frames)]))
+            raise _gather_error(self, int(wanted[len(frames)]))
         ends = np.cumsum([len(frame) for frame in frames], dtype=np.uint64)
         starts = np.concatenate([np.zeros(1, np.uint64), ends])[: len(frames)]
         return (b"".join(frames), starts, 8), places.reshape(-1).astype(np.int64)
@@ -473,19 +486,19 @@ class _PlainShard:
         return frames
 
 
-_Opened: TypeAlias = "_PlainShard | InflatedShard | RemoteShard"
+_OpenShard: TypeAlias = "_PlainShard | CompressedShard | RemoteShard"
 
 
-def _not_copied(one: _Opened, record: int) -> RekordError:
+def _gather_error(one: _OpenShard, record: int) -> RekordError:
     """The error for a record that is not where the index says, or that could not be read from there."""
     before, number = one.index.stamp, np.array([record], np.int64)
     is_listed = record < len(one.index)
-    failure = changed(one.path, before, None)
+    failure = file_changed_error(one.path, before, None)
     if isinstance(one, _PlainShard):
         try:
-            now = stamp_of(one.path)
+            now = read_stamp(one.path)
             if now != before:
-                failure = changed(one.path, before, now)
+                failure = file_changed_error(one.path, before, now)
             elif is_listed:
                 one.read(number)  # a disk that fails says so to whoever reads
         except RekordError as other:
@@ -495,7 +508,7 @@ def _not_copied(one: _Opened, record: int) -> RekordError:
     return failure
 
 
-def only_from_the_front(path: str, compression: str) -> RekordError:
+def sequential_only_error(path: str, compression: str) -> RekordError:
     """The error for a compressed file that nobody knows how to enter."""
     return error(
         "U651",
@@ -507,12 +520,12 @@ def only_from_the_front(path: str, compression: str) -> RekordError:
     )
 
 
-def _listed_numbers(numbers: Ids | None) -> list[int] | None:
+def _numbers_to_list(numbers: Ids | None) -> list[int] | None:
     """Numbers as they are pickled: small ones take little room so."""
     return None if numbers is None else numbers.tolist()
 
 
-def _walked(gathered: Gathered, records: int) -> tuple[bool, bool]:
+def _verify_frames(gathered: GatheredFrames, records: int) -> tuple[bool, bool]:
     """Whether frames follow each other exactly, one for each record, and whether one of them is damaged.
 
     By their headers, which cost little while they are in the cache.

@@ -12,15 +12,21 @@ import numpy as np
 from rekord import _core
 from rekord.arguments import integer
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.batches import Batches, Request
+from rekord.dataset.batches import Batches, BatchRequest
 from rekord.dataset.infer import LazySchema
 from rekord.dataset.options import BatchOptions, CheckedOptions, Shuffle, accepts_batch_options
 from rekord.dataset.order import Ids
-from rekord.dataset.postprocess import Batch, Map, composed, finisher, pictures_of
-from rekord.dataset.read_transforms import Transforms
+from rekord.dataset.postprocess import (
+    Batch,
+    MapFunction,
+    build_image_decoder,
+    build_postprocessor,
+    compose_maps,
+)
+from rekord.dataset.read_transforms import SplitTransforms
 from rekord.dataset.readers.indexed import IndexedDecoder
 from rekord.dataset.record_view import RecordView
-from rekord.dataset.samplers import Recipe, Sampling, selected
+from rekord.dataset.samplers import Sampler, Sampling, normalize_selection
 from rekord.errors import error
 from rekord.schema import Schema
 
@@ -43,7 +49,7 @@ class SplitMethods(ABC):
         """A view of these records, in this order; one that is named twice comes twice."""
         split = self.only_split("select")
         view = split.numbered("select")
-        return split.replace(view=view.select(selected(view.ids_of(numbers))))
+        return split.replace(view=view.select(normalize_selection(view.ids_of(numbers))))
 
     def filter(self, keep: Callable[[dict[str, Any]], Any], *, columns: Sequence[str] | None = None) -> Split:
         """A view of the rows that `keep` is true of. They are read once, now: only `columns`, where given."""
@@ -78,7 +84,7 @@ class SplitMethods(ABC):
     def map(self, function: Callable[[Batch], Any]) -> Split:
         """The same records with a function applied to every batch, after those that were applied before."""
         split = self.only_split("map")
-        return split.replace(batch_map=composed(split.batch_map, function))
+        return split.replace(batch_map=compose_maps(split.batch_map, function))
 
     def transform(self, *transforms: Any) -> Split:
         """The same records with `rk.transforms` applied to each row: what `rk.write(…, transforms=…)` would store."""
@@ -149,9 +155,9 @@ class SplitMethods(ABC):
 
     def sql(self, query: str) -> Any:
         """What DuckDB answers to a query over the table `records`, as a `pyarrow.Table`."""
-        from rekord.feeds.sql.answer import split_sql
+        from rekord.feeds.sql.answer import query_split
 
-        return split_sql(self.only_split("sql"), query)
+        return query_split(self.only_split("sql"), query)
 
     @accepts_batch_options
     def to_tensorflow(
@@ -241,8 +247,8 @@ class Split(SplitMethods):
         stored_schema: LazySchema,
         *,
         sampling: Sampling | None = None,
-        row_transforms: Transforms | None = None,
-        batch_map: Map = None,
+        row_transforms: SplitTransforms | None = None,
+        batch_map: MapFunction = None,
     ) -> None:
         self.name = name
         self.view = view
@@ -309,7 +315,7 @@ class Split(SplitMethods):
         view = self.numbered("[…]")
         if isinstance(which, slice):
             return self.replace(view=view.slice(which))
-        view.shards.check_any_order()
+        view.shards.check_random_access()
         if isinstance(which, (list, tuple, np.ndarray, range)):
             return self._batch(view.ids_of(which))
         batch = self._batch(np.array([view.id_of(which)], np.int64))
@@ -325,7 +331,7 @@ class Split(SplitMethods):
             for row in range(rows):
                 yield {name: batch[name][row] for name in names}
 
-    def recipe(self, shuffle: Shuffle, seed: int, world: int = 1) -> Recipe:
+    def recipe(self, shuffle: Shuffle, seed: int, world: int = 1) -> Sampler:
         """Which record is at each position of an epoch."""
         if self.sampling is None:
             return self.view.recipe(shuffle, seed, world)
@@ -340,21 +346,21 @@ class Split(SplitMethods):
         return self.sampling.recipe(shuffled=bool(shuffle), seed=seed)
 
     @accepts_batch_options
-    def request(self, batch_size: int, **options: Unpack[BatchOptions]) -> Request:
+    def request(self, batch_size: int, **options: Unpack[BatchOptions]) -> BatchRequest:
         """What `batches` would iterate over, checked: for feeds, which share its arguments. Can be pickled."""
         checked = CheckedOptions(**options)  # type: ignore[arg-type]  # "auto" is refused there
         made = None if self.row_transforms is None else self.row_transforms.of(checked.columns)
-        plan = _Plan(self.stored_schema, checked.columns) if made is None else made.plan
+        plan = _LazyCodecPlan(self.stored_schema, checked.columns) if made is None else made.plan
         if self.stored_schema.known:
             plan()  # a column that is not there is said now, not at the first batch
         is_whole = self.sampling is None and self.view.ids is None
         if checked.shuffle or checked.world > 1 or checked.remainder == "pad" or not is_whole:
-            self.view.shards.check_any_order()  # before a compressed file is read to count its records
+            self.view.shards.check_random_access()  # before a compressed file is read to count its records
         names = checked.columns
         if names is None:
             names = tuple(self.schema) if checked.fill or checked.pad else ()
         recipe = self.recipe(checked.shuffle, checked.seed, checked.world)
-        return Request(
+        return BatchRequest(
             shards=self.view.shards_for(recipe),
             plan=plan,
             recipe=recipe,
@@ -366,13 +372,15 @@ class Split(SplitMethods):
             world=checked.world,
             remainder=checked.remainder,
             transform=made,
-            pictures=pictures_of(self.schema, checked.columns, checked.resize) if checked.decode else None,
-            finish=finisher(
+            pictures=build_image_decoder(self.schema, checked.columns, checked.resize)
+            if checked.decode
+            else None,
+            finish=build_postprocessor(
                 names,
                 fill=checked.fill,
                 ragged=checked.ragged,
                 pad=checked.pad,
-                map=composed(self.batch_map, checked.map),
+                map=compose_maps(self.batch_map, checked.map),
             ),
             prefetch=checked.prefetch,
             threads=checked.threads,
@@ -385,7 +393,7 @@ class Split(SplitMethods):
             (self.stored_schema.plan(None), None) if made is None else (made.reading(), made.then(None))
         )
         batch = IndexedDecoder(self.view.shards, plan, _core.Pool(0), then).decode(ids)
-        finish = finisher((), fill=None, ragged="ragged", pad=None, map=self.batch_map)
+        finish = build_postprocessor((), fill=None, ragged="ragged", pad=None, map=self.batch_map)
         return batch if finish is None else finish(batch)
 
     def __repr__(self) -> str:
@@ -397,7 +405,7 @@ class Split(SplitMethods):
         return f"Split({self.name!r}, {files} file{'s' if files != 1 else ''})"
 
 
-class _Plan:
+class _LazyCodecPlan:
     """The plan of some columns, compiled when it is needed. Unlike a closure it can be pickled."""
 
     def __init__(self, schema: LazySchema, columns: tuple[str, ...] | None) -> None:

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rekord.codec.columns import Column
-from rekord.codec.encode import checked_schema, row_encoder
-from rekord.codec.encode_columns import encoded_batches
+from rekord.codec.encode import new_row_encoder, validate_schema
+from rekord.codec.encode_columns import encode_batches
 from rekord.errors import EncodeError, RekordError, error
-from rekord.framing.deflate import FlushPoint, FrameSink, compression_name, frame_sink
+from rekord.framing.deflate import FlushPoint, FrameSink, compression_name, open_frame_sink
 from rekord.location import Location
 from rekord.storage.local import LOCAL, Storage
 from rekord.storage.transaction import StagedFile, Transaction
@@ -50,9 +50,9 @@ class Writer:
         storage: Storage = LOCAL,
     ) -> None:
         self.path = os.fsdecode(path)
-        self.schema = checked_schema(schema)
+        self.schema = validate_schema(schema)
         self.compression = compression_name(compression)
-        self._encoder = row_encoder(schema)
+        self._encoder = new_row_encoder(schema)
         self._transaction = Transaction(self.path, storage)
         self._file: StagedFile | None = None
         self._sink: FrameSink | None = None
@@ -89,7 +89,7 @@ class Writer:
         """Write many rows, all or none: a dict of NumPy columns, a pyarrow RecordBatch or a Table."""
         sink = self._open()
         try:
-            pieces = encoded_batches(batch, self.schema, enough_bytes=_BLOCK_BYTES)
+            pieces = encode_batches(batch, self.schema, enough_bytes=_BLOCK_BYTES)
             self._given += pieces.rows
         except RekordError as failure:
             row = failure.location.row
@@ -154,7 +154,7 @@ class Writer:
             raise self._refused("is closed")
         if self._sink is None:
             self._file = self._transaction.file()
-            self._sink = frame_sink(self.compression, self._file.write)
+            self._sink = open_frame_sink(self.compression, self._file.write)
         return self._sink
 
     def _flush(self) -> None:

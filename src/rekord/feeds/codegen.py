@@ -12,29 +12,29 @@ from functools import singledispatch
 from typing import Any
 
 from rekord.dataset.dataset import Dataset
-from rekord.dataset.external_index import index_root
-from rekord.dataset.shard_index import compression_of
+from rekord.dataset.external_index import find_index_root
+from rekord.dataset.shard_index import detect_file_compression
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Feature, Image, Mask, Schema, Tensor
 from rekord.schema.base import dtype_name
 from rekord.schema.interop.tf_spec import (
-    FixedLen,
-    FixedLenSequence,
+    FixedLenSequenceSpec,
+    FixedLenSpec,
     SequenceSpec,
     Spec,
     SpecFeature,
-    VarLen,
+    VarLenSpec,
     record_keys,
-    spec_of_schema,
+    spec_from_schema,
     to_source,
 )
 
 FRAMEWORKS = ("tensorflow", "torch", "jax", "dali", "spark")
 
-_MOST_LISTED = 8
-_MOST_NAMES = 1000
-_NUMBERED = re.compile(r"\d{5}(?=-of-\d{5})")
+_MAX_LISTED_FILES = 8
+_MAX_CLASS_NAMES = 1000
+_SHARD_NUMBER = re.compile(r"\d{5}(?=-of-\d{5})")
 _TF_COMPRESSION = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
 _DALI_TYPES = {
     "bool": "BOOL",
@@ -43,7 +43,7 @@ _DALI_TYPES = {
     "float64": "FLOAT64",
     **{f"{sign}int{bits}": f"{sign}int{bits}".upper() for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
-_RAW = (
+_RAW_DTYPES = (
     "uint8",
     "uint16",
     "int8",
@@ -58,14 +58,14 @@ _RAW = (
 )
 
 
-def reader_code(dataset: Dataset, path: str, framework: str) -> str:
+def generate_reader_code(dataset: Dataset, path: str, framework: str) -> str:
     """A program in Python that reads a dataset, `path` being what it was opened by."""
     writers: dict[str, Callable[[Dataset, str], Iterable[str]]] = {
-        "tensorflow": _tensorflow,
-        "torch": lambda data, where: _with_rekord(data, where, "torch"),
-        "jax": lambda data, where: _with_rekord(data, where, "jax"),
-        "dali": _dali,
-        "spark": _spark,
+        "tensorflow": _tensorflow_lines,
+        "torch": lambda data, where: _rekord_lines(data, where, "torch"),
+        "jax": lambda data, where: _rekord_lines(data, where, "jax"),
+        "dali": _dali_lines,
+        "spark": _spark_lines,
     }
     if framework not in writers:
         raise error(
@@ -78,15 +78,15 @@ def reader_code(dataset: Dataset, path: str, framework: str) -> str:
     return "\n".join(writers[framework](dataset, path)) + "\n"
 
 
-def _tensorflow(dataset: Dataset, path: str) -> Iterable[str]:
+def _tensorflow_lines(dataset: Dataset, path: str) -> Iterable[str]:
     schema = dataset.schema
-    spec = _spec(schema)
-    compression = {name: _TF_COMPRESSION[kind] for name, kind in _compressions(dataset).items()}
+    spec = _build_spec(schema)
+    compression = {name: _TF_COMPRESSION[kind] for name, kind in _detect_compressions(dataset).items()}
     yield "import tensorflow as tf"
     yield ""
-    yield from _files(dataset)
+    yield from _file_lines(dataset)
     yield f"COMPRESSION = {compression!r}"
-    yield from _classes(schema)
+    yield from _class_name_lines(schema)
     if isinstance(spec, SequenceSpec):
         yield f"CONTEXT, STEPS = {to_source(spec)}"
     else:
@@ -99,7 +99,7 @@ def _tensorflow(dataset: Dataset, path: str) -> Iterable[str]:
         yield "    batch = {**context, **steps}"
     else:
         yield "    batch = tf.io.parse_example(records, SPEC)"
-    yield from _finished(schema)
+    yield from _postprocess_lines(schema)
     yield "    return batch"
     yield ""
     yield ""
@@ -108,20 +108,20 @@ def _tensorflow(dataset: Dataset, path: str) -> Iterable[str]:
     yield "    # .shuffle(10_000) here, before .batch, mixes the records."
     yield "    batches = records.batch(batch_size).map(parse, num_parallel_calls=tf.data.AUTOTUNE)"
     yield "    return batches.prefetch(tf.data.AUTOTUNE)"
-    yield from _main(dataset, "read({})")
+    yield from _main_lines(dataset, "read({})")
 
 
-def _finished(schema: Schema) -> Iterable[str]:
+def _postprocess_lines(schema: Schema) -> Iterable[str]:
     """What TensorFlow's parser leaves to be done: raw bytes that are tensors, the sides of boxes, pictures."""
     for column, feature in schema.context.items():
-        key = _text(feature.key or column)
+        key = _quote_text(feature.key or column)
         if feature.storage == "parallel" and feature.sparse_size is None:
-            sides = ", ".join(f"batch.pop({_text(one)})" for one in feature.record_keys(column))
+            sides = ", ".join(f"batch.pop({_quote_text(one)})" for one in feature.record_keys(column))
             yield "    # xmin, ymin, xmax, ymax of each box"
-            yield f"    batch[{_text(column)}] = tf.stack([{sides}], axis=-1)"
-        elif _is_tensor(feature) and not feature.optional and dtype_name(feature.dtype) in _RAW:
-            yield from _raw(key, dtype_name(feature.dtype), feature.shape)
-        elif _varies_inside(feature):
+            yield f"    batch[{_quote_text(column)}] = tf.stack([{sides}], axis=-1)"
+        elif _is_tensor(feature) and not feature.optional and dtype_name(feature.dtype) in _RAW_DTYPES:
+            yield from _decode_raw_lines(key, dtype_name(feature.dtype), feature.shape)
+        elif _has_inner_variable_dimension(feature):
             shape = [-1 if size is None else size for size in feature.shape]
             yield f"    # One value: tf.reshape(batch[{key}][i], {shape})"
         elif feature.is_picture and not feature.optional:
@@ -129,7 +129,7 @@ def _finished(schema: Schema) -> Iterable[str]:
             yield f"    # One picture: tf.io.decode_image(batch[{key}][i], channels={channels})"
 
 
-def _raw(key: str, dtype: str, shape: tuple[int | None, ...]) -> Iterable[str]:
+def _decode_raw_lines(key: str, dtype: str, shape: tuple[int | None, ...]) -> Iterable[str]:
     """Raw bytes as tensors. TensorFlow decodes several at once only where all have one size."""
     sizes = [-1 if size is None else size for size in shape]
     if None not in shape:
@@ -144,16 +144,16 @@ def _raw(key: str, dtype: str, shape: tuple[int | None, ...]) -> Iterable[str]:
         yield f"    # One value: tf.reshape(tf.io.decode_raw(batch[{key}][i], tf.{dtype}), {sizes})"
 
 
-def _spec(schema: Schema) -> Spec | SequenceSpec:
+def _build_spec(schema: Schema) -> Spec | SequenceSpec:
     """The spec of a schema. Where not the first dimension varies, which no spec can say, values are flat."""
     flat = {
-        column: replace(feature, shape=(None,)) if _varies_inside(feature) else feature  # type: ignore[call-arg]
+        column: replace(feature, shape=(None,)) if _has_inner_variable_dimension(feature) else feature  # type: ignore[call-arg]
         for column, feature in schema.context.items()
     }
-    return spec_of_schema(Schema(context=flat, steps=schema.steps) if schema.is_sequence else Schema(flat))
+    return spec_from_schema(Schema(context=flat, steps=schema.steps) if schema.is_sequence else Schema(flat))
 
 
-def _varies_inside(feature: Feature) -> bool:
+def _has_inner_variable_dimension(feature: Feature) -> bool:
     return None in feature.stored_shape and feature.shape[0] is not None
 
 
@@ -161,15 +161,15 @@ def _is_tensor(feature: Feature) -> bool:
     return feature.storage == "blob" and feature.dtype is not None
 
 
-def _with_rekord(dataset: Dataset, path: str, framework: str) -> Iterable[str]:
+def _rekord_lines(dataset: Dataset, path: str, framework: str) -> Iterable[str]:
     schema = dataset.schema
     yield "import rekord as rk"
     yield ""
-    yield f"PATH = {_text(path)}"
-    yield from _classes(schema)
+    yield f"PATH = {_quote_text(path)}"
+    yield from _class_name_lines(schema)
     yield "COLUMNS = ["
     for column, feature in schema.features.items():
-        yield f"    {_text(column)},  # {_comes_as(feature, in_step=column in schema.steps)}"
+        yield f"    {_quote_text(column)},  # {_describe_column(feature, in_step=column in schema.steps)}"
     yield "]"
     yield ""
     yield ""
@@ -179,19 +179,23 @@ def _with_rekord(dataset: Dataset, path: str, framework: str) -> Iterable[str]:
         yield "    # decode=True, resize=(224, 224) gives pictures as arrays of one size."
     yield "    # Across processes: rank=, world= and remainder=; state_dict() and load_state_dict() go on with it."
     yield f"    return data.to_{framework}(batch_size, columns=COLUMNS, shuffle=True, seed=0)"
-    yield from _main(dataset, "read({})")
+    yield from _main_lines(dataset, "read({})")
 
 
-def _dali(dataset: Dataset, path: str) -> Iterable[str]:
+def _dali_lines(dataset: Dataset, path: str) -> Iterable[str]:
     schema = dataset.schema
-    spec = _spec(schema)
+    spec = _build_spec(schema)
     if isinstance(spec, SequenceSpec):
-        raise _not_for("DALI", "Examples", "SequenceExamples", path)
-    if any(kind != "none" for kind in _compressions(dataset).values()):
-        raise _not_for("DALI", "files without compression", "compressed files", path)
-    columns = {column: _dali_column(column, feature, spec) for column, feature in schema.context.items()}
+        raise _unsupported_reader_error("DALI", "Examples", "SequenceExamples", path)
+    if any(kind != "none" for kind in _detect_compressions(dataset).values()):
+        raise _unsupported_reader_error("DALI", "files without compression", "compressed files", path)
+    columns = {
+        column: _build_dali_column(column, feature, spec) for column, feature in schema.context.items()
+    }
     if not any(column.features for column in columns.values()):
-        raise _not_for("DALI", "a column that it can read", "lists of strings and optional columns", path)
+        raise _unsupported_reader_error(
+            "DALI", "a column that it can read", "lists of strings and optional columns", path
+        )
     after = [line for column in columns.values() for line in column.after]
     yield "# Index files first, into the folder index-dali:  rekord index PATH --format dali"
     yield "from pathlib import Path"
@@ -199,19 +203,19 @@ def _dali(dataset: Dataset, path: str) -> Iterable[str]:
     yield f"from nvidia.dali import fn, pipeline_def{', types' if any('types.' in line for line in after) else ''}"
     yield "from nvidia.dali import tfrecord as tfrec"
     yield ""
-    root = index_root(path, [file for split in dataset.splits.values() for file in split.paths])
-    yield f"ROOT = {_text(root or '.')}"
-    yield from _files(dataset)
-    yield from _classes(schema)
+    root = find_index_root(path, [file for split in dataset.splits.values() for file in split.paths])
+    yield f"ROOT = {_quote_text(root or '.')}"
+    yield from _file_lines(dataset)
+    yield from _class_name_lines(schema)
     yield "FEATURES = {"
     for column in columns.values():
         for key, written in column.features.items():
-            yield f"    {_text(key)}: {written},"
+            yield f"    {_quote_text(key)}: {written},"
     yield "}"
     for reason in sorted({column.left_out for column in columns.values() if column.left_out}):
         names = [name for name, column in columns.items() if column.left_out == reason]
         yield f"# Left out: {reason}."
-        yield f"#   {', '.join(map(_text, names))}"
+        yield f"#   {', '.join(map(_quote_text, names))}"
     yield ""
     yield ""
     yield "@pipeline_def"
@@ -229,7 +233,10 @@ def _dali(dataset: Dataset, path: str) -> Iterable[str]:
     yield ""
     yield ""
     yield 'if __name__ == "__main__":'
-    yield f"    pipe = reader(split={_text(_first(dataset))}, batch_size=32, num_threads=2, device_id=None)"
+    yield (
+        f"    pipe = reader(split={_quote_text(_first_split_name(dataset))}, batch_size=32, num_threads=2, "
+        "device_id=None)"
+    )
     yield "    pipe.build()"
     yield "    print(dict(zip(FEATURES, pipe.run())))"
 
@@ -243,7 +250,7 @@ class _DaliColumn:
     left_out: str | None = None
 
 
-def _dali_column(column: str, feature: Feature, spec: Spec) -> _DaliColumn:
+def _build_dali_column(column: str, feature: Feature, spec: Spec) -> _DaliColumn:
     kinds = {key: (one, dtype) for name, one in spec.items() for key, dtype in record_keys(name, one).items()}
     keys = {key: kinds[key] for key in feature.record_keys(column)}
     if feature.optional:
@@ -252,15 +259,18 @@ def _dali_column(column: str, feature: Feature, spec: Spec) -> _DaliColumn:
         return _DaliColumn(left_out="DALI has no lists of strings")
     inner = () if feature.storage != "list" else feature.shape[1:]
     features = {
-        key: _dali_feature(one, dtype, () if None in inner else inner) for key, (one, dtype) in keys.items()
+        key: _format_dali_feature(one, dtype, () if None in inner else inner)
+        for key, (one, dtype) in keys.items()
     }
-    return _DaliColumn(features=features, after=tuple(dali_lines(feature, _text(feature.key or column))))
+    return _DaliColumn(
+        features=features, after=tuple(dali_lines(feature, _quote_text(feature.key or column)))
+    )
 
 
 @singledispatch
 def dali_lines(feature: Feature, key: str) -> Iterable[str]:
     """What DALI's reader leaves to be done: images, masks, raw bytes that are tensors, lists that vary inside."""
-    if _varies_inside(feature):
+    if _has_inner_variable_dimension(feature):
         sizes = [-1 if size is None else size for size in feature.shape]
         yield f"    # columns[{key}] is flat: the shape of a value is {sizes}."
     elif feature.is_text:
@@ -273,7 +283,7 @@ def _(feature: Image, key: str) -> Iterable[str]:
     if feature.format == "gif":
         yield f"    # columns[{key}] is encoded: DALI has no decoder of GIF."
     else:
-        yield from _dali_decoded(key, form)
+        yield from _dali_decode_lines(key, form)
 
 
 @dali_lines.register(Mask)
@@ -282,7 +292,7 @@ def _(feature: Mask, key: str) -> Iterable[str]:
         yield f"    # columns[{key}] is encoded: class ids above 255 need dtype=types.UINT16 for 16-bit files."
     else:
         yield "    # height x width x 1, the ids of classes"
-        yield from _dali_decoded(key, "GRAY")
+        yield from _dali_decode_lines(key, "GRAY")
 
 
 @dali_lines.register(Tensor)
@@ -295,7 +305,7 @@ def _(feature: Tensor, key: str) -> Iterable[str]:
         yield f"    columns[{key}] = fn.reinterpret(columns[{key}], dtype=types.{kind}, shape={sizes})"
 
 
-def _dali_decoded(key: str, form: str) -> Iterable[str]:
+def _dali_decode_lines(key: str, form: str) -> Iterable[str]:
     yield f"    columns[{key}] = fn.decoders.image("
     # As TensorFlow does: boxes and masks are those of the pixels as stored.
     yield f"        columns[{key}], output_type=types.{form}, adjust_orientation=False"
@@ -303,24 +313,27 @@ def _dali_decoded(key: str, form: str) -> Iterable[str]:
 
 
 def _is_scalar(feature: SpecFeature) -> bool:
-    return isinstance(feature, FixedLen) and not feature.shape
+    return isinstance(feature, FixedLenSpec) and not feature.shape
 
 
-def _dali_feature(feature: SpecFeature, dtype: str, inner: tuple[int | None, ...]) -> str:
+def _format_dali_feature(feature: SpecFeature, dtype: str, inner: tuple[int | None, ...]) -> str:
     # DALI wants a value for records that lack the key, and does not use it. Records that rekord writes have the keys
     # of all columns that are not optional, those with a default too.
     kind, unused = f"tfrec.{dtype}", {"int64": "0", "float32": "0.0", "string": '""'}[dtype]
-    if isinstance(feature, FixedLen):
+    if isinstance(feature, FixedLenSpec):
         return f"tfrec.FixedLenFeature({list(feature.shape)}, {kind}, {unused})"
     shape = f"{list(inner)}, " if inner else ""
     return f"tfrec.VarLenFeature({shape}{kind}, {unused})"
 
 
-def _spark(dataset: Dataset, path: str) -> Iterable[str]:
+def _spark_lines(dataset: Dataset, path: str) -> Iterable[str]:
     schema = dataset.schema
-    spec = _spec(schema)
+    spec = _build_spec(schema)
     context, steps = (spec.context, spec.steps) if isinstance(spec, SequenceSpec) else (spec, {})
-    fields = [*_spark_fields(schema.context, context, 0), *_spark_fields(schema.steps, steps, 1)]
+    fields = [
+        *_format_spark_fields(schema.context, context, 0),
+        *_format_spark_fields(schema.steps, steps, 1),
+    ]
     names = ["ArrayType", "BinaryType", "FloatType", "LongType", "StringType", "StructField", "StructType"]
     used = [name for name in names if name.startswith("Struct") or any(name in one for one in fields)]
     yield "# Needs the package spark-tfrecord, for the Scala that Spark is built with: 2.13 for Spark 4."
@@ -330,8 +343,8 @@ def _spark(dataset: Dataset, path: str) -> Iterable[str]:
     yield "from pyspark.sql import SparkSession"
     yield f"from pyspark.sql.types import {', '.join(used)}"
     yield ""
-    yield from _files(dataset)
-    yield from _classes(schema)
+    yield from _file_lines(dataset)
+    yield from _class_name_lines(schema)
     yield "SCHEMA = StructType(["
     for one in fields:
         yield f"    {one},"
@@ -341,16 +354,16 @@ def _spark(dataset: Dataset, path: str) -> Iterable[str]:
     yield "def read(spark, split):"
     yield '    reader = spark.read.format("tfrecord").schema(SCHEMA)'
     kind = "SequenceExample" if isinstance(spec, SequenceSpec) else "Example"
-    if any(kind != "none" for kind in _compressions(dataset).values()):
+    if any(kind != "none" for kind in _detect_compressions(dataset).values()):
         yield "    # Hadoop tells compression by the ends of file names: .gz, or .deflate for zlib."
     yield f'    return reader.option("recordType", "{kind}").load(FILES[split])'
     yield ""
     yield ""
     yield 'if __name__ == "__main__":'
-    yield f"    read(SparkSession.builder.getOrCreate(), {_text(_first(dataset))}).show()"
+    yield f"    read(SparkSession.builder.getOrCreate(), {_quote_text(_first_split_name(dataset))}).show()"
 
 
-def _spark_fields(features: Mapping[str, Feature], spec: Spec, lists: int) -> list[str]:
+def _format_spark_fields(features: Mapping[str, Feature], spec: Spec, lists: int) -> list[str]:
     texts = {
         key for column, feature in features.items() if feature.is_text for key in feature.record_keys(column)
     }
@@ -365,47 +378,47 @@ def _spark_fields(features: Mapping[str, Feature], spec: Spec, lists: int) -> li
         for key, dtype in record_keys(name, feature).items():
             kind = {"int64": "LongType()", "float32": "FloatType()"}.get(dtype, "BinaryType()")
             kind = "StringType()" if key in texts else kind
-            scalar = isinstance(feature, (FixedLen, FixedLenSequence, VarLen)) and key in single
+            scalar = isinstance(feature, (FixedLenSpec, FixedLenSequenceSpec, VarLenSpec)) and key in single
             for _ in range(lists + (0 if scalar else 1)):
                 kind = f"ArrayType({kind})"
-            out.append(f"StructField({_text(key)}, {kind})")
+            out.append(f"StructField({_quote_text(key)}, {kind})")
     return out
 
 
-def _files(dataset: Dataset) -> Iterable[str]:
+def _file_lines(dataset: Dataset) -> Iterable[str]:
     yield "FILES = {"
     for name, split in dataset.splits.items():
-        yield f"    {_text(name)}: {_listed(split.paths)},"
+        yield f"    {_quote_text(name)}: {_format_paths(split.paths)},"
     yield "}"
 
 
-def _listed(paths: tuple[str, ...]) -> str:
+def _format_paths(paths: tuple[str, ...]) -> str:
     """The files one by one, or, where there are many, counted by the number in their names."""
     count = len(paths)
-    found = list(_NUMBERED.finditer(paths[0])) if count > _MOST_LISTED else []
+    found = list(_SHARD_NUMBER.finditer(paths[0])) if count > _MAX_LISTED_FILES else []
     if found:
         begin, end = found[-1].span()
         before, after = paths[0][:begin], paths[0][end:]
         if all(path == f"{before}{number:05d}{after}" for number, path in enumerate(paths)):
-            return f'[{_text(before)} + f"{{i:05d}}" + {_text(after)} for i in range({count})]'
-    inside = "".join(f"        {_text(path)},\n" for path in paths)
+            return f'[{_quote_text(before)} + f"{{i:05d}}" + {_quote_text(after)} for i in range({count})]'
+    inside = "".join(f"        {_quote_text(path)},\n" for path in paths)
     return f"[\n{inside}    ]"
 
 
-def _classes(schema: Schema) -> Iterable[str]:
+def _class_name_lines(schema: Schema) -> Iterable[str]:
     named = {
         column: list(feature.class_names)
         for column, feature in schema.features.items()
-        if feature.class_names is not None and len(feature.class_names) <= _MOST_NAMES
+        if feature.class_names is not None and len(feature.class_names) <= _MAX_CLASS_NAMES
     }
     if named:
         yield "CLASSES = {"
         for column, names in named.items():
-            yield f"    {_text(column)}: [{', '.join(map(_text, names))}],"
+            yield f"    {_quote_text(column)}: [{', '.join(map(_quote_text, names))}],"
         yield "}"
 
 
-def _comes_as(feature: Feature, *, in_step: bool) -> str:
+def _describe_column(feature: Feature, *, in_step: bool) -> str:
     """What a column of a batch is, in a few words: nothing of them comes from a file but numbers."""
     kind = type(feature).__name__
     if feature.class_count is not None:
@@ -418,29 +431,29 @@ def _comes_as(feature: Feature, *, in_step: bool) -> str:
     return kind + shape + (", a step" if in_step else "") + (", optional" if feature.optional else "")
 
 
-def _main(dataset: Dataset, call: str) -> Iterable[str]:
+def _main_lines(dataset: Dataset, call: str) -> Iterable[str]:
     yield ""
     yield ""
     yield 'if __name__ == "__main__":'
-    yield f"    for batch in {call.format(_text(_first(dataset)))}:"
+    yield f"    for batch in {call.format(_quote_text(_first_split_name(dataset)))}:"
     yield "        print(batch)"
     yield "        break"
 
 
-def _first(dataset: Dataset) -> str:
+def _first_split_name(dataset: Dataset) -> str:
     names = list(dataset.splits)
     return "train" if "train" in names else names[0]
 
 
-def _compressions(dataset: Dataset) -> dict[str, str]:
+def _detect_compressions(dataset: Dataset) -> dict[str, str]:
     """Of each split, by its first file."""
     return {
-        name: compression_of(split.paths[0]) if split.paths else "none"
+        name: detect_file_compression(split.paths[0]) if split.paths else "none"
         for name, split in dataset.splits.items()
     }
 
 
-def _text(value: Any) -> str:
+def _quote_text(value: Any) -> str:
     """A text as Python writes it, in ASCII: what a terminal or an editor would act on is escaped."""
     written = ascii(value)
     # Double quotes, as most people's code has them, where that changes nothing else.
@@ -449,7 +462,7 @@ def _text(value: Any) -> str:
     )
 
 
-def _not_for(who: str, expected: str, found: str, path: str) -> RekordError:
+def _unsupported_reader_error(who: str, expected: str, found: str, path: str) -> RekordError:
     return error(
         "U605",
         f"{who} cannot read this dataset",

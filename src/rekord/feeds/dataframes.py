@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rekord import _core
 from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings, column_to_arrow
-from rekord.codec.decode import assemble, new_batch
+from rekord.codec.decode import assemble_columns, new_batch
 from rekord.codec.plan import compile_plan
 from rekord.errors import error
 from rekord.schema import Feature
@@ -20,75 +20,79 @@ if TYPE_CHECKING:
     from rekord.dataset.split import Split
 
 
-_ROWS = 8192
+_BATCH_ROWS = 8192
 
 
 def split_to_arrow(split: Split, columns: Sequence[str] | None) -> pa.Table:
     """All records of a split, in its order, as chunks of a table."""
-    schema, batches = arrow_batches(split, columns)
+    schema, batches = iter_arrow_batches(split, columns)
     return pa.Table.from_batches(list(batches), schema)
 
 
-def arrow_schema(split: Split, columns: Sequence[str] | None = None) -> pa.Schema:
+def infer_arrow_schema(split: Split, columns: Sequence[str] | None = None) -> pa.Schema:
     """The types of a split's table; a record is read only where a function makes the columns."""
     if split.batch_map is None:
-        return _record_batch(_no_rows(split, columns), split.schema.features).schema
-    return arrow_batches(split, columns)[0]
+        return _to_record_batch(_make_empty_batch(split, columns), split.schema.features).schema
+    return iter_arrow_batches(split, columns)[0]
 
 
-def arrow_batches(
-    split: Split, columns: Sequence[str] | None, *, rows: int = _ROWS, threads: int | None = None
+def iter_arrow_batches(
+    split: Split, columns: Sequence[str] | None, *, rows: int = _BATCH_ROWS, threads: int | None = None
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """The schema of a split's table, and its batches one after another; only the first is made ahead."""
     # What a function makes of the columns is no longer what the schema declares.
     declared: Mapping[str, Feature] = split.schema.features if split.batch_map is None else {}
-    made = (_record_batch(batch, declared) for batch in split.batches(rows, columns=columns, threads=threads))
+    made = (
+        _to_record_batch(batch, declared) for batch in split.batches(rows, columns=columns, threads=threads)
+    )
     first = next(made, None)
     if first is None:
-        return _record_batch(_no_rows(split, columns), split.schema.features).schema, iter(())
-    return first.schema, _alike(first.schema, chain([first], made))
+        return _to_record_batch(_make_empty_batch(split, columns), split.schema.features).schema, iter(())
+    return first.schema, _check_same_schema(first.schema, chain([first], made))
 
 
-def _alike(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _check_same_schema(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches of a split have one schema, unless a function that was applied to them gives several."""
     for batch in batches:
         if not batch.schema.equals(schema):
             known, fields = set(schema.names), set(batch.schema)
             differ = [name for name in batch.schema.names if name not in known]
             differ += [field.name for field in schema if field not in fields]
-            raise _no_table(
+            raise _arrow_table_error(
                 f"`{differ[0]}` is not the same in all batches"[:90] if differ else "columns change places"
             )
         yield batch
 
 
-def _record_batch(batch: Mapping[str, Column], declared: Mapping[str, Feature]) -> pa.RecordBatch:
+def _to_record_batch(batch: Mapping[str, Column], declared: Mapping[str, Feature]) -> pa.RecordBatch:
     arrays: dict[str, Any] = {}
     for name, column in batch.items():
         try:
-            arrays[name] = _array(column, declared.get(name))
+            arrays[name] = _to_arrow_array(column, declared.get(name))
         except (pa.ArrowException, TypeError, ValueError) as failure:
             # Only what a function of the user made can have no like in Arrow.
-            raise _no_table(f"`{name!s:.60}` cannot be a column: {type(column).__name__}") from failure
+            raise _arrow_table_error(
+                f"`{name!s:.60}` cannot be a column: {type(column).__name__}"
+            ) from failure
     lengths = {len(array) for array in arrays.values()}
     if len(lengths) > 1:
-        raise _no_table(f"columns of {min(lengths):,} and of {max(lengths):,} rows")
+        raise _arrow_table_error(f"columns of {min(lengths):,} and of {max(lengths):,} rows")
     return pa.RecordBatch.from_arrays(list(arrays.values()), [str(name) for name in arrays])
 
 
-def _array(column: Any, feature: Feature | None) -> Any:
+def _to_arrow_array(column: Any, feature: Feature | None) -> Any:
     if isinstance(column, (np.ndarray, Optional, Ragged, SparseColumn, Strings)):
         return column_to_arrow(column, feature)
     return pa.array(column)
 
 
-def _no_rows(split: Split, columns: Sequence[str] | None) -> dict[str, Column]:
+def _make_empty_batch(split: Split, columns: Sequence[str] | None) -> dict[str, Column]:
     """Without a record the types are those of a batch of none."""
     plan = compile_plan(split.schema, None if columns is None else tuple(columns))
-    return assemble(plan, new_batch(plan, _core.Pool(0)).take(), 0)
+    return assemble_columns(plan, new_batch(plan, _core.Pool(0)).take(), 0)
 
 
-def _no_table(found: str) -> Exception:
+def _arrow_table_error(found: str) -> Exception:
     return error(
         "U605",
         "the batches that the function for `map` gives make no table",

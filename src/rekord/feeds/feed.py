@@ -15,18 +15,18 @@ import numpy as np
 from rekord import _core
 from rekord.codec.columns import Optional, Ragged, SparseColumn
 from rekord.dataset.background import IdlePool
-from rekord.dataset.batches import Request, read_batches
-from rekord.dataset.loader import Loader, Reading
+from rekord.dataset.batches import BatchRequest, read_batches
+from rekord.dataset.loader import BatchReader, Loader
 from rekord.dataset.options import BatchOptions
-from rekord.dataset.order import Ids, checked_ranks
+from rekord.dataset.order import Ids, validate_ranks
 from rekord.dataset.postprocess import Batch
 from rekord.dataset.readers.indexed import IndexedDecoder
-from rekord.dataset.shards import NoRecord
+from rekord.dataset.shards import RecordIndexError
 from rekord.errors import error
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
-_NUMBERS = "biufc"
+_NUMERIC_KINDS = "biufc"
 
 
 class RaggedTensors(NamedTuple):
@@ -56,24 +56,27 @@ class SparseTensors(NamedTuple):
     valid: Any = None
 
 
-def converted(column: Any, tensor: Callable[[Array], Any]) -> Any:
+def convert_column(column: Any, tensor: Callable[[Array], Any]) -> Any:
     """A column with tensors in place of its arrays of numbers; of pictures of different sizes, a list of tensors.
 
     Strings, and what is no column, stay as they are.
     """
     column = without_times(column)
     if isinstance(column, np.ndarray):
-        return _array(column, tensor)
+        return _convert_array(column, tensor)
     if isinstance(column, Optional):
         return MaskedTensors(tensor(column.values), tensor(column.valid))
     if isinstance(column, Ragged):
         valid = None if column.valid is None else tensor(column.valid)
-        return RaggedTensors(converted(column.values, tensor), tensor(column.offsets), valid)
+        return RaggedTensors(convert_column(column.values, tensor), tensor(column.offsets), valid)
     if isinstance(column, SparseColumn):
         valid = None if column.valid is None else tensor(column.valid)
         indices, values = column.indices.values, column.values.values
         return SparseTensors(
-            converted(indices, tensor), converted(values, tensor), tensor(column.values.offsets), valid
+            convert_column(indices, tensor),
+            convert_column(values, tensor),
+            tensor(column.values.offsets),
+            valid,
         )
     return column
 
@@ -91,26 +94,26 @@ def without_times(column: Any) -> Any:
     return column
 
 
-def _array(array: Array, tensor: Callable[[Array], Any]) -> Any:
-    if is_number(array):
+def _convert_array(array: Array, tensor: Callable[[Array], Any]) -> Any:
+    if is_numeric(array):
         return tensor(array)
-    return [tensor(value) for value in array] if is_pictures(array) else array
+    return [tensor(value) for value in array] if is_image_column(array) else array
 
 
-def is_pictures(column: Any) -> bool:
+def is_image_column(column: Any) -> bool:
     """Whether these are pictures of different sizes: an array of numbers for each row."""
     if not isinstance(column, np.ndarray) or column.dtype != object or column.ndim != 1:
         return False
-    return all(isinstance(value, np.ndarray) and is_number(value) for value in column)
+    return all(isinstance(value, np.ndarray) and is_numeric(value) for value in column)
 
 
-def is_number(array: Array) -> bool:
+def is_numeric(array: Array) -> bool:
     """Whether these are numbers or truth values, and no objects, texts or times."""
     # bfloat16 is of kind V for NumPy, which does not know it.
-    return array.dtype.kind in _NUMBERS or array.dtype.name == "bfloat16"
+    return array.dtype.kind in _NUMERIC_KINDS or array.dtype.name == "bfloat16"
 
 
-def framework(name: str, call: str, extra: str) -> Any:
+def import_framework(name: str, call: str, extra: str) -> Any:
     """A framework's module, imported now; its absence names the extra to install."""
     try:
         return import_module(name)
@@ -124,19 +127,19 @@ def framework(name: str, call: str, extra: str) -> Any:
         ) from failure
 
 
-Group: TypeAlias = "Callable[[], tuple[int, int] | None]"
+RankLookup: TypeAlias = "Callable[[], tuple[int, int] | None]"
 """Gives the rank of this process and how many there are; None where the framework does not know yet."""
 
 
-def with_ranks(options: BatchOptions, group: Group, *, start: str) -> BatchOptions:
+def with_ranks(options: BatchOptions, group: RankLookup, *, start: str) -> BatchOptions:
     """The options with the rank that the framework says for "auto"; a world of several needs a `remainder`.
 
     `start` is the call that makes the framework know its ranks.
     """
     rank, world, remainder = options.get("rank", 0), options.get("world", 1), options.get("remainder")
     if rank == "auto":
-        rank, world = _found(world, group, start)
-    number, size, checked = checked_ranks(rank, world, "keep" if remainder is None else remainder)
+        rank, world = _detect_ranks(world, group, start)
+    number, size, checked = validate_ranks(rank, world, "keep" if remainder is None else remainder)
     if remainder is None and size > 1:
         raise error(
             "U605",
@@ -148,7 +151,7 @@ def with_ranks(options: BatchOptions, group: Group, *, start: str) -> BatchOptio
     return {**options, "rank": number, "world": size, "remainder": checked}
 
 
-def _found(world: int, group: Group, start: str) -> tuple[int, int]:
+def _detect_ranks(world: int, group: RankLookup, start: str) -> tuple[int, int]:
     found = group()
     if found is None:
         raise error(
@@ -169,30 +172,30 @@ def _found(world: int, group: Group, start: str) -> tuple[int, int]:
     return found
 
 
-Tensors: TypeAlias = "dict[str, Any]"
+TensorBatch: TypeAlias = "dict[str, Any]"
 
 
-class Feed(Loader[Tensors]):
+class Feed(Loader[TensorBatch]):
     """Batches of tensors, `{column: tensor}` each, in the order of `split.batches`: every `iter()` is a whole epoch.
 
     `state_dict()` counts what was delivered, never what was only prefetched. It has the form of those of
     `split.batches`, and one can load the other's.
     """
 
-    def __init__(self, request: Request, convert: Callable[[Batch], Tensors]) -> None:
+    def __init__(self, request: BatchRequest, convert: Callable[[Batch], TensorBatch]) -> None:
         super().__init__(request)
         self._convert = convert
 
-    def _read(self, request: Request, epoch: int, consumed: int) -> Reading[Tensors]:
-        return _Converted(read_batches(request, epoch, consumed), self._convert)
+    def _read(self, request: BatchRequest, epoch: int, consumed: int) -> BatchReader[TensorBatch]:
+        return _ConvertingReader(read_batches(request, epoch, consumed), self._convert)
 
 
-class _Converted:
-    def __init__(self, reading: Reading[Batch], convert: Callable[[Batch], Tensors]) -> None:
+class _ConvertingReader:
+    def __init__(self, reading: BatchReader[Batch], convert: Callable[[Batch], TensorBatch]) -> None:
         self._reading = reading
         self._convert = convert
 
-    def __next__(self) -> tuple[Tensors, int]:
+    def __next__(self) -> tuple[TensorBatch, int]:
         batch, after = next(self._reading)
         return self._convert(batch), after
 
@@ -200,16 +203,16 @@ class _Converted:
         self._reading.close()
 
 
-class Rows:
+class RowReader:
     """The rows that a request asks for, by position. For any number of threads, and to be pickled or forked."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: BatchRequest) -> None:
         self.request = request
         self._process = os.getpid()
         self._decoders = IdlePool(self._decoder)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Rows, (self.request,)  # decoders stay here
+        return RowReader, (self.request,)  # decoders stay here
 
     def __len__(self) -> int:
         return self.request.recipe.size
@@ -221,7 +224,7 @@ class Rows:
             self.__init__(replace(self.request, shards=copy(self.request.shards)))  # type: ignore[misc]
         request = self.request
         ids = request.recipe.records(request.epoch, self._positions(numbers))
-        with self._decoders.lend() as decoder:
+        with self._decoders.write_borrowed() as decoder:
             batch = decoder.decode(ids)
         return request.finish(batch) if request.finish else batch
 
@@ -244,18 +247,18 @@ class Rows:
         out = np.empty(len(numbers), np.int64)
         for i, number in enumerate(numbers):
             try:
-                position = _whole(number)
+                position = _to_int(number)
             except TypeError:
-                raise NoRecord(number, "a whole number, or a list of them") from None
+                raise RecordIndexError(number, "a whole number, or a list of them") from None
             if not -size <= position < size:
-                raise NoRecord(
+                raise RecordIndexError(
                     position, f"a number from {-size:,} to {size - 1:,}" if size else "no records at all"
                 )
             out[i] = position + size if position < 0 else position
         return out
 
 
-def _whole(number: Any) -> int:
+def _to_int(number: Any) -> int:
     if isinstance(number, bool):
         raise TypeError
     return index(number)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-from rekord.dataset.batches import Request
+from rekord.dataset.batches import BatchRequest
 from rekord.dataset.options import BatchOptions, accepts_batch_options
-from rekord.feeds.feed import Rows
+from rekord.feeds.feed import RowReader
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
@@ -21,19 +21,19 @@ _OF_GRAIN = ("shuffle", "seed", "epoch", "rank", "world", "remainder", "prefetch
 
 
 @partial(accepts_batch_options, without=_OF_GRAIN)
-def data_source(split: Split, **options: Unpack[BatchOptions]) -> DataSource:
+def make_data_source(split: Split, **options: Unpack[BatchOptions]) -> GrainDataSource:
     """The rows of a split for `grain.DataLoader` and `grain.MapDataset.source`; the arguments are those of `batches`.
 
     `map` is given batches, here those of the rows that Grain asks for at once.
     """
-    return DataSource(split.request(1, **options))
+    return GrainDataSource(split.request(1, **options))
 
 
-class DataSource:
+class GrainDataSource:
     """Rows by number, `{column: value}` each: what Grain calls a RandomAccessDataSource. It imports no Grain."""
 
-    def __init__(self, request: Request) -> None:
-        self._rows = Rows(request)
+    def __init__(self, request: BatchRequest) -> None:
+        self._rows = RowReader(request)
 
     def __len__(self) -> int:
         return len(self._rows)

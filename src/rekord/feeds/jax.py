@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 import numpy as np
 
 from rekord.codec.columns import Column, Ragged, SparseColumn
-from rekord.dataset.batches import Request
-from rekord.dataset.loader import Reading
+from rekord.dataset.batches import BatchRequest
+from rekord.dataset.loader import BatchReader
 from rekord.dataset.options import BatchOptions
 from rekord.dataset.order import Remainder
 from rekord.dataset.postprocess import Batch
-from rekord.errors import RekordError, error, located
-from rekord.feeds.feed import Array, Feed, converted, framework, is_pictures, with_ranks
+from rekord.errors import RekordError, add_location, error
+from rekord.feeds.feed import Array, Feed, convert_column, import_framework, is_image_column, with_ranks
 from rekord.location import Location
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
 
-Put: TypeAlias = Callable[[Array], Any]
+DevicePut: TypeAlias = Callable[[Array], Any]
 
 _NARROW = {"int64": "int32", "uint64": "uint32", "float64": "float32", "complex128": "complex64"}
 
@@ -36,27 +36,27 @@ def to_jax(
     **options: Unpack[BatchOptions],
 ) -> Feed:
     """Batches of jax arrays; with a sharding, global batches of all processes."""
-    jax = framework("jax", "to_jax", "jax")
-    chosen = with_ranks(options, lambda: _processes(jax), start="jax.distributed.initialize(…)")
+    jax = import_framework("jax", "to_jax", "jax")
+    chosen = with_ranks(options, lambda: _get_process_rank(jax), start="jax.distributed.initialize(…)")
     if sharding is not None:
         _check_sharding(jax, sharding, device, options.get("remainder"))
     request = split.request(batch_size, **chosen)
-    put = _placer(jax, sharding, device)
-    return JaxFeed(request, partial(_placed, put=put, sharded=sharding is not None))
+    put = _make_device_put(jax, sharding, device)
+    return JaxFeed(request, partial(_put_batch, put=put, sharded=sharding is not None))
 
 
 class JaxFeed(Feed):
     """Batches of jax arrays."""
 
-    def _read(self, request: Request, epoch: int, consumed: int) -> Reading[dict[str, Any]]:
+    def _read(self, request: BatchRequest, epoch: int, consumed: int) -> BatchReader[dict[str, Any]]:
         # jax copies to a device in the background, if one asks for it before it is needed.
-        return _Ahead(super()._read(request, epoch, consumed), 1 if request.prefetch else 0)
+        return _PrefetchingReader(super()._read(request, epoch, consumed), 1 if request.prefetch else 0)
 
 
-class _Ahead:
+class _PrefetchingReader:
     """The same, with `count` batches begun before they are asked for. A failure comes after what was before it."""
 
-    def __init__(self, reading: Reading[dict[str, Any]], count: int) -> None:
+    def __init__(self, reading: BatchReader[dict[str, Any]], count: int) -> None:
         self._reading = reading
         self._count = count
         self._waiting: deque[tuple[dict[str, Any], int]] = deque()
@@ -78,21 +78,21 @@ class _Ahead:
         self._reading.close()
 
 
-def _placed(batch: Batch, put: Put, *, sharded: bool) -> dict[str, Any]:
+def _put_batch(batch: Batch, put: DevicePut, *, sharded: bool) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, column in batch.items():
         # Of pictures one by one, devices would share the rows of each.
-        if sharded and (isinstance(column, (Ragged, SparseColumn)) or is_pictures(column)):
-            raise _not_shared(name, column)
-        with located(feature=name):
-            out[name] = converted(column, put)
+        if sharded and (isinstance(column, (Ragged, SparseColumn)) or is_image_column(column)):
+            raise _sharding_error(name, column)
+        with add_location(feature=name):
+            out[name] = convert_column(column, put)
     return out
 
 
-def _placer(jax: Any, sharding: Any, device: Any) -> Put:
+def _make_device_put(jax: Any, sharding: Any, device: Any) -> DevicePut:
     def put(array: Array) -> Any:
         if not jax.config.jax_enable_x64 and array.dtype.name in _NARROW:
-            array = _narrowed(array)
+            array = _narrow_dtype(array)
         if not array.dtype.isnative:
             array = array.astype(array.dtype.newbyteorder("="))
         try:
@@ -115,7 +115,7 @@ def _placer(jax: Any, sharding: Any, device: Any) -> Put:
     return put
 
 
-def _narrowed(array: Array) -> Array:
+def _narrow_dtype(array: Array) -> Array:
     """The array in the 32 bits that jax has, where that changes no value. Left to itself, jax cuts numbers off."""
     dtype = np.dtype(_NARROW[array.dtype.name])
     with np.errstate(over="ignore", invalid="ignore"):
@@ -134,7 +134,7 @@ def _narrowed(array: Array) -> Array:
     )
 
 
-def _not_shared(name: str, column: Column) -> RekordError:
+def _sharding_error(name: str, column: Column) -> RekordError:
     pictures = isinstance(column, np.ndarray)
     do = f'map= with a function that pads it: batch["{name[:40]}"].to_padded(0, length)'
     if pictures:
@@ -151,7 +151,7 @@ def _not_shared(name: str, column: Column) -> RekordError:
     )
 
 
-def _processes(jax: Any) -> tuple[int, int] | None:
+def _get_process_rank(jax: Any) -> tuple[int, int] | None:
     # Without jax.distributed there is one process, and that is what jax says.
     return jax.process_index(), jax.process_count()
 

@@ -11,7 +11,7 @@ import numpy as np
 from rekord.arguments import invalid
 from rekord.dataset.options import BatchOptions
 from rekord.errors import RekordError, error
-from rekord.feeds.feed import framework
+from rekord.feeds.feed import import_framework
 from rekord.feeds.tensorflow.native import Mode, to_tensorflow
 from rekord.location import Location
 from rekord.schema import Label, Schema
@@ -19,19 +19,19 @@ from rekord.schema import Label, Schema
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
 
-Columns: TypeAlias = "str | Sequence[str] | None"
-Known: TypeAlias = "Schema | Mapping[str, Any]"  # features by the names of columns
+ColumnNames: TypeAlias = "str | Sequence[str] | None"
+AvailableColumns: TypeAlias = "Schema | Mapping[str, Any]"  # features by the names of columns
 ClassWeight: TypeAlias = 'Literal["balanced"] | Mapping[Any, float] | None'
 
-_MOST_CLASSES = 1 << 20
+_MAX_CLASSES = 1 << 20
 
 
 def to_keras(
     split: Split,
     batch_size: int,
     *,
-    x: Columns,
-    y: Columns,
+    x: ColumnNames,
+    y: ColumnNames,
     sample_weight: str | None,
     class_weight: ClassWeight,
     mode: Mode,
@@ -42,9 +42,9 @@ def to_keras(
     schema = split.schema
     # What a function makes of a batch is known once it was tried out; so it is given all columns.
     is_mapped = options.get("map") is not None or split.batch_map is not None
-    chosen = None if is_mapped else _Chosen.of(schema, x, y, sample_weight)
-    table = None if chosen is None else _table(split, schema, chosen.labels, class_weight)
-    tf = framework("tensorflow", "to_keras", "tensorflow")
+    chosen = None if is_mapped else _KerasColumns.of(schema, x, y, sample_weight)
+    table = None if chosen is None else _build_weight_table(split, schema, chosen.labels, class_weight)
+    tf = import_framework("tensorflow", "to_keras", "tensorflow")
     options["columns"] = None if chosen is None else chosen.columns
     dataset = to_tensorflow(
         split,
@@ -58,8 +58,8 @@ def to_keras(
 
     spec = dataset.element_spec
     if chosen is None:
-        chosen = _Chosen.of({name: schema.get(name) for name in spec}, x, y, sample_weight)
-        table = _table(split, schema, chosen.labels, class_weight)
+        chosen = _KerasColumns.of({name: schema.get(name) for name in spec}, x, y, sample_weight)
+        table = _build_weight_table(split, schema, chosen.labels, class_weight)
     inputs, labels, weight_name = chosen.inputs, chosen.labels, chosen.weight
     if weight_name is not None:
         _check_weights(tf, weight_name, spec[weight_name])
@@ -67,10 +67,10 @@ def to_keras(
         _check_classes(tf, labels[0], spec[labels[0]])
 
     def parts(columns: dict[str, Any]) -> Any:
-        given = _one_or_dict(columns, inputs, single=x is None or isinstance(x, str))
+        given = _unwrap_single(columns, inputs, single=x is None or isinstance(x, str))
         if not labels:
             return (given,)
-        wanted = _one_or_dict(columns, labels, single=y is None or isinstance(y, str))
+        wanted = _unwrap_single(columns, labels, single=y is None or isinstance(y, str))
         weight = None if weight_name is None else tf.cast(columns[weight_name], tf.float32)
         if table is not None:
             own = tf.gather(tf.constant(table), columns[labels[0]])
@@ -84,7 +84,7 @@ def to_keras(
 
 
 @dataclass(frozen=True, slots=True)
-class _Chosen:
+class _KerasColumns:
     """Which columns are inputs, labels and weights."""
 
     inputs: tuple[str, ...]
@@ -92,10 +92,12 @@ class _Chosen:
     weight: str | None
 
     @classmethod
-    def of(cls, known: Known, x: Columns, y: Columns, sample_weight: str | None) -> _Chosen:
-        labels = _labels(known, y)
-        inputs = _inputs(known, x, labels, sample_weight)
-        weight = None if sample_weight is None else _column(known, "sample_weight", sample_weight)
+    def of(
+        cls, known: AvailableColumns, x: ColumnNames, y: ColumnNames, sample_weight: str | None
+    ) -> _KerasColumns:
+        labels = _resolve_labels(known, y)
+        inputs = _resolve_inputs(known, x, labels, sample_weight)
+        weight = None if sample_weight is None else _validate_column(known, "sample_weight", sample_weight)
         if weight is not None and not labels:
             raise error(
                 "U676",
@@ -113,15 +115,15 @@ class _Chosen:
         return tuple(dict.fromkeys((*self.inputs, *self.labels, *weight)))
 
 
-def _one_or_dict(columns: dict[str, Any], names: tuple[str, ...], *, single: bool) -> Any:
+def _unwrap_single(columns: dict[str, Any], names: tuple[str, ...], *, single: bool) -> Any:
     if single and len(names) == 1:
         return columns[names[0]]
     return {name: columns[name] for name in names}
 
 
-def _labels(known: Known, y: Columns) -> tuple[str, ...]:
+def _resolve_labels(known: AvailableColumns, y: ColumnNames) -> tuple[str, ...]:
     if y is not None:
-        return _named(known, "y", y)
+        return _resolve_names(known, "y", y)
     found = tuple(
         [name for name, feature in known.items() if feature is not None and feature.class_count is not None]
     )
@@ -132,32 +134,34 @@ def _labels(known: Known, y: Columns) -> tuple[str, ...]:
         "U676",
         f"`y` must be named: {'no column is' if not found else f'{len(found)} columns are'} declared as rk.Label",
         expected="the name of the column to learn, or [] for none",
-        found=_listed(found) if found else "columns " + _listed(known),
+        found=_join_names(found) if found else "columns " + _join_names(known),
         do=f"y={proposed[0]!r}",
     )
 
 
-def _inputs(known: Known, x: Columns, labels: tuple[str, ...], weight: str | None) -> tuple[str, ...]:
+def _resolve_inputs(
+    known: AvailableColumns, x: ColumnNames, labels: tuple[str, ...], weight: str | None
+) -> tuple[str, ...]:
     left = tuple([name for name in known if name not in labels and name != weight])
-    inputs = left if x is None else _named(known, "x", x)
+    inputs = left if x is None else _resolve_names(known, "x", x)
     if inputs:
         return inputs
     others = (*labels, *([weight] if weight else []))
     raise error(
         "U676",
         "no column is left for `x`" if x is None else "`x` names no column",
-        expected="a column beside " + _listed(others) if others else "a column",
-        found="columns " + _listed(known),
+        expected="a column beside " + _join_names(others) if others else "a column",
+        found="columns " + _join_names(known),
         do='x="…", the name of the column to learn from',
     )
 
 
-def _named(known: Known, argument: str, given: Columns) -> tuple[str, ...]:
+def _resolve_names(known: AvailableColumns, argument: str, given: ColumnNames) -> tuple[str, ...]:
     names: tuple[Any, ...] = tuple(given) if isinstance(given, (list, tuple)) else (given,)
-    return tuple([_column(known, argument, name) for name in names])
+    return tuple([_validate_column(known, argument, name) for name in names])
 
 
-def _column(known: Known, argument: str, name: object) -> str:
+def _validate_column(known: AvailableColumns, argument: str, name: object) -> str:
     if isinstance(name, str):
         if isinstance(known, Schema):
             known[name]  # one that is not there names its near misses
@@ -166,7 +170,7 @@ def _column(known: Known, argument: str, name: object) -> str:
                 "U676",
                 f"the function for `map` gives no column {name[:60]!r}",
                 location=Location(feature=name),
-                expected="one of " + _listed(known),
+                expected="one of " + _join_names(known),
                 found=repr(name)[:60],
                 do=f"let the function keep it, or {argument}={next(iter(known), 'label')!r}",
             )
@@ -201,7 +205,7 @@ def _check_classes(tf: Any, name: str, spec: Any) -> None:
         )
 
 
-def _table(split: Split, schema: Schema, labels: tuple[str, ...], given: ClassWeight) -> Any:
+def _build_weight_table(split: Split, schema: Schema, labels: tuple[str, ...], given: ClassWeight) -> Any:
     """The weight of each class by its id, as float32; None where none is asked for."""
     if given is None:
         return None
@@ -213,32 +217,32 @@ def _table(split: Split, schema: Schema, labels: tuple[str, ...], given: ClassWe
             "`class_weight` needs one `y` that is a class",
             location=Location(feature=name or None),
             expected="y=…, a column that is declared as rk.Label, with one class a record",
-            found=_listed(labels) if labels else "no `y`",
+            found=_join_names(labels) if labels else "no `y`",
             do="leave `class_weight` out, or give weights as a column with sample_weight=…",
         )
-    if feature.count > _MOST_CLASSES:
-        raise _refused_weights(f"at most {_MOST_CLASSES:,} classes", f"{feature.count:,}")
+    if feature.count > _MAX_CLASSES:
+        raise _class_weight_error(f"at most {_MAX_CLASSES:,} classes", f"{feature.count:,}")
     if isinstance(given, str) and given == "balanced":
         weights: Mapping[Any, Any] = split.class_weights(by=name)
     elif isinstance(given, Mapping):
         weights = given
     else:
-        raise _refused_weights('"balanced", or a dict of classes and their weights', repr(given)[:60])
+        raise _class_weight_error('"balanced", or a dict of classes and their weights', repr(given)[:60])
     table = np.ones(feature.count, np.float32)
     for one, weight in weights.items():
         number = feature.id_of(one) if isinstance(one, str) else one
         whole = hasattr(number, "__index__") and not isinstance(number, bool)
         if not whole or not 0 <= int(number) < feature.count:  # type: ignore[arg-type]
-            raise _refused_weights(
+            raise _class_weight_error(
                 f"classes of `{name}`: names, or ids below {feature.count:,}", repr(one)[:60]
             )
         if not isinstance(weight, (int, float, np.number)) or not np.isfinite(weight) or weight < 0:
-            raise _refused_weights("weights that are numbers from 0 on", repr(weight)[:60])
+            raise _class_weight_error("weights that are numbers from 0 on", repr(weight)[:60])
         table[int(number)] = weight  # type: ignore[arg-type]
     return table
 
 
-def _refused_weights(expected: str, found: str) -> RekordError:
+def _class_weight_error(expected: str, found: str) -> RekordError:
     return error(
         "U676",
         "`class_weight` cannot be used",
@@ -248,5 +252,5 @@ def _refused_weights(expected: str, found: str) -> RekordError:
     )
 
 
-def _listed(names: Any) -> str:
+def _join_names(names: Any) -> str:
     return ", ".join([f"`{name}`" for name in names])[:60]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FLUSH_BYTES = 1 << 20
 """How many bytes of frames lie between two flush points, at the least."""
 
-_WINDOWS = {"gzip": 31, "zlib": 15}
+_WINDOW_BITS = {"gzip": 31, "zlib": 15}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class FrameSink(Protocol):
         """Hand on what is left; nothing can be written after that."""
 
 
-def frame_sink(compression: str | None, write: Callable[[Buffer], object]) -> FrameSink:
+def open_frame_sink(compression: str | None, write: Callable[[Buffer], object]) -> FrameSink:
     """The sink for a compression; `write` takes what belongs into the file."""
     name = compression_name(compression)
     return PlainSink(write) if name == "none" else DeflateSink(write, name)
@@ -75,7 +75,7 @@ class DeflateSink:
 
     def __init__(self, write: Callable[[Buffer], object], compression: str) -> None:
         self._write = write
-        self._deflate = zlib.compressobj(wbits=_WINDOWS[compression])
+        self._deflate = zlib.compressobj(wbits=_WINDOW_BITS[compression])
         self._waiting = bytearray()  # whole frames, fewer bytes than make a flush
         self._offset = 0  # in the frames, of what waits
         self._compressed = 0
@@ -84,29 +84,29 @@ class DeflateSink:
     def write(self, frames: Buffer, /) -> None:
         view = memoryview(frames).cast("B")
         begin = 0
-        for end in _flushes(view, FLUSH_BYTES - len(self._waiting)):
+        for end in _find_flush_offsets(view, FLUSH_BYTES - len(self._waiting)):
             self._waiting += view[begin:end]
             self._segment()
             begin = end
         self._waiting += view[begin:]
 
     def finish(self) -> None:
-        self._hand_on(self._deflate.compress(self._waiting) + self._deflate.flush(zlib.Z_FINISH))
+        self._emit(self._deflate.compress(self._waiting) + self._deflate.flush(zlib.Z_FINISH))
         self._waiting = bytearray()
 
     def _segment(self) -> None:
         # In one piece, so that what zlib makes of it cannot depend on where pieces ended.
-        self._hand_on(self._deflate.compress(self._waiting) + self._deflate.flush(zlib.Z_FULL_FLUSH))
+        self._emit(self._deflate.compress(self._waiting) + self._deflate.flush(zlib.Z_FULL_FLUSH))
         self._offset += len(self._waiting)
         self._waiting = bytearray()
         self.flush_points.append(FlushPoint(self._offset, self._compressed))
 
-    def _hand_on(self, data: bytes) -> None:
+    def _emit(self, data: bytes) -> None:
         self._compressed += len(data)
         self._write(data)
 
 
-def _flushes(frames: memoryview, first: int) -> list[int]:
+def _find_flush_offsets(frames: memoryview, first: int) -> list[int]:
     """Where flushes fall in whole frames: after the record that reaches `first` bytes, and so on."""
     if len(frames) < first:
         return []

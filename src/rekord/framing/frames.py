@@ -11,8 +11,8 @@ from rekord import _core
 from rekord._core import Fault
 from rekord.errors import CompressionError, RekordError, error
 from rekord.faults import frame_error
-from rekord.framing.inflate import Source, Stream, open_stream, read_head
-from rekord.framing.sniff import TAIL_BYTES, Foreign, recognise
+from rekord.framing.inflate import ByteSource, Stream, open_stream, read_head
+from rekord.framing.sniff import TAIL_BYTES, ForeignFormat, detect_foreign_format
 from rekord.location import Location
 
 SLAB_BYTES = 512 * 1024
@@ -25,16 +25,16 @@ SEARCH_BYTES = 64 << 20
 _SEARCH_FACTOR = 8
 """A search for the next frame verifies so many bytes in vain, and so many more for each byte searched."""
 
-_IDLE_BYTES = 32 << 20
-_OUR_HOLDERS = 2
+_MAX_IDLE_BYTES = 32 << 20
+_OWN_REFERENCES = 2
 """The slab itself and the view of it: one more is a batch with values that lie in the slab."""
 
 _FRAME_CODES = ("F101", "F102", "F103", "F104", "F105")
-_CUT_SHORT = (Fault.CUT_HEADER, Fault.CUT_RECORD, Fault.IMPOSSIBLE_LENGTH)
+_TRUNCATION_FAULTS = (Fault.CUT_HEADER, Fault.CUT_RECORD, Fault.IMPOSSIBLE_LENGTH)
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class VerifiedFrames:
     """Verified frames in a buffer that the next read uses again, unless a batch holds on to its slab."""
 
     slab: _core.Slab
@@ -62,7 +62,7 @@ class FrameReader:
 
     def __init__(
         self,
-        file: Source,
+        file: ByteSource,
         *,
         path: str,
         sized: bool,
@@ -79,7 +79,7 @@ class FrameReader:
         except BaseException:
             file.close()
             raise
-        self._pool = _core.Pool(_IDLE_BYTES)
+        self._pool = _core.Pool(_MAX_IDLE_BYTES)
         self._slab, self._buffer = self._new_slab(slab_bytes)
         self._begin = 0  # of the bytes that have not been given out
         self._end = 0
@@ -126,7 +126,7 @@ class FrameReader:
         self.record = record
         return True
 
-    def stretches(self) -> Iterator[Stretch]:
+    def iter_verified_frames(self) -> Iterator[VerifiedFrames]:
         """The verified frames from here on. Raises where the next bytes cannot be read as frames."""
         if self._begin == self._end and not self._eof:
             self._fill()
@@ -136,11 +136,13 @@ class FrameReader:
                 self._buffer, self._begin, self._end, self._remaining()
             )
             if len(extents):
-                stretch = Stretch(self._slab, self._buffer, extents, self.record, self._base)
+                stretch = VerifiedFrames(self._slab, self._buffer, extents, self.record, self._base)
                 self.record += len(extents)
                 self._begin += consumed
                 yield stretch
-            if self._broken is not None and (not needed if problem is None else problem.fault in _CUT_SHORT):
+            if self._broken is not None and (
+                not needed if problem is None else problem.fault in _TRUNCATION_FAULTS
+            ):
                 raise self._broken
             if problem is not None:
                 self._skip = needed
@@ -164,7 +166,7 @@ class FrameReader:
         that end with the skipped one are no part of its payload, which a checksum follows: they are found.
         """
         skip, self._skip = self._skip, 0
-        if skip and self._follows(skip):
+        if skip and self._has_header_after(skip):
             inside = self._inside(skip)
             self._begin += skip if inside is None else inside
             self.record += 1
@@ -206,7 +208,7 @@ class FrameReader:
         if failure.code not in _FRAME_CODES:
             return failure, False
         at_start = self.offset == 0 and failure.code in ("F101", "F103")
-        foreign = recognise(self._first_bytes(), self._tail()) if at_start else None
+        foreign = detect_foreign_format(self._first_bytes(), self._tail()) if at_start else None
         if foreign is not None:
             return self._foreign_error(foreign), False
         first = self._first_bytes()[:8]
@@ -224,7 +226,7 @@ class FrameReader:
         return failure, found is not None
 
     def _remaining(self) -> int:
-        left = 0 if self._eof else self._stream.most_left()
+        left = 0 if self._eof else self._stream.max_remaining_bytes()
         return self._end - self._begin + left
 
     def _fill(self) -> None:
@@ -246,7 +248,7 @@ class FrameReader:
         if needed > len(self._buffer) and kept * 2 > len(self._buffer):
             # Some slack on top: a frame right behind this one must not make us move everything again.
             self._move_to(min(needed, 2 * len(self._buffer)) + SLAB_BYTES)
-        elif self._slab.holders > _OUR_HOLDERS:
+        elif self._slab.holders > _OWN_REFERENCES:
             self._move_to(len(self._buffer))
         elif self._begin:
             self._buffer[:kept] = self._buffer[self._begin : self._end]
@@ -263,7 +265,7 @@ class FrameReader:
         slab = self._pool.slab(slab_bytes)
         return slab, slab.view()[:slab_bytes]
 
-    def _follows(self, skip: int) -> bool:
+    def _has_header_after(self, skip: int) -> bool:
         """Whether a header, or the end of the file, stands exactly `skip` bytes on."""
         while not self._eof and self._end - self._begin < skip + _core.HEADER_BYTES:
             self._make_room(skip + _core.HEADER_BYTES)
@@ -307,7 +309,7 @@ class FrameReader:
         self._file.seek(max(where, len(self._head)))
         return tail
 
-    def _foreign_error(self, foreign: Foreign) -> RekordError:
+    def _foreign_error(self, foreign: ForeignFormat) -> RekordError:
         inside = "" if self.compression == "none" else f", compressed with {self.compression}"
         return error(
             foreign.code,
@@ -320,13 +322,13 @@ class FrameReader:
 
 """What is read at once. Two of these fit the second cache beside the columns of a batch."""
 
-_MOST_SLAB_BYTES = 4 << 20
-_RECORDS_A_SLAB = 16
+_MAX_SLAB_BYTES = 4 << 20
+_RECORDS_PER_SLAB = 16
 """Long records get longer slabs, since one that crosses a slab's end is copied to the next."""
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class FrameSegment:
     """Whole frames in a slab, their payloads not verified yet."""
 
     slab: _core.Slab
@@ -337,7 +339,7 @@ class Segment:
     offset: int  # of the first frame in the stream
 
 
-def payload_at(slab: _core.Slab, begin: int) -> bytes:
+def read_payload(slab: _core.Slab, begin: int) -> bytes:
     """The payload of the frame that begins there, one that has been verified."""
     view = slab.view()
     length = int.from_bytes(view[begin : begin + 8], "little")
@@ -351,7 +353,7 @@ class SlabReader:
     asks for the next. `sized` says that the file knows its size; a pipe does not.
     """
 
-    def __init__(self, file: Source, *, path: str, sized: bool, pool: _core.Pool, reuse: bool) -> None:
+    def __init__(self, file: ByteSource, *, path: str, sized: bool, pool: _core.Pool, reuse: bool) -> None:
         self.path = path
         try:
             self._stream, _ = open_stream(file, sized=sized)
@@ -384,16 +386,16 @@ class SlabReader:
     def close(self) -> None:
         self._stream.close()
 
-    def next(self, most_frames: int) -> Segment | None:
+    def next(self, most_frames: int) -> FrameSegment | None:
         """At most so many frames, as many as are at hand; None at the end of the file."""
         while True:
-            left = 0 if self._eof else self._stream.most_left()
+            left = 0 if self._eof else self._stream.max_remaining_bytes()
             remaining = self._end - self._begin + left
             frames, consumed, needed, problem = _core.skip_frames(
                 self._slab, self._begin, self._end, remaining, most_frames
             )
             if frames:
-                segment = Segment(
+                segment = FrameSegment(
                     self._slab, self._begin, self._begin + consumed, frames, self.record, self.offset
                 )
                 self._begin += consumed
@@ -433,5 +435,5 @@ class SlabReader:
     def _slab_bytes(self, needed: int, kept: int) -> int:
         """Grown with the bytes that came, not with those announced."""
         average = self.offset // max(self.record, 1)
-        usual = min(max(SLAB_BYTES, average * _RECORDS_A_SLAB), _MOST_SLAB_BYTES)
+        usual = min(max(SLAB_BYTES, average * _RECORDS_PER_SLAB), _MAX_SLAB_BYTES)
         return max(usual, min(needed, 2 * max(kept, SLAB_BYTES)))

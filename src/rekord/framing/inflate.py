@@ -18,13 +18,13 @@ from rekord.framing.sniff import HEAD_BYTES
 from rekord.location import Location
 
 _CHUNK_BYTES = 64 * 1024
-_UNKNOWN = 1 << 62
+_UNKNOWN_SIZE = 1 << 62
 # Deflate spends at least two bits on at most 258 bytes; zlib holds back less than 64 KiB of them.
-_MOST_EXPANSION = 1032
+_MAX_EXPANSION = 1032
 _HELD_BACK_BYTES = 64 * 1024
 
 
-class Source(Protocol):
+class ByteSource(Protocol):
     """An open file: what this layer needs of one."""
 
     @property
@@ -48,7 +48,7 @@ class Stream(Protocol):
     def start_at(self, offset: int) -> bool:
         """Go on from this offset; False where that is not possible. For a stream not read from yet."""
 
-    def most_left(self) -> int:
+    def max_remaining_bytes(self) -> int:
         """How many bytes can still come, at the most."""
 
     def compressed_offset(self) -> int | None:
@@ -62,11 +62,11 @@ class PlainStream:
 
     compression = "none"
 
-    def __init__(self, file: Source, head: bytes, *, sized: bool) -> None:
+    def __init__(self, file: ByteSource, head: bytes, *, sized: bool) -> None:
         self._file = file
         self._head = head
         self._sized = sized
-        self._left = file.size_bytes if sized else _UNKNOWN
+        self._left = file.size_bytes if sized else _UNKNOWN_SIZE
 
     def start_at(self, offset: int) -> bool:
         if offset == 0:
@@ -89,7 +89,7 @@ class PlainStream:
         self._left = max(self._left - count, 0) if count else 0
         return count
 
-    def most_left(self) -> int:
+    def max_remaining_bytes(self) -> int:
         return self._left
 
     def compressed_offset(self) -> int | None:
@@ -102,7 +102,7 @@ class PlainStream:
 class InflateStream:
     """A gzip or zlib file, inflated as it is read."""
 
-    def __init__(self, file: Source, head: bytes, compression: str, *, sized: bool) -> None:
+    def __init__(self, file: ByteSource, head: bytes, compression: str, *, sized: bool) -> None:
         self.compression = compression
         self._file = file
         self._input = head
@@ -133,13 +133,13 @@ class InflateStream:
     def start_at(self, offset: int) -> bool:
         return offset == 0
 
-    def most_left(self) -> int:
+    def max_remaining_bytes(self) -> int:
         if self._ended:
             return 0
         if not self._sized:
-            return _UNKNOWN
+            return _UNKNOWN_SIZE
         unread = max(self._file.size_bytes - self._fed, 0) + len(self._input)
-        return unread * _MOST_EXPANSION + _HELD_BACK_BYTES
+        return unread * _MAX_EXPANSION + _HELD_BACK_BYTES
 
     def compressed_offset(self) -> int | None:
         return self._fed - len(self._input)
@@ -243,19 +243,19 @@ class InflateStream:
         )
 
 
-def open_stream(file: Source, *, sized: bool) -> tuple[Stream, bytes]:
+def open_stream(file: ByteSource, *, sized: bool) -> tuple[Stream, bytes]:
     """The uncompressed bytes of `file`, and its first bytes as they lie on disk.
 
     `sized` says that the file knows its size; a pipe does not.
     """
     head = read_head(file)
-    compression = recognise(head)
+    compression = sniff_compression(head)
     if compression == "none":
         return PlainStream(file, head, sized=sized), head
     return InflateStream(file, head, compression, sized=sized), head
 
 
-def recognise(head: bytes) -> str:
+def sniff_compression(head: bytes) -> str:
     """`none`, `gzip` or `zlib`, from the first bytes of a file."""
     if _core.header_agrees(head):
         return "none"
@@ -272,9 +272,9 @@ def recognise(head: bytes) -> str:
     return "none"
 
 
-def begins_with_a_record(head: bytes) -> bool:
+def starts_with_record(head: bytes) -> bool:
     """Whether a file with this head is a record file, compressed or not, that begins with a frame."""
-    compression = recognise(head)
+    compression = sniff_compression(head)
     if compression != "gzip":
         return compression == "zlib" or _core.header_agrees(head)
     try:
@@ -284,7 +284,7 @@ def begins_with_a_record(head: bytes) -> bool:
     return _core.header_agrees(inside)
 
 
-def read_head(file: Source, most_bytes: int = HEAD_BYTES) -> bytes:
+def read_head(file: ByteSource, most_bytes: int = HEAD_BYTES) -> bytes:
     """The first bytes of a file, or all of a shorter one; any others, if it stands elsewhere."""
     head = bytearray(most_bytes)
     filled = 0

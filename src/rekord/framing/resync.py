@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from rekord.errors import CompressionError
 from rekord.framing.frames import FrameReader
-from rekord.framing.inflate import InflateStream, Source
+from rekord.framing.inflate import ByteSource, InflateStream
 
 PROBE_BYTES = 1 << 20
 """How far behind a place the first frame may be: our own files have one right there."""
@@ -29,27 +29,27 @@ _BUDGET_FACTOR = 8
 _TRIAL_BYTES = 256 * 1024
 """What a place costs whatever comes of it, counted in bytes that could be inflated meanwhile."""
 
-_FLUSH = b"\0\0\xff\xff"
-_MEMBER = b"\x1f\x8b\x08"
+_FLUSH_MARKER = b"\0\0\xff\xff"
+_MEMBER_MAGIC = b"\x1f\x8b\x08"
 _HEADER_BYTES = {"gzip": 10, "zlib": 2}
 _TRAILER_BYTES = {"gzip": 8, "zlib": 4}
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class EntryPoint:
     """A place in a compressed file: a member's header, or deflate blocks without one."""
 
     compressed_offset: int
     raw: bool
 
 
-START = Entry(0, raw=False)
+FILE_START = EntryPoint(0, raw=False)
 
 
-class LaterStream(InflateStream):
+class ResumedStream(InflateStream):
     """A gzip or zlib file from some place on."""
 
-    def __init__(self, file: Source, entry: Entry, compression: str) -> None:
+    def __init__(self, file: ByteSource, entry: EntryPoint, compression: str) -> None:
         self._raw = entry.raw
         file.seek(entry.compressed_offset)
         super().__init__(file, b"", compression, sized=True)
@@ -69,16 +69,16 @@ class LaterStream(InflateStream):
         return super()._next_member()
 
 
-class _Follower(LaterStream):
+class _TrackingDecoder(ResumedStream):
     """A second decoder, behind the one that met damage: it tells where in the file an offset lies."""
 
-    def __init__(self, file: Source, entry: Entry, compression: str) -> None:
+    def __init__(self, file: ByteSource, entry: EntryPoint, compression: str) -> None:
         super().__init__(file, entry, compression)
         self.given = 0  # bytes, without compression
         self.alive = True
         self._discarded = memoryview(bytearray(_CHUNK_BYTES * 4))
 
-    def pass_output(self, given: int) -> int:
+    def advance_output(self, given: int) -> int:
         """Go on until so many bytes have come; the compressed offset that this takes."""
         while self.alive and self.given < given:
             try:
@@ -89,7 +89,7 @@ class _Follower(LaterStream):
             self.alive = count > 0
         return self._fed - len(self._input)
 
-    def pass_input(self, compressed_offset: int) -> bool:
+    def advance_input(self, compressed_offset: int) -> bool:
         """Inflate everything before this place; False where that is not possible."""
         while self.alive and (room := compressed_offset - self._fed + len(self._input)) > 0:
             if self._inflate.eof:
@@ -102,11 +102,11 @@ class _Follower(LaterStream):
             else:
                 later = self._input[room:]
                 self._input = self._input[:room]
-                self._pour()
+                self._discard_output()
                 self._input += later
         return self.alive
 
-    def agrees_with(self, entry: Entry) -> bool:
+    def is_consistent_with(self, entry: EntryPoint) -> bool:
         """Whether someone who enters here reads what this decoder reads from here on."""
         while len(self._input) < _CHUNK_BYTES and self._refill():
             pass
@@ -114,11 +114,11 @@ class _Follower(LaterStream):
             return not entry.raw
         try:
             ours = self._inflate.copy().decompress(self._input, _COMPARED_BYTES)
-            return ours == _decoder(entry, self.compression).decompress(self._input, _COMPARED_BYTES)
+            return ours == _new_decoder(entry, self.compression).decompress(self._input, _COMPARED_BYTES)
         except zlib.error:
             return False
 
-    def _pour(self) -> None:
+    def _discard_output(self) -> None:
         while True:
             out = self._step(len(self._discarded))
             self.given += len(out)
@@ -128,14 +128,14 @@ class _Follower(LaterStream):
                 return
 
 
-class Budget:
+class ResyncBudget:
     """What the places of one file may cost together: something at the start, and more with every byte passed."""
 
     def __init__(self) -> None:
         self._bytes = _BUDGET_BYTES
         self._earned_to = 0
 
-    def affords(self, entry: Entry) -> bool:
+    def try_spend(self, entry: EntryPoint) -> bool:
         """Whether a place can be tried; then it is paid for."""
         self._bytes += max(entry.compressed_offset - self._earned_to, 0) * _BUDGET_FACTOR
         self._earned_to = max(entry.compressed_offset, self._earned_to)
@@ -150,46 +150,46 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Reentry:
+class ResyncPoint:
     """Where reading goes on: `reader` stands at its first frame."""
 
-    entry: Entry
+    entry: EntryPoint
     reader: FrameReader
     offset: int | None  # of the entry in the old stream, where that can be read so far
 
 
-class Reentries:
+class ResyncSearch:
     """The places behind damage of one stream, tried in order. Their cost is bounded by `budget`."""
 
     def __init__(
         self,
-        open_file: Callable[[], Source],
+        open_file: Callable[[], ByteSource],
         *,
         path: str,
         compression: str,
-        entry: Entry,
+        entry: EntryPoint,
         search_bytes: int,
-        budget: Budget,
+        budget: ResyncBudget,
     ) -> None:
         self._open_file = open_file
         self._path = path
         self._compression = compression
         self._search_bytes = search_bytes
-        self._follower = _Follower(open_file(), entry, compression)
+        self._follower = _TrackingDecoder(open_file(), entry, compression)
         self._file = open_file()
-        self._places = _places(self._file, entry, compression)
+        self._places = _find_entry_points(self._file, entry, compression)
         self._next = next(self._places, None)
         self._budget = budget
         self._passed = entry.compressed_offset  # places up to here are behind us
         self._waits = False  # the follower stands at the next place, which was not needed yet
-        self.damaged_at = entry.compressed_offset
+        self.damage_offset = entry.compressed_offset
         """Where in the file the offset lies that was asked for last, or a place not far before it."""
 
     def close(self) -> None:
         self._follower.close()
         self._file.close()
 
-    def after(self, offset: int, found: int | None) -> Reentry | None:
+    def after(self, offset: int, found: int | None) -> ResyncPoint | None:
         """The place to go on from, after damage at an offset of the stream.
 
         `found` is where the stream itself has its next frame. None where it is as good: every place before that
@@ -199,29 +199,29 @@ class Reentries:
         target = max(offset - 1, 0)
         if self._follower.given <= target:
             self._waits = False
-            self._passed = self.damaged_at = self._follower.pass_output(target)
+            self._passed = self.damage_offset = self._follower.advance_output(target)
         while self._next is not None:
             entry = self._next
             is_ahead = self._waits or entry.compressed_offset > self._passed
             self._waits = False
-            if is_ahead and self._budget.affords(entry):
-                alive = self._follower.pass_input(entry.compressed_offset)
+            if is_ahead and self._budget.try_spend(entry):
+                alive = self._follower.advance_input(entry.compressed_offset)
                 if found is not None and self._follower.given > found:
                     self._waits = True
                     return None
                 # A stream that went through a place and has a frame behind it went through no new member.
                 could_help = entry.raw or found is None
-                if could_help and not (alive and self._follower.agrees_with(entry)):
+                if could_help and not (alive and self._follower.is_consistent_with(entry)):
                     reader = self._probe(entry)
                     if reader is not None:
-                        return Reentry(entry, reader, self._follower.given if alive else None)
+                        return ResyncPoint(entry, reader, self._follower.given if alive else None)
             self._next = next(self._places, None)
         return None
 
-    def _probe(self, entry: Entry) -> FrameReader | None:
+    def _probe(self, entry: EntryPoint) -> FrameReader | None:
         """A reader at the first frame behind a place."""
         file = self._open_file()
-        stream = LaterStream(file, entry, self._compression)
+        stream = ResumedStream(file, entry, self._compression)
         reader = FrameReader(
             file, path=self._path, sized=True, stream=stream, search_bytes=self._search_bytes
         )
@@ -236,36 +236,38 @@ class Reentries:
         return None
 
 
-def _decoder(entry: Entry, compression: str) -> zlib._Decompress:
+def _new_decoder(entry: EntryPoint, compression: str) -> zlib._Decompress:
     if entry.raw:
         return zlib.decompressobj(wbits=-15)
     return zlib.decompressobj(wbits=31 if compression == "gzip" else 15)
 
 
-def _places(file: Source, entry: Entry, compression: str) -> Iterator[Entry]:
+def _find_entry_points(file: ByteSource, entry: EntryPoint, compression: str) -> Iterator[EntryPoint]:
     """The places behind an entry that look like one, in order."""
     if not entry.raw:
         # Behind a header of the usual length: the header alone may be what is damaged.
-        yield Entry(entry.compressed_offset + _HEADER_BYTES[compression], raw=True)
+        yield EntryPoint(entry.compressed_offset + _HEADER_BYTES[compression], raw=True)
     begin = entry.compressed_offset + 1
     file.seek(begin)
     chunk = bytearray(_CHUNK_BYTES)
     held = b""
     while count := file.readinto(chunk):
         data = held + chunk[:count]
-        found = [Entry(begin + at + len(_FLUSH), raw=True) for at in _finds(data, _FLUSH)]
+        found = [
+            EntryPoint(begin + at + len(_FLUSH_MARKER), raw=True) for at in _find_all(data, _FLUSH_MARKER)
+        ]
         if compression == "gzip":
             # One at the very end is found again with the next bytes.
-            last = len(data) - len(_MEMBER)
-            found += [Entry(begin + at, raw=False) for at in _finds(data, _MEMBER) if at < last]
+            last = len(data) - len(_MEMBER_MAGIC)
+            found += [EntryPoint(begin + at, raw=False) for at in _find_all(data, _MEMBER_MAGIC) if at < last]
             found.sort(key=lambda place: place.compressed_offset)
         yield from found
         # A mark may lie across the end of what was read; one that does not is not found twice.
-        held = data[-(len(_FLUSH) - 1) :]
+        held = data[-(len(_FLUSH_MARKER) - 1) :]
         begin += len(data) - len(held)
 
 
-def _finds(data: bytes | bytearray, mark: bytes) -> Iterator[int]:
+def _find_all(data: bytes | bytearray, mark: bytes) -> Iterator[int]:
     at = data.find(mark)
     while at >= 0:
         yield at

@@ -8,19 +8,25 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from rekord.dataset.manifest import check_shard
-from rekord.dataset.read import check_complete, find_record_files, skipped_records
-from rekord.dataset.read import split_of as split_by_name
+from rekord.dataset.read import check_complete, find_record_files, find_skipped_records
+from rekord.dataset.read import infer_split_name as split_by_name
 from rekord.errors import RekordError
-from rekord.health.check.manifest import LabelMapRule, Listing, find_label_map, label_map_rule, read_listing
+from rekord.health.check.manifest import (
+    LabelMapRule,
+    ManifestListing,
+    build_label_map_rule,
+    find_label_map,
+    read_manifest_listing,
+)
 from rekord.health.finding import Finding
 from rekord.schema import Schema
 from rekord.schema.interop.tfds import TfdsFolder, read_tfds_folder
-from rekord.storage.find import Found
+from rekord.storage.find import FoundFiles
 from rekord.storage.local import PathLike
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class SplitFiles:
     """The files of each split. `findings` are errors: files that are missing, or not as long as they should be."""
 
     splits: dict[str, list[str]]
@@ -32,21 +38,21 @@ class Parts:
         return [path for paths in self.splits.values() for path in paths]
 
 
-def parts_of(place: Place) -> Parts:
+def list_split_files(place: DatasetFiles) -> SplitFiles:
     """What is to be read of a place: where a manifest lists the shards those, and nothing that lies beside them."""
     findings = [finding for finding in place.findings if finding.severity == "error"]
     if place.listing is not None:
-        return Parts(_listed(place.listing, findings), findings)
+        return SplitFiles(_list_manifest_files(place.listing, findings), findings)
     # A file that was named itself is what was wanted, whatever its name says of others.
-    if not place.files_were_named:
+    if not place.has_explicit_files:
         try:
             check_complete(place.paths)
         except RekordError as failure:
-            findings.append(_without_an_option(Finding.from_error(failure)))
-    return Parts(place.splits(), findings)
+            findings.append(_remove_option_hint(Finding.from_error(failure)))
+    return SplitFiles(place.splits(), findings)
 
 
-def _listed(listing: Listing, findings: list[Finding]) -> dict[str, list[str]]:
+def _list_manifest_files(listing: ManifestListing, findings: list[Finding]) -> dict[str, list[str]]:
     splits: dict[str, list[str]] = {}
     for split, part in listing.manifest.splits.items():
         splits[split] = []
@@ -63,14 +69,14 @@ def _listed(listing: Listing, findings: list[Finding]) -> dict[str, list[str]]:
     return splits
 
 
-def _without_an_option(finding: Finding) -> Finding:
+def _remove_option_hint(finding: Finding) -> Finding:
     """Whoever only looks has no `allow_missing` to set: everything that is there is read."""
     finding.do = "fetch the missing files; what is here was read"
     return finding
 
 
 @dataclass(frozen=True)
-class Place:
+class DatasetFiles:
     """The record files of a path, and who says what about them.
 
     `folder` is the path itself where it is a folder. `findings` are about the manifest or the TFDS files, where
@@ -79,8 +85,8 @@ class Place:
 
     paths: list[str]
     folder: str | None = None
-    files_were_named: bool = False
-    listing: Listing | None = None
+    has_explicit_files: bool = False
+    listing: ManifestListing | None = None
     tfds: TfdsFolder | None = None
     label_map: LabelMapRule | None = None
     findings: list[Finding] = field(default_factory=list)
@@ -93,7 +99,7 @@ class Place:
         return None if self.tfds is None else self.tfds.schema
 
     @property
-    def splits_are_told(self) -> bool:
+    def has_declared_splits(self) -> bool:
         """Whether a manifest or TFDS tells the splits, and not the names of files and folders alone."""
         return self.listing is not None or self.tfds is not None
 
@@ -113,10 +119,10 @@ class Place:
         return splits
 
 
-class SplitNumbers:
+class SplitNumbering:
     """Numbers records in their splits, as `dataset[split][number]` does, while files are read in their order."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DatasetFiles) -> None:
         self._listing = place.listing
         self._splits: dict[str, str] = {}
         self._starts: dict[str, int] = {}  # how many records of its split come before a file
@@ -156,17 +162,17 @@ class SplitNumbers:
         return finding
 
 
-def look_at(path: PathLike | Sequence[PathLike]) -> Place:
+def find_dataset_files(path: PathLike | Sequence[PathLike]) -> DatasetFiles:
     """What a file, a folder, a pattern or several of them stand for. Nothing but names and lists is read."""
     found = find_record_files(path)
     paths = found.paths
-    findings = list(_not_read(found))
+    findings = list(_find_unread_files(found))
     if not isinstance(path, (str, os.PathLike)):
-        return Place(paths, files_were_named=True, findings=findings)
+        return DatasetFiles(paths, has_explicit_files=True, findings=findings)
     folder = os.fspath(path)
     if not os.path.isdir(folder):
-        return Place(paths, files_were_named=os.path.isfile(folder), findings=findings)
-    listing = read_listing(folder)
+        return DatasetFiles(paths, has_explicit_files=os.path.isfile(folder), findings=findings)
+    listing = read_manifest_listing(folder)
     if isinstance(listing, Finding):
         findings.append(listing)
         listing = None
@@ -181,18 +187,18 @@ def look_at(path: PathLike | Sequence[PathLike]) -> Place:
             findings.append(finding)
     label_map = None
     if (named := find_label_map(folder)) is not None:
-        rule = label_map_rule(named)
+        rule = build_label_map_rule(named)
         if isinstance(rule, Finding):
             findings.append(rule)
         else:
             label_map = rule
-    return Place(paths, folder, listing=listing, tfds=tfds, label_map=label_map, findings=findings)
+    return DatasetFiles(paths, folder, listing=listing, tfds=tfds, label_map=label_map, findings=findings)
 
 
-def _not_read(found: Found) -> Iterator[Finding]:
+def _find_unread_files(found: FoundFiles) -> Iterator[Finding]:
     """That files begin with a record, and were skipped because their names do not say so."""
     try:
-        records = skipped_records(found)
+        records = find_skipped_records(found)
     except RekordError:
         return  # what cannot be reached is not what was asked about
     if records:

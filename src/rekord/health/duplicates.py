@@ -17,7 +17,7 @@ from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.storage.portability import pread_into
 
-PLACE = np.dtype(
+PLACE_DTYPE = np.dtype(
     [
         ("high", np.uint64),
         ("low", np.uint64),
@@ -31,20 +31,20 @@ PLACE = np.dtype(
 )
 """Where something with the digest (high, low) is. `count` places stand behind it, of which this is the first."""
 
-_WHOLE = np.dtype((np.void, PLACE.itemsize))
+_ROW_BYTES_DTYPE = np.dtype((np.void, PLACE_DTYPE.itemsize))
 """The same rows without their fields: NumPy moves those ten times as fast."""
 
 MEMORY_BYTES = 64 << 20
 
-Places: TypeAlias = npt.NDArray[np.void]
+PlaceArray: TypeAlias = npt.NDArray[np.void]
 
-_COPIES = 5  # of the rows at hand that there may be while they are sorted
+_BUFFER_COPIES = 5  # of the rows at hand that there may be while they are sorted
 _STRIDE = 512  # so few signposts that those of a billion places are 16 MB
-_END = 1 << 64
+_DIGEST_END = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _SortedRun:
     begin: int  # in rows, in the file
     end: int
     signposts: npt.NDArray[np.uint64]  # the digest of every _STRIDE-th row
@@ -54,10 +54,10 @@ class ExternalSort:
     """Takes places in any order; `parts` gives them back by digest. Use it in a `with` block, or close it."""
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
-        self._most_rows = max(16, memory_bytes // (_COPIES * PLACE.itemsize))
-        self._rows = np.empty(0, PLACE)
+        self._max_rows = max(16, memory_bytes // (_BUFFER_COPIES * PLACE_DTYPE.itemsize))
+        self._rows = np.empty(0, PLACE_DTYPE)
         self._used = 0
-        self._runs: list[_Run] = []
+        self._runs: list[_SortedRun] = []
         self._file: IO[bytes] | None = None
 
     @property
@@ -65,40 +65,40 @@ class ExternalSort:
         """Whether there were too many to keep in memory."""
         return self._file is not None
 
-    def add(self, places: Places) -> None:
+    def add(self, places: PlaceArray) -> None:
         """Take some places. Raises X546 where they do not fit on the disk."""
         while len(places):
-            if self._used == self._most_rows:
+            if self._used == self._max_rows:
                 self._make_room()
-            taken = min(len(places), self._most_rows - self._used)
+            taken = min(len(places), self._max_rows - self._used)
             if len(self._rows) < self._used + taken:
-                grown = np.empty(min(self._most_rows, max(1024, 2 * (self._used + taken))), PLACE)
-                _copy(grown[: self._used], self._rows[: self._used])
+                grown = np.empty(min(self._max_rows, max(1024, 2 * (self._used + taken))), PLACE_DTYPE)
+                _copy_rows(grown[: self._used], self._rows[: self._used])
                 self._rows = grown
-            _copy(self._rows[self._used : self._used + taken], places[:taken])
+            _copy_rows(self._rows[self._used : self._used + taken], places[:taken])
             self._used += taken
             places = places[taken:]
 
-    def parts(self) -> Iterator[Places]:
+    def parts(self) -> Iterator[PlaceArray]:
         """All places, sorted by (high, low, split, file, record). A part ends where another digest begins.
 
         Of more than two places with the same digest in one split some may be left out: the first two of them are
         there, and the counts of all of them together are right.
         """
         if self._file is None:
-            yield _combined(_sorted(self._rows[: self._used]))
+            yield _combine_rows(_sort_rows(self._rows[: self._used]))
             return
         if self._used:
-            self._spill(_combined(_sorted(self._rows[: self._used])))
-        self._rows = np.empty(0, PLACE)  # its memory is now that of the parts
+            self._spill(_combine_rows(_sort_rows(self._rows[: self._used])))
+        self._rows = np.empty(0, PLACE_DTYPE)  # its memory is now that of the parts
         self._used = 0
         for begins, ends in self._cuts():
             if sum(ends) > sum(begins):
-                yield _combined(_sorted(self._gathered(begins, ends)))
+                yield _combine_rows(_sort_rows(self._gathered(begins, ends)))
 
     def close(self) -> None:
         """Let go of memory and disk."""
-        self._rows = np.empty(0, PLACE)
+        self._rows = np.empty(0, PLACE_DTYPE)
         self._used = 0
         self._runs.clear()
         if self._file is not None:
@@ -114,15 +114,15 @@ class ExternalSort:
         self.close()
 
     def _make_room(self) -> None:
-        rows = _combined(_sorted(self._rows[: self._used]))
+        rows = _combine_rows(_sort_rows(self._rows[: self._used]))
         # What is there a million times folds up to almost nothing, and need not go to the disk.
-        if len(rows) > self._most_rows // 2:
+        if len(rows) > self._max_rows // 2:
             self._spill(rows)
             rows = rows[:0]
-        _copy(self._rows[: len(rows)], rows)
+        _copy_rows(self._rows[: len(rows)], rows)
         self._used = len(rows)
 
-    def _spill(self, rows: Places) -> None:
+    def _spill(self, rows: PlaceArray) -> None:
         begin = self._runs[-1].end if self._runs else 0
         try:
             if self._file is None:
@@ -132,40 +132,40 @@ class ExternalSort:
             while left:
                 left = left[self._file.write(left) :]
         except OSError as failure:
-            raise no_room(failure, (begin + len(rows)) * PLACE.itemsize, "check") from None
-        self._runs.append(_Run(begin, begin + len(rows), rows["high"][::_STRIDE].copy()))
+            raise no_room(failure, (begin + len(rows)) * PLACE_DTYPE.itemsize, "check") from None
+        self._runs.append(_SortedRun(begin, begin + len(rows), rows["high"][::_STRIDE].copy()))
 
     def _cuts(self) -> Iterator[tuple[list[int], list[int]]]:
         """Where the next stretch of digests begins and ends in each run; no more rows than memory takes."""
         begins = [run.begin for run in self._runs]
         total = self._runs[-1].end
-        value, width = 0, max(1, _END * self._most_rows // (2 * total))
-        while value < _END:
+        value, width = 0, max(1, _DIGEST_END * self._max_rows // (2 * total))
+        while value < _DIGEST_END:
             ends = [
-                run.end if value + width >= _END else self._first_from(value + width, run)
+                run.end if value + width >= _DIGEST_END else self._first_from(value + width, run)
                 for run in self._runs
             ]
             rows = sum(ends) - sum(begins)
-            if rows > self._most_rows and width > 1:
+            if rows > self._max_rows and width > 1:
                 width //= 2
                 continue
             yield begins, ends
             begins, value = ends, value + width
-            if rows < self._most_rows // 4:
+            if rows < self._max_rows // 4:
                 width *= 2
 
-    def _first_from(self, value: int, run: _Run) -> int:
+    def _first_from(self, value: int, run: _SortedRun) -> int:
         """The first row of a run whose digest is not below `value`."""
         behind = int(np.searchsorted(run.signposts, np.uint64(value)))
         if behind == 0:
             return run.begin
         begin = run.begin + (behind - 1) * _STRIDE
-        stretch = np.empty(min(_STRIDE, run.end - begin), PLACE)
+        stretch = np.empty(min(_STRIDE, run.end - begin), PLACE_DTYPE)
         self._read_into(stretch, begin)
         return begin + int(np.searchsorted(stretch["high"], np.uint64(value)))
 
-    def _gathered(self, begins: list[int], ends: list[int]) -> Places:
-        rows = np.empty(sum(ends) - sum(begins), PLACE)
+    def _gathered(self, begins: list[int], ends: list[int]) -> PlaceArray:
+        rows = np.empty(sum(ends) - sum(begins), PLACE_DTYPE)
         filled = 0
         for begin, end in zip(begins, ends, strict=True):
             self._read_into(rows[filled : filled + end - begin], begin)
@@ -176,12 +176,12 @@ class ExternalSort:
         """Fill an array with what is in the file from the beginning of a row on."""
         assert self._file is not None
         try:
-            pread_into(self._file.fileno(), values.view(np.uint8).data, row * PLACE.itemsize)
+            pread_into(self._file.fileno(), values.view(np.uint8).data, row * PLACE_DTYPE.itemsize)
         except OSError as failure:
-            raise no_room(failure, self._runs[-1].end * PLACE.itemsize, "check") from None
+            raise no_room(failure, self._runs[-1].end * PLACE_DTYPE.itemsize, "check") from None
 
 
-def group_starts(places: Places) -> npt.NDArray[np.bool_]:
+def find_group_starts(places: PlaceArray) -> npt.NDArray[np.bool_]:
     """Of sorted places, those that have another digest than the one before."""
     starts = np.ones(len(places), np.bool_)
     high, low = places["high"], places["low"]
@@ -189,16 +189,16 @@ def group_starts(places: Places) -> npt.NDArray[np.bool_]:
     return starts
 
 
-def cell_starts(places: Places) -> npt.NDArray[np.bool_]:
+def find_cell_starts(places: PlaceArray) -> npt.NDArray[np.bool_]:
     """Of sorted places, those that have another digest, or are in another split, than the one before."""
-    starts = group_starts(places)
+    starts = find_group_starts(places)
     split = places["split"]
     starts[1:] |= split[1:] != split[:-1]
     return starts
 
 
-def _sorted(rows: Places) -> Places:
-    rows = _taken(rows, np.argsort(rows["high"]))
+def _sort_rows(rows: PlaceArray) -> PlaceArray:
+    rows = _take_rows(rows, np.argsort(rows["high"]))
     high = rows["high"]
     equal = high[1:] == high[:-1]
     if equal.any():
@@ -207,15 +207,15 @@ def _sorted(rows: Places) -> Places:
         tied[1:] = equal
         tied[:-1] |= equal
         at = np.flatnonzero(tied)
-        ties = _taken(rows, at)
+        ties = _take_rows(rows, at)
         keys = [ties[name] for name in ("record", "file", "split", "low", "high")]
-        rows.view(_WHOLE)[at] = _taken(ties, np.lexsort(keys)).view(_WHOLE)
+        rows.view(_ROW_BYTES_DTYPE)[at] = _take_rows(ties, np.lexsort(keys)).view(_ROW_BYTES_DTYPE)
     return rows
 
 
-def _combined(rows: Places) -> Places:
+def _combine_rows(rows: PlaceArray) -> PlaceArray:
     """Of each digest in each split the first two places, the second with the count of all behind the first."""
-    starts = np.flatnonzero(cell_starts(rows))
+    starts = np.flatnonzero(find_cell_starts(rows))
     if len(starts) == len(rows):
         return rows
     sizes = np.diff(starts, append=len(rows))
@@ -225,15 +225,15 @@ def _combined(rows: Places) -> Places:
     rank = np.arange(len(rows)) - np.repeat(starts, sizes)
     counts = np.add.reduceat(rows["count"], starts, dtype=np.int64)[sizes > 2]
     rows["count"][many + 1] = counts - rows["count"][many]
-    return _taken(rows, np.flatnonzero(rank < 2))
+    return _take_rows(rows, np.flatnonzero(rank < 2))
 
 
-def _copy(target: Places, rows: Places) -> None:
-    target.view(_WHOLE)[:] = rows.view(_WHOLE)
+def _copy_rows(target: PlaceArray, rows: PlaceArray) -> None:
+    target.view(_ROW_BYTES_DTYPE)[:] = rows.view(_ROW_BYTES_DTYPE)
 
 
-def _taken(rows: Places, at: npt.NDArray[np.intp]) -> Places:
-    return np.take(rows.view(_WHOLE), at).view(PLACE)
+def _take_rows(rows: PlaceArray, at: npt.NDArray[np.intp]) -> PlaceArray:
+    return np.take(rows.view(_ROW_BYTES_DTYPE), at).view(PLACE_DTYPE)
 
 
 def no_room(failure: OSError, size_bytes: int, command: str) -> RekordError:
@@ -251,11 +251,11 @@ def no_room(failure: OSError, size_bytes: int, command: str) -> RekordError:
     )
 
 
-_Ints = npt.NDArray[np.int64]
+_IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class DuplicateRecord:
     """A record: the number of its file, its number there, and where its frame begins."""
 
     file: int
@@ -264,16 +264,16 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Pair:
+class DuplicatePair:
     """Two records that hold the same, and how many do in all."""
 
-    first: Place
-    second: Place
+    first: DuplicateRecord
+    second: DuplicateRecord
     records: int
 
 
 @dataclass(slots=True)
-class Tally:
+class DuplicateTally:
     """How many contents are there more than once, in how many records, with the first of them by place.
 
     `records` are those of the split, or of the second of two splits; `others` those of the first one.
@@ -282,24 +282,26 @@ class Tally:
     contents: int = 0
     records: int = 0
     others: int = 0
-    pairs: list[Pair] = field(default_factory=list)
+    pairs: list[DuplicatePair] = field(default_factory=list)
 
 
-class EqualPlaces:
+class DuplicateCounter:
     """Sums up parts of sorted places. What is kept does not grow with them."""
 
     def __init__(self, most_pairs: int) -> None:
-        self._most_pairs = most_pairs
-        self.within: dict[tuple[int, int], Tally] = {}  # by feature and split
-        self.across: dict[tuple[int, int, int], Tally] = {}  # by feature and two splits, the lower one first
+        self._max_pairs = most_pairs
+        self.within: dict[tuple[int, int], DuplicateTally] = {}  # by feature and split
+        self.across: dict[
+            tuple[int, int, int], DuplicateTally
+        ] = {}  # by feature and two splits, the lower one first
         self.repeats: Counter[int] = Counter()  # by feature: records that hold what another one holds already
 
-    def take(self, part: Places) -> None:
+    def take(self, part: PlaceArray) -> None:
         """Look at one part, which holds all places of its digests."""
-        groups = group_starts(part)
+        groups = find_group_starts(part)
         if groups.all():
             return
-        starts = np.flatnonzero(cell_starts(part))
+        starts = np.flatnonzero(find_cell_starts(part))
         counts = np.add.reduceat(part["count"], starts, dtype=np.int64)
         first = np.flatnonzero(groups[starts])  # of each digest, the first of its splits
         sizes = np.diff(first, append=len(starts))
@@ -315,34 +317,41 @@ class EqualPlaces:
             at = np.flatnonzero(others)
             self._across(part, starts, counts, home[at], at)
 
-    def _within(self, part: Places, starts: _Ints, counts: _Ints) -> None:
+    def _within(self, part: PlaceArray, starts: _IntArray, counts: _IntArray) -> None:
         at = np.flatnonzero(counts > 1)
         ones = starts[at]
-        for (feature, split), chosen in _by(part["feature"][ones], part["split"][ones]):
-            tally = self.within.setdefault((feature, split), Tally())
+        for (feature, split), chosen in _iter_key_groups(part["feature"][ones], part["split"][ones]):
+            tally = self.within.setdefault((feature, split), DuplicateTally())
             mine = ones[chosen]
             records = counts[at[chosen]]
             tally.contents += len(mine)
             tally.records += int(records.sum())
             self._keep(tally, part[mine], part[mine + 1], records)
 
-    def _across(self, part: Places, starts: _Ints, counts: _Ints, home: _Ints, at: _Ints) -> None:
+    def _across(
+        self, part: PlaceArray, starts: _IntArray, counts: _IntArray, home: _IntArray, at: _IntArray
+    ) -> None:
         a, b = starts[home], starts[at]
-        for (feature, one, other), chosen in _by(part["feature"][b], part["split"][a], part["split"][b]):
-            tally = self.across.setdefault((feature, one, other), Tally())
+        for (feature, one, other), chosen in _iter_key_groups(
+            part["feature"][b], part["split"][a], part["split"][b]
+        ):
+            tally = self.across.setdefault((feature, one, other), DuplicateTally())
             tally.contents += len(chosen)
             tally.others += int(counts[home[chosen]].sum())
             tally.records += int(counts[at[chosen]].sum())
             records = counts[home[chosen]] + counts[at[chosen]]
             self._keep(tally, part[a[chosen]], part[b[chosen]], records)
 
-    def _keep(self, tally: Tally, first: Places, second: Places, records: _Ints) -> None:
-        order = np.lexsort((first["record"], first["file"]))[: self._most_pairs].tolist()
-        pairs = [Pair(_place(first[i]), _place(second[i]), int(records[i])) for i in order]
-        tally.pairs = sorted([*tally.pairs, *pairs])[: self._most_pairs]
+    def _keep(self, tally: DuplicateTally, first: PlaceArray, second: PlaceArray, records: _IntArray) -> None:
+        order = np.lexsort((first["record"], first["file"]))[: self._max_pairs].tolist()
+        pairs = [
+            DuplicatePair(_to_duplicate_record(first[i]), _to_duplicate_record(second[i]), int(records[i]))
+            for i in order
+        ]
+        tally.pairs = sorted([*tally.pairs, *pairs])[: self._max_pairs]
 
 
-def _by(*keys: npt.NDArray[Any]) -> Iterator[tuple[Any, _Ints]]:
+def _iter_key_groups(*keys: npt.NDArray[Any]) -> Iterator[tuple[Any, _IntArray]]:
     """The positions of each combination of keys that there is."""
     if not len(keys[0]):
         return
@@ -356,5 +365,5 @@ def _by(*keys: npt.NDArray[Any]) -> Iterator[tuple[Any, _Ints]]:
         yield tuple(int(key[at]) for key in keys), chosen
 
 
-def _place(row: Any) -> Place:
-    return Place(int(row["file"]), int(row["record"]), int(row["offset"]))
+def _to_duplicate_record(row: Any) -> DuplicateRecord:
+    return DuplicateRecord(int(row["file"]), int(row["record"]), int(row["offset"]))

@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord._core import Fault, Problem
-from rekord.framing.frames import Stretch
-from rekord.schema.base import Kind
+from rekord.framing.frames import VerifiedFrames
+from rekord.schema.base import ListKind
 
-Ints: TypeAlias = npt.NDArray[np.int64]
-Valid: TypeAlias = npt.NDArray[np.bool_]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+ValidMask: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,16 +29,16 @@ class KeyColumn:
     place that such a row takes among values without offsets means nothing.
     """
 
-    kind: Kind
+    kind: ListKind
     values: Any
-    offsets: Ints | None
-    valid: Valid | None
+    offsets: IntArray | None
+    valid: ValidMask | None
 
     def __len__(self) -> int:
         return len(self.values) if self.offsets is None else len(self.offsets) - 1
 
     @cached_property
-    def counts(self) -> Ints:
+    def counts(self) -> IntArray:
         """How many values each row has; 0 where it does not have the key."""
         if self.offsets is not None:
             counts = np.diff(self.offsets)
@@ -53,7 +53,7 @@ class KeyColumn:
         return len(self) if self.valid is None else int(np.count_nonzero(self.valid))
 
     @cached_property
-    def owners(self) -> Ints:
+    def owners(self) -> IntArray:
         """The row that each value belongs to; -1 for the places of rows that have none."""
         rows = np.arange(len(self), dtype=np.int64)
         if self.offsets is not None:
@@ -83,8 +83,8 @@ class StepColumn:
     """
 
     steps: KeyColumn
-    offsets: Ints
-    valid: Valid | None
+    offsets: IntArray
+    valid: ValidMask | None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -99,9 +99,9 @@ class KeyedBatch:
     """
 
     path: str
-    records: Ints  # the number of each row's record in its file
-    offsets: Ints  # where its frame begins in the decompressed stream
-    payload_bytes: Ints
+    records: IntArray  # the number of each row's record in its file
+    offsets: IntArray  # where its frame begins in the decompressed stream
+    payload_bytes: IntArray
     context: dict[str, KeyColumn]
     steps: dict[str, StepColumn]
     sequence: bool  # SequenceExamples, whose `context` is their context; else Examples
@@ -110,20 +110,20 @@ class KeyedBatch:
         return len(self.records)
 
 
-KINDS: dict[int, Kind] = {1: "bytes", 2: "float", 3: "int64"}
-_NUMBERS: dict[Kind, int] = {kind: number for number, kind in KINDS.items()}
+KINDS: dict[int, ListKind] = {1: "bytes", 2: "float", 3: "int64"}
+_KIND_NUMBERS: dict[ListKind, int] = {kind: number for number, kind in KINDS.items()}
 _OPTIONAL = 1  # a key that a record lacks is a hole
 
-Refusal: TypeAlias = "tuple[Problem, int] | None"
-_WIDE_KEYS = 256
+DecodeRefusal: TypeAlias = "tuple[Problem, int] | None"
+_MIN_WIDE_KEYS = 256
 
 
 @dataclass(frozen=True)
-class Dialect:
+class KeyLayout:
     """What each key is taken to hold. `single` keys have exactly one value wherever they stand."""
 
-    context: Mapping[str, Kind]
-    steps: Mapping[str, Kind] | None = None  # None: Examples, which have no steps
+    context: Mapping[str, ListKind]
+    steps: Mapping[str, ListKind] | None = None  # None: Examples, which have no steps
     single: frozenset[str] = field(default_factory=frozenset)
 
     @property
@@ -131,7 +131,7 @@ class Dialect:
         """How many keys there are, those of steps included."""
         return len(self.context) + len(self.steps or ())
 
-    def widened(self, problem: Problem, slot: int, own: Dialect) -> Dialect | None:
+    def widen(self, problem: Problem, slot: int, own: KeyLayout) -> KeyLayout | None:
         """The dialect that also takes a record with other numbers of values; None where that was not its fault.
 
         `own` is the record's own dialect: all of its keys are widened at once, since each time costs as much as
@@ -150,48 +150,52 @@ class Dialect:
         groups = [self.context] if self.steps is None else [self.context, self.steps]
         single = self.single
         return [
-            _core.Plan([_slot(key, kind, key not in single) for key, kind in group.items()], True)
+            _core.Plan([_make_slot(key, kind, key not in single) for key, kind in group.items()], True)
             for group in groups
         ]
 
 
-def _slot(key: str, kind: Kind, ragged: bool) -> _core.Slot:
-    return _core.Slot(key, _NUMBERS[kind], 1, ragged, False, False, _OPTIONAL, None, empty_is_missing=False)
+def _make_slot(key: str, kind: ListKind, ragged: bool) -> _core.Slot:
+    return _core.Slot(
+        key, _KIND_NUMBERS[kind], 1, ragged, False, False, _OPTIONAL, None, empty_is_missing=False
+    )
 
 
-def dialect_of(payload: bytes, *, sequence: bool) -> Dialect:
+def infer_key_layout(payload: bytes, *, sequence: bool) -> KeyLayout:
     """The dialect of one payload that protobuf takes."""
     if not sequence:
-        example = _decoded(_core.decode_example(payload))
-        return Dialect(_kinds_of(example), single=_single_of({key: [each] for key, each in example.items()}))
-    context, lists = _decoded(_core.decode_sequence(payload))
-    steps: dict[str, Kind] = {}
+        example = _raise_if_error(_core.decode_example(payload))
+        return KeyLayout(
+            _infer_kinds(example), single=_find_single_keys({key: [each] for key, each in example.items()})
+        )
+    context, lists = _raise_if_error(_core.decode_sequence(payload))
+    steps: dict[str, ListKind] = {}
     for key, values in lists.items():
-        kinds = [_kind_of(value) for value in values if value is not None]
+        kinds = [_infer_kind(value) for value in values if value is not None]
         if key:
             steps[key] = kinds[0] if kinds else "bytes"
     # A name that stands in both maps is single where it is in both.
     both = {key: [context[key], *lists.get(key, ())] for key in context}
-    single = _single_of({**lists, **both})
-    return Dialect(_kinds_of(context), steps, single)
+    single = _find_single_keys({**lists, **both})
+    return KeyLayout(_infer_kinds(context), steps, single)
 
 
-def mixed_steps(payload: bytes) -> tuple[str | None, list[Kind]]:
+def find_mixed_steps(payload: bytes) -> tuple[str | None, list[ListKind]]:
     """The first feature list whose steps are of several kinds, and these kinds."""
-    _, lists = _decoded(_core.decode_sequence(payload))
+    _, lists = _raise_if_error(_core.decode_sequence(payload))
     for key, values in lists.items():
-        kinds = dict.fromkeys(_kind_of(value) for value in values if value is not None)
+        kinds = dict.fromkeys(_infer_kind(value) for value in values if value is not None)
         if len(kinds) > 1:
             return key, list(kinds)
     return None, []
 
 
-def _kinds_of(example: Mapping[str, Any]) -> dict[str, Kind]:
+def _infer_kinds(example: Mapping[str, Any]) -> dict[str, ListKind]:
     # A key without a kind is a hole under any kind.
-    return {key: "bytes" if value is None else _kind_of(value) for key, value in example.items() if key}
+    return {key: "bytes" if value is None else _infer_kind(value) for key, value in example.items() if key}
 
 
-def _single_of(features: Mapping[str, Sequence[Any]]) -> frozenset[str]:
+def _find_single_keys(features: Mapping[str, Sequence[Any]]) -> frozenset[str]:
     return frozenset(
         key
         for key, values in features.items()
@@ -199,21 +203,21 @@ def _single_of(features: Mapping[str, Sequence[Any]]) -> frozenset[str]:
     )
 
 
-def _kind_of(value: Any) -> Kind:
+def _infer_kind(value: Any) -> ListKind:
     if isinstance(value, list):
         return "bytes"
     return "int64" if value.dtype == np.int64 else "float"
 
 
-def _decoded(result: Any) -> Any:
+def _raise_if_error(result: Any) -> Any:
     assert not isinstance(result, Problem), "the core refused a payload that it took before"
     return result
 
 
-class Speaker:
+class KeyLayoutDecoder:
     """One dialect with the rows of it that have been decoded and not yet given out."""
 
-    def __init__(self, dialect: Dialect, pool: _core.Pool) -> None:
+    def __init__(self, dialect: KeyLayout, pool: _core.Pool) -> None:
         self.dialect = dialect
         self._context = list(dialect.context.items())
         self._steps = list((dialect.steps or {}).items())
@@ -231,7 +235,7 @@ class Speaker:
         """How many wait to be given out."""
         return self._batch.rows
 
-    def feed(self, stretch: Stretch, begin: int, end: int) -> tuple[int, Refusal, list[int]]:
+    def feed(self, stretch: VerifiedFrames, begin: int, end: int) -> tuple[int, DecodeRefusal, list[int]]:
         """Decode the payloads from `begin` on until one is refused.
 
         Gives how many were taken, why the next one was not, and which of those taken (by their index in the
@@ -254,7 +258,7 @@ class Speaker:
         # Of very many keys those that no row has a value for are left out: where each record brings keys of its
         # own, a dialect has those of all records before, and to look at them for every record would take time that
         # grows with the square. Of few, all stay: a key without a kind looks like one that is missing.
-        is_wide = len(self._context) + len(self._steps) > _WIDE_KEYS
+        is_wide = len(self._context) + len(self._steps) > _MIN_WIDE_KEYS
         context_columns = {
             key: KeyColumn(kind, *column)
             for (key, kind), column in zip(self._context, context, strict=True)
@@ -262,9 +266,9 @@ class Speaker:
         }
         return KeyedBatch(
             path=path,
-            records=_joined([np.arange(first, first + len(begins)) for first, _, begins, _ in places]),
-            offsets=_joined([base + begins for _, base, begins, _ in places]),
-            payload_bytes=_joined([lengths for *_, lengths in places]),
+            records=_concat_arrays([np.arange(first, first + len(begins)) for first, _, begins, _ in places]),
+            offsets=_concat_arrays([base + begins for _, base, begins, _ in places]),
+            payload_bytes=_concat_arrays([lengths for *_, lengths in places]),
             context=context_columns,
             steps={
                 key: StepColumn(KeyColumn(kind, *column), offsets, valid)
@@ -275,5 +279,5 @@ class Speaker:
         )
 
 
-def _joined(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+def _concat_arrays(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0, np.int64)

@@ -9,21 +9,27 @@ from typing import Generic, TypeVar
 from rekord import _core
 from rekord._core import PayloadKind
 from rekord.dataset.background import OrderedWork
-from rekord.dataset.infer import SAMPLED_RECORDS, sampled_kind
-from rekord.dataset.read import compression_in_name, open_frames
+from rekord.dataset.infer import SAMPLED_RECORDS, detect_payload_kind
+from rekord.dataset.read import infer_compression, open_frames
 from rekord.errors import RekordError
 from rekord.faults import is_wire_fault, wire_error
-from rekord.framing.frames import FrameReader, Stretch
+from rekord.framing.frames import FrameReader, VerifiedFrames
 from rekord.health.finding import Finding, Report, Severity
-from rekord.health.key_columns import Dialect, KeyedBatch, Speaker, dialect_of, mixed_steps
+from rekord.health.key_columns import (
+    KeyedBatch,
+    KeyLayout,
+    KeyLayoutDecoder,
+    find_mixed_steps,
+    infer_key_layout,
+)
 
 Item = TypeVar("Item")
 
-_LEAVE_SECONDS = 1.0
+_EXIT_SECONDS = 1.0
 """How long a thread is waited for that nobody wants any more: it may hang in a read that never comes back."""
 
 
-class Ahead(Iterator[Item], Generic[Item]):
+class BackgroundIterator(Iterator[Item], Generic[Item]):
     """The same items in the same order, made by another thread, at most `depth` of them ahead of the caller.
 
     What the maker raises is raised here, after everything that it made before. When the caller stops early, or is
@@ -33,7 +39,7 @@ class Ahead(Iterator[Item], Generic[Item]):
     def __init__(self, items: Iterator[Item], depth: int) -> None:
         each = ((item,) for item in items)
         self._work: OrderedWork[tuple[Item], tuple[Item]] = OrderedWork(
-            lambda: next(each, None), _same, threads=1, ahead=depth, name="rekord-ahead"
+            lambda: next(each, None), _identity, threads=1, ahead=depth, name="rekord-ahead"
         )
 
     def __next__(self) -> Item:
@@ -45,10 +51,10 @@ class Ahead(Iterator[Item], Generic[Item]):
 
     def close(self) -> None:
         """Stop early."""
-        self._work.close(_LEAVE_SECONDS)
+        self._work.close(_EXIT_SECONDS)
 
 
-def _same(item: tuple[Item]) -> tuple[Item]:
+def _identity(item: tuple[Item]) -> tuple[Item]:
     return item
 
 
@@ -56,16 +62,16 @@ BATCH_ROWS = 4096
 BATCH_BYTES = 8 << 20
 """A batch is given out once it has so many rows or bytes: enough to forget what each one costs."""
 
-_MOST_DIALECTS = 8
-_MOST_NEW_KEYS = 64
+_MAX_KEY_LAYOUTS = 8
+_MAX_NEW_KEYS = 64
 """So often a dialect is widened by keys that it lacked; beyond that keys are taken to be data, not names."""
 
-_MOST_KEYS = 4096
+_MAX_KEYS = 4096
 """A dialect is not widened beyond so many keys: each of them costs something in every batch."""
 
 _IDLE_BYTES = 64 << 20
 
-_KIND_NOTES = {
+_KIND_CODES = {
     PayloadKind.LIST_WITH_CONTEXT: "H711",
     PayloadKind.EVENT: "H712",
     PayloadKind.TEXT: "H713",
@@ -73,10 +79,10 @@ _KIND_NOTES = {
     PayloadKind.OTHER: "H715",
 }
 
-OTHER_PAYLOADS = frozenset(_KIND_NOTES.values())
+OPAQUE_PAYLOAD_CODES = frozenset(_KIND_CODES.values())
 """The notes on files whose payloads are not looked into."""
 
-_ODDITIES: dict[int, tuple[str, Severity]] = {
+_ODDITY_CODES: dict[int, tuple[str, Severity]] = {
     _core.ODD_SPLIT_LIST: ("H721", "warning"),
     _core.ODD_TWO_KINDS: ("H722", "warning"),
     _core.ODD_ENTRY_FORM: ("H723", "warning"),
@@ -85,12 +91,12 @@ _ODDITIES: dict[int, tuple[str, Severity]] = {
 }
 
 
-_AHEAD = 2
+_PREFETCH_ITEMS = 2
 """So many batches are read ahead of whoever looks at them."""
 
 
 @dataclass(frozen=True, slots=True)
-class FileEnd:
+class FileSummary:
     """That a file has been read to its end, what it came to, and whether any of it was bad."""
 
     path: str
@@ -99,12 +105,14 @@ class FileEnd:
     damaged: bool
 
 
-def scan_files(paths: Sequence[str], report: Report) -> Ahead[Finding | KeyedBatch | FileEnd]:
+def scan_files(
+    paths: Sequence[str], report: Report
+) -> BackgroundIterator[Finding | KeyedBatch | FileSummary]:
     """Everything in these files, in their order, and the end of each; read by a thread of its own."""
-    return Ahead(_scan_files(paths, report), _AHEAD)
+    return BackgroundIterator(_scan_files(paths, report), _PREFETCH_ITEMS)
 
 
-def _scan_files(paths: Sequence[str], report: Report) -> Iterator[Finding | KeyedBatch | FileEnd]:
+def _scan_files(paths: Sequence[str], report: Report) -> Iterator[Finding | KeyedBatch | FileSummary]:
     for path in paths:
         records, payload_bytes = report.records, report.payload_bytes
         damaged = False
@@ -112,7 +120,7 @@ def _scan_files(paths: Sequence[str], report: Report) -> Iterator[Finding | Keye
             damaged = damaged or (isinstance(item, Finding) and item.severity == "error")
             yield item
             del item
-        yield FileEnd(path, report.records - records, report.payload_bytes - payload_bytes, damaged)
+        yield FileSummary(path, report.records - records, report.payload_bytes - payload_bytes, damaged)
 
 
 def scan_file(
@@ -142,7 +150,7 @@ class _FileScan:
         self._report = report
         self._kind: PayloadKind | None = None
         self._pool = _core.Pool(_IDLE_BYTES)
-        self._speakers: list[Speaker] = []  # the last one that took a record stands first
+        self._decoders: list[KeyLayoutDecoder] = []  # the last one that took a record stands first
         self._widened = 0
         self._repeated: dict[tuple[str, str | None], Finding] = {}
         self._damaged = False
@@ -153,11 +161,11 @@ class _FileScan:
         while goes_on:
             goes_on = False
             try:
-                for stretch in self._reader.stretches():
+                for stretch in self._reader.iter_verified_frames():
                     yield from self._payloads(stretch)
                     read = self._report.records - before, self._report.payload_bytes - bytes_before
                     if enough is not None and (read[0] >= enough[0] or read[1] >= enough[1]):
-                        yield from self._given_out(self._speakers)
+                        yield from self._emit_batches(self._decoders)
                         return
             except RekordError as failure:
                 self._damaged = True
@@ -165,25 +173,25 @@ class _FileScan:
                 within = None if enough is None else enough[1]
                 explained, goes_on = self._reader.recover(failure, within=within)
                 yield Finding.from_error(explained)
-        yield from self._given_out(self._speakers)
+        yield from self._emit_batches(self._decoders)
         yield from self._repeated.values()
-        yield from self._about_the_file(self._report.records - before)
+        yield from self._find_file_oddities(self._report.records - before)
 
-    def _payloads(self, stretch: Stretch) -> Iterator[Finding | KeyedBatch]:
+    def _payloads(self, stretch: VerifiedFrames) -> Iterator[Finding | KeyedBatch]:
         self._report.records += len(stretch.extents)
         self._report.payload_bytes += stretch.extents.payload_bytes()
         strangers: dict[int, PayloadKind] = {}
         if self._kind is None:
             strangers = self._recognise(stretch)
-            if self._kind is not None and self._kind in _KIND_NOTES:
-                yield Finding.of(_KIND_NOTES[self._kind], "note", path=self._reader.path)
+            if self._kind is not None and self._kind in _KIND_CODES:
+                yield Finding.of(_KIND_CODES[self._kind], "note", path=self._reader.path)
         if self._kind not in (PayloadKind.EXAMPLE, PayloadKind.SEQUENCE):
             return
         at = 0
         while at < len(stretch.extents):
             taken, refusal = self._taken(stretch, at, len(stretch.extents))
             at += taken
-            yield from self._given_out(self._full())
+            yield from self._emit_batches(self._full())
             if refusal is None:
                 continue
             if is_wire_fault(refusal[0].fault):
@@ -203,92 +211,94 @@ class _FileScan:
                 found=kind.name.lower().replace("_", " "),
             )
 
-    def _taken(self, stretch: Stretch, begin: int, end: int) -> tuple[int, tuple[_core.Problem, int] | None]:
+    def _taken(
+        self, stretch: VerifiedFrames, begin: int, end: int
+    ) -> tuple[int, tuple[_core.Problem, int] | None]:
         """Let the dialect that fitted last decode what it can."""
-        if not self._speakers:
-            self._speakers.append(Speaker(Dialect({}, {} if self._sequence else None), self._pool))
-        taken, refusal, odd = self._speakers[0].feed(stretch, begin, end)
+        if not self._decoders:
+            self._decoders.append(KeyLayoutDecoder(KeyLayout({}, {} if self._sequence else None), self._pool))
+        taken, refusal, odd = self._decoders[0].feed(stretch, begin, end)
         for index in odd:
-            self._note_oddities(stretch, index)
+            self._add_oddities(stretch, index)
         return taken, refusal
 
     def _apart(
-        self, stretch: Stretch, index: int, refusal: tuple[_core.Problem, int]
+        self, stretch: VerifiedFrames, index: int, refusal: tuple[_core.Problem, int]
     ) -> Iterator[Finding | KeyedBatch]:
         """Decode a record that the first dialect did not take."""
-        first = self._speakers[0]
-        for place, speaker in enumerate(self._speakers[1:], 1):
-            if self._takes(speaker, stretch, index):
-                self._speakers.insert(0, self._speakers.pop(place))
+        first = self._decoders[0]
+        for place, speaker in enumerate(self._decoders[1:], 1):
+            if self._can_decode(speaker, stretch, index):
+                self._decoders.insert(0, self._decoders.pop(place))
                 return
-        own = dialect_of(_payload(stretch, index), sequence=self._sequence)
-        if own.keys > _MOST_KEYS:
+        own = infer_key_layout(_get_payload(stretch, index), sequence=self._sequence)
+        if own.keys > _MAX_KEYS:
             yield self._too_many_keys(stretch, index, own.keys)
             return
-        merged = first.dialect.widened(*refusal, own) or self._merged(first.dialect, own)
+        merged = first.dialect.widen(*refusal, own) or self._merged(first.dialect, own)
         while merged is not None:
             # A wider dialect takes the place of the narrower one, whose rows go out first.
-            yield from self._given_out([first])
-            wider = Speaker(merged, self._pool)
-            self._speakers[0] = wider
+            yield from self._emit_batches([first])
+            wider = KeyLayoutDecoder(merged, self._pool)
+            self._decoders[0] = wider
             taken, again, odd = wider.feed(stretch, index, index + 1)
             for each in odd:
-                self._note_oddities(stretch, each)
+                self._add_oddities(stretch, each)
             if taken:
                 return
             assert again is not None
-            first, merged = wider, wider.dialect.widened(*again, own) or self._merged(wider.dialect, own)
-        if len(self._speakers) >= _MOST_DIALECTS:
-            yield from self._given_out([self._speakers.pop()])
-        other = Speaker(own, self._pool)
-        if self._takes(other, stretch, index):
-            self._speakers.insert(0, other)
+            first, merged = wider, wider.dialect.widen(*again, own) or self._merged(wider.dialect, own)
+        if len(self._decoders) >= _MAX_KEY_LAYOUTS:
+            yield from self._emit_batches([self._decoders.pop()])
+        other = KeyLayoutDecoder(own, self._pool)
+        if self._can_decode(other, stretch, index):
+            self._decoders.insert(0, other)
         else:
             yield self._mixed(stretch, index)
 
-    def _takes(self, speaker: Speaker, stretch: Stretch, index: int) -> bool:
+    def _can_decode(self, speaker: KeyLayoutDecoder, stretch: VerifiedFrames, index: int) -> bool:
         taken, _, odd = speaker.feed(stretch, index, index + 1)
         for each in odd:
-            self._note_oddities(stretch, each)
+            self._add_oddities(stretch, each)
         return bool(taken)
 
-    def _merged(self, first: Dialect, own: Dialect) -> Dialect | None:
+    def _merged(self, first: KeyLayout, own: KeyLayout) -> KeyLayout | None:
         """The first dialect with keys that it lacked; None where the two do not agree, or there are too many."""
         groups = [(first.context, own.context), (first.steps or {}, own.steps or {})]
         if any(a.get(key, kind) != kind for a, b in groups for key, kind in b.items()):
             return None
-        if all(key in a for a, b in groups for key in b) or self._widened >= _MOST_NEW_KEYS:
+        if all(key in a for a, b in groups for key in b) or self._widened >= _MAX_NEW_KEYS:
             return None
         context, steps = ({**a, **b} for a, b in groups)
-        if len(context) + len(steps) > _MOST_KEYS:
+        if len(context) + len(steps) > _MAX_KEYS:
             return None
         self._widened += 1
         single = first.single | (own.single - first.context.keys() - (first.steps or {}).keys())
-        return Dialect(context, steps if first.steps is not None else None, single)
+        return KeyLayout(context, steps if first.steps is not None else None, single)
 
     @property
     def _sequence(self) -> bool:
         return self._kind == PayloadKind.SEQUENCE
 
-    def _full(self) -> list[Speaker]:
+    def _full(self) -> list[KeyLayoutDecoder]:
         return [
-            each for each in self._speakers if each.rows >= BATCH_ROWS or each.payload_bytes >= BATCH_BYTES
+            each for each in self._decoders if each.rows >= BATCH_ROWS or each.payload_bytes >= BATCH_BYTES
         ]
 
-    def _given_out(self, speakers: Sequence[Speaker]) -> Iterator[KeyedBatch]:
+    def _emit_batches(self, speakers: Sequence[KeyLayoutDecoder]) -> Iterator[KeyedBatch]:
         for speaker in speakers:
             if speaker.rows:
                 yield speaker.take(self._reader.path)
 
-    def _recognise(self, stretch: Stretch) -> dict[int, PayloadKind]:
+    def _recognise(self, stretch: VerifiedFrames) -> dict[int, PayloadKind]:
         """Settle what the file holds; gives the records that hold something else."""
-        self._kind = sampled_kind(stretch)
+        self._kind = detect_payload_kind(stretch)
         if self._kind != PayloadKind.EXAMPLE:
             return {}
         kinds = _core.recognise(stretch.buffer, stretch.extents, SAMPLED_RECORDS)
-        return {i: kind for i, kind in enumerate(kinds) if kind in _KIND_NOTES and stretch.extents.length(i)}
+        return {i: kind for i, kind in enumerate(kinds) if kind in _KIND_CODES and stretch.extents.length(i)}
 
-    def _refused(self, stretch: Stretch, index: int, problem: _core.Problem) -> Finding:
+    def _refused(self, stretch: VerifiedFrames, index: int, problem: _core.Problem) -> Finding:
         """What protobuf would say of a payload."""
         failure = wire_error(problem)
         failure.location = failure.location.within(
@@ -296,7 +306,7 @@ class _FileScan:
         )
         return Finding.from_error(failure)
 
-    def _too_many_keys(self, stretch: Stretch, index: int, keys: int) -> Finding:
+    def _too_many_keys(self, stretch: VerifiedFrames, index: int, keys: int) -> Finding:
         """A record that would take more memory as columns than it is worth."""
         return Finding.of(
             "H727",
@@ -304,16 +314,16 @@ class _FileScan:
             path=self._reader.path,
             record=stretch.first_record + index,
             offset=stretch.offset(index),
-            expected=f"at most {_MOST_KEYS:,} keys",
+            expected=f"at most {_MAX_KEYS:,} keys",
             found=f"{keys:,} keys",
             likely="the keys hold data, such as a file's name or a word, instead of naming columns",
             do="write such data as values: one key for the names, one for what belongs to them",
         )
 
-    def _mixed(self, stretch: Stretch, index: int) -> Finding:
+    def _mixed(self, stretch: VerifiedFrames, index: int) -> Finding:
         """A record that fits no dialect, not even its own."""
-        self._note_oddities(stretch, index)
-        feature, kinds = mixed_steps(_payload(stretch, index))
+        self._add_oddities(stretch, index)
+        feature, kinds = find_mixed_steps(_get_payload(stretch, index))
         return Finding.of(
             "H726",
             "error",
@@ -326,17 +336,17 @@ class _FileScan:
             do="write the record again with one kind for all steps",
         )
 
-    def _note_oddities(self, stretch: Stretch, index: int) -> None:
+    def _add_oddities(self, stretch: VerifiedFrames, index: int) -> None:
         for _, _, oddities in _core.survey(stretch.buffer, stretch.extents, self._sequence, index, index + 1):
             for oddity, feature in oddities.items():
-                self._note_oddity(oddity, feature, stretch, index)
+                self._add_oddity(oddity, feature, stretch, index)
 
-    def _note_oddity(self, oddity: int, feature: str | None, stretch: Stretch, index: int) -> None:
+    def _add_oddity(self, oddity: int, feature: str | None, stretch: VerifiedFrames, index: int) -> None:
         if oddity == _core.ODD_ENTRY_SWAPPED and self._sequence:
             oddity = _core.ODD_ENTRY_FORM  # only the parser of sequences insists on the order
-        if oddity not in _ODDITIES:
+        if oddity not in _ODDITY_CODES:
             return
-        code, severity = _ODDITIES[oddity]
+        code, severity = _ODDITY_CODES[oddity]
         known = self._repeated.get((code, feature))
         if known is not None:
             known.count += 1
@@ -350,9 +360,9 @@ class _FileScan:
             feature=feature,
         )
 
-    def _about_the_file(self, records: int) -> Iterator[Finding]:
+    def _find_file_oddities(self, records: int) -> Iterator[Finding]:
         path, compression = self._reader.path, self._reader.compression
-        named = compression_in_name(path)
+        named = infer_compression(path)
         if records == 0 and not self._damaged:
             yield Finding.of("H703", "note", path=path)
         elif named is not None and compression == "none" and not self._damaged:
@@ -375,6 +385,6 @@ class _FileScan:
             )
 
 
-def _payload(stretch: Stretch, index: int) -> bytes:
+def _get_payload(stretch: VerifiedFrames, index: int) -> bytes:
     begin = stretch.extents.offset(index) + _core.HEADER_BYTES
     return bytes(stretch.buffer[begin : begin + stretch.extents.length(index)])

@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from rekord.codec.images.inspect import Picture, look_at_image, shown_format
-from rekord.codec.images.store import look_at_mask, same_size, stored_image
-from rekord.codec.values import Unfit
+from rekord.codec.images.inspect import EncodedImage, format_display_name, inspect_image
+from rekord.codec.images.store import check_mask_size, inspect_mask, store_image
+from rekord.codec.values import InvalidValue
 from rekord.errors import error
 from rekord.location import Location
 from rekord.schema import Image, Mask, Schema, of_type
@@ -24,7 +24,7 @@ full: the structure of every image to its end, and every pixel of a mask. header
 """
 
 
-class Remark(NamedTuple):
+class RowRemark(NamedTuple):
     """Something about a row that is worth knowing and no error: a finding's code and its sentence."""
 
     code: str
@@ -32,11 +32,11 @@ class Remark(NamedTuple):
     what: str
 
 
-class Derived(NamedTuple):
+class DerivedRow(NamedTuple):
     """A row as it is stored."""
 
     values: Mapping[str, Any]
-    remarks: tuple[Remark, ...] = ()
+    remarks: tuple[RowRemark, ...] = ()
 
 
 class Layout(Protocol):
@@ -49,21 +49,23 @@ class Layout(Protocol):
     def schema(self) -> Schema: ...
 
     @property
-    def looks(self) -> bool:
+    def needs_derive(self) -> bool:
         """Whether rows must pass through `derive`; False where columns can be stored as they come."""
 
     def options(self) -> Mapping[str, Any]:
         """What was asked for, as JSON holds it."""
 
-    def derive(self, row: Mapping[str, Any], verify: Verify) -> Derived:
+    def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
         """The stored row of a canonical one. A row that does not fit is an EncodeError."""
 
 
-_CHANNELS = {1: "grey", 2: "grey with alpha", 3: "RGB", 4: "RGBA"}
-_CMYK = "H731"
+_CHANNEL_NAMES = {1: "grey", 2: "grey with alpha", 3: "RGB", 4: "RGBA"}
+_CMYK_CODE = "H731"
 
 
-def image_of(row: Mapping[str, Any], verify: Verify, *, readers: str) -> tuple[Picture, list[Remark]]:
+def inspect_row_image(
+    row: Mapping[str, Any], verify: Verify, *, readers: str
+) -> tuple[EncodedImage, list[RowRemark]]:
     """The image of a canonical row, which must be one that `readers` decode: JPEG or PNG."""
     value = row.get("image")
     if value is None:
@@ -75,39 +77,39 @@ def image_of(row: Mapping[str, Any], verify: Verify, *, readers: str) -> tuple[P
             found="None, or no such key",
             do="give the row an image: encoded bytes, a pathlib.Path, or an array",
         )
-    picture = looked_at(value, Image(), name="image", verify=verify)
+    picture = inspect_or_encode_image(value, Image(), name="image", verify=verify)
     if picture.format not in ("jpeg", "png"):
         raise error(
             "E321",
-            f"`image` is {shown_format(picture.format)}, which {readers} do not decode",
+            f"`image` is {format_display_name(picture.format)}, which {readers} do not decode",
             location=Location(path=picture.path, feature="image"),
             expected="JPEG or PNG",
-            found=shown_format(picture.format),
+            found=format_display_name(picture.format),
             do="convert it to PNG, or write with schema= and rk.Image() instead of a layout",
         )
-    remarks = [Remark(code, "image", what) for code, what in picture.remarks]
+    remarks = [RowRemark(code, "image", what) for code, what in picture.remarks]
     # The keys say three channels of eight bits, and readers ask their decoder for these.
-    if (picture.channels != 3 or picture.bits > 8) and _CMYK not in [remark.code for remark in remarks]:
+    if (picture.channels != 3 or picture.bits > 8) and _CMYK_CODE not in [remark.code for remark in remarks]:
         whose = "the image" if picture.path is None else os.path.basename(picture.path)
-        kind = _CHANNELS.get(picture.channels, f"{picture.channels} channels")
+        kind = _CHANNEL_NAMES.get(picture.channels, f"{picture.channels} channels")
         what = f"{whose} is {kind} of {picture.bits} bits: it is stored so, and readers turn it into RGB of 8 bits"
-        remarks.append(Remark("H738", "image", what))
+        remarks.append(RowRemark("H738", "image", what))
     return picture, remarks
 
 
-def looked_at(value: Any, image: Image, *, name: str, verify: Verify) -> Picture:
+def inspect_or_encode_image(value: Any, image: Image, *, name: str, verify: Verify) -> EncodedImage:
     """An image as it is stored: encoded bytes, a file, or pixels, which are PNG unless `image` says otherwise."""
     if not isinstance(value, np.ndarray):
-        return look_at_image(value, name=name, verify=verify)
+        return inspect_image(value, name=name, verify=verify)
     try:
-        encoded = stored_image(value, image)
-    except Unfit as unfit:
+        encoded = store_image(value, image)
+    except InvalidValue as unfit:
         raise unfit.told(name) from unfit.__cause__
-    return look_at_image(encoded, name=name, verify="headers")
+    return inspect_image(encoded, name=name, verify="headers")
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainLayout:
     """The layout of rows that have a schema and no other."""
 
     schema: Schema
@@ -120,7 +122,7 @@ class Plain:
         return {}
 
     @cached_property
-    def looks(self) -> bool:
+    def needs_derive(self) -> bool:
         """Whether there are pictures among the columns."""
         return bool(self._images or self._masks)
 
@@ -136,23 +138,23 @@ class Plain:
             for name, one in of_type(self.schema.context, Mask).items()
         }
 
-    def derive(self, row: Mapping[str, Any], verify: Verify) -> Derived:
+    def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
         """The row with its pictures looked at. What is missing or unknown is left for the encoder to judge."""
         values = dict(row)
-        remarks: list[Remark] = []
-        images: dict[str, Picture] = {}
+        remarks: list[RowRemark] = []
+        images: dict[str, EncodedImage] = {}
         for name, image in self._images.items():
             if (value := row.get(name)) is not None:
-                images[name] = picture = looked_at(value, image, name=name, verify=verify)
+                images[name] = picture = inspect_or_encode_image(value, image, name=name, verify=verify)
                 values[name] = picture.data
-                remarks += [Remark(code, name, what) for code, what in picture.remarks]
+                remarks += [RowRemark(code, name, what) for code, what in picture.remarks]
         for name, (mask, of) in self._masks.items():
             if (value := row.get(name)) is not None:
-                picture = look_at_mask(
+                picture = inspect_mask(
                     value, name=name, classes=mask.classes, ignore=mask.ignore, verify=verify
                 )
                 if of in images:
-                    same_size(images[of], picture, name=name)
+                    check_mask_size(images[of], picture, name=name)
                 values[name] = picture.data
-                remarks += [Remark(code, name, what) for code, what in picture.remarks]
-        return Derived(values, tuple(remarks))
+                remarks += [RowRemark(code, name, what) for code, what in picture.remarks]
+        return DerivedRow(values, tuple(remarks))

@@ -9,10 +9,10 @@ from typing import Any
 
 from rekord.arguments import invalid
 from rekord.errors import RekordError, error
-from rekord.layouts.base import Derived, Verify, image_of
+from rekord.layouts.base import DerivedRow, Verify, inspect_row_image
 from rekord.location import Location
 from rekord.schema import Feature, Image, Int64, Label, Schema, Text
-from rekord.schema.messages import near_miss, shown
+from rekord.schema.messages import closest_match, preview
 
 
 def classification(
@@ -21,7 +21,7 @@ def classification(
     synsets: Sequence[str] | None = None,
     zero_based: bool = False,
     optional_labels: bool = False,
-) -> Classification:
+) -> ClassificationLayout:
     """Images with one class each, under the keys of ImageNet's records.
 
     `classes` are the names by id from 0, or how many there are. Stored ids begin at 1, as those of ImageNet do:
@@ -33,8 +33,8 @@ def classification(
     optional numbers.
     """
     count, names = _count_and_names(classes, synsets)
-    return Classification(
-        schema=_schema(count, names, synsets is not None, zero_based, optional_labels),
+    return ClassificationLayout(
+        schema=_build_schema(count, names, synsets is not None, zero_based, optional_labels),
         count=count,
         names=names,
         synsets=None if synsets is None else tuple(synsets),
@@ -44,13 +44,15 @@ def classification(
     )
 
 
-def _schema(
+def _build_schema(
     count: int | None, names: tuple[str, ...] | None, has_synsets: bool, zero_based: bool, optional: bool
 ) -> Schema:
     key = "image/class/label"
     label: Feature
     if names is not None:
-        label = Label(names if zero_based else [_background(names), *names], key=key, optional=optional)
+        label = Label(
+            names if zero_based else [_choose_background_name(names), *names], key=key, optional=optional
+        )
     elif count is not None:
         label = Label(count if zero_based else count + 1, key=key, optional=optional)
     else:
@@ -72,7 +74,7 @@ def _schema(
     return Schema(columns)
 
 
-def _background(names: tuple[str, ...]) -> str:
+def _choose_background_name(names: tuple[str, ...]) -> str:
     name = "background"
     while name in names:
         name = f"({name})"
@@ -80,7 +82,7 @@ def _background(names: tuple[str, ...]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Classification:
+class ClassificationLayout:
     """The layout that `classification` makes."""
 
     schema: Schema
@@ -96,7 +98,7 @@ class Classification:
         return "classification"
 
     @property
-    def looks(self) -> bool:
+    def needs_derive(self) -> bool:
         return True
 
     def options(self) -> Mapping[str, Any]:
@@ -107,8 +109,8 @@ class Classification:
             "optional_labels": self.optional_labels,
         }
 
-    def derive(self, row: Mapping[str, Any], verify: Verify) -> Derived:
-        picture, remarks = image_of(row, verify, readers="readers of ImageNet's records")
+    def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
+        picture, remarks = inspect_row_image(row, verify, readers="readers of ImageNet's records")
         values = {
             "image": picture.data,
             "format": picture.format.upper(),
@@ -126,7 +128,7 @@ class Classification:
                 values["text"] = self.names[class_id]
             if self.synsets is not None:
                 values["synset"] = self.synsets[class_id]
-        return Derived(values, tuple(remarks))
+        return DerivedRow(values, tuple(remarks))
 
     def _id_of(self, label: Any) -> int:
         if isinstance(label, str):
@@ -144,15 +146,15 @@ class Classification:
     def _no_class(self, code: str, what: str, label: Any) -> RekordError:
         ids = "an id from 0 on" if self.count is None else f"an id from 0 to {self.count - 1:,}"
         expected = ids if self.names is None else f"{ids}, or one of {len(self.names):,} names"
-        meant = near_miss(label, self.ids) if isinstance(label, str) else None
+        meant = closest_match(label, self.ids) if isinstance(label, str) else None
         do = "mend the row, or give the layout more classes="
         return error(
             code,
             f"`label` {what}",
             location=Location(feature="label"),
             expected=expected,
-            found=shown(label),
-            do=f"did you mean {shown(meant)}?" if meant else do,
+            found=preview(label),
+            do=f"did you mean {preview(meant)}?" if meant else do,
         )
 
 

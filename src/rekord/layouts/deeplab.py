@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rekord.codec.images.store import look_at_mask, same_size
+from rekord.codec.images.store import check_mask_size, inspect_mask
 from rekord.errors import RekordError, error
-from rekord.layouts.base import Derived, Remark, Verify, image_of
+from rekord.layouts.base import DerivedRow, RowRemark, Verify, inspect_row_image
 from rekord.location import Location
 from rekord.schema import Image, Int64, Mask, Schema, Text
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 
 Colour = tuple[int, int, int]
 
-_AT_MASK = Location(feature="mask")
-_EXTENSION = re.compile(r"\.(jpe?g|jpe|jfif|png)$", re.IGNORECASE)
+_MASK_LOCATION = Location(feature="mask")
+_EXTENSION_PATTERN = re.compile(r"\.(jpe?g|jpe|jfif|png)$", re.IGNORECASE)
 
 
 def deeplab(
@@ -26,7 +26,7 @@ def deeplab(
     *,
     colours: Mapping[Colour, int] | None = None,
     optional_masks: bool = False,
-) -> DeepLab:
+) -> DeepLabLayout:
     """Images with a mask of class ids each, under the keys of DeepLab's records.
 
     `classes` is how many there are (or their names), `ignore` the id of pixels without a class. `colours` gives
@@ -53,17 +53,17 @@ def deeplab(
             "mask_format": Text(key="image/segmentation/class/format", optional=optional_masks),
         }
     )
-    return DeepLab(
+    return DeepLabLayout(
         schema=schema,
         classes=mask.classes,
         ignore=mask.ignore,
-        colours=None if colours is None else tuple(sorted(_checked(colours, mask).items())),
+        colours=None if colours is None else tuple(sorted(_validate_colours(colours, mask).items())),
         optional_masks=optional_masks,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeepLab:
+class DeepLabLayout:
     """The layout that `deeplab` makes."""
 
     schema: Schema
@@ -77,7 +77,7 @@ class DeepLab:
         return "deeplab"
 
     @property
-    def looks(self) -> bool:
+    def needs_derive(self) -> bool:
         return True
 
     def options(self) -> Mapping[str, Any]:
@@ -89,18 +89,18 @@ class DeepLab:
             "optional_masks": self.optional_masks,
         }
 
-    def derive(self, row: Mapping[str, Any], verify: Verify) -> Derived:
-        picture, remarks = image_of(row, verify, readers="DeepLab's readers")
+    def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
+        picture, remarks = inspect_row_image(row, verify, readers="DeepLab's readers")
         values = {
             "image": picture.data,
             "format": picture.format,
-            "filename": _without_extension(row.get("filename", "")),
+            "filename": _strip_extension(row.get("filename", "")),
             "height": picture.height,
             "width": picture.width,
             "channels": 3,
         }
         if row.get("mask") is not None:
-            mask = look_at_mask(
+            mask = inspect_mask(
                 row["mask"],
                 name="mask",
                 classes=self.classes,
@@ -108,47 +108,49 @@ class DeepLab:
                 colours=None if self.colours is None else dict(self.colours),
                 verify=verify,
             )
-            same_size(picture, mask, name="mask")
+            check_mask_size(picture, mask, name="mask")
             values["mask"] = mask.data
             values["mask_format"] = "png"
-            remarks += [Remark(code, "mask", what) for code, what in mask.remarks]
+            remarks += [RowRemark(code, "mask", what) for code, what in mask.remarks]
         elif not self.optional_masks:
             # Said here, so that it is the mask that is missed and not the format that comes with it.
             raise error(
                 "E301",
                 "`mask` has no value, and it is required",
-                location=_AT_MASK,
+                location=_MASK_LOCATION,
                 expected="a value for Mask",
                 found="None, or no such key",
                 do="give the row a mask, or optional_masks=True",
             )
-        return Derived(values, tuple(remarks))
+        return DerivedRow(values, tuple(remarks))
 
 
-def _without_extension(filename: Any) -> Any:
-    return _EXTENSION.sub("", filename) if isinstance(filename, str) else filename
+def _strip_extension(filename: Any) -> Any:
+    return _EXTENSION_PATTERN.sub("", filename) if isinstance(filename, str) else filename
 
 
-def _checked(colours: object, mask: Mask) -> dict[Colour, int]:
+def _validate_colours(colours: object, mask: Mask) -> dict[Colour, int]:
     if not isinstance(colours, Mapping) or not colours:
-        raise _no_map("`colours` is no colour map", "{(red, green, blue): class id, …}", shown(colours))
+        raise _colour_map_error(
+            "`colours` is no colour map", "{(red, green, blue): class id, …}", preview(colours)
+        )
     checked = {}
     for colour, class_id in colours.items():
         sound = isinstance(colour, tuple) and len(colour) == 3
         if not sound or not all(type(part) is int and 0 <= part <= 255 for part in colour):
-            raise _no_map(
-                "a colour map has a key that is no colour", "three numbers from 0 to 255", shown(colour)
+            raise _colour_map_error(
+                "a colour map has a key that is no colour", "three numbers from 0 to 255", preview(colour)
             )
         known = type(class_id) is int and (0 <= class_id < mask.classes or class_id == mask.ignore)
         if not known:
             also = "" if mask.ignore is None else f", or {mask.ignore} (ignore)"
             expected = f"an id from 0 to {mask.classes - 1}{also}"
-            raise _no_map(
-                "a colour stands for an id that is no class", expected, f"{colour}: {shown(class_id)}"
+            raise _colour_map_error(
+                "a colour stands for an id that is no class", expected, f"{colour}: {preview(class_id)}"
             )
         checked[colour] = class_id
     return checked
 
 
-def _no_map(what: str, expected: str, found: str) -> RekordError:
+def _colour_map_error(what: str, expected: str, found: str) -> RekordError:
     return error("U605", what, expected=expected, found=found, do="colours={(0, 0, 0): 0, (128, 0, 0): 1}")

@@ -10,16 +10,16 @@ from typing import Any, Literal
 import numpy as np
 
 from rekord.arguments import invalid, one_of
-from rekord.codec.images.inspect import Picture, look_at_image, shown_format
-from rekord.codec.images.store import same_size
+from rekord.codec.images.inspect import EncodedImage, format_display_name, inspect_image
+from rekord.codec.images.store import check_mask_size
 from rekord.errors import RekordError, error
-from rekord.layouts.base import Derived, Remark, Verify, looked_at
+from rekord.layouts.base import DerivedRow, RowRemark, Verify, inspect_or_encode_image
 from rekord.location import Location
 from rekord.schema import Boxes, Bytes, Feature, Float32, Image, Int64, Schema, Text
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 
 # What some sources know of a box, and others do not.
-_EXTRAS: dict[str, Feature] = {
+_EXTRA_COLUMNS: dict[str, Feature] = {
     "is_crowd": Int64(shape=(None,), key="image/object/is_crowd"),
     "area": Float32(shape=(None,), key="image/object/area"),
     "difficult": Int64(shape=(None,), key="image/object/difficult"),
@@ -28,8 +28,8 @@ _EXTRAS: dict[str, Feature] = {
     "group_of": Int64(shape=(None,), key="image/object/group_of"),
     "view": Text(shape=(None,), key="image/object/view"),
 }
-_MOST_ID = 2**31 - 1
-_ROUNDING = 1e-6
+_MAX_ID = 2**31 - 1
+_ROUNDING_TOLERANCE = 1e-6
 
 
 def detection(
@@ -38,7 +38,7 @@ def detection(
     masks: bool = False,
     has: Sequence[str] = (),
     bad_boxes: Literal["skip", "refuse"] = "skip",
-) -> Detection:
+) -> DetectionLayout:
     """Images with boxes, under the keys of TensorFlow's object detection.
 
     `classes` gives the names by id, or a list of names whose ids are 1, 2, …; the id 0 is the background's.
@@ -50,13 +50,13 @@ def detection(
     as TFOD's own converters do, and a remark (H741) says how many; `bad_boxes="refuse"` makes the row a bad
     one instead.
     """
-    return Detection(
+    return DetectionLayout(
         _class_items(classes), bool(masks), _extras(has), one_of("bad_boxes", bad_boxes, ("skip", "refuse"))
     )
 
 
 @dataclass(frozen=True)
-class Detection:
+class DetectionLayout:
     """The layout that `detection` makes."""
 
     classes: tuple[tuple[int, str], ...]
@@ -67,7 +67,7 @@ class Detection:
     names: dict[int, str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        most = max([number for number, _ in self.classes], default=_MOST_ID)
+        most = max([number for number, _ in self.classes], default=_MAX_ID)
         columns: dict[str, Feature] = {
             "image": Image(key="image/encoded"),
             "format": Text(key="image/format"),
@@ -80,7 +80,7 @@ class Detection:
             "class_names": Text(shape=(None,), key="image/object/class/text"),
             "labels": Int64(shape=(None,), key="image/object/class/label", range=(1, most)),
         }
-        columns.update({name: _EXTRAS[name] for name in self.has})
+        columns.update({name: _EXTRA_COLUMNS[name] for name in self.has})
         if self.masks:
             columns["masks"] = Bytes(shape=(None,), key="image/object/mask")
         object.__setattr__(self, "schema", Schema(columns))
@@ -96,7 +96,7 @@ class Detection:
         return "detection"
 
     @property
-    def looks(self) -> bool:
+    def needs_derive(self) -> bool:
         return True
 
     def options(self) -> Mapping[str, Any]:
@@ -107,19 +107,19 @@ class Detection:
             "bad_boxes": self.bad_boxes,
         }
 
-    def derive(self, row: Mapping[str, Any], verify: Verify) -> Derived:
+    def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
         """The stored row of an image with its boxes."""
-        picture = looked_at(_required(row, "image"), Image(), name="image", verify=verify)
-        _decodable(picture)
-        remarks = [Remark(code, "image", what) for code, what in picture.remarks]
-        boxes = _normalised(row, picture)
+        picture = inspect_or_encode_image(_require_column(row, "image"), Image(), name="image", verify=verify)
+        _check_decodable(picture)
+        remarks = [RowRemark(code, "image", what) for code, what in picture.remarks]
+        boxes = _normalize_boxes(row, picture)
         labels = self._ids(row, len(boxes))
-        kept = _inside(boxes)
+        kept = _find_valid_boxes(boxes)
         skipped = int((~kept).sum())
         if skipped and self.bad_boxes == "refuse":
-            raise _bad_box(row, picture, boxes, int(np.argmin(kept)))
-        remarks += _remarks(row, picture, skipped)
-        filename = _required(row, "filename")
+            raise _box_error(row, picture, boxes, int(np.argmin(kept)))
+        remarks += _collect_remarks(row, picture, skipped)
+        filename = _require_column(row, "filename")
         values: dict[str, Any] = {
             "image": picture.data,
             "format": picture.format,
@@ -128,24 +128,24 @@ class Detection:
             "sha256": hashlib.sha256(picture.data).hexdigest(),
             "height": picture.height,
             "width": picture.width,
-            "boxes": _stored(boxes[kept]),
+            "boxes": _to_stored_boxes(boxes[kept]),
             "labels": labels[kept],
         }
         values["class_names"] = [self.names[number] for number in values["labels"].tolist()]
         for column in (*self.has, "masks") if self.masks else self.has:
-            values[column] = _chosen(row, column, kept)
+            values[column] = _select_values(row, column, kept)
         if self.masks:
-            _cover(picture, values["masks"])
-        return Derived(values, tuple(remarks))
+            _check_mask_sizes(picture, values["masks"])
+        return DerivedRow(values, tuple(remarks))
 
     def _ids(self, row: Mapping[str, Any], count: int) -> np.ndarray[Any, Any]:
         """The ids of a row's labels, which may be given by name."""
-        labels = _required(row, "labels")
+        labels = _require_column(row, "labels")
         if isinstance(labels, str) or not np.iterable(labels):
             raise self._no_class("E317", "is no list of class ids", labels)
         given = list(labels)
         if len(given) != count:
-            raise _wrong_count("labels", count, len(given))
+            raise _count_error("labels", count, len(given))
         of_name = {name: number for number, name in self.classes}
         ids = []
         for label in given:
@@ -173,16 +173,16 @@ class Detection:
             expected=f"one of {len(self.classes):,} classes: {some[:80]}"
             if some
             else "no class: there are none",
-            found=shown(label),
+            found=preview(label),
             do="mend the label, or give the class in classes=",
         )
 
 
-def _normalised(row: Mapping[str, Any], picture: Picture) -> np.ndarray[Any, Any]:
+def _normalize_boxes(row: Mapping[str, Any], picture: EncodedImage) -> np.ndarray[Any, Any]:
     """Boxes as fractions of the image's sides."""
     given = row.get("boxes_normalised")
     if given is None:
-        given = _required(row, "boxes")
+        given = _require_column(row, "boxes")
         sides = np.array([picture.width, picture.height] * 2, np.float64)
     else:
         sides = np.ones(4)
@@ -204,102 +204,106 @@ def _normalised(row: Mapping[str, Any], picture: Picture) -> np.ndarray[Any, Any
     return normalised
 
 
-def _decodable(picture: Picture) -> None:
+def _check_decodable(picture: EncodedImage) -> None:
     # Of a GIF or a WebP TensorFlow makes four dimensions, which readers of these records do not take.
     if picture.format not in ("jpeg", "png", "bmp"):
         raise error(
             "E321",
-            f"`image` is {shown_format(picture.format)}, which readers of TFOD's records do not decode",
+            f"`image` is {format_display_name(picture.format)}, which readers of TFOD's records do not decode",
             location=Location(path=picture.path, feature="image"),
             expected="JPEG, PNG or BMP",
-            found=shown_format(picture.format),
+            found=format_display_name(picture.format),
             do="convert it to PNG, or write with schema= and rk.Image() instead of a layout",
         )
 
 
-def _cover(picture: Picture, masks: Sequence[Any]) -> None:
+def _check_mask_sizes(picture: EncodedImage, masks: Sequence[Any]) -> None:
     """Each mask is as large as the image itself, whatever the annotations say about it."""
     for mask in masks:
         if isinstance(mask, (bytes, bytearray, memoryview)):
-            same_size(picture, look_at_image(mask, name="masks", verify="headers"), name="masks")
+            check_mask_size(picture, inspect_image(mask, name="masks", verify="headers"), name="masks")
 
 
-def _inside(boxes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _find_valid_boxes(boxes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Which boxes lie in their image and have an area as they are stored; a box with a NaN does not."""
-    stored = _stored(boxes)
-    kept: np.ndarray[Any, Any] = _within(boxes) & (stored[:, 2:] > stored[:, :2]).all(axis=1)
+    stored = _to_stored_boxes(boxes)
+    kept: np.ndarray[Any, Any] = _is_inside_image(boxes) & (stored[:, 2:] > stored[:, :2]).all(axis=1)
     return kept
 
 
-def _within(boxes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    within: np.ndarray[Any, Any] = np.all((boxes >= -_ROUNDING) & (boxes <= 1 + _ROUNDING), axis=1)
+def _is_inside_image(boxes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    within: np.ndarray[Any, Any] = np.all(
+        (boxes >= -_ROUNDING_TOLERANCE) & (boxes <= 1 + _ROUNDING_TOLERANCE), axis=1
+    )
     return within
 
 
-def _stored(boxes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _to_stored_boxes(boxes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     stored: np.ndarray[Any, Any] = np.clip(boxes, 0, 1).astype(np.float32)
     return stored
 
 
-def _bad_box(row: Mapping[str, Any], picture: Picture, boxes: np.ndarray[Any, Any], at: int) -> RekordError:
+def _box_error(
+    row: Mapping[str, Any], picture: EncodedImage, boxes: np.ndarray[Any, Any], at: int
+) -> RekordError:
     names = row.get("box_names")
     whose = f"box {at}" if names is None else str(names[at])[:60]
     # One that is inside and was not kept has lost its area to float32.
-    flat = boxes[at, 2] <= boxes[at, 0] or boxes[at, 3] <= boxes[at, 1] or _within(boxes)[at]
-    x0, y0, x1, y1 = _pixels(boxes[at], picture)
+    flat = boxes[at, 2] <= boxes[at, 0] or boxes[at, 3] <= boxes[at, 1] or _is_inside_image(boxes)[at]
+    x0, y0, x1, y1 = _to_pixels(boxes[at], picture)
     return error(
         "E368",
         f"{whose} has no area" if flat else f"{whose} is not inside its image",
-        location=Location(path=_place(row), feature="boxes"),
+        location=Location(path=_row_path(row), feature="boxes"),
         expected=f"0 ≤ x0 < x1 ≤ {picture.width}, 0 ≤ y0 < y1 ≤ {picture.height}",
         found=f"x0 {x0:.6g}, y0 {y0:.6g}, x1 {x1:.6g}, y1 {y1:.6g}",
-        likely=_likely(row, picture),
+        likely=_guess_cause(row, picture),
         do='mend the box, or bad_boxes="skip" leaves such boxes out',
     )
 
 
-def _pixels(box: np.ndarray[Any, Any], picture: Picture) -> list[float]:
+def _to_pixels(box: np.ndarray[Any, Any], picture: EncodedImage) -> list[float]:
     sides = (picture.width, picture.height) * 2
     return [float(value * side) for value, side in zip(box, sides, strict=True)]
 
 
-def _likely(row: Mapping[str, Any], picture: Picture) -> str | None:
+def _guess_cause(row: Mapping[str, Any], picture: EncodedImage) -> str | None:
     stated = row.get("width"), row.get("height")
     if None in stated or stated == (picture.width, picture.height):
         return None
     return f"the boxes are meant for another image: the annotation says {stated[0]} × {stated[1]}"
 
 
-def _remarks(row: Mapping[str, Any], picture: Picture, skipped: int) -> list[Remark]:
+def _collect_remarks(row: Mapping[str, Any], picture: EncodedImage, skipped: int) -> list[RowRemark]:
     found = []
     if skipped:
         what = "1 box has no area or leaves the image, and was left out"
         if skipped > 1:
             what = f"{skipped:,} boxes have no area or leave the image, and were left out"
-        found.append(Remark("H741", "boxes", what))
+        found.append(RowRemark("H741", "boxes", what))
     stated = row.get("width"), row.get("height")
     if None not in stated and stated != (picture.width, picture.height):
         what = (
             f"the annotation says {stated[0]} × {stated[1]}, the image is {picture.width} × {picture.height}"
         )
-        found.append(Remark("H742", "boxes", what))
+        found.append(RowRemark("H742", "boxes", what))
     unboxed = row.get("skipped_annotations", 0)
     if unboxed:
         what = f"{unboxed:,} {'annotation has' if unboxed == 1 else 'annotations have'} no box"
-        found.append(Remark("H743", "boxes", f"{what}, and {'was' if unboxed == 1 else 'were'} left out"))
+        found.append(RowRemark("H743", "boxes", f"{what}, and {'was' if unboxed == 1 else 'were'} left out"))
     return found
 
 
-def _chosen(row: Mapping[str, Any], column: str, kept: np.ndarray[Any, Any]) -> Any:
-    values = _required(row, column)
+def _select_values(row: Mapping[str, Any], column: str, kept: np.ndarray[Any, Any]) -> Any:
+    values = _require_column(row, column)
     if len(values) != len(kept):
-        raise _wrong_count(column, len(kept), len(values))
+        raise _count_error(column, len(kept), len(values))
     if isinstance(values, np.ndarray):
         return values[kept]
     return [value for value, keep in zip(values, kept, strict=True) if keep]
 
 
-def _required(row: Mapping[str, Any], column: str) -> Any:
+def _require_column(row: Mapping[str, Any], column: str) -> Any:
     value = row.get(column)
     if value is None:
         raise error(
@@ -313,7 +317,7 @@ def _required(row: Mapping[str, Any], column: str) -> Any:
     return value
 
 
-def _wrong_count(column: str, expected: int, found: int) -> RekordError:
+def _count_error(column: str, expected: int, found: int) -> RekordError:
     return error(
         "E307",
         f"`{column}` has another length than `boxes`",
@@ -324,7 +328,7 @@ def _wrong_count(column: str, expected: int, found: int) -> RekordError:
     )
 
 
-def _place(row: Mapping[str, Any]) -> str | None:
+def _row_path(row: Mapping[str, Any]) -> str | None:
     image = row.get("image")
     return None if isinstance(image, (bytes, bytearray, memoryview, np.ndarray)) else str(image)
 
@@ -340,7 +344,7 @@ def _class_items(classes: Any) -> tuple[tuple[int, str], ...]:
     else:
         raise invalid("classes", classes, "names by id, or a list of names", _EXAMPLE)
     for number, name in pairs:
-        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_ID:
+        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MAX_ID:
             raise invalid("classes", number, "ids from 1: 0 is the background's", _EXAMPLE)
         if not isinstance(name, str) or not name:
             raise invalid("classes", name, "a name for each id", _EXAMPLE)
@@ -353,7 +357,7 @@ def _class_items(classes: Any) -> tuple[tuple[int, str], ...]:
 
 
 def _extras(has: Any) -> tuple[str, ...]:
-    if isinstance(has, str) or not all(name in _EXTRAS for name in has):
-        wrong = has if isinstance(has, str) else next(name for name in has if name not in _EXTRAS)
-        raise invalid("has", wrong, "some of " + ", ".join(_EXTRAS), _EXAMPLE)
-    return tuple([name for name in _EXTRAS if name in has])
+    if isinstance(has, str) or not all(name in _EXTRA_COLUMNS for name in has):
+        wrong = has if isinstance(has, str) else next(name for name in has if name not in _EXTRA_COLUMNS)
+        raise invalid("has", wrong, "some of " + ", ".join(_EXTRA_COLUMNS), _EXAMPLE)
+    return tuple([name for name in _EXTRA_COLUMNS if name in has])

@@ -12,23 +12,23 @@ from rekord.schema import Schema
 from rekord.schema.interop.tfds import (
     FEATURES_NAME,
     INFO_NAME,
-    dataset_info,
+    build_dataset_info,
+    build_label_files,
     features_from_schema,
-    label_files,
-    unfit,
+    unsupported_column_error,
 )
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 
 SHARD_TEMPLATE = "{name}-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
 """How TFDS calls the shards of a split."""
 
 # Not \w: TFDS takes letters of every script, but its patterns for file names are made of these.
-_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
-_VERSION = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}")
-_SPLIT = re.compile(r"[a-zA-Z0-9_-]+")
+_NAME_PATTERN = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
+_VERSION_PATTERN = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}")
+_SPLIT_PATTERN = re.compile(r"[a-zA-Z0-9_-]+")
 
 
-def shard_name(name: str, split: str, shard: int, shards: int) -> str:
+def format_shard_name(name: str, split: str, shard: int, shards: int) -> str:
     """The name of one shard's file."""
     return SHARD_TEMPLATE.format(name=name, split=split, shard=shard, shards=shards)
 
@@ -38,39 +38,41 @@ def check_tfds(
 ) -> None:
     """Refuse what TFDS could not open, before anything is written."""
     for what, value, pattern, example in (
-        ("name", name, _NAME, "flowers"),
-        ("version", version, _VERSION, "1.0.0"),
-        *[("split", split, _SPLIT, "train") for split in splits],
+        ("name", name, _NAME_PATTERN, "flowers"),
+        ("version", version, _VERSION_PATTERN, "1.0.0"),
+        *[("split", split, _SPLIT_PATTERN, "train") for split in splits],
     ):
         if not isinstance(value, str) or not pattern.fullmatch(value):
-            raise _not_a(what, value, example)
+            raise _invalid_name_error(what, value, example)
     if compression is not None:
         first = next(iter(schema), "")
-        failure = unfit(first, "files without compression", f"compression {shown(compression)}")
+        failure = unsupported_column_error(
+            first, "files without compression", f"compression {preview(compression)}"
+        )
         failure.what = "a TFDS dataset cannot be compressed"
         failure.do = "leave compression out"
         raise failure
     features_from_schema(schema)
-    label_files(schema)
+    build_label_files(schema)
 
 
-def tfds_files(
+def build_tfds_files(
     schema: Schema, name: str, version: str, splits: Mapping[str, tuple[Sequence[int], int]]
 ) -> dict[str, bytes]:
     """The files by name. `splits` has the records of every shard and the payload bytes of all, for each split."""
     check_tfds(schema, name, version, list(splits))
     return {
-        INFO_NAME: _json(dataset_info(name, version, splits)),
-        FEATURES_NAME: _json(features_from_schema(schema)),
-        **label_files(schema),
+        INFO_NAME: _to_json(build_dataset_info(name, version, splits)),
+        FEATURES_NAME: _to_json(features_from_schema(schema)),
+        **build_label_files(schema),
     }
 
 
-def _json(document: dict[str, Any]) -> bytes:
+def _to_json(document: dict[str, Any]) -> bytes:
     return (json.dumps(document, indent=4, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def _not_a(what: str, value: object, example: str) -> RekordError:
+def _invalid_name_error(what: str, value: object, example: str) -> RekordError:
     rule = {
         "name": "a letter, then letters, digits and `_`",
         "version": "three numbers with dots between them",
@@ -78,8 +80,8 @@ def _not_a(what: str, value: object, example: str) -> RekordError:
     }[what]
     return error(
         "U605",
-        f"{shown(value)} cannot be the {what} of a TFDS dataset",
+        f"{preview(value)} cannot be the {what} of a TFDS dataset",
         expected=f"{rule}, such as {example}",
-        found=shown(value),
+        found=preview(value),
         do=f"choose another {what}",
     )

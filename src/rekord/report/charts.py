@@ -7,78 +7,78 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rekord.report.formatting import number, share
+from rekord.report.formatting import format_number, format_share
 
 _BAR_WIDTH, _BAR_HEIGHT, _FOOT = 320, 112, 20
 _SPARK_WIDTH, _SPARK_HEIGHT = 96, 22
 
 
-def escaped(text: object) -> str:
+def escape_html(text: object) -> str:
     """Text from outside as it may stand in the page: markup means nothing, and what cannot be seen is spelled out."""
-    letters = [one if one.isprintable() else _spelled(one) for one in str(text)]
+    letters = [one if one.isprintable() else _spell_out(one) for one in str(text)]
     return html.escape("".join(letters), quote=True)
 
 
-def percent(part: int, whole: int) -> str:
+def format_percent(part: int, whole: int) -> str:
     """A share as it may stand in the page: little is less than a tenth, `<0.1%`."""
-    return html.escape(share(part, whole))
+    return html.escape(format_share(part, whole))
 
 
-def _spelled(letter: str) -> str:
+def _spell_out(letter: str) -> str:
     point = ord(letter)
     if point <= 0xFF:
         return f"\\x{point:02x}"
     return f"\\u{point:04x}" if point <= 0xFFFF else f"\\U{point:08x}"
 
 
-def histogram(edges: Sequence[float], counts: Sequence[int], title: str) -> str:
+def render_histogram(edges: Sequence[float], counts: Sequence[int], title: str) -> str:
     """Bars of equal width over the range of a feature, with the range below them."""
-    bars = _bars(counts, _BAR_WIDTH, _BAR_HEIGHT)
-    low, high = (number(edge) for edge in _ends(edges))
-    label = f"{title}: {_histogram_label(edges, counts)}"
+    bars = _render_bars(counts, _BAR_WIDTH, _BAR_HEIGHT)
+    low, high = (format_number(edge) for edge in _axis_range(edges))
+    label = f"{title}: {_describe_histogram(edges, counts)}"
     return (
-        f'<svg class="histogram" height="{_BAR_HEIGHT + _FOOT}" role="img" aria-label="{escaped(label)}">'
-        f"<title>{escaped(label)}</title>"
+        f'<svg class="histogram" height="{_BAR_HEIGHT + _FOOT}" role="img" aria-label="{escape_html(label)}">'
+        f"<title>{escape_html(label)}</title>"
         # The bars are stretched to the room that there is; the text around them is not.
         f'<svg viewBox="0 0 {_BAR_WIDTH} {_BAR_HEIGHT}" height="{_BAR_HEIGHT}" preserveAspectRatio="none">'
         f"{bars}</svg>"
         f'<line class="axis" x1="0" x2="100%" y1="{_BAR_HEIGHT}.5" y2="{_BAR_HEIGHT}.5" />'
-        f'<text x="0" y="{_BAR_HEIGHT + 16}">{escaped(low)}</text>'
-        f'<text x="100%" y="{_BAR_HEIGHT + 16}" text-anchor="end">{escaped(high)}</text></svg>'
+        f'<text x="0" y="{_BAR_HEIGHT + 16}">{escape_html(low)}</text>'
+        f'<text x="100%" y="{_BAR_HEIGHT + 16}" text-anchor="end">{escape_html(high)}</text></svg>'
     )
 
 
-def spark(counts: Sequence[int]) -> str:
+def render_sparkline(counts: Sequence[int]) -> str:
     """The shape of a distribution, as large as a word. The table around it says its numbers."""
     return (
         f'<svg class="spark" viewBox="0 0 {_SPARK_WIDTH} {_SPARK_HEIGHT}" aria-hidden="true">'
-        f"{_bars(counts, _SPARK_WIDTH, _SPARK_HEIGHT)}</svg>"
+        f"{_render_bars(counts, _SPARK_WIDTH, _SPARK_HEIGHT)}</svg>"
     )
 
 
-def bar_rows(rows: Iterable[tuple[str, int]], total: int, head: str) -> str:
+def render_bar_table(rows: Iterable[tuple[str, int]], total: int, head: str) -> str:
     """A table of values with a bar, a count and a share each."""
     listed = list(rows)
     most = max((times for _, times in listed), default=0)
     body = "".join(
-        f'<tr><th scope="row" class="value">{escaped(name)}</th>{bar_cell(times, most)}'
-        f'<td class="n">{times:,}</td><td class="n">{percent(times, total)}</td></tr>'
+        f'<tr><th scope="row" class="value">{escape_html(name)}</th>{render_bar_cell(times, most)}'
+        f'<td class="n">{times:,}</td><td class="n">{format_percent(times, total)}</td></tr>'
         for name, times in listed
     )
     return (
-        f'<table><thead><tr><th scope="col">{escaped(head)}</th><td></td><th scope="col" class="n">count</th>'
+        f'<table><thead><tr><th scope="col">{escape_html(head)}</th><td></td><th scope="col" class="n">count</th>'
         f'<th scope="col" class="n">share</th></tr></thead><tbody>{body}</tbody></table>'
     )
 
 
-def bar_cell(part: float, most: float) -> str:
+def render_bar_cell(part: float, most: float) -> str:
     """A bar in a cell of a table. The cells beside it say its number."""
     width = 100 * part / most if most else 0
     kind = "" if part else ' class="none"'
     return f'<td class="bar" aria-hidden="true"><i{kind} style="width:{width:.1f}%"></i></td>'
 
 
-def _bars(counts: Sequence[int], width: int, height: int) -> str:
+def _render_bars(counts: Sequence[int], width: int, height: int) -> str:
     most = max(counts, default=0)
     step = width / max(len(counts), 1)
     gap = 1.0 if step > 4 else 0.0
@@ -93,17 +93,20 @@ def _bars(counts: Sequence[int], width: int, height: int) -> str:
     return "".join(shapes)
 
 
-def _histogram_label(edges: Sequence[float], counts: Sequence[int]) -> str:
+def _describe_histogram(edges: Sequence[float], counts: Sequence[int]) -> str:
     """What a chart shows, for somebody who hears it."""
     if not counts or not sum(counts):
         return "no values"
     at = max(range(len(counts)), key=lambda i: counts[i])
-    low, high = _ends(edges)
-    most = f"most, {share(counts[at], sum(counts))}, from {number(edges[at])} to {number(edges[at + 1])}"
-    return f"from {number(low)} to {number(high)}; {most}"
+    low, high = _axis_range(edges)
+    most = (
+        f"most, {format_share(counts[at], sum(counts))}, from {format_number(edges[at])} to "
+        f"{format_number(edges[at + 1])}"
+    )
+    return f"from {format_number(low)} to {format_number(high)}; {most}"
 
 
-def _ends(edges: Sequence[float]) -> tuple[float, float]:
+def _axis_range(edges: Sequence[float]) -> tuple[float, float]:
     """The range that is written below the bars; bars of single whole numbers begin half a step before."""
     low, high = edges[0], edges[-1]
     if low % 1 == 0.5 and high % 1 == 0.5 and high - low == len(edges) - 1:
@@ -113,12 +116,12 @@ def _ends(edges: Sequence[float]) -> tuple[float, float]:
 
 _WIDTH, _HEIGHT = 480, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 10, 8, 24
-_MOST_DOTS = 100
-_GRID = 4
+_MAX_DOTS = 100
+_GRID_LINES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class ChartCurve:
     """One line of a chart: a value an epoch, from epoch 1 on."""
 
     name: str
@@ -126,61 +129,62 @@ class Curve:
     values: Sequence[float]
 
 
-def curves(
-    title: str, lines: Sequence[Curve], *, top: float | None = None, level: float | None = None
+def render_curves(
+    title: str, lines: Sequence[ChartCurve], *, top: float | None = None, level: float | None = None
 ) -> str:
     """Lines over the epochs, from 0 to the largest value or to `top`; `level` is a dashed line across."""
     epochs = max(len(line.values) for line in lines)
     shown = [value for line in lines for value in line.values if math.isfinite(value)]
-    most = top or _rounded_up(max([*shown, level or 0.0], default=0.0))
-    label = f"{title}: {'; '.join(_curve_label(line) for line in lines)}"
-    drawn = "".join(_line(line, epochs, most) for line in lines)
+    most = top or _round_up(max([*shown, level or 0.0], default=0.0))
+    label = f"{title}: {'; '.join(_describe_curve(line) for line in lines)}"
+    drawn = "".join(_render_line(line, epochs, most) for line in lines)
     return (
-        f'<svg class="curves" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escaped(label)}">'
-        f"<title>{escaped(label)}</title>{_axes(epochs, most)}{_level(level, most)}{drawn}</svg>"
+        f'<svg class="curves" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape_html(label)}">'
+        f"<title>{escape_html(label)}</title>{_render_axes(epochs, most)}{_render_level(level, most)}{drawn}</svg>"
     )
 
 
-def legend(lines: Sequence[Curve], *, level: str | None = None) -> str:
+def render_legend(lines: Sequence[ChartCurve], *, level: str | None = None) -> str:
     """What the lines of a chart are."""
     items = [(line.style, line.name) for line in lines] + ([("level", level)] if level else [])
     return "".join(
         f'<span class="key"><svg viewBox="0 0 22 8" aria-hidden="true">'
-        f'<line class="{style}" x1="1" x2="21" y1="4" y2="4" /></svg>{escaped(name)}</span>'
+        f'<line class="{style}" x1="1" x2="21" y1="4" y2="4" /></svg>{escape_html(name)}</span>'
         for style, name in items
     )
 
 
-def time_bar(parts: Sequence[tuple[str, str, float]]) -> str:
+def render_time_bar(parts: Sequence[tuple[str, str, float]]) -> str:
     """Shares of a time side by side: (name, class of the sheet, seconds) each."""
-    from rekord.report.formatting import duration
+    from rekord.report.formatting import format_duration
 
     total = sum(seconds for _, _, seconds in parts)
     told = [
-        f"{name} {duration(seconds)} ({100 * seconds / total if total else 0:.0f} %)"
+        f"{name} {format_duration(seconds)} ({100 * seconds / total if total else 0:.0f} %)"
         for name, _, seconds in parts
     ]
     pieces = "".join(
-        f'<i class="{style}" style="width:{100 * seconds / total:.1f}%" title="{escaped(words)}"></i>'
+        f'<i class="{style}" style="width:{100 * seconds / total:.1f}%" title="{escape_html(words)}"></i>'
         for (_, style, seconds), words in zip(parts, told, strict=True)
         if seconds > 0
     )
     keys = "".join(
-        f'<span class="key"><i class="{style}"></i>{escaped(words)}</span>'
+        f'<span class="key"><i class="{style}"></i>{escape_html(words)}</span>'
         for (_, style, _), words in zip(parts, told, strict=True)
     )
-    label = escaped("; ".join(told))
+    label = escape_html("; ".join(told))
     return f'<div class="time" role="img" aria-label="{label}">{pieces}</div><p class="keys">{keys}</p>'
 
 
-def _axes(epochs: int, most: float) -> str:
+def _render_axes(epochs: int, most: float) -> str:
     parts = []
-    for i in range(_GRID + 1):
-        value = most * i / _GRID
+    for i in range(_GRID_LINES + 1):
+        value = most * i / _GRID_LINES
         y = _y(value, most)
         parts.append(
             f'<line class="axis" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" />'
-            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{escaped(number(float(value)))}</text>'
+            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" '
+            f'text-anchor="end">{escape_html(format_number(float(value)))}</text>'
         )
     for epoch in sorted({1, (epochs + 1) // 2, epochs}):
         name = f"epoch {epoch}" if epoch == 1 else f"{epoch:,}"
@@ -191,24 +195,24 @@ def _axes(epochs: int, most: float) -> str:
     return "".join(parts)
 
 
-def _level(level: float | None, most: float) -> str:
+def _render_level(level: float | None, most: float) -> str:
     if level is None or not math.isfinite(level):
         return ""
     y = _y(level, most)
     return f'<line class="level" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" />'
 
 
-def _line(line: Curve, epochs: int, most: float) -> str:
+def _render_line(line: ChartCurve, epochs: int, most: float) -> str:
     points = [
         (epoch, value, _x(epoch, epochs), _y(value, most))
         for epoch, value in enumerate(line.values, 1)
         if math.isfinite(value)
     ]
     path = " ".join(f"{x:.1f},{y:.1f}" for _, _, x, y in points)
-    every = max(1, math.ceil(len(points) / _MOST_DOTS))
+    every = max(1, math.ceil(len(points) / _MAX_DOTS))
     dots = "".join(
         f'<circle class="{line.style}" cx="{x:.1f}" cy="{y:.1f}" r="3.5">'
-        f"<title>{escaped(line.name)}, epoch {epoch:,}: {escaped(number(value))}</title></circle>"
+        f"<title>{escape_html(line.name)}, epoch {epoch:,}: {escape_html(format_number(value))}</title></circle>"
         for epoch, value, x, y in points[::every]
     )
     return f'<polyline class="{line.style}" points="{path}" />{dots}'
@@ -223,13 +227,13 @@ def _y(value: float, most: float) -> float:
     return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - min(max(value / most if most else 0.0, 0.0), 1.0))
 
 
-def _curve_label(line: Curve) -> str:
+def _describe_curve(line: ChartCurve) -> str:
     """What a line shows, for somebody who hears it."""
-    first, last = (number(float(line.values[at])) for at in (0, -1))
+    first, last = (format_number(float(line.values[at])) for at in (0, -1))
     return f"{line.name} {last}" if len(line.values) == 1 else f"{line.name} from {first} to {last}"
 
 
-def _rounded_up(value: float) -> float:
+def _round_up(value: float) -> float:
     """The next number from `value` on that is easy to read."""
     if value <= 0:
         return 1.0

@@ -8,7 +8,7 @@ from typing import Any
 _UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
 
 
-def number(value: Any) -> str:
+def format_number(value: Any) -> str:
     """A value or a mean: `51,240`, `0.0125`, `1.5e-07`."""
     if value is None:
         return "–"
@@ -21,7 +21,7 @@ def number(value: Any) -> str:
     return f"{value:.3g}"
 
 
-def share(part: int, whole: int) -> str:
+def format_share(part: int, whole: int) -> str:
     """A part of a whole in percent; what is little is not said to be nothing, nor what is much to be all."""
     if not whole or part == whole:
         return "100%" if whole else "–"
@@ -35,7 +35,7 @@ def share(part: int, whole: int) -> str:
     return f"{percent:.1f}%" if percent < 10 or percent > 90 else f"{percent:.0f}%"
 
 
-def size(n_bytes: float) -> str:
+def format_size(n_bytes: float) -> str:
     """`312 B`, `2.4 GB`."""
     if n_bytes < 1000:
         return f"{n_bytes:.0f} B"
@@ -45,20 +45,20 @@ def size(n_bytes: float) -> str:
     return f"{amount:.1f} {_UNITS[power]}" if amount < 9.95 else f"{amount:,.0f} {_UNITS[power]}"
 
 
-def span(low: Any, high: Any) -> str:
+def format_range(low: Any, high: Any) -> str:
     """`1`, `1–200`."""
-    return number(low) if low == high else f"{number(low)}–{number(high)}"
+    return format_number(low) if low == high else f"{format_number(low)}–{format_number(high)}"
 
 
-def count(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """`1 record`, `51,240 records`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def byte_size(n_bytes: int) -> str:
+def format_byte_size(n_bytes: int) -> str:
     """`312 bytes`, `2.4 GB`: three digits at most, in powers of ten as disks are sold."""
     if n_bytes < 1000:
-        return count(n_bytes, "byte")
+        return format_count(n_bytes, "byte")
     size = float(n_bytes)
     for unit in _UNITS:
         size /= 1000
@@ -68,7 +68,7 @@ def byte_size(n_bytes: int) -> str:
     return f"{size:.1f} {unit}" if size < 9.95 else f"{size:,.0f} {unit}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """`85 ms`, `1.1 s`, `2 min 5 s`."""
     if seconds < 0.001:
         return "less than 1 ms"

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from rekord.arguments import is_unicode
+from rekord.arguments import is_utf8_encodable
 from rekord.errors import RekordError
-from rekord.schema.messages import refuse, shown
+from rekord.schema.messages import preview, schema_error
 
-INTEGERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-FLOATS = ("float16", "float32", "bfloat16")
-TENSORS = (*INTEGERS, *FLOATS, "float64", "complex64", "complex128")
+INTEGER_DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+FLOAT_DTYPES = ("float16", "float32", "bfloat16")
+TENSOR_DTYPES = (*INTEGER_DTYPES, *FLOAT_DTYPES, "float64", "complex64", "complex128")
 
-_SHORT = {np.dtype(name).str[1:]: name for name in TENSORS if name != "bfloat16"}
+_SHORT_DTYPE_NAMES = {np.dtype(name).str[1:]: name for name in TENSOR_DTYPES if name != "bfloat16"}
 _BFLOAT16_MAX = 3.3895313892515355e38
-_MAXIMA = {
+_FLOAT_MAXIMA = {
     "float16": 65504.0,
     "bfloat16": _BFLOAT16_MAX,
     "float32": float(np.finfo(np.float32).max),
@@ -34,20 +34,20 @@ _MAXIMA = {
 }
 
 
-def checked_dtype(value: object, allowed: tuple[str, ...], owner: str, column: str | None) -> Any:
+def validate_dtype(value: object, allowed: tuple[str, ...], owner: str, column: str | None) -> Any:
     """The NumPy dtype that `value` names, if `owner` can hold it.
 
     bfloat16 is NumPy's only with ml_dtypes installed; without it, the name itself is kept.
     """
-    name = _name_of(value)
+    name = _canonical_dtype_name(value)
     if name not in allowed:
-        elsewhere = name in TENSORS and owner != "Tensor"
-        raise refuse(
+        elsewhere = name in TENSOR_DTYPES and owner != "Tensor"
+        raise schema_error(
             "S104",
-            f"{owner} cannot hold dtype {shown(value)}",
+            f"{owner} cannot hold dtype {preview(value)}",
             column=column,
             expected="one of " + ", ".join(allowed),
-            found=shown(value),
+            found=preview(value),
             do=f'Tensor("{name}", shape=...) keeps every bit' if elsewhere else "name one of these dtypes",
         )
     if name != "bfloat16":
@@ -59,15 +59,15 @@ def checked_dtype(value: object, allowed: tuple[str, ...], owner: str, column: s
 
 
 def dtype_name(dtype: Any) -> str:
-    """The canonical name of what `checked_dtype` gave."""
+    """The canonical name of what `validate_dtype` gave."""
     return dtype if isinstance(dtype, str) else str(dtype.name)
 
 
-def _name_of(value: object) -> str | None:
+def _canonical_dtype_name(value: object) -> str | None:
     # Strings are looked up, never handed to NumPy: it warns about some and builds structures from others.
     if isinstance(value, str):
         bare = value[1:] if value[:1] in ("<", "|", "=") else value
-        return bare if bare in TENSORS else _SHORT.get(bare)
+        return bare if bare in TENSOR_DTYPES else _SHORT_DTYPE_NAMES.get(bare)
     if isinstance(value, type):
         try:
             value = np.dtype(value)
@@ -89,10 +89,10 @@ def integer_bounds(dtype: Any) -> tuple[int, int]:
 
 def float_maximum(dtype: Any) -> float:
     """The greatest finite number of a real float dtype."""
-    return _MAXIMA[dtype_name(dtype)]
+    return _FLOAT_MAXIMA[dtype_name(dtype)]
 
 
-def rounded(value: float, dtype: Any) -> float:
+def round_to_dtype(value: float, dtype: Any) -> float:
     """`value` in a float dtype, written with the fewest digits that name it there: 0.1 stays 0.1.
 
     A finite value that the dtype cannot hold becomes infinite; the caller says whether that is refused.
@@ -102,11 +102,11 @@ def rounded(value: float, dtype: Any) -> float:
         return value
     with np.errstate(over="ignore"):
         if name == "bfloat16":
-            return float(str(np.float32(_bfloat16(float(np.float32(value))))))
+            return float(str(np.float32(_round_to_bfloat16(float(np.float32(value))))))
         return float(str(np.dtype(name).type(value)))
 
 
-def _bfloat16(value: float) -> float:
+def _round_to_bfloat16(value: float) -> float:
     """The upper half of a float32, rounded to nearest even: needs no ml_dtypes."""
     if value in (float("inf"), float("-inf")):
         return value
@@ -117,45 +117,45 @@ def _bfloat16(value: float) -> float:
 
 Shape: TypeAlias = "tuple[int | None, ...]"
 
-_MOST_DIMENSIONS = 32  # NumPy's limit before 2.0
-_MOST_ELEMENTS = 2**63 - 1
+_MAX_DIMENSIONS = 32  # NumPy's limit before 2.0
+_MAX_ELEMENTS = 2**63 - 1
 
 
-def checked_shape(value: object, owner: str, column: str | None) -> Shape:
+def validate_shape(value: object, owner: str, column: str | None) -> Shape:
     """`value` as a tuple of sizes, None where a size varies from record to record."""
-    if not isinstance(value, (tuple, list)) or len(value) > _MOST_DIMENSIONS:
-        raise refuse(
+    if not isinstance(value, (tuple, list)) or len(value) > _MAX_DIMENSIONS:
+        raise schema_error(
             "S101",
             f"{owner} has a shape that is none",
             column=column,
-            expected=f"a tuple of at most {_MOST_DIMENSIONS} sizes, each an int or None",
-            found=shown(value),
+            expected=f"a tuple of at most {_MAX_DIMENSIONS} sizes, each an int or None",
+            found=preview(value),
             do="shape=() for one value, shape=(3,) for three, shape=(None,) for a varying number",
         )
-    shape = tuple(None if size is None else _checked_size(size, value, owner, column) for size in value)
+    shape = tuple(None if size is None else _validate_dimension(size, value, owner, column) for size in value)
     known = math.prod(size for size in shape if size is not None)
-    if known > _MOST_ELEMENTS:
-        raise refuse(
+    if known > _MAX_ELEMENTS:
+        raise schema_error(
             "S101",
             f"{owner} has a shape of more elements than any record can hold",
             column=column,
             expected="fewer than 2^63 elements",
-            found=shown(shape),
+            found=preview(shape),
             do="check the sizes",
         )
     if known == 0 and None in shape:
-        raise refuse(
+        raise schema_error(
             "S101",
             f"{owner} has a shape whose unknown size cannot be restored",
             column=column,
             expected="no 0 beside None: with no values stored, any size would fit",
-            found=shown(shape),
+            found=preview(shape),
             do="give the unknown size, or drop the dimension of size 0",
         )
     return shape
 
 
-def _checked_size(size: object, shape: object, owner: str, column: str | None) -> int:
+def _validate_dimension(size: object, shape: object, owner: str, column: str | None) -> int:
     try:
         if isinstance(size, bool):
             raise TypeError
@@ -163,34 +163,34 @@ def _checked_size(size: object, shape: object, owner: str, column: str | None) -
         if number < 0:
             raise TypeError
     except TypeError:
-        raise refuse(
+        raise schema_error(
             "S101",
-            f"{owner} has a shape with the size {shown(size)}",
+            f"{owner} has a shape with the size {preview(size)}",
             column=column,
             expected="an int of 0 or more, or None for a size that varies",
-            found=shown(shape),
+            found=preview(shape),
             do="None, not -1, for a size that varies" if size == -1 else "give each size as an int or None",
         ) from None
     return number
 
 
-def checked_partitions(value: object, shape: Shape, owner: str, column: str | None) -> tuple[str, ...]:
+def validate_partitions(value: object, shape: Shape, owner: str, column: str | None) -> tuple[str, ...]:
     """The keys of row lengths, one for each unknown dimension but the outermost."""
     if not isinstance(value, (tuple, list)) or not all(
-        isinstance(key, str) and key and is_unicode(key) for key in value
+        isinstance(key, str) and key and is_utf8_encodable(key) for key in value
     ):
-        raise refuse(
+        raise schema_error(
             "S103",
             f"{owner} has partitions that are not record keys",
             column=column,
             expected="a tuple of record keys, each a text",
-            found=shown(value),
+            found=preview(value),
             do='partitions=("tokens/row_lengths",)',
         )
     partitions = tuple(value)
     unknown = shape.count(None)
     if unknown > 1 and not partitions:
-        raise refuse(
+        raise schema_error(
             "S102",
             f"{owner} has more than one unknown dimension",
             column=column,
@@ -199,16 +199,16 @@ def checked_partitions(value: object, shape: Shape, owner: str, column: str | No
             do=f"fix all sizes but one, or name {unknown - 1} record key(s) of row lengths with partitions=",
         )
     if len(set(partitions)) < len(partitions):
-        raise refuse(
+        raise schema_error(
             "S103",
             f"{owner} names one partition twice",
             column=column,
             expected="a record key of its own for each level of row lengths",
-            found=shown(partitions),
+            found=preview(partitions),
             do="give each level its own key",
         )
     if partitions and (unknown != len(partitions) + 1 or shape[:unknown] != (None,) * unknown):
-        raise refuse(
+        raise schema_error(
             "S103",
             f"{owner} has partitions that do not fit its shape",
             column=column,
@@ -219,38 +219,38 @@ def checked_partitions(value: object, shape: Shape, owner: str, column: str | No
     return partitions
 
 
-def checked_range(
+def validate_range(
     value: object, limits: tuple[Any, Any], bound: Callable[[object], Any], owner: str, column: str | None
 ) -> tuple[Any, Any] | None:
     """`value` as (least, greatest), an open end filled from `limits`; `bound` says whether a number fits."""
     if value is None:
         return None
     if not isinstance(value, (tuple, list)) or len(value) != 2 or (value[0] is None and value[1] is None):
-        raise _refused(value, "(least, greatest), at most one of them None", owner, column)
+        raise _range_error(value, "(least, greatest), at most one of them None", owner, column)
     try:
         low = limits[0] if value[0] is None else bound(value[0])
         high = limits[1] if value[1] is None else bound(value[1])
-    except Misfit as misfit:
-        raise _refused(value, misfit.expected, owner, column) from None
+    except InvalidDefault as misfit:
+        raise _range_error(value, misfit.expected, owner, column) from None
     if low != low or high != high:
-        raise _refused(value, "numbers that can be compared: NaN cannot", owner, column)
+        raise _range_error(value, "numbers that can be compared: NaN cannot", owner, column)
     if low > high:
-        raise _refused(value, "the least value first", owner, column)
+        raise _range_error(value, "the least value first", owner, column)
     return low, high
 
 
-def _refused(value: object, expected: str, owner: str, column: str | None) -> Exception:
-    return refuse(
+def _range_error(value: object, expected: str, owner: str, column: str | None) -> Exception:
+    return schema_error(
         "S105",
         f"{owner} has a range that cannot be meant",
         column=column,
         expected=expected,
-        found=shown(value),
+        found=preview(value),
         do="range=(0, 10) for both ends, range=(0, None) for one",
     )
 
 
-_WHOLE_IN_FLOAT32 = 2**24
+_MAX_EXACT_FLOAT32_INT = 2**24
 
 
 class Absent(enum.Enum):
@@ -265,13 +265,13 @@ class Absent(enum.Enum):
 ABSENT = Absent.ABSENT
 
 
-class Misfit(Exception):
+class InvalidDefault(Exception):
     """Why a value does not fit; the feature that asked turns it into its own error."""
 
     def __init__(self, expected: str, found: object) -> None:
         super().__init__(expected)
         self.expected = expected
-        self.found = shown(found)
+        self.found = preview(found)
 
 
 class Inexpressible(Exception):
@@ -283,7 +283,7 @@ class Inexpressible(Exception):
         self.found = found
 
 
-def fitted(value: object, shape: Shape, ragged: bool, scalar: Callable[[object], Any]) -> Any:
+def conform_to_shape(value: object, shape: Shape, ragged: bool, scalar: Callable[[object], Any]) -> Any:
     """`value` as nested tuples of the given shape, each element as `scalar` gives it."""
     lengths: dict[int, int] = {}
 
@@ -292,89 +292,95 @@ def fitted(value: object, shape: Shape, ragged: bool, scalar: Callable[[object],
             part = part.tolist()
         if axis == len(shape):
             if isinstance(part, (list, tuple)):
-                raise Misfit(f"a value of shape {shape}", value)
+                raise InvalidDefault(f"a value of shape {shape}", value)
             return scalar(part)
         if not isinstance(part, (list, tuple)):
-            raise Misfit(f"a value of shape {shape}", value)
+            raise InvalidDefault(f"a value of shape {shape}", value)
         size = shape[axis]
         if size is None and not ragged:
             size = lengths.setdefault(axis, len(part))
         if size is not None and len(part) != size:
-            raise Misfit(f"a value of shape {shape}", value)
+            raise InvalidDefault(f"a value of shape {shape}", value)
         return tuple([walk(inner, axis + 1) for inner in part])
 
     return walk(value, 0)
 
 
-def integer(value: object, dtype: Any) -> int | bool:
+def validate_integer(value: object, dtype: Any) -> int | bool:
     """A whole number that fits an integer dtype."""
-    value = plain(value)
+    value = to_python_scalar(value)
     low, high = integer_bounds(dtype)
     if not isinstance(value, int):
-        raise Misfit(f"a whole number for {dtype_name(dtype)}", value)
+        raise InvalidDefault(f"a whole number for {dtype_name(dtype)}", value)
     if not low <= value <= high:
-        raise Misfit(f"a number from {low} to {high}, as {dtype_name(dtype)} holds", value)
+        raise InvalidDefault(f"a number from {low} to {high}, as {dtype_name(dtype)} holds", value)
     return bool(value) if dtype_name(dtype) == "bool" else int(value)
 
 
-def real(value: object, dtype: Any, *, exact: bool) -> float:
+def validate_float(value: object, dtype: Any, *, exact: bool) -> float:
     """A number that a float dtype holds after rounding, or as it stands where `exact`."""
-    value = plain(value)
+    value = to_python_scalar(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise Misfit(f"a number for {dtype_name(dtype)}", value)
+        raise InvalidDefault(f"a number for {dtype_name(dtype)}", value)
     given = value
     try:
         value = float(value)
     except OverflowError:
-        raise Misfit(f"a number that {dtype_name(dtype)} can hold", given) from None
-    number = rounded(value, dtype)
+        raise InvalidDefault(f"a number that {dtype_name(dtype)} can hold", given) from None
+    number = round_to_dtype(value, dtype)
     if abs(value) != float("inf") and abs(number) == float("inf"):
-        raise Misfit(f"a number of at most ±{float_maximum(dtype)!r}, as {dtype_name(dtype)} holds", given)
-    survives = given == held(value, dtype) or given != given
+        raise InvalidDefault(
+            f"a number of at most ±{float_maximum(dtype)!r}, as {dtype_name(dtype)} holds", given
+        )
+    survives = given == to_stored_float(value, dtype) or given != given
     if not survives and exact:
-        raise Misfit(f'a number that {dtype_name(dtype)} holds exactly, as rounding="exact" asks', given)
-    if not survives and isinstance(given, int) and abs(given) > _WHOLE_IN_FLOAT32:
-        raise Misfit(f"a whole number that survives {dtype_name(dtype)}", given)
+        raise InvalidDefault(
+            f'a number that {dtype_name(dtype)} holds exactly, as rounding="exact" asks', given
+        )
+    if not survives and isinstance(given, int) and abs(given) > _MAX_EXACT_FLOAT32_INT:
+        raise InvalidDefault(f"a whole number that survives {dtype_name(dtype)}", given)
     return number
 
 
-def held(value: float, dtype: Any) -> float:
+def to_stored_float(value: float, dtype: Any) -> float:
     """The number that is stored, with all its digits."""
     name = dtype_name(dtype)
-    return float(np.dtype("float32" if name == "bfloat16" else name).type(rounded(value, dtype)))
+    return float(np.dtype("float32" if name == "bfloat16" else name).type(round_to_dtype(value, dtype)))
 
 
-def element(value: object, dtype: Any) -> Any:
+def validate_element(value: object, dtype: Any) -> Any:
     """One element of a tensor, as its dtype holds it."""
     name = dtype_name(dtype)
     if name.startswith(("bool", "int", "uint")):
-        return integer(value, dtype)
+        return validate_integer(value, dtype)
     if not name.startswith("complex"):
-        return real(value, dtype, exact=False)
-    value = plain(value)
+        return validate_float(value, dtype, exact=False)
+    value = to_python_scalar(value)
     if isinstance(value, bool) or not isinstance(value, (int, float, complex)):
-        raise Misfit(f"a number for {name}", value)
+        raise InvalidDefault(f"a number for {name}", value)
     part = np.dtype("float32" if name == "complex64" else "float64")
-    return complex(real(value.real, part, exact=False), real(value.imag, part, exact=False))
+    return complex(
+        validate_float(value.real, part, exact=False), validate_float(value.imag, part, exact=False)
+    )
 
 
-def octets(value: object) -> bytes:
+def validate_bytes(value: object) -> bytes:
     """A byte string."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    raise Misfit('bytes, such as b"..."; text belongs into a Text feature', value)
+    raise InvalidDefault('bytes, such as b"..."; text belongs into a Text feature', value)
 
 
-def text(value: object) -> str:
+def validate_text(value: object) -> str:
     """A text that UTF-8 can hold."""
     if not isinstance(value, str):
-        raise Misfit("a str; bytes belong into a Bytes feature", value)
-    if not is_unicode(value):
-        raise Misfit("text without lone surrogates: UTF-8 cannot hold them", value)
+        raise InvalidDefault("a str; bytes belong into a Bytes feature", value)
+    if not is_utf8_encodable(value):
+        raise InvalidDefault("text without lone surrogates: UTF-8 cannot hold them", value)
     return str(value)
 
 
-def plain(value: object) -> object:
+def to_python_scalar(value: object) -> object:
     """A NumPy scalar as the Python number that it is."""
     if isinstance(value, np.ndarray) and value.shape == ():
         value = value[()]
@@ -385,7 +391,7 @@ def plain(value: object) -> object:
     return float(value) if value.dtype.name == "bfloat16" else value
 
 
-Kind: TypeAlias = Literal["int64", "float", "bytes"]
+ListKind: TypeAlias = Literal["int64", "float", "bytes"]
 Storage: TypeAlias = Literal["list", "blob", "parallel"]
 Changes: TypeAlias = "Iterator[tuple[bool, str]]"
 """Whether stored data can still be read, and what changed."""
@@ -393,7 +399,7 @@ Changes: TypeAlias = "Iterator[tuple[bool, str]]"
 FEATURE_TYPES: dict[str, type[Feature]] = {}
 """Every feature type by the name that JSON documents use; a subclass of Feature enters itself."""
 
-_BASE = ("key", "optional", "default")
+_COMMON_FIELDS = ("key", "optional", "default")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -408,7 +414,7 @@ class Feature:
     optional: bool = False
     default: Any = ABSENT
 
-    _kind: ClassVar[Kind] = "bytes"
+    _kind: ClassVar[ListKind] = "bytes"
     _first: ClassVar[tuple[str, ...]] = ()  # the fields that repr shows without their names
 
     storage: ClassVar[Storage] = "list"
@@ -445,7 +451,7 @@ class Feature:
         def dtype(self) -> Any: ...
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ListKind:
         """The kind of list in the record that holds the values."""
         return self._kind
 
@@ -506,9 +512,9 @@ class Feature:
         """The record's keys for this feature, the values' own first where there is one for the values."""
         return (self.key or column, *self._partition_keys())
 
-    def record_kinds(self) -> tuple[Kind, ...]:
+    def record_kinds(self) -> tuple[ListKind, ...]:
         """The list kind of each of `record_keys`, in the same order."""
-        lengths: list[Kind] = ["int64" for _ in self._partition_keys()]
+        lengths: list[ListKind] = ["int64" for _ in self._partition_keys()]
         return (self.kind, *lengths)
 
     def default_value(self) -> Any:
@@ -567,10 +573,10 @@ class Feature:
 
     def declared(self) -> dict[str, Any]:
         """The fields that were given another value than the usual one, in the order of the declaration."""
-        own = [field for field in dataclasses.fields(self) if field.name not in _BASE]
-        shared = [field for field in dataclasses.fields(self) if field.name in _BASE]
+        own = [field for field in dataclasses.fields(self) if field.name not in _COMMON_FIELDS]
+        shared = [field for field in dataclasses.fields(self) if field.name in _COMMON_FIELDS]
         values = {field.name: (getattr(self, field.name), field.default) for field in own + shared}
-        return {name: value for name, (value, usual) in values.items() if not _same(value, usual)}
+        return {name: value for name, (value, usual) in values.items() if not _is_same_value(value, usual)}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Feature) and self._identity() == other._identity()
@@ -581,11 +587,13 @@ class Feature:
     def __repr__(self) -> str:
         parts = []
         for name, value in self.declared().items():
-            parts.append(_written(value) if name in self._first else f"{name}={_written(value)}")
+            parts.append(
+                _format_argument(value) if name in self._first else f"{name}={_format_argument(value)}"
+            )
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def _identity(self) -> tuple[Any, ...]:
-        values = [_exact(getattr(self, field.name)) for field in dataclasses.fields(self)]
+        values = [_identity_key(getattr(self, field.name)) for field in dataclasses.fields(self)]
         return (type(self).__name__, *values)
 
     def _partition_keys(self) -> tuple[str, ...]:
@@ -597,15 +605,15 @@ class Feature:
     def __post_init__(self) -> None:
         # The key first, as errors name it; the default last, as it has to fit everything else.
         if self.key is not None:
-            checked_name(self.key, f"the record key of a feature ({type(self).__name__})")
-        self._check_own()
+            validate_name(self.key, f"the record key of a feature ({type(self).__name__})")
+        self._validate_fields()
         self._check_flag("optional", self.optional)
         if self.optional and self.has_default:
             raise self._refuse(
                 "S107",
                 "is both optional and has a default",
                 expected="one of the two: a hole that is kept, or a value that fills it",
-                found=f"optional=True, default={shown(self.default)}",
+                found=f"optional=True, default={preview(self.default)}",
                 do="drop optional=True, or drop default=",
             )
         if self.optional and 0 in self.stored_shape:
@@ -618,8 +626,8 @@ class Feature:
             )
         if self.has_default:
             try:
-                self._set("default", self._fit(self.default))
-            except Misfit as misfit:
+                self._set("default", self._conform_default(self.default))
+            except InvalidDefault as misfit:
                 raise self._refuse(
                     "S106",
                     "has a default that does not fit it",
@@ -628,10 +636,10 @@ class Feature:
                     do="give a default that could have been a value of the column",
                 ) from None
 
-    def _check_own(self) -> None:
+    def _validate_fields(self) -> None:
         """Check the fields of the type itself, and bring them into their one form."""
 
-    def _fit(self, value: object) -> Any:
+    def _conform_default(self, value: object) -> Any:
         """A default in its one form; raises Misfit."""
         raise NotImplementedError
 
@@ -648,20 +656,20 @@ class Feature:
         if not isinstance(value, bool):
             raise self._refuse(
                 "S110",
-                f"has {name}={shown(value)}",
+                f"has {name}={preview(value)}",
                 expected=f"{name}=True or {name}=False",
-                found=shown(value),
+                found=preview(value),
                 do="give a bool",
             )
 
-    def _checked_whole(self, name: str, value: object, low: int, high: int) -> int:
-        value = plain(value)
+    def _validate_integer_field(self, name: str, value: object, low: int, high: int) -> int:
+        value = to_python_scalar(value)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             raise self._refuse(
                 "S110",
-                f"has {name}={shown(value)}",
+                f"has {name}={preview(value)}",
                 expected=f"a whole number from {low} to {high}",
-                found=shown(value),
+                found=preview(value),
                 do=f"give {name} a number in this range",
             )
         return value
@@ -670,7 +678,7 @@ class Feature:
         name = type(self).__name__
         column = self.key if isinstance(self.key, str) else None
         who = f"{name} `{column}`" if column else name
-        return refuse(code, f"{who} {what}", column=column, expected=expected, found=found, do=do)
+        return schema_error(code, f"{who} {what}", column=column, expected=expected, found=found, do=do)
 
 
 FeatureT = TypeVar("FeatureT", bound=Feature)
@@ -705,10 +713,10 @@ def json_depth(members: Mapping[str, Any]) -> int:
 
 def json_number(value: Any) -> Any:
     """A number from JSON, which has texts in place of NaN and infinities."""
-    return _NO_FINITE.get(value, value) if isinstance(value, str) else value
+    return _NON_FINITE.get(value, value) if isinstance(value, str) else value
 
 
-_NO_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+_NON_FINITE = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 
 
 def json_octets(value: Any) -> Any:
@@ -737,8 +745,8 @@ def dtype_changes(a: Any, b: Any, held: tuple[int, int] | None) -> Changes:
     old, new = dtype_name(a), dtype_name(b)
     if old == new:
         return
-    if old in FLOATS or new in FLOATS:
-        fits = old in FLOATS and new == "float32"
+    if old in FLOAT_DTYPES or new in FLOAT_DTYPES:
+        fits = old in FLOAT_DTYPES and new == "float32"
     else:
         low, high = held or integer_bounds(a)
         least, most = integer_bounds(b)
@@ -759,30 +767,30 @@ def integer_changes(before: Feature, after: Feature) -> Changes:
         yield low <= held[0] and held[1] <= high, what
 
 
-def checked_name(name: object, what: str) -> str:
+def validate_name(name: object, what: str) -> str:
     """A column's name or a record key: a text that a record can hold."""
-    if not isinstance(name, str) or not name or not is_unicode(name):
-        raise refuse(
+    if not isinstance(name, str) or not name or not is_utf8_encodable(name):
+        raise schema_error(
             "S109",
             f"{what} is not a name",
-            column=name if isinstance(name, str) and name and is_unicode(name) else None,
+            column=name if isinstance(name, str) and name and is_utf8_encodable(name) else None,
             expected="a str of at least one character that UTF-8 can hold",
-            found=shown(name),
+            found=preview(name),
             do="give it a name",
         )
     return name
 
 
-def _same(value: Any, usual: Any) -> bool:
+def _is_same_value(value: Any, usual: Any) -> bool:
     if isinstance(usual, str) and not isinstance(value, str):
         return hasattr(value, "name") and dtype_name(value) == usual
-    return type(value) is type(usual) and _exact(value) == _exact(usual)
+    return type(value) is type(usual) and _identity_key(value) == _identity_key(usual)
 
 
-def _exact(value: Any) -> Any:
+def _identity_key(value: Any) -> Any:
     """A stand-in that is equal only to itself: NaN to NaN, but 0.0 not to -0.0, as their bytes are."""
     if isinstance(value, tuple):
-        return tuple([_exact(part) for part in value])
+        return tuple([_identity_key(part) for part in value])
     if isinstance(value, float):
         return "float", value.hex()
     if isinstance(value, complex):
@@ -790,12 +798,12 @@ def _exact(value: Any) -> Any:
     return dtype_name(value) if isinstance(value, np.dtype) else value
 
 
-def _written(value: Any) -> str:
+def _format_argument(value: Any) -> str:
     if isinstance(value, np.dtype):
         return repr(dtype_name(value))
     if isinstance(value, float) and not np.isfinite(value):
         return f"float('{value}')"
     if isinstance(value, tuple):
-        inner = ", ".join([_written(part) for part in value])
+        inner = ", ".join([_format_argument(part) for part in value])
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     return repr(value)

@@ -16,20 +16,20 @@ import numpy.typing as npt
 
 from rekord.errors import error
 from rekord.location import Location
-from rekord.schema.base import FLOATS, TENSORS, Feature, Shape
+from rekord.schema.base import FLOAT_DTYPES, TENSOR_DTYPES, Feature, Shape
 from rekord.schema.features import Bytes, Float32, Int64, Tensor, Text
-from rekord.schema.messages import refuse, shown
+from rekord.schema.messages import preview, schema_error
 from rekord.schema.row_adapters import is_missing
 from rekord.schema.timestamp import TICKS_PER_SECOND, Timestamp
 
-_FIRST_LOOK = 1 << 16
-_MOST_KEPT = 1 << 22
+_FIRST_CHECK_VALUES = 1 << 16
+_MAX_DISTINCT_VALUES = 1 << 22
 
 
-def float32_loses(values: Any) -> bool:
+def is_lossy_in_float32(values: Any) -> bool:
     """Whether float32 would make one value of two, make one infinite, or change a whole number."""
     array = np.asarray(values, np.float64)
-    merging = Merging()
+    merging = Float32CollisionDetector()
     merging.add(array)
     with np.errstate(over="ignore", invalid="ignore"):
         whole = array == np.floor(array)
@@ -37,7 +37,7 @@ def float32_loses(values: Any) -> bool:
     return merging.merges() or bool(np.any(whole & changed & np.isfinite(array)))
 
 
-class Merging:
+class Float32CollisionDetector:
     """Distinct float64 values, and whether float32 makes one of two of them, or makes one infinite.
 
     Beyond four million distinct values no more are kept, and new ones are compared with those only.
@@ -57,7 +57,7 @@ class Merging:
         self._waiting.append(array)
         self._waiting_values += array.size
         # As many new as old ones, so that all the sorting together is not much more than one.
-        if self._waiting_values >= max(_FIRST_LOOK, self._kept.size):
+        if self._waiting_values >= max(_FIRST_CHECK_VALUES, self._kept.size):
             self._look()
 
     def merges(self) -> bool:
@@ -74,11 +74,11 @@ class Merging:
         with np.errstate(over="ignore"):
             rounded = distinct.astype(np.float32)
         self._found = bool(np.isinf(rounded).any() or (rounded[1:] == rounded[:-1]).any())
-        if distinct.size <= _MOST_KEPT or not self._kept.size:
-            self._kept = distinct[:_MOST_KEPT]
+        if distinct.size <= _MAX_DISTINCT_VALUES or not self._kept.size:
+            self._kept = distinct[:_MAX_DISTINCT_VALUES]
 
 
-_FAMILIES = {
+_DTYPE_FAMILIES = {
     "b": "bool",
     "i": "int",
     "u": "int",
@@ -97,14 +97,14 @@ _PYTHON_SCALARS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     ((bytes, bytearray, memoryview), "bytes"),
     (datetime.datetime, "time"),
 )
-_DEEPEST = 32
+_MAX_DEPTH = 32
 
-HOLE = object()
+MISSING_VALUE = object()
 """Stands for a None inside a list, since `strange` is None where nothing is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaves:
+class ElementSummary:
     """The elements of a value. `shape` is None where its parts are of different shapes.
 
     `strange` is an element that no feature holds, and `remedy` what to do about it.
@@ -115,103 +115,109 @@ class Leaves:
     dtype: Any = None  # that NumPy gave the value; Python's own numbers have none
     ints: tuple[int, int] | None = None  # the least and the greatest
     digits: int = 0  # binary ones that the longest of them needs
-    reals: tuple[float, float] | None = None  # of finite floats
-    doubles: Any = None  # float64 values
+    float_range: tuple[float, float] | None = None  # of finite floats
+    float64_values: Any = None  # float64 values
     times: tuple[tuple[str, str | None], ...] = ()  # units and time zones, "" for what knows none by itself
-    strange: Any = None
+    unsupported_value: Any = None
     remedy: str = ""
 
 
-def leaves_of(value: Any) -> Leaves:
+def summarize_elements(value: Any) -> ElementSummary:
     """What one value of a row is made of."""
-    family = _python_family(value)
+    family = _python_type_family(value)
     if family is not None:
-        return python_leaves([value], (), (family,))
+        return summarize_python_elements([value], (), (family,))
     if isinstance(value, (np.ndarray, np.generic)):
-        return _of_array(np.asarray(value))
+        return _summarize_array(np.asarray(value))
     if isinstance(value, (list, tuple)) or _is_sequence(value):
-        return _of_list(value)
-    if hasattr(value, "__array__") and not isinstance(value, (type, os.PathLike)) and not _is_picture(value):
+        return _summarize_list(value)
+    if hasattr(value, "__array__") and not isinstance(value, (type, os.PathLike)) and not _is_image(value):
         try:
-            return _of_array(np.asarray(value.__array__()))
+            return _summarize_array(np.asarray(value.__array__()))
         except (
             Exception
         ):  # a tensor on another device, one that wants its gradient: what it raises is its own
-            return _strange(value)
-    return _strange(value)
+            return _summarize_unsupported(value)
+    return _summarize_unsupported(value)
 
 
-def _python_family(value: Any) -> str | None:
+def _python_type_family(value: Any) -> str | None:
     if isinstance(value, np.generic) and not isinstance(value, (np.str_, np.bytes_)):
         return None  # np.float64 is a float to Python, but knows its dtype
     return next((family for kind, family in _PYTHON_SCALARS if isinstance(value, kind)), None)
 
 
-def _of_array(array: Any) -> Leaves:
+def _summarize_array(array: Any) -> ElementSummary:
     dtype = array.dtype
     if dtype.name == "bfloat16":
-        return Leaves(families=("float",), shape=array.shape, dtype=dtype)
+        return ElementSummary(families=("float",), shape=array.shape, dtype=dtype)
     if dtype.kind == "O":
-        return _of_list(array.tolist()) if array.ndim else leaves_of(array[()])
-    family = _FAMILIES.get(dtype.kind)
+        return _summarize_list(array.tolist()) if array.ndim else summarize_elements(array[()])
+    family = _DTYPE_FAMILIES.get(dtype.kind)
     if family is None or dtype.name in ("float128", "float96", "complex256", "complex192"):
-        return _strange(array.ravel()[0] if array.size else array, dtype.name)
+        return _summarize_unsupported(array.ravel()[0] if array.size else array, dtype.name)
     if family in ("text", "bytes"):
-        return Leaves(families=(family,), shape=array.shape)
+        return ElementSummary(families=(family,), shape=array.shape)
     if family == "time":
         unit = _TIME_UNITS.get(np.datetime_data(dtype)[0])
         if unit is None:
-            return _strange(array.ravel()[0] if array.size else array, dtype.name)
-        return Leaves(families=(family,), shape=array.shape, times=((unit, None),))
+            return _summarize_unsupported(array.ravel()[0] if array.size else array, dtype.name)
+        return ElementSummary(families=(family,), shape=array.shape, times=((unit, None),))
     ints = reals = None
     digits = 0
     if family == "int" and array.size:
         ints = int(array.min()), int(array.max())
-        digits = _digits(array)
+        digits = _count_significant_bits(array)
     if family == "float":
         finite = array[np.isfinite(array)]
         reals = (float(finite.min()), float(finite.max())) if finite.size else None
     doubles = array if dtype.name == "float64" else None
-    return Leaves(
+    return ElementSummary(
         families=(family,),
         shape=array.shape,
         dtype=dtype,
         ints=ints,
         digits=digits,
-        reals=reals,
-        doubles=doubles,
+        float_range=reals,
+        float64_values=doubles,
     )
 
 
-def _of_list(value: Sequence[Any]) -> Leaves:
+def _summarize_list(value: Sequence[Any]) -> ElementSummary:
     flat: list[Any] = []
     shape = _flatten(value, flat, 0)
     if shape is not None and flat and all(isinstance(part, np.ndarray) for part in flat):
         shape = (*shape, *flat[0].shape) if len({part.shape for part in flat}) == 1 else None
         if shape is not None:
-            return _of_array(np.concatenate([part.ravel() for part in flat]).reshape(shape))
+            return _summarize_array(np.concatenate([part.ravel() for part in flat]).reshape(shape))
     if shape is None:
-        return Leaves(shape=None)
+        return ElementSummary(shape=None)
     kinds = {type(part): part for part in flat}
     families = {}
     for kind, part in kinds.items():
-        family = _python_family(part)
+        family = _python_type_family(part)
         if family is None:
-            inner = leaves_of(part) if isinstance(part, np.generic) else _strange(part)
-            if inner.strange is not None:
+            inner = summarize_elements(part) if isinstance(part, np.generic) else _summarize_unsupported(part)
+            if inner.unsupported_value is not None:
                 return inner
-            return _of_array(np.asarray(flat).reshape(shape)) if len(kinds) == 1 else _mixed(flat, shape)
+            return (
+                _summarize_array(np.asarray(flat).reshape(shape))
+                if len(kinds) == 1
+                else _summarize_mixed(flat, shape)
+            )
         families[family] = kind
-    return python_leaves(flat, shape, tuple(families))
+    return summarize_python_elements(flat, shape, tuple(families))
 
 
-def _mixed(flat: list[Any], shape: tuple[int, ...]) -> Leaves:
+def _summarize_mixed(flat: list[Any], shape: tuple[int, ...]) -> ElementSummary:
     """NumPy's scalars beside others: as Python's own, which lose no value."""
     plain = [part.item() if isinstance(part, np.generic) else part for part in flat]
-    strange = [part for part in plain if _python_family(part) is None]
+    strange = [part for part in plain if _python_type_family(part) is None]
     if strange:
-        return _strange(strange[0])
-    return python_leaves(plain, shape, tuple(dict.fromkeys(_python_family(part) or "" for part in plain)))
+        return _summarize_unsupported(strange[0])
+    return summarize_python_elements(
+        plain, shape, tuple(dict.fromkeys(_python_type_family(part) or "" for part in plain))
+    )
 
 
 def _flatten(value: Sequence[Any], out: list[Any], depth: int) -> tuple[int, ...] | None:
@@ -219,7 +225,7 @@ def _flatten(value: Sequence[Any], out: list[Any], depth: int) -> tuple[int, ...
     shape: tuple[int, ...] | None = None
     for part in value:
         if isinstance(part, (list, tuple)) or (depth == 0 and _is_sequence(part)):
-            if depth >= _DEEPEST:
+            if depth >= _MAX_DEPTH:
                 return None
             inner = _flatten(part, out, depth + 1)
         else:
@@ -231,7 +237,9 @@ def _flatten(value: Sequence[Any], out: list[Any], depth: int) -> tuple[int, ...
     return (len(value), *(shape or ()))
 
 
-def python_leaves(flat: list[Any], shape: tuple[int, ...], families: tuple[str, ...]) -> Leaves:
+def summarize_python_elements(
+    flat: list[Any], shape: tuple[int, ...], families: tuple[str, ...]
+) -> ElementSummary:
     """The elements of a value that are Python's own, of these families."""
     ints = reals = doubles = None
     digits = 0
@@ -243,13 +251,13 @@ def python_leaves(flat: list[Any], shape: tuple[int, ...], families: tuple[str, 
         doubles = [n for n in flat if isinstance(n, float)]
         finite = [n for n in doubles if isfinite(n)]
         reals = (min(finite), max(finite)) if finite else None
-    return Leaves(
+    return ElementSummary(
         families=families,
         shape=shape,
         ints=ints,
         digits=digits,
-        reals=reals,
-        doubles=doubles,
+        float_range=reals,
+        float64_values=doubles,
         times=tuple({_unit_and_zone(part): None for part in flat}) if families == ("time",) else (),
     )
 
@@ -266,7 +274,7 @@ def _unit_and_zone(value: datetime.datetime) -> tuple[str, str | None]:
     return unit, zone if isinstance(zone, str) else "UTC"
 
 
-def _digits(whole: Any) -> int:
+def _count_significant_bits(whole: Any) -> int:
     """How many binary digits the longest number has, zeros at its end not counted."""
     if whole.dtype.kind == "u":
         magnitudes = whole.astype(np.uint64).ravel()
@@ -283,11 +291,11 @@ def _is_sequence(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, memoryview))
 
 
-def _is_picture(value: object) -> bool:
+def _is_image(value: object) -> bool:
     return type(value).__module__.partition(".")[0] == "PIL"
 
 
-def _strange(value: Any, dtype: str = "") -> Leaves:
+def _summarize_unsupported(value: Any, dtype: str = "") -> ElementSummary:
     if value is None:
         remedy = "leave the hole out of the list, or make the whole value None"
     elif isinstance(value, (datetime.date, datetime.time, datetime.timedelta)) or dtype.startswith(
@@ -300,14 +308,14 @@ def _strange(value: Any, dtype: str = "") -> Leaves:
         remedy = "give it an order: sorted(value)"
     elif isinstance(value, os.PathLike):
         remedy = "give the bytes of the file: path.read_bytes(), or declare rk.Image() for the column"
-    elif _is_picture(value):
+    elif _is_image(value):
         remedy = "give the bytes of the image file, or declare rk.Image(format=…) and give an array"
     else:
         remedy = "turn it into numbers, text or bytes first"
-    return Leaves(strange=HOLE if value is None else value, remedy=remedy)
+    return ElementSummary(unsupported_value=MISSING_VALUE if value is None else value, remedy=remedy)
 
 
-_WORDS = {
+_FAMILY_NAMES = {
     "bool": "bools",
     "int": "whole numbers",
     "float": "floats",
@@ -316,15 +324,15 @@ _WORDS = {
     "bytes": "bytes",
     "time": "timestamps",
 }
-_PYTHON_KINDS = {"bool": "bool", "int": "int64", "float": "float64", "complex": "complex128"}
-_DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
-_INT64 = (-(2**63), 2**63 - 1)
-_UINT64_MOST = 2**64 - 1
-_SCALARS = {bool: "bool", int: "int", float: "float", str: "text", bytes: "bytes"}
+_PYTHON_DTYPES = {"bool": "bool", "int": "int64", "float": "float64", "complex": "complex128"}
+_SIGNIFICAND_BITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}
+_INT64_RANGE = (-(2**63), 2**63 - 1)
+_UINT64_MAX = 2**64 - 1
+_SCALAR_FAMILIES = {bool: "bool", int: "int", float: "float", str: "text", bytes: "bytes"}
 _RUN_VALUES = 4096
 
 
-class SeenColumn:
+class ColumnEvidence:
     """What the values of one column have in common so far."""
 
     def __init__(self, name: str) -> None:
@@ -338,7 +346,7 @@ class SeenColumn:
         self._ints: tuple[int, int] | None = None
         self._digits = 0
         self._reals: tuple[float, float] | None = None
-        self._doubles = Merging()
+        self._doubles = Float32CollisionDetector()
         self._times: dict[tuple[str, str | None], int] = {}  # units and zones, and the row of the first
         # Scalars of one type that came one after another wait to be looked at together.
         self._run: list[Any] = []
@@ -349,8 +357,8 @@ class SeenColumn:
         """Look at the values of many rows: an array with a row for each, or a list."""
         if isinstance(values, np.ndarray) and values.dtype.kind in "biuf" and len(values):
             self.present += len(values)
-            self._end_run()
-            self._note(leaves_of(values), values.shape[1:], first_row)
+            self._flush_run()
+            self._note(summarize_elements(values), values.shape[1:], first_row)
             return
         if isinstance(values, np.ndarray) and values.dtype.kind == "M" and values.ndim == 1:
             self.add_times(values, None, first_row)
@@ -367,19 +375,19 @@ class SeenColumn:
             return
         self.present += 1
         kind = type(value)
-        if kind in _SCALARS:
+        if kind in _SCALAR_FAMILIES:
             if kind is not self._run_type:
-                self._end_run()
+                self._flush_run()
                 self._run_type, self._run_row = kind, row
             if kind is not str and kind is not bytes:  # large ones are not held; their type is all there is
                 self._run.append(value)
                 if len(self._run) >= _RUN_VALUES:
-                    self._look_at_run()
+                    self._summarize_run()
             return
-        self._end_run()
-        leaves = leaves_of(value)
-        if leaves.strange is not None:
-            raise self._strange(leaves, row)
+        self._flush_run()
+        leaves = summarize_elements(value)
+        if leaves.unsupported_value is not None:
+            raise self._unsupported_error(leaves, row)
         if leaves.shape is None:
             raise self._uneven(value, row)
         self._note(leaves, leaves.shape, row)
@@ -388,14 +396,14 @@ class SeenColumn:
         """Look at many times in one zone, of which NaT is none."""
         present = int((~np.isnat(times)).sum())
         self.present += present
-        self._end_run()
+        self._flush_run()
         if present:
-            leaves = leaves_of(times)
+            leaves = summarize_elements(times)
             self._note(replace(leaves, times=tuple((unit, zone) for unit, _ in leaves.times)), (), first_row)
 
     def feature(self, rows: int) -> Feature:
         """The type of the column, now that `rows` rows have been seen."""
-        self._end_run()
+        self._flush_run()
         optional = self.present < rows
         shape = self._shape()
         families = set(self._families)
@@ -409,16 +417,16 @@ class SeenColumn:
         if families == {"time"}:
             return self._timestamps(shape, optional)
         if families <= {"bool", "int"}:
-            return self._whole_numbers(shape, optional)
+            return self._integer_feature(shape, optional)
         if families <= {"int", "float"}:
             return self._numbers(shape, optional)
         if families <= {"int", "float", "complex"}:
             return Tensor(self._common_dtype(), shape=shape, optional=optional)
-        raise self._several()
+        raise self._mixed_families_error()
 
     def evidence(self) -> dict[str, Any]:
         """What was seen, as JSON holds it."""
-        self._end_run()
+        self._flush_run()
         out: dict[str, Any] = {"present": self.present, "types": list(self._families)}
         if self._dtypes:
             out["dtypes"] = list(self._dtypes)
@@ -427,37 +435,37 @@ class SeenColumn:
             out |= {"min": min(low for low, _ in spans), "max": max(high for _, high in spans)}
         return out
 
-    def _end_run(self) -> None:
-        if self._run_type in _SCALARS:
-            self._look_at_run()
+    def _flush_run(self) -> None:
+        if self._run_type in _SCALAR_FAMILIES:
+            self._summarize_run()
             self._run_type = type(None)
 
-    def _look_at_run(self) -> None:
-        family = _SCALARS[self._run_type]
+    def _summarize_run(self) -> None:
+        family = _SCALAR_FAMILIES[self._run_type]
         values, self._run = self._run, []
         if values or family in ("text", "bytes"):
-            self._note(python_leaves(values, (), (family,)), (), self._run_row)
+            self._note(summarize_python_elements(values, (), (family,)), (), self._run_row)
 
-    def _note(self, leaves: Leaves, shape: tuple[int, ...], row: int) -> None:
+    def _note(self, leaves: ElementSummary, shape: tuple[int, ...], row: int) -> None:
         if not leaves.families and shape == (0,):
             self._empty = True
             return
         for family in leaves.families:
             self._families.setdefault(family, row)
-            name = _PYTHON_KINDS.get(family) if leaves.dtype is None else leaves.dtype.name
+            name = _PYTHON_DTYPES.get(family) if leaves.dtype is None else leaves.dtype.name
             if name is not None:
                 self._dtypes[name] = None
         if leaves.dtype is not None and shape and leaves.dtype.name in ("uint8", "uint16"):
             self._raw = True
         if leaves.ints is not None:
-            self._ints = least, most = _wider(self._ints, leaves.ints)
+            self._ints = least, most = _union_range(self._ints, leaves.ints)
             self._digits = max(self._digits, leaves.digits)
             self._check_64_bits(least, most)
-        self._reals = _wider(self._reals, leaves.reals)
+        self._reals = _union_range(self._reals, leaves.float_range)
         for one in leaves.times:
             self._times.setdefault(one, row)
-        if leaves.doubles is not None:
-            self._doubles.add(leaves.doubles)
+        if leaves.float64_values is not None:
+            self._doubles.add(leaves.float64_values)
         known = self._shapes.setdefault(len(shape), list(shape))
         if known != list(shape):
             self._shapes[len(shape)] = [a if a == b else None for a, b in zip(known, shape, strict=True)]
@@ -465,7 +473,7 @@ class SeenColumn:
     def _timestamps(self, shape: Shape, optional: bool) -> Feature:
         zones = {zone: row for (_, zone), row in reversed(self._times.items())}
         if None in zones and len(zones) > 1:
-            raise refuse(
+            raise schema_error(
                 "S129",
                 f"`{self.name}` has times with and without a time zone",
                 column=self.name,
@@ -477,7 +485,7 @@ class SeenColumn:
         zone = next(iter(zones)) if len(zones) == 1 else "UTC"
         return Timestamp(unit, shape, tz=zone, optional=optional)
 
-    def _whole_numbers(self, shape: Shape, optional: bool) -> Feature:
+    def _integer_feature(self, shape: Shape, optional: bool) -> Feature:
         name = "bool" if set(self._families) == {"bool"} else self._common_dtype()
         if self._raw or len(shape) > 1:
             return Tensor(name, shape=shape, optional=optional)
@@ -491,11 +499,11 @@ class SeenColumn:
         self._check_exact("float64" if merges else "float32" if name == "float64" else name)
         if merges:
             return Tensor("float64", shape=shape, optional=optional)
-        return Float32(shape=shape, dtype=name if name in FLOATS else "float32", optional=optional)
+        return Float32(shape=shape, dtype=name if name in FLOAT_DTYPES else "float32", optional=optional)
 
     def _common_dtype(self) -> str:
         """The dtype that holds all values: that of the arrays, or Python's own."""
-        names = [name for name in self._dtypes if name in TENSORS and name != "bool"]
+        names = [name for name in self._dtypes if name in TENSOR_DTYPES and name != "bool"]
         if len(names) > 1 and "bfloat16" in names:
             names = ["float32" if name == "bfloat16" else name for name in names]
         if set(self._families) <= {"bool", "int"}:
@@ -503,7 +511,7 @@ class SeenColumn:
             if common.kind in "iu" and common.name not in ("int64", "uint64"):
                 return str(common.name)
             # int64 beside uint64, or Python's ints: whichever holds the numbers that there are.
-            if names == ["uint64"] or (self._ints is not None and self._ints[1] > _INT64[1]):
+            if names == ["uint64"] or (self._ints is not None and self._ints[1] > _INT64_RANGE[1]):
                 return "uint64"
             return "int64"
         floats = [name for name in names if "int" not in name]
@@ -512,24 +520,24 @@ class SeenColumn:
         return str(np.result_type(*[np.dtype(name) for name in floats]).name)
 
     def _check_64_bits(self, least: int, most: int) -> None:
-        if _INT64[0] <= least and (most <= _INT64[1] or (least >= 0 and most <= _UINT64_MOST)):
+        if _INT64_RANGE[0] <= least and (most <= _INT64_RANGE[1] or (least >= 0 and most <= _UINT64_MAX)):
             return
-        raise refuse(
+        raise schema_error(
             "S130",
             f"`{self.name}` has a whole number that 64 bits cannot hold",
             column=self.name,
             expected="numbers from -2^63 to 2^63 - 1, or from 0 to 2^64 - 1",
-            found=f"numbers from {shown(least)} to {shown(most)}",
+            found=f"numbers from {preview(least)} to {preview(most)}",
             do="store it as text: str(number)",
         )
 
     def _check_exact(self, dtype: str) -> None:
         """Whole numbers among floats must survive."""
-        holds = _DIGITS[dtype]
+        holds = _SIGNIFICAND_BITS[dtype]
         if "int" not in self._families or self._digits <= holds:
             return
         least, most = self._ints or (0, 0)
-        raise refuse(
+        raise schema_error(
             "S129",
             f"`{self.name}` has floats, and whole numbers that {dtype} cannot hold beside them",
             column=self.name,
@@ -549,7 +557,7 @@ class SeenColumn:
                 sizes[0] = sizes[0] if sizes[0] == 0 else None
         if len(self._shapes) > 1 or (self._empty and 0 in self._shapes):
             dimensions = sorted({*self._shapes, *([1] if self._empty else [])})
-            raise refuse(
+            raise schema_error(
                 "S131",
                 f"`{self.name}` has values of different numbers of dimensions",
                 column=self.name,
@@ -562,7 +570,7 @@ class SeenColumn:
             return (None,)
         known = math.prod(size for size in sizes if size is not None)
         if sizes.count(None) > 1 or (None in sizes and known == 0):
-            raise refuse(
+            raise schema_error(
                 "S131",
                 f"`{self.name}` has values whose sizes differ in more than one dimension"
                 if known
@@ -574,27 +582,27 @@ class SeenColumn:
             )
         return tuple(sizes)
 
-    def _several(self) -> Exception:
+    def _mixed_families_error(self) -> Exception:
         (one, _), (other, row) = list(self._families.items())[:2]
         texts = {one, other} == {"text", "bytes"}
-        return refuse(
+        return schema_error(
             "S129",
-            f"`{self.name}` has {_WORDS[one]} and {_WORDS[other]}",
+            f"`{self.name}` has {_FAMILY_NAMES[one]} and {_FAMILY_NAMES[other]}",
             column=self.name,
             expected="values of one type in a column",
-            found=f"{_WORDS[other]} first in row {row:,}",
+            found=f"{_FAMILY_NAMES[other]} first in row {row:,}",
             do="encode the texts: value.encode()" if texts else "convert them to one type",
         )
 
-    def _strange(self, leaves: Leaves, row: int) -> Exception:
-        hole = leaves.strange is HOLE
-        what = "None inside a list" if hole else f"a value of type {_type_name(leaves.strange)}"
+    def _unsupported_error(self, leaves: ElementSummary, row: int) -> Exception:
+        hole = leaves.unsupported_value is MISSING_VALUE
+        what = "None inside a list" if hole else f"a value of type {_type_name(leaves.unsupported_value)}"
         return error(
             "S130",
             f"`{self.name}` has {what}",
             location=Location(feature=self.name, row=row),
             expected="numbers, bools, texts, bytes, datetimes, or lists and arrays of them",
-            found=shown(None if hole else leaves.strange),
+            found=preview(None if hole else leaves.unsupported_value),
             do=leaves.remedy,
         )
 
@@ -604,7 +612,7 @@ class SeenColumn:
             f"`{self.name}` has a list of parts of different shapes",
             location=Location(feature=self.name, row=row),
             expected="parts of one shape: only one dimension of a column may vary",
-            found=shown(value),
+            found=preview(value),
             do="pad the parts to one length, or declare partitions= for ragged values",
         )
 
@@ -614,7 +622,7 @@ def _type_name(value: object) -> str:
     return kind.__name__ if kind.__module__ in ("builtins", "numpy") else f"{kind.__module__}.{kind.__name__}"
 
 
-def _wider(a: Any, b: Any) -> Any:
+def _union_range(a: Any, b: Any) -> Any:
     """The span of two spans, either of which may be none."""
     if a is None or b is None:
         return b if a is None else a

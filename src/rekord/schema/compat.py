@@ -35,22 +35,22 @@ def compat(a: Schema, b: Schema) -> Compatibility:
     Data lies under record keys, so that a renamed column with its old key is the same column. A default of
     `a` was written wherever a row had no value: such data is never absent.
     """
-    changes = tuple(_changes(a, b))
+    changes = tuple(_find_changes(a, b))
     if any(change.verdict == "breaking" for change in changes):
         return Compatibility(verdict="breaking", changes=changes)
     return Compatibility(verdict="widened" if changes else "same", changes=changes)
 
 
-def _changes(a: Schema, b: Schema) -> Iterator[Change]:
+def _find_changes(a: Schema, b: Schema) -> Iterator[Change]:
     if a.kind != b.kind:
         what = f"records were {KIND_NAMES[a.kind]} and are now {KIND_NAMES[b.kind]}"
         yield Change(column=None, what=what, verdict="breaking")
         return
     for before, after, elsewhere in ((a.context, b.context, a.steps), (a.steps, b.steps, a.context)):
-        yield from _group(before, after, elsewhere)
+        yield from _compare_columns(before, after, elsewhere)
 
 
-def _group(
+def _compare_columns(
     before: Mapping[str, Feature], after: Mapping[str, Feature], elsewhere: Mapping[str, Feature]
 ) -> Iterator[Change]:
     owners = {feature.record_keys(name): name for name, feature in before.items()}
@@ -59,10 +59,10 @@ def _group(
         keys = feature.record_keys(name)
         old = name if name in before else owners.get(keys)
         if old is None:
-            yield _added(name, feature, keys, before, moved=name in elsewhere)
+            yield _describe_added_column(name, feature, keys, before, moved=name in elsewhere)
             continue
         used.add(old)
-        found = list(_feature(before[old], feature, before[old].record_keys(old), keys))
+        found = list(_compare_features(before[old], feature, before[old].record_keys(old), keys))
         if old != name:
             found.insert(0, (True, f"renamed from `{old}`"))
         elif not found and before[old] != feature:
@@ -75,7 +75,7 @@ def _group(
             yield Change(column=name, what="removed: its data is no longer read", verdict="widened")
 
 
-def _added(
+def _describe_added_column(
     name: str, feature: Feature, keys: tuple[str, ...], before: Mapping[str, Feature], *, moved: bool
 ) -> Change:
     if moved:
@@ -91,33 +91,33 @@ def _added(
     return Change(column=name, what=f"new, {how}", verdict="widened")
 
 
-def _feature(a: Feature, b: Feature, keys_a: tuple[str, ...], keys_b: tuple[str, ...]) -> Changes:
+def _compare_features(a: Feature, b: Feature, keys_a: tuple[str, ...], keys_b: tuple[str, ...]) -> Changes:
     if keys_a != keys_b:
-        yield False, f"read from {_listed(keys_b)}, but stored under {_listed(keys_a)}"
+        yield False, f"read from {_format_keys(keys_b)}, but stored under {_format_keys(keys_a)}"
         return
     if type(a) is not type(b):
         if not b.reads(a):
             yield False, f"stored as {type(a).__name__}, read as {type(b).__name__}"
             return
         yield True, f"{type(a).__name__} became {type(b).__name__}"
-    yield from _presence(a, b)
+    yield from _compare_presence(a, b)
     yield from b.shape_changes_since(a)
     yield from b.changes_since(a)
 
 
-def _listed(keys: tuple[str, ...]) -> str:
+def _format_keys(keys: tuple[str, ...]) -> str:
     return ", ".join([f"`{key}`" for key in keys])
 
 
-def _presence(a: Feature, b: Feature) -> Changes:
+def _compare_presence(a: Feature, b: Feature) -> Changes:
     def said(feature: Feature) -> str:
         return "optional" if feature.optional else "required" if feature.required else "filled by a default"
 
     if said(a) != said(b):
         yield not (a.optional and b.required), f"was {said(a)}, is {said(b)}"
-    elif a.has_default and not _equal_defaults(a, b):
+    elif a.has_default and not _has_equal_defaults(a, b):
         yield True, f"default {a.default!r} became {b.default!r}"
 
 
-def _equal_defaults(a: Feature, b: Feature) -> bool:
+def _has_equal_defaults(a: Feature, b: Feature) -> bool:
     return repr(a.default) == repr(b.default)  # NaN equals NaN here, as it does in the features themselves

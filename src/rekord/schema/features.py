@@ -10,46 +10,46 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from rekord.arguments import is_unicode
+from rekord.arguments import is_utf8_encodable
 from rekord.schema.base import (
     ABSENT,
-    FLOATS,
-    INTEGERS,
-    TENSORS,
+    FLOAT_DTYPES,
+    INTEGER_DTYPES,
+    TENSOR_DTYPES,
     Changes,
     Feature,
     Inexpressible,
-    Kind,
-    Misfit,
+    InvalidDefault,
+    ListKind,
     Shape,
     Storage,
-    checked_dtype,
-    checked_name,
-    checked_partitions,
-    checked_range,
-    checked_shape,
+    conform_to_shape,
     dtype_changes,
     dtype_name,
-    element,
-    fitted,
-    held,
-    integer,
     integer_bounds,
     integer_changes,
     json_depth,
     json_number,
     json_octets,
     map_nested,
-    octets,
-    plain,
-    real,
-    text,
+    to_python_scalar,
+    to_stored_float,
+    validate_bytes,
+    validate_dtype,
+    validate_element,
+    validate_float,
+    validate_integer,
+    validate_name,
+    validate_partitions,
+    validate_range,
+    validate_shape,
+    validate_text,
 )
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 
 __all__ = ["Boxes", "Bytes", "Float32", "Image", "Int64", "Label", "Mask", "Sparse", "Tensor", "Text"]
 
-_MOST_INDICES = 2**63 - 1
+_MAX_INDICES = 2**63 - 1
 _NOT_RAW = ("uint32",)  # tf.io.decode_raw, with which TFDS reads raw bytes, does not know them
 
 
@@ -68,27 +68,27 @@ class Int64(Feature):
     cast: bool = False
     partitions: tuple[str, ...] = ()
 
-    _kind: ClassVar[Kind] = "int64"
+    _kind: ClassVar[ListKind] = "int64"
     as_given = "int"
     family = "integer"
     reads_text = True
 
-    def _check_own(self) -> None:
-        self._set("shape", checked_shape(self.shape, "Int64", self.key))
-        self._set("partitions", checked_partitions(self.partitions, self.shape, "Int64", self.key))
-        self._set("dtype", checked_dtype(self.dtype, INTEGERS, "Int64", self.key))
+    def _validate_fields(self) -> None:
+        self._set("shape", validate_shape(self.shape, "Int64", self.key))
+        self._set("partitions", validate_partitions(self.partitions, self.shape, "Int64", self.key))
+        self._set("dtype", validate_dtype(self.dtype, INTEGER_DTYPES, "Int64", self.key))
         limits = integer_bounds(self.dtype)
-        bound = lambda v: int(integer(v, self.dtype))  # noqa: E731
-        self._set("range", checked_range(self.range, limits, bound, "Int64", self.key))
+        bound = lambda v: int(validate_integer(v, self.dtype))  # noqa: E731
+        self._set("range", validate_range(self.range, limits, bound, "Int64", self.key))
         self._check_flag("cast", self.cast)
 
-    def _fit(self, value: object) -> Any:
-        return fitted(value, self.shape, bool(self.partitions), self._fit_one)
+    def _conform_default(self, value: object) -> Any:
+        return conform_to_shape(value, self.shape, bool(self.partitions), self._conform_element)
 
-    def _fit_one(self, value: object) -> int:
-        number = integer(value, self.dtype)
+    def _conform_element(self, value: object) -> int:
+        number = validate_integer(value, self.dtype)
         if self.range is not None and not self.range[0] <= number <= self.range[1]:
-            raise Misfit(f"a number from {self.range[0]} to {self.range[1]}", value)
+            raise InvalidDefault(f"a number from {self.range[0]} to {self.range[1]}", value)
         return number
 
     def _stored_value(self, value: Any) -> int:
@@ -102,7 +102,7 @@ class Int64(Feature):
             return "bool_domain", {}
         low, high = self.range or integer_bounds(self.dtype)
         # uint64 is stored bit for bit, and its upper half has no domain.
-        if (self.range is None and dtype_name(self.dtype) == "int64") or high > _MOST_INDICES:
+        if (self.range is None and dtype_name(self.dtype) == "int64") or high > _MAX_INDICES:
             return None
         return "int_domain", {"min": low, "max": high}
 
@@ -130,37 +130,37 @@ class Float32(Feature):
     rounding: Literal["nearest", "exact"] = "nearest"
     partitions: tuple[str, ...] = ()
 
-    _kind: ClassVar[Kind] = "float"
+    _kind: ClassVar[ListKind] = "float"
     as_given = "float"
     reads_text = True
 
-    def _check_own(self) -> None:
-        self._set("shape", checked_shape(self.shape, "Float32", self.key))
-        self._set("partitions", checked_partitions(self.partitions, self.shape, "Float32", self.key))
-        self._set("dtype", checked_dtype(self.dtype, FLOATS, "Float32", self.key))
+    def _validate_fields(self) -> None:
+        self._set("shape", validate_shape(self.shape, "Float32", self.key))
+        self._set("partitions", validate_partitions(self.partitions, self.shape, "Float32", self.key))
+        self._set("dtype", validate_dtype(self.dtype, FLOAT_DTYPES, "Float32", self.key))
         limits = float("-inf"), float("inf")
-        bound = lambda v: real(v, self.dtype, exact=False)  # noqa: E731
-        self._set("range", checked_range(self.range, limits, bound, "Float32", self.key))
+        bound = lambda v: validate_float(v, self.dtype, exact=False)  # noqa: E731
+        self._set("range", validate_range(self.range, limits, bound, "Float32", self.key))
         if self.rounding not in ("nearest", "exact"):
             raise self._refuse(
                 "S110",
-                f"has rounding={shown(self.rounding)}",
+                f"has rounding={preview(self.rounding)}",
                 expected='rounding="nearest" or rounding="exact"',
-                found=shown(self.rounding),
+                found=preview(self.rounding),
                 do="choose one of the two",
             )
 
-    def _fit(self, value: object) -> Any:
-        return fitted(value, self.shape, bool(self.partitions), self._fit_one)
+    def _conform_default(self, value: object) -> Any:
+        return conform_to_shape(value, self.shape, bool(self.partitions), self._conform_element)
 
-    def _fit_one(self, value: object) -> float:
-        number = real(value, self.dtype, exact=self.rounding == "exact")
+    def _conform_element(self, value: object) -> float:
+        number = validate_float(value, self.dtype, exact=self.rounding == "exact")
         if self.range is not None and not self.range[0] <= number <= self.range[1]:
-            raise Misfit(f"a number from {self.range[0]} to {self.range[1]}", value)
+            raise InvalidDefault(f"a number from {self.range[0]} to {self.range[1]}", value)
         return number
 
     def _stored_value(self, value: Any) -> float:
-        return held(float(value), self.dtype)
+        return to_stored_float(float(value), self.dtype)
 
     _json_value = staticmethod(json_number)
 
@@ -195,16 +195,16 @@ class Bytes(Feature):
     as_given = "bytes"
     reads_text = True
 
-    def _check_own(self) -> None:
-        self._set("shape", checked_shape(self.shape, "Bytes", self.key))
-        self._set("partitions", checked_partitions(self.partitions, self.shape, "Bytes", self.key))
+    def _validate_fields(self) -> None:
+        self._set("shape", validate_shape(self.shape, "Bytes", self.key))
+        self._set("partitions", validate_partitions(self.partitions, self.shape, "Bytes", self.key))
 
     @property
     def dtype(self) -> None:
         return None
 
-    def _fit(self, value: object) -> Any:
-        return fitted(value, self.shape, bool(self.partitions), octets)
+    def _conform_default(self, value: object) -> Any:
+        return conform_to_shape(value, self.shape, bool(self.partitions), validate_bytes)
 
     _json_value = staticmethod(json_octets)
 
@@ -223,8 +223,8 @@ class Payload(Bytes):
     and copied; their content is not decoded.
     """
 
-    def _check_own(self) -> None:
-        Bytes._check_own(self)
+    def _validate_fields(self) -> None:
+        Bytes._validate_fields(self)
         given = self.declared()
         if given:
             name = next(iter(given))
@@ -232,7 +232,7 @@ class Payload(Bytes):
                 "S144",
                 f"is given {name}=",
                 expected="Payload(): a payload is one byte string, and every record has one",
-                found=f"{name}={shown(given[name])}",
+                found=f"{name}={preview(given[name])}",
                 do=f"leave {name}= out",
             )
 
@@ -249,16 +249,16 @@ class Text(Feature):
     reads_text = True
     is_text = True
 
-    def _check_own(self) -> None:
-        self._set("shape", checked_shape(self.shape, "Text", self.key))
-        self._set("partitions", checked_partitions(self.partitions, self.shape, "Text", self.key))
+    def _validate_fields(self) -> None:
+        self._set("shape", validate_shape(self.shape, "Text", self.key))
+        self._set("partitions", validate_partitions(self.partitions, self.shape, "Text", self.key))
 
     @property
     def dtype(self) -> None:
         return None
 
-    def _fit(self, value: object) -> Any:
-        return fitted(value, self.shape, bool(self.partitions), text)
+    def _conform_default(self, value: object) -> Any:
+        return conform_to_shape(value, self.shape, bool(self.partitions), validate_text)
 
     def _stored_value(self, value: Any) -> bytes:
         return str(value).encode()
@@ -282,7 +282,7 @@ class Label(Feature):
     count: int = 0
     shape: Shape = ()
 
-    _kind: ClassVar[Kind] = "int64"
+    _kind: ClassVar[ListKind] = "int64"
     _first: ClassVar[tuple[str, ...]] = ("names", "count")
     as_given = "int"
     family = "integer"
@@ -302,7 +302,7 @@ class Label(Feature):
         for name, value in (("key", key), ("optional", optional), ("default", default)):
             self._set(name, value)
         if classes is not None:
-            if isinstance(plain(classes), int):
+            if isinstance(to_python_scalar(classes), int):
                 count = classes if count is None else count  # type: ignore[assignment]
             elif names is None:
                 names = classes  # type: ignore[assignment]
@@ -311,12 +311,12 @@ class Label(Feature):
         self._set("shape", shape)
         self.__post_init__()
 
-    def _check_own(self) -> None:
+    def _validate_fields(self) -> None:
         if self.names is not None:
-            self._set("names", self._checked_names(self.names))
-        self._set("count", self._checked_count(self.count))
-        self._set("shape", checked_shape(self.shape, "Label", self.key))
-        checked_partitions((), self.shape, "Label", self.key)
+            self._set("names", self._validate_class_names(self.names))
+        self._set("count", self._validate_class_count(self.count))
+        self._set("shape", validate_shape(self.shape, "Label", self.key))
+        validate_partitions((), self.shape, "Label", self.key)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -345,29 +345,33 @@ class Label(Feature):
         """The id of a class by its name, None where there is no such name."""
         return self.names.index(name) if self.names is not None and name in self.names else None
 
-    def _checked_names(self, names: object) -> tuple[str, ...]:
+    def _validate_class_names(self, names: object) -> tuple[str, ...]:
         if isinstance(names, np.ndarray):
             names = names.tolist()
         if not isinstance(names, (list, tuple)):
-            raise self._refuse_names("a list of names, or the number of classes", shown(names))
+            raise self._class_names_error("a list of names, or the number of classes", preview(names))
         for name in names:
-            if not isinstance(name, str) or not name or not is_unicode(name):
-                raise self._refuse_names("names that are texts of at least one character", shown(name))
+            if not isinstance(name, str) or not name or not is_utf8_encodable(name):
+                raise self._class_names_error("names that are texts of at least one character", preview(name))
         if len(set(names)) < len(names):
             twice = next(name for i, name in enumerate(names) if name in names[:i])
-            raise self._refuse_names("each name once: a name must lead to one id", f"{shown(twice)} twice")
+            raise self._class_names_error(
+                "each name once: a name must lead to one id", f"{preview(twice)} twice"
+            )
         return tuple([str(name) for name in names])
 
-    def _checked_count(self, count: object) -> int:
+    def _validate_class_count(self, count: object) -> int:
         known = None if self.names is None else len(self.names)
-        count = known if count is None else plain(count)
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_INDICES:
-            raise self._refuse_names("at least one class", "none" if count in (None, 0) else shown(count))
+        count = known if count is None else to_python_scalar(count)
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MAX_INDICES:
+            raise self._class_names_error(
+                "at least one class", "none" if count in (None, 0) else preview(count)
+            )
         if known is not None and known != count:
-            raise self._refuse_names(f"as many names as classes: {count}", f"{known} names")
+            raise self._class_names_error(f"as many names as classes: {count}", f"{known} names")
         return count
 
-    def _refuse_names(self, expected: str, found: str) -> Exception:
+    def _class_names_error(self, expected: str, found: str) -> Exception:
         return self._refuse(
             "S108",
             "has classes that cannot be told apart",
@@ -376,13 +380,13 @@ class Label(Feature):
             do='Label(["cat", "dog"]), or Label(10) for classes without names',
         )
 
-    def _fit(self, value: object) -> Any:
-        return fitted(value, self.shape, False, self._fit_one)
+    def _conform_default(self, value: object) -> Any:
+        return conform_to_shape(value, self.shape, False, self._conform_element)
 
-    def _fit_one(self, value: object) -> int:
-        number = self.id_of(value) if isinstance(value, str) else integer(value, self.dtype)
+    def _conform_element(self, value: object) -> int:
+        number = self.id_of(value) if isinstance(value, str) else validate_integer(value, self.dtype)
         if number is None or not 0 <= number < self.count:
-            raise Misfit(f"a class name, or an id from 0 to {self.count - 1}", value)
+            raise InvalidDefault(f"a class name, or an id from 0 to {self.count - 1}", value)
         return number
 
     def changes_since(self, before: Feature) -> Changes:
@@ -425,13 +429,13 @@ class Tensor(Feature):
     _first: ClassVar[tuple[str, ...]] = ("dtype",)
     storage: ClassVar[Storage] = "blob"
 
-    def _check_own(self) -> None:
-        self._set("dtype", checked_dtype(self.dtype, TENSORS, "Tensor", self.key))
-        self._set("shape", checked_shape(self.shape, "Tensor", self.key))
-        checked_partitions((), self.shape, "Tensor", self.key)
+    def _validate_fields(self) -> None:
+        self._set("dtype", validate_dtype(self.dtype, TENSOR_DTYPES, "Tensor", self.key))
+        self._set("shape", validate_shape(self.shape, "Tensor", self.key))
+        validate_partitions((), self.shape, "Tensor", self.key)
 
-    def _fit(self, value: object) -> Any:
-        return fitted(value, self.shape, False, lambda one: element(one, self.dtype))
+    def _conform_default(self, value: object) -> Any:
+        return conform_to_shape(value, self.shape, False, lambda one: validate_element(one, self.dtype))
 
     def stored_default(self) -> list[tuple[Any, ...]]:
         array = np.array(self.default, self.dtype)
@@ -439,7 +443,7 @@ class Tensor(Feature):
 
     @classmethod
     def default_from_json(cls, value: Any, members: Mapping[str, Any]) -> Any:
-        convert = _complex if members["dtype"] in ("complex64", "complex128") else json_number
+        convert = _parse_complex if members["dtype"] in ("complex64", "complex128") else json_number
         return map_nested(value, json_depth(members), convert)
 
     def changes_since(self, before: Feature) -> Changes:
@@ -454,7 +458,7 @@ class Tensor(Feature):
         return "tensor", {"dtype": dtype, "encoding": "bytes"}
 
 
-def _complex(value: Any) -> Any:
+def _parse_complex(value: Any) -> Any:
     parts = [json_number(part) for part in value] if isinstance(value, list) else []
     if len(parts) == 2 and all(isinstance(part, (int, float)) for part in parts):
         try:
@@ -481,17 +485,17 @@ class Sparse(Feature):
     _first: ClassVar[tuple[str, ...]] = ("dtype",)
     storage: ClassVar[Storage] = "parallel"
 
-    def _check_own(self) -> None:
-        allowed = (*INTEGERS, *FLOATS)
-        self._set("dtype", checked_dtype(self.dtype, allowed, "Sparse", self.key))
-        self._set("size", self._checked_whole("size", self.size, 1, _MOST_INDICES))
+    def _validate_fields(self) -> None:
+        allowed = (*INTEGER_DTYPES, *FLOAT_DTYPES)
+        self._set("dtype", validate_dtype(self.dtype, allowed, "Sparse", self.key))
+        self._set("size", self._validate_integer_field("size", self.size, 1, _MAX_INDICES))
         for name in ("index_key", "value_key"):
             if getattr(self, name) is not None:
-                checked_name(getattr(self, name), f"the {name} of a Sparse")
+                validate_name(getattr(self, name), f"the {name} of a Sparse")
 
     @property
-    def kind(self) -> Kind:
-        return "float" if dtype_name(self.dtype) in FLOATS else "int64"
+    def kind(self) -> ListKind:
+        return "float" if dtype_name(self.dtype) in FLOAT_DTYPES else "int64"
 
     @property
     def shape(self) -> Shape:
@@ -506,7 +510,7 @@ class Sparse(Feature):
         stem = self.key or column
         return self.index_key or f"{stem}/indices", self.value_key or f"{stem}/values"
 
-    def record_kinds(self) -> tuple[Kind, ...]:
+    def record_kinds(self) -> tuple[ListKind, ...]:
         return "int64", self.kind
 
     def default_value(self) -> Any:
@@ -514,21 +518,23 @@ class Sparse(Feature):
         indices, values = self.default
         return np.array(indices, np.int64), np.array(values, self.dtype)
 
-    def _fit(self, value: object) -> Any:
+    def _conform_default(self, value: object) -> Any:
         if not isinstance(value, (list, tuple)) or len(value) != 2:
-            raise Misfit("a pair (indices, values)", value)
+            raise InvalidDefault("a pair (indices, values)", value)
         index_type = np.dtype("<i8")
-        indices = fitted(value[0], (None,), False, lambda one: integer(one, index_type))
-        values = fitted(value[1], (None,), False, lambda one: element(one, self.dtype))
+        indices = conform_to_shape(value[0], (None,), False, lambda one: validate_integer(one, index_type))
+        values = conform_to_shape(value[1], (None,), False, lambda one: validate_element(one, self.dtype))
         ascending = all(a < b for a, b in pairwise(indices))
         if len(indices) != len(values) or not ascending or not all(0 <= i < self.size for i in indices):
-            raise Misfit(f"as many values as indices, the indices ascending from 0 to {self.size - 1}", value)
+            raise InvalidDefault(
+                f"as many values as indices, the indices ascending from 0 to {self.size - 1}", value
+            )
         return indices, values
 
     def stored_default(self) -> list[tuple[Any, ...]]:
         indices, values = self.default
         if self.kind == "float":
-            return [tuple(indices), tuple([held(float(value), self.dtype) for value in values])]
+            return [tuple(indices), tuple([to_stored_float(float(value), self.dtype) for value in values])]
         return [tuple(indices), tuple([_signed(int(value)) for value in values])]
 
     @classmethod
@@ -548,13 +554,13 @@ class Sparse(Feature):
 
 
 BOX_SIDES = ("xmin", "ymin", "xmax", "ymax")
-_MOST_CLASSES = 2**16  # what a 16-bit PNG can tell apart
+_MAX_CLASSES = 2**16  # what a 16-bit PNG can tell apart
 _FORMATS = ("jpeg", "png", "gif", "bmp", "webp")
-_LOSSY = ("jpeg", "webp")
+_LOSSY_FORMATS = ("jpeg", "webp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class _Encoded(Feature):
+class _EncodedFeature(Feature):
     """An encoded picture in one byte string."""
 
     storage: ClassVar[Storage] = "blob"
@@ -568,10 +574,10 @@ class _Encoded(Feature):
     def dtype(self) -> None:
         return None
 
-    def _fit(self, value: object) -> Any:
-        encoded = octets(value)
+    def _conform_default(self, value: object) -> Any:
+        encoded = validate_bytes(value)
         if not encoded:
-            raise Misfit("the bytes of an encoded picture", value)
+            raise InvalidDefault("the bytes of an encoded picture", value)
         return encoded
 
     _json_value = staticmethod(json_octets)
@@ -581,37 +587,38 @@ class _Encoded(Feature):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Image(_Encoded):
+class Image(_EncodedFeature):
     """An encoded image. `quality` is needed where arrays are to be written as JPEG."""
 
     format: str | None = None
     quality: int | None = None
     channels: int | None = None
 
-    def _check_own(self) -> None:
+    def _validate_fields(self) -> None:
         if self.format is not None:
             name = self.format.lower() if isinstance(self.format, str) else self.format
             self._set("format", "jpeg" if name == "jpg" else name)
             if self.format not in _FORMATS:
                 raise self._refuse(
                     "S110",
-                    f"has format={shown(name)}",
+                    f"has format={preview(name)}",
                     expected="one of " + ", ".join(_FORMATS) + ", or None for any",
-                    found=shown(name),
+                    found=preview(name),
                     do='format="jpeg"',
                 )
         if self.quality is not None:
-            self._set("quality", self._checked_whole("quality", self.quality, 1, 100))
-            if self.format not in _LOSSY:
+            self._set("quality", self._validate_integer_field("quality", self.quality, 1, 100))
+            if self.format not in _LOSSY_FORMATS:
                 raise self._refuse(
                     "S110",
                     "has a quality, but no format that knows one",
-                    expected="quality= beside " + " or ".join([f'format="{name}"' for name in _LOSSY]),
+                    expected="quality= beside "
+                    + " or ".join([f'format="{name}"' for name in _LOSSY_FORMATS]),
                     found=f"format={self.format!r}, quality={self.quality}",
                     do='format="jpeg", or drop quality=',
                 )
         if self.channels is not None:
-            self._set("channels", self._checked_whole("channels", self.channels, 1, 4))
+            self._set("channels", self._validate_integer_field("channels", self.channels, 1, 4))
 
     def changes_since(self, before: Feature) -> Changes:
         for name in ("format", "channels"):
@@ -628,7 +635,7 @@ class Image(_Encoded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Mask(_Encoded):
+class Mask(_EncodedFeature):
     """A single-channel PNG of class ids from 0 to `classes` - 1, and `ignore` where a pixel has no class.
 
     It belongs to the Image column `of`, or to the only Image of the schema.
@@ -638,12 +645,12 @@ class Mask(_Encoded):
     ignore: int | None = None
     of: str | None = None
 
-    def _check_own(self) -> None:
-        self._set("classes", self._checked_whole("classes", self.classes, 1, _MOST_CLASSES))
+    def _validate_fields(self) -> None:
+        self._set("classes", self._validate_integer_field("classes", self.classes, 1, _MAX_CLASSES))
         if self.ignore is not None:
-            self._set("ignore", self._checked_whole("ignore", self.ignore, 0, _MOST_CLASSES - 1))
+            self._set("ignore", self._validate_integer_field("ignore", self.ignore, 0, _MAX_CLASSES - 1))
         if self.of is not None:
-            checked_name(self.of, "the Image column that a Mask is `of`")
+            validate_name(self.of, "the Image column that a Mask is `of`")
 
     def changes_since(self, before: Feature) -> Changes:
         assert isinstance(before, Mask)
@@ -670,7 +677,7 @@ class Boxes(Feature):
     `key` is what the four keys have in common, "image/object/bbox" where it is None.
     """
 
-    _kind: ClassVar[Kind] = "float"
+    _kind: ClassVar[ListKind] = "float"
     storage: ClassVar[Storage] = "parallel"
 
     @property
@@ -686,11 +693,13 @@ class Boxes(Feature):
         stem = self.key or "image/object/bbox"
         return tuple([f"{stem}/{side}" for side in BOX_SIDES])
 
-    def record_kinds(self) -> tuple[Kind, ...]:
+    def record_kinds(self) -> tuple[ListKind, ...]:
         return "float", "float", "float", "float"
 
-    def _fit(self, value: object) -> Any:
-        return fitted(value, self.shape, False, lambda one: real(one, self.dtype, exact=False))
+    def _conform_default(self, value: object) -> Any:
+        return conform_to_shape(
+            value, self.shape, False, lambda one: validate_float(one, self.dtype, exact=False)
+        )
 
     def stored_default(self) -> list[tuple[Any, ...]]:
         sides = list(zip(*self.default, strict=True)) or [()] * 4

@@ -11,18 +11,18 @@ import numpy as np
 
 from rekord.arguments import tuple_names
 from rekord.errors import error
-from rekord.schema.base import Feature, Kind, Shape, rounded
-from rekord.schema.column_evidence import SeenColumn
+from rekord.schema.base import Feature, ListKind, Shape, round_to_dtype
+from rekord.schema.column_evidence import ColumnEvidence
 from rekord.schema.features import Bytes, Float32, Int64
-from rekord.schema.messages import refuse, shown
-from rekord.schema.row_adapters import column_batches, flat_row, is_table
+from rekord.schema.messages import preview, schema_error
+from rekord.schema.row_adapters import column_batches, flatten_row, is_table
 from rekord.schema.schema import Schema
 
-Span = tuple[int, int]
+IntRange = tuple[int, int]
 
 _FLOAT32 = np.dtype("float32")
-_KINDS: tuple[Kind, ...] = ("bytes", "float", "int64")  # the core counts them from 1
-_TYPES: dict[Kind, type[Bytes] | type[Float32] | type[Int64]] = {
+_KINDS: tuple[ListKind, ...] = ("bytes", "float", "int64")  # the core counts them from 1
+_TYPES: dict[ListKind, type[Bytes] | type[Float32] | type[Int64]] = {
     "bytes": Bytes,
     "float": Float32,
     "int64": Int64,
@@ -30,10 +30,10 @@ _TYPES: dict[Kind, type[Bytes] | type[Float32] | type[Int64]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Differs:
+class KindMismatch:
     """The first record whose kind is not the one that decided."""
 
-    kind: Kind
+    kind: ListKind
     record: int
     path: str | None = None
 
@@ -49,20 +49,20 @@ class KeyEvidence:
 
     present: int  # records that have it, with a kind
     unset: int = 0
-    kind: Kind | None = None  # the first that was seen
-    kinds: Mapping[Kind, int]
-    values: Span | None = None  # how many at least and at most, of that kind
-    steps: Span | None = None
-    ints: Span | None = None
+    kind: ListKind | None = None  # the first that was seen
+    kinds: Mapping[ListKind, int]
+    values: IntRange | None = None  # how many at least and at most, of that kind
+    steps: IntRange | None = None
+    ints: IntRange | None = None
     floats: tuple[float, float] | None = None  # finite ones
     finite: int = 0
     nan: int = 0
     infinite: int = 0
-    string_bytes: Span | None = None
+    string_bytes: IntRange | None = None
     utf8: bool = False  # the last three: of every byte string, and there is one
     jpeg: bool = False
     png: bool = False
-    differs: Differs | None = None
+    differs: KindMismatch | None = None
 
     @staticmethod
     def from_facts(facts: Mapping[str, Any]) -> KeyEvidence:
@@ -87,7 +87,7 @@ class KeyEvidence:
             utf8=strings and facts["utf8"],
             jpeg=strings and facts["jpeg"],
             png=strings and facts["png"],
-            differs=Differs(kind=_KINDS[other - 1], record=facts["other_record"]) if other else None,
+            differs=KindMismatch(kind=_KINDS[other - 1], record=facts["other_record"]) if other else None,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class KeyEvidence:
             out |= {"min": self.ints[0], "max": self.ints[1]}
         if self.kind == "float":
             if self.floats:
-                least, most = [rounded(value, _FLOAT32) for value in self.floats]
+                least, most = [round_to_dtype(value, _FLOAT32) for value in self.floats]
                 out |= {"min": least, "max": most}
             out |= {name: n for name, n in (("nan", self.nan), ("infinite", self.infinite)) if n}
         if self.kind == "bytes" and self.string_bytes:
@@ -138,7 +138,7 @@ class Evidence:
         return out
 
 
-def schema_of(evidence: Evidence) -> Schema:
+def schema_from_evidence(evidence: Evidence) -> Schema:
     """The schema that all the records fit, but for those that differ in kind from the first.
 
     A key that never had a kind is declared as optional Bytes: a schema that left it out would call its own
@@ -146,19 +146,21 @@ def schema_of(evidence: Evidence) -> Schema:
     """
     said = evidence.to_dict()
     context = {
-        key: _feature(seen, seen.present < evidence.records) for key, seen in evidence.context.items() if key
+        key: _infer_feature(seen, seen.present < evidence.records)
+        for key, seen in evidence.context.items()
+        if key
     }
     if evidence.steps is None:
         return Schema(context, evidence=said)
-    names = step_names(context, [key for key in evidence.steps if key])
+    names = assign_step_columns(context, [key for key in evidence.steps if key])
     steps = {}
     for key, name in names.items():
         seen = evidence.steps[key]
-        steps[name] = _feature(seen, seen.present < evidence.records, key=None if name == key else key)
+        steps[name] = _infer_feature(seen, seen.present < evidence.records, key=None if name == key else key)
     return Schema(context=context, steps=steps, evidence=said)
 
 
-def step_names(context: Collection[str], keys: Collection[str]) -> dict[str, str]:
+def assign_step_columns(context: Collection[str], keys: Collection[str]) -> dict[str, str]:
     """The column for the steps under each key: of that name, unless a column of the context has it."""
     taken = {*context, *keys}
     names = {}
@@ -172,13 +174,13 @@ def step_names(context: Collection[str], keys: Collection[str]) -> dict[str, str
     return names
 
 
-def _feature(seen: KeyEvidence, optional: bool, key: str | None = None) -> Feature:
+def _infer_feature(seen: KeyEvidence, optional: bool, key: str | None = None) -> Feature:
     if seen.kind is None:
         return Bytes(shape=(None,), optional=optional, key=key)
-    return _TYPES[seen.kind](shape=_shape(seen), optional=optional, key=key)
+    return _TYPES[seen.kind](shape=_infer_shape(seen), optional=optional, key=key)
 
 
-def _shape(seen: KeyEvidence) -> Shape:
+def _infer_shape(seen: KeyEvidence) -> Shape:
     least, most = seen.values or (0, 0)
     if seen.steps is not None and seen.unset:
         least = 0  # a step without a kind is a step without values
@@ -194,21 +196,21 @@ def infer_rows(rows: Any, *, names: Sequence[str] | None = None, limit: int | No
     weight unless told), or a table: a dict of NumPy columns, an Arrow table, a pandas or polars DataFrame.
     """
     tuple_names(names)
-    columns: dict[str, SeenColumn] = {}
+    columns: dict[str, ColumnEvidence] = {}
     count = 0
     complete = True
     if is_table(rows):
         for length, batch in column_batches(rows, limit):
             for name, values in batch.items():
-                seen = columns.get(name) or columns.setdefault(name, SeenColumn(name))
+                seen = columns.get(name) or columns.setdefault(name, ColumnEvidence(name))
                 seen.add_column(values, count)
             count += length
-        complete = limit is None or count < limit or _table_rows(rows) == count
+        complete = limit is None or count < limit or _count_table_rows(rows) == count
     else:
-        items = iter(_checked_iterable(rows))
+        items = iter(_require_iterable(rows))
         for row in items if limit is None else islice(items, limit):
-            for name, value in flat_row(row, count, names).items():
-                seen = columns.get(name) or columns.setdefault(name, SeenColumn(name))
+            for name, value in flatten_row(row, count, names).items():
+                seen = columns.get(name) or columns.setdefault(name, ColumnEvidence(name))
                 seen.add(value, count)
             count += 1
         if limit is not None and count == limit:
@@ -229,20 +231,20 @@ def infer_rows(rows: Any, *, names: Sequence[str] | None = None, limit: int | No
     return Schema(features, evidence=evidence)
 
 
-def _table_rows(table: Any) -> int:
+def _count_table_rows(table: Any) -> int:
     first = next(iter(table.values()), ()) if hasattr(table, "values") and isinstance(table, dict) else table
     return int(first.num_rows) if hasattr(first, "num_rows") else len(first)
 
 
-def _checked_iterable(rows: Any) -> Iterable[Any]:
+def _require_iterable(rows: Any) -> Iterable[Any]:
     if isinstance(rows, Iterable) and not isinstance(rows, (str, bytes, bytearray)):
         return rows
     if hasattr(rows, "__len__") and hasattr(rows, "__getitem__"):  # a map-style torch Dataset
         return (rows[i] for i in range(len(rows)))
-    raise refuse(
+    raise schema_error(
         "S132",
         f"rows cannot come from a {type(rows).__name__}",
         expected="an iterable of mappings or tuples, or a table",
-        found=shown(rows),
+        found=preview(rows),
         do='give a list such as [{"label": 3}, …]',
     )

@@ -11,67 +11,69 @@ from typing import Any
 
 import numpy as np
 
-from rekord.arguments import is_unicode
-from rekord.errors import RekordError, located
+from rekord.arguments import is_utf8_encodable
+from rekord.errors import RekordError, add_location
 from rekord.schema.base import FEATURE_TYPES, Feature, dtype_name
-from rekord.schema.messages import near_miss, refuse, shown
+from rekord.schema.messages import closest_match, preview, schema_error
 
 VERSION = 1
 _GROUPS = ("features", "context", "steps")
 
 
-def document(groups: Mapping[str, Mapping[str, Feature]], evidence: Any) -> dict[str, Any]:
+def build_document(groups: Mapping[str, Mapping[str, Feature]], evidence: Any) -> dict[str, Any]:
     """The JSON document of a schema."""
     result: dict[str, Any] = {"rekord_schema": VERSION}
     for group, columns in groups.items():
-        result[group] = {name: feature_members(feature) for name, feature in columns.items()}
+        result[group] = {name: feature_to_json(feature) for name, feature in columns.items()}
     if evidence is not None:
         result["evidence"] = evidence
     return result
 
 
-def written(members: Mapping[str, Any]) -> str:
+def format_document(members: Mapping[str, Any]) -> str:
     """The document as text, each column on a line of its own."""
     parts = []
     for name, value in members.items():
         if name in _GROUPS and value:
-            lines = [f"    {_text(column)}: {_text(feature)}" for column, feature in value.items()]
-            parts.append(f"  {_text(name)}: {{\n" + ",\n".join(lines) + "\n  }")
+            lines = [
+                f"    {_format_json(column)}: {_format_json(feature)}" for column, feature in value.items()
+            ]
+            parts.append(f"  {_format_json(name)}: {{\n" + ",\n".join(lines) + "\n  }")
         else:
-            parts.append(f"  {_text(name)}: {_text(value)}")
+            parts.append(f"  {_format_json(name)}: {_format_json(value)}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def _text(value: Any) -> str:
+def _format_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def parsed(text: str | bytes) -> Any:
+def parse_json(text: str | bytes) -> Any:
     """The JSON value in a text, refusing what JSON itself leaves open."""
     try:
         if not isinstance(text, str):
             text = bytes(text).decode("utf-8-sig")
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant)
     except RekordError:
         raise
     except (ValueError, TypeError, RecursionError) as failure:
         found = "nesting without end" if isinstance(failure, RecursionError) else str(failure)
-        raise refuse(
+        raise schema_error(
             "S117",
             "this is not the JSON of a schema",
             expected='a JSON document with "rekord_schema": 1',
-            found=shown(found)[1:-1],
+            found=preview(found)[1:-1],
             do="give the file that Schema.save wrote",
         ) from None
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         [(twice, times)] = Counter(name for name, _ in pairs).most_common(1)
-        raise refuse(
+        raise schema_error(
             "S117",
-            f"the JSON of a schema names {shown(twice)} twice",
+            f"the JSON of a schema names {preview(twice)} twice",
             expected="each name once",
             found=f"{times} members of that name",
             do="remove all but one",
@@ -79,104 +81,104 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _no_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON value")
 
 
-def groups(members: Any) -> dict[str, dict[str, Feature]]:
+def parse_groups(members: Any) -> dict[str, dict[str, Feature]]:
     """The columns of a JSON document, by the arguments of `Schema`."""
     if not isinstance(members, Mapping) or "rekord_schema" not in members:
-        raise refuse(
+        raise schema_error(
             "S117",
             "this is not the JSON of a schema",
             expected='an object with the member "rekord_schema"',
-            found=shown(members),
+            found=preview(members),
             do="give the file that Schema.save wrote",
         )
     version = members["rekord_schema"]
     if isinstance(version, bool) or version != VERSION or not isinstance(version, int):
-        raise refuse(
+        raise schema_error(
             "S119",
             "the JSON of a schema is of another version",
             expected=f'"rekord_schema": {VERSION}',
-            found=shown(version),
+            found=preview(version),
             do="upgrade rekord, or save the schema again",
         )
-    _refuse_unknown(members, ("rekord_schema", *_GROUPS, "evidence"), "the schema's document", None)
+    _reject_unknown_members(members, ("rekord_schema", *_GROUPS, "evidence"), "the schema's document", None)
     given = [group for group in _GROUPS if group in members]
     if given not in (["features"], ["context", "steps"]):
-        raise refuse(
+        raise schema_error(
             "S117",
             "the JSON of a schema has no clear set of columns",
             expected='the member "features", or the two members "context" and "steps"',
             found=", ".join(given) or "none of them",
             do="keep one of the two forms",
         )
-    return {group: _columns(members[group], group) for group in given}
+    return {group: _parse_columns(members[group], group) for group in given}
 
 
-def _columns(members: Any, group: str) -> dict[str, Feature]:
+def _parse_columns(members: Any, group: str) -> dict[str, Feature]:
     if not isinstance(members, Mapping):
-        raise refuse(
+        raise schema_error(
             "S117",
             f'the member "{group}" of a schema\'s JSON holds no columns',
             expected="an object of columns",
-            found=shown(members),
+            found=preview(members),
             do='"features": {"label": {"type": "Label", "count": 10}}',
         )
     columns = {}
     for column, feature in members.items():
-        with located(feature=column if isinstance(column, str) and is_unicode(column) else None):
-            columns[column] = feature_from(feature, column)
+        with add_location(feature=column if isinstance(column, str) and is_utf8_encodable(column) else None):
+            columns[column] = feature_from_json(feature, column)
     return columns
 
 
-def feature_members(feature: Feature) -> dict[str, Any]:
+def feature_to_json(feature: Feature) -> dict[str, Any]:
     """One feature as a JSON object: its type, and what was declared beyond the usual."""
     members: dict[str, Any] = {"type": type(feature).__name__}
     for name, value in feature.declared().items():
-        members[name] = _plain(value)
+        members[name] = _to_json_value(value)
     return members
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_plain(part) for part in value]
+        return [_to_json_value(part) for part in value]
     if isinstance(value, np.dtype):
         return dtype_name(value)
     if isinstance(value, bytes):
         return {"base64": base64.b64encode(value).decode("ascii")}
     if isinstance(value, complex):
-        return [_plain(value.real), _plain(value.imag)]
+        return [_to_json_value(value.real), _to_json_value(value.imag)]
     if isinstance(value, float) and not np.isfinite(value):
         return str(value)
     return value
 
 
-def feature_from(members: Any, column: str) -> Feature:
+def feature_from_json(members: Any, column: str) -> Feature:
     """The feature in a JSON object."""
     name = members.get("type") if isinstance(members, Mapping) else None
     if not isinstance(name, str) or name not in FEATURE_TYPES:
-        meant = near_miss(name, FEATURE_TYPES) if isinstance(name, str) else None
-        raise refuse(
+        meant = closest_match(name, FEATURE_TYPES) if isinstance(name, str) else None
+        raise schema_error(
             "S117",
-            f"column {shown(column)} has no type that is known",
+            f"column {preview(column)} has no type that is known",
             expected='an object with a "type" among ' + ", ".join(sorted(FEATURE_TYPES)),
-            found=shown(members if name is None else name),
+            found=preview(members if name is None else name),
             do=f'"type": "{meant}"' if meant else "name one of these types",
         )
     kind = FEATURE_TYPES[name]
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    _refuse_unknown(members, ("type", *fields), f"{name} {shown(column)}", column)
+    _reject_unknown_members(members, ("type", *fields), f"{name} {preview(column)}", column)
     missing = [
         field.name
         for field in fields.values()
         if field.default is dataclasses.MISSING and field.name not in members
     ]
     if missing:
-        raise refuse(
+        raise schema_error(
             "S117",
-            f"{name} {shown(column)} lacks the member {missing[0]!r}",
+            f"{name} {preview(column)} lacks the member {missing[0]!r}",
             expected=", ".join(missing),
             found="not given",
             do=f"add {missing[0]!r}",
@@ -189,33 +191,33 @@ def feature_from(members: Any, column: str) -> Feature:
     return kind(**given)
 
 
-def _refuse_unknown(
+def _reject_unknown_members(
     members: Mapping[Any, Any], known: tuple[str, ...], owner: str, column: str | None
 ) -> None:
     unknown = [name for name in members if name not in known]
     if unknown:
-        meant = near_miss(unknown[0], known) if isinstance(unknown[0], str) else None
-        raise refuse(
+        meant = closest_match(unknown[0], known) if isinstance(unknown[0], str) else None
+        raise schema_error(
             "S118",
-            f"{owner} has a member that is not known: {shown(unknown[0])}",
+            f"{owner} has a member that is not known: {preview(unknown[0])}",
             column=column,
             expected="only " + ", ".join(known),
-            found=", ".join([shown(name) for name in unknown[:5]]),
+            found=", ".join([preview(name) for name in unknown[:5]]),
             do=f"did you mean {meant!r}?" if meant else "remove it",
         )
 
 
-def checked_evidence(evidence: Any) -> Any:
+def validate_evidence(evidence: Any) -> Any:
     """Evidence that a JSON document can hold, or none."""
     try:
         if evidence is not None:
-            _text(evidence).encode("utf-8")
+            _format_json(evidence).encode("utf-8")
     except (ValueError, TypeError, RecursionError) as failure:
-        raise refuse(
+        raise schema_error(
             "S110",
             "the evidence of a schema cannot be kept as JSON",
             expected="plain dicts, lists, texts and finite numbers",
-            found=shown(str(failure))[1:-1],
+            found=preview(str(failure))[1:-1],
             do="turn NumPy values and the like into Python's own",
         ) from None
     return evidence

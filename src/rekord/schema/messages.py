@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rekord.errors import RekordError, error, near_miss, near_misses, shown
+from rekord.errors import RekordError, closest_match, closest_matches, error, preview
 from rekord.location import Location
 
-__all__ = ["near_miss", "near_misses", "not_examples", "refuse", "shown"]
+__all__ = ["closest_match", "closest_matches", "not_examples_error", "preview", "schema_error"]
 
 
-def refuse(
+def schema_error(
     code: str,
     what: str,
     *,
@@ -21,7 +21,7 @@ def refuse(
     return error(code, what, location=Location(feature=column), expected=expected, found=found, do=do)
 
 
-def not_examples(what: str) -> RekordError:
+def not_examples_error(what: str) -> RekordError:
     """The error for something that only records of features have."""
     return error(
         "S127",

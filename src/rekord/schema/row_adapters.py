@@ -9,14 +9,14 @@ import numpy as np
 
 from rekord.errors import error
 from rekord.location import Location
-from rekord.schema.messages import refuse, shown
+from rekord.schema.messages import preview, schema_error
 
 TUPLE_NAMES = ("x", "y", "weight")
 """What the parts of a tuple are called, as Keras does."""
 
 _BATCH_ROWS = 4096
-_DEEPEST = 32
-_MAPPINGS = 'rows such as {"image": b"...", "label": 3}'
+_MAX_DEPTH = 32
+_EXPECTED_ROWS = 'rows such as {"image": b"...", "label": 3}'
 
 
 def is_table(source: object) -> bool:
@@ -31,7 +31,7 @@ def column_batches(source: Any, limit: int | None = None) -> Iterator[tuple[int,
     """
     cut: Callable[[int, int], dict[str, Any]]
     if isinstance(source, Mapping):
-        whole = _checked_columns(source)
+        whole = _validate_columns(source)
         rows = len(next(iter(whole.values()))) if whole else 0
         cut = lambda begin, end: {name: column[begin:end] for name, column in whole.items()}  # noqa: E731
     elif _is_pandas(source):
@@ -44,10 +44,10 @@ def column_batches(source: Any, limit: int | None = None) -> Iterator[tuple[int,
     rows = rows if limit is None else min(rows, limit)
     for begin in range(0, rows, _BATCH_ROWS):
         end = min(begin + _BATCH_ROWS, rows)
-        yield end - begin, _spread(cut(begin, end))
+        yield end - begin, _expand_struct_columns(cut(begin, end))
 
 
-def flat_row(row: Any, index: int, names: Sequence[str] | None) -> dict[str, Any]:
+def flatten_row(row: Any, index: int, names: Sequence[str] | None) -> dict[str, Any]:
     """One row as columns and values; nested mappings join their names with `/`."""
     flat: dict[str, Any] = {}
     _flatten(_as_mapping(row, index, names), "", index, flat, 0)
@@ -69,7 +69,7 @@ def _as_mapping(row: Any, index: int, names: Sequence[str] | None) -> Mapping[An
     if isinstance(row, (tuple, list)):
         given = TUPLE_NAMES if names is None else tuple(names)
         if len(row) > len(given) or (names is not None and len(row) < len(given)):
-            raise _no_row(
+            raise _row_error(
                 index,
                 f"row {index:,} has {len(row):,} values",
                 expected=f"{len(given)} values: {', '.join(given)}",
@@ -79,11 +79,11 @@ def _as_mapping(row: Any, index: int, names: Sequence[str] | None) -> Mapping[An
         return dict(zip(given, row, strict=False))
     if hasattr(row, "keys") and hasattr(row, "__getitem__"):  # sqlite3.Row, a pandas Series
         return {name: row[name] for name in row.keys()}  # noqa: SIM118
-    raise _no_row(
+    raise _row_error(
         index,
         f"row {index:,} is of type {type(row).__name__}, not a mapping",
-        expected=f"{_MAPPINGS}, or tuples",
-        found=shown(row),
+        expected=f"{_EXPECTED_ROWS}, or tuples",
+        found=preview(row),
         do='name the values: {"label": value}',
     )
 
@@ -91,34 +91,34 @@ def _as_mapping(row: Any, index: int, names: Sequence[str] | None) -> Mapping[An
 def _flatten(row: Mapping[Any, Any], above: str, index: int, out: dict[str, Any], depth: int) -> None:
     for key, value in row.items():
         if not isinstance(key, str):
-            raise _no_row(
+            raise _row_error(
                 index,
                 f"row {index:,} has a column that is named by a {type(key).__name__}",
                 expected="names that are texts",
-                found=shown(key),
+                found=preview(key),
                 do="rename the columns, such as with str(name)",
             )
         name = f"{above}{key}"
-        if isinstance(value, Mapping) and depth < _DEEPEST:
+        if isinstance(value, Mapping) and depth < _MAX_DEPTH:
             _flatten(value, f"{name}/", index, out, depth + 1)
             continue
         if isinstance(value, Mapping) or name in out:
             what = "is nested too deeply" if isinstance(value, Mapping) else "has two values"
-            raise _no_row(
+            raise _row_error(
                 index,
                 f"column `{name[:60]}` {what}",
-                expected=f"at most {_DEEPEST} levels of mappings, whose names joined with `/` differ",
-                found=shown(value),
+                expected=f"at most {_MAX_DEPTH} levels of mappings, whose names joined with `/` differ",
+                found=preview(value),
                 do="rename one of the columns, or flatten the row",
             )
         out[name] = value
 
 
-def _no_row(index: int, what: str, *, expected: str, found: str, do: str) -> Exception:
+def _row_error(index: int, what: str, *, expected: str, found: str, do: str) -> Exception:
     return error("S132", what, location=Location(row=index), expected=expected, found=found, do=do)
 
 
-def _spread(columns: dict[str, Any]) -> dict[str, Any]:
+def _expand_struct_columns(columns: dict[str, Any]) -> dict[str, Any]:
     """Columns of mappings as a column for each of their names."""
     flat: dict[str, Any] = {}
     for name, values in columns.items():
@@ -127,7 +127,7 @@ def _spread(columns: dict[str, Any]) -> dict[str, Any]:
             spread = {name: values}
         else:
             rows = [
-                {} if is_missing(value) else flat_row({name: value}, i, None)
+                {} if is_missing(value) else flatten_row({name: value}, i, None)
                 for i, value in enumerate(values)
             ]
             spread = {
@@ -135,12 +135,12 @@ def _spread(columns: dict[str, Any]) -> dict[str, Any]:
             }
         for inner, column in spread.items():
             if inner in flat:
-                raise _two_columns(inner)
+                raise _duplicate_column_error(inner)
             flat[inner] = column
     return flat
 
 
-def _two_columns(name: str) -> Exception:
+def _duplicate_column_error(name: str) -> Exception:
     return error(
         "S132",
         f"two columns are called `{name[:60]}`",
@@ -163,17 +163,17 @@ def _is_pandas(source: object) -> bool:
     return all(hasattr(source, name) for name in ("iloc", "dtypes", "columns", "itertuples"))
 
 
-def _checked_columns(source: Mapping[Any, Any]) -> dict[str, Any]:
+def _validate_columns(source: Mapping[Any, Any]) -> dict[str, Any]:
     columns = {}
     for name, column in source.items():
         is_array = hasattr(column, "__array__") and np.ndim(column) > 0
         if not isinstance(name, str) or not (is_array or isinstance(column, (list, tuple))):
-            raise refuse(
+            raise schema_error(
                 "S132",
-                f"{shown(name)} is no column of a table",
+                f"{preview(name)} is no column of a table",
                 column=name if isinstance(name, str) else None,
                 expected="a dict of columns: names, and arrays or lists with a value for each row",
-                found=shown(column),
+                found=preview(column),
                 do="put a single row into a list: infer([row])",
             )
         columns[name] = np.asarray(column) if is_array else list(column)
@@ -181,7 +181,7 @@ def _checked_columns(source: Mapping[Any, Any]) -> dict[str, Any]:
     if len(set(lengths.values())) > 1:
         first = next(iter(lengths))
         other = next(name for name, length in lengths.items() if length != lengths[first])
-        raise refuse(
+        raise schema_error(
             "S132",
             "the columns of a table have different lengths",
             column=other,
@@ -199,11 +199,11 @@ def _from_pandas(frame: Any) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for place, name in enumerate(frame.columns):
         if not isinstance(name, str) or name in columns:
-            raise refuse(
+            raise schema_error(
                 "S132",
-                f"{shown(name)} cannot be the name of a column",
+                f"{preview(name)} cannot be the name of a column",
                 expected="names that are texts, each once",
-                found=shown(list(frame.columns)),
+                found=preview(list(frame.columns)),
                 do="rename the columns: frame.columns = [...]",
             )
         columns[name] = _pandas_values(frame.iloc[:, place])
@@ -231,12 +231,12 @@ def _from_arrow(table: Any) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for place, field in enumerate(table.schema):
         if field.name in columns:
-            raise refuse(
+            raise schema_error(
                 "S132",
-                f"two columns are named {shown(field.name)}",
+                f"two columns are named {preview(field.name)}",
                 column=field.name,
                 expected="each name once",
-                found=shown(table.column_names),
+                found=preview(table.column_names),
                 do="rename one: table.rename_columns([...])",
             )
         column = table.column(place)
@@ -254,7 +254,7 @@ def _from_arrow(table: Any) -> dict[str, Any]:
 def _arrow_converter(arrow: Any) -> Callable[[Any], Any] | None:
     """What gives a Python value back the width that Arrow declared for it."""
     inner = getattr(arrow, "value_type", None)
-    number = _number_type(arrow if inner is None else inner)
+    number = _numpy_number_type(arrow if inner is None else inner)
     if number is None:
         return None
     if inner is None or str(arrow).startswith("dictionary"):
@@ -262,7 +262,7 @@ def _arrow_converter(arrow: Any) -> Callable[[Any], Any] | None:
     return lambda values: values if any(value is None for value in values) else np.array(values, number)
 
 
-def _number_type(arrow: Any) -> Any:
+def _numpy_number_type(arrow: Any) -> Any:
     name = {"halffloat": "float16", "float": "float32", "double": "float64"}.get(str(arrow), str(arrow))
     if name in ("bool", "float16", "float32", "float64") or name.removeprefix("u").startswith("int"):
         return np.dtype(name).type

@@ -8,42 +8,42 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar, overload
 
-from rekord.errors import error, located
+from rekord.errors import add_location, error
 from rekord.location import Location
 from rekord.schema import json_form
-from rekord.schema.base import Feature, checked_name, of_type
+from rekord.schema.base import Feature, of_type, validate_name
 from rekord.schema.features import Image, Mask, Payload
-from rekord.schema.messages import near_miss, refuse, shown
+from rekord.schema.messages import closest_match, preview, schema_error
 
 
-def checked_columns(columns: object, what: str) -> dict[str, Feature]:
+def validate_columns(columns: object, what: str) -> dict[str, Feature]:
     """Columns by name, each a feature, no two of them on one record key."""
     if not isinstance(columns, Mapping):
-        raise refuse(
+        raise schema_error(
             "S115",
             f"{what} of a schema are given as a {type(columns).__name__}",
             expected="a mapping of column names to features",
-            found=shown(columns),
+            found=preview(columns),
             do='Schema({"label": Label(10)})',
         )
     checked: dict[str, Feature] = {}
     for name, feature in columns.items():
-        checked[checked_name(name, "a column")] = _checked_feature(name, feature)
+        checked[validate_name(name, "a column")] = _validate_feature(name, feature)
     _check_keys(checked)
     _check_masks(checked)
     return checked
 
 
-def _checked_feature(name: str, feature: Any) -> Feature:
+def _validate_feature(name: str, feature: Any) -> Feature:
     if isinstance(feature, Feature) and type(feature) is not Feature:
         return feature
     forgotten = isinstance(feature, type) and issubclass(feature, Feature)
-    raise refuse(
+    raise schema_error(
         "S111",
         f"`{name}` is declared as something that is no feature",
         column=name,
         expected="a feature, such as Int64(), Text() or Image()",
-        found=shown(feature),
+        found=preview(feature),
         do=f"{feature.__name__}(), with the brackets" if forgotten else "declare the column's type",
     )
 
@@ -56,7 +56,7 @@ def _check_keys(columns: Mapping[str, Feature]) -> None:
                 owners[key] = name
                 continue
             other = owners[key]
-            raise refuse(
+            raise schema_error(
                 "S112",
                 f"`{name}` stores twice under one record key"
                 if other == name
@@ -74,17 +74,17 @@ def _check_masks(columns: Mapping[str, Feature]) -> None:
         if mask.of in images:
             continue
         if mask.of is not None:
-            meant = near_miss(mask.of, images)
-            raise refuse(
+            meant = closest_match(mask.of, images)
+            raise schema_error(
                 "S114",
                 f"`{name}` is the mask of `{mask.of}`, which is no Image column",
                 column=name,
                 expected="of= naming an Image column" + (f": {', '.join(images[:5])}" if images else ""),
-                found=f"of={shown(mask.of)}",
+                found=f"of={preview(mask.of)}",
                 do=f'of="{meant}"' if meant else "name the Image that the mask belongs to",
             )
         if len(images) != 1:
-            raise refuse(
+            raise schema_error(
                 "S114",
                 f"`{name}` is a mask without an image of its own",
                 column=name,
@@ -99,7 +99,7 @@ def check_groups(context: Mapping[str, Feature], steps: Mapping[str, Feature]) -
     _check_payload(context, steps)
     for name, feature in steps.items():
         if name in context:
-            raise refuse(
+            raise schema_error(
                 "S113",
                 f"`{name}` is in both context and steps",
                 column=name,
@@ -108,12 +108,12 @@ def check_groups(context: Mapping[str, Feature], steps: Mapping[str, Feature]) -
                 do=f'rename one, keep its record key: "{name}_steps": {type(feature).__name__}(key="{name}")',
             )
         if feature.has_default:
-            raise refuse(
+            raise schema_error(
                 "S125",
                 f"`{name}` is a step column with a default",
                 column=name,
                 expected="steps without defaults: no default says how many steps there are",
-                found=f"default={shown(feature.default)}",
+                found=f"default={preview(feature.default)}",
                 do="optional=True keeps the hole",
             )
 
@@ -123,7 +123,7 @@ def _check_payload(context: Mapping[str, Feature], steps: Mapping[str, Feature])
     columns = {**context, **steps}
     name = next(iter(of_type(columns, Payload)), None)
     if name is not None and (steps or len(columns) > 1):
-        raise refuse(
+        raise schema_error(
             "S144",
             f"`{name}` is the whole payload, and the schema has other columns",
             column=name,
@@ -172,7 +172,7 @@ class Schema:
     ) -> None:
         is_sequence = context is not None or steps is not None
         if (features is None) != is_sequence:
-            raise refuse(
+            raise schema_error(
                 "S115",
                 "a schema is declared in both forms" if is_sequence else "a schema is given no columns",
                 expected="Schema({...}), or Schema(context={...}, steps={...}) for SequenceExamples",
@@ -180,13 +180,13 @@ class Schema:
                 do="drop one of the two" if is_sequence else "Schema({}) for a schema without columns",
             )
         first = features if features is not None else context
-        one = checked_columns({} if first is None else first, "the columns")
-        many = checked_columns({} if steps is None else steps, "the steps")
+        one = validate_columns({} if first is None else first, "the columns")
+        many = validate_columns({} if steps is None else steps, "the steps")
         check_groups(one, many)
         object.__setattr__(self, "context", MappingProxyType(one))
         object.__setattr__(self, "steps", MappingProxyType(many))
         object.__setattr__(self, "is_sequence", is_sequence)
-        object.__setattr__(self, "evidence", json_form.checked_evidence(evidence))
+        object.__setattr__(self, "evidence", json_form.validate_evidence(evidence))
         object.__setattr__(self, "pbtxt", pbtxt)
 
     @property
@@ -207,15 +207,15 @@ class Schema:
         if isinstance(feature, Feature):
             return feature
         some = ", ".join([f"`{name}`" for name in list(self)[:8]])
-        meant = near_miss(column, self) if isinstance(column, str) else None
-        raise refuse(
+        meant = closest_match(column, self) if isinstance(column, str) else None
+        raise schema_error(
             "S116",
-            f"the schema has no column {shown(column)}",
+            f"the schema has no column {preview(column)}",
             column=column if isinstance(column, str) else None,
             expected=f"one of {some}" + (", …" if len(self) > 8 else "")
             if some
             else "no column: there are none",
-            found=shown(column),
+            found=preview(column),
             do=f"did you mean `{meant}`?" if meant else "name a column of the schema",
         )
 
@@ -263,42 +263,42 @@ class Schema:
 
     def __repr__(self) -> str:
         if not self.is_sequence:
-            return f"Schema({_written(self.context)})"
-        return f"Schema(context={_written(self.context)}, steps={_written(self.steps)})"
+            return f"Schema({_format_columns(self.context)})"
+        return f"Schema(context={_format_columns(self.context)}, steps={_format_columns(self.steps)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy does not pickle, and a schema from elsewhere is checked again.
-        return _rebuilt, (dict(self.context), dict(self.steps), self.is_sequence, self.evidence, self.pbtxt)
+        return _rebuild, (dict(self.context), dict(self.steps), self.is_sequence, self.evidence, self.pbtxt)
 
     def with_evidence(self, evidence: Any) -> Schema:
         """The same schema, with what it was inferred from."""
-        return _rebuilt(self.context, self.steps, self.is_sequence, evidence, self.pbtxt)
+        return _rebuild(self.context, self.steps, self.is_sequence, evidence, self.pbtxt)
 
     def to_dict(self, *, evidence: bool = True) -> dict[str, Any]:
         """The schema as JSON holds it, for a document that contains it."""
         groups = {"features": self.context}
         if self.is_sequence:
             groups = {"context": self.context, "steps": self.steps}
-        return json_form.document(groups, self.evidence if evidence else None)
+        return json_form.build_document(groups, self.evidence if evidence else None)
 
     @staticmethod
     def from_dict(document: Mapping[str, object]) -> Schema:
         """The schema in a JSON document; `evidence` is left behind."""
-        groups = json_form.groups(document)
+        groups = json_form.parse_groups(document)
         return Schema(groups.get("features"), context=groups.get("context"), steps=groups.get("steps"))
 
     def to_json(self, *, evidence: bool = True) -> str:
         """The schema as JSON text, one line a column."""
-        return json_form.written(self.to_dict(evidence=evidence))
+        return json_form.format_document(self.to_dict(evidence=evidence))
 
     @staticmethod
     def from_json(text: str | bytes) -> Schema:
         """The schema in a JSON text; `evidence` is left behind."""
-        return Schema.from_dict(json_form.parsed(text))
+        return Schema.from_dict(json_form.parse_json(text))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schema as JSON; the file is complete or not there."""
-        place = _place(path)
+        place = _validate_path(path)
         staged = f"{place}.{os.getpid()}.tmp"
         try:
             with open(staged, "w", encoding="utf-8", newline="\n") as file:
@@ -321,7 +321,7 @@ class Schema:
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Schema:
         """Read a schema that `save` wrote."""
-        place = _place(path)
+        place = _validate_path(path)
         try:
             with open(place, "rb") as file:
                 content = file.read()
@@ -335,7 +335,7 @@ class Schema:
                 found=failure.strerror or str(failure),
                 do="check the path",
             ) from failure
-        with located(path=place):
+        with add_location(path=place):
             return Schema.from_json(content)
 
     def to_tf_spec(self) -> Any:
@@ -365,7 +365,7 @@ class Schema:
         return tfx.from_pbtxt(text)
 
 
-def _rebuilt(
+def _rebuild(
     context: Mapping[str, Feature],
     steps: Mapping[str, Feature],
     is_sequence: bool,
@@ -377,12 +377,12 @@ def _rebuilt(
     return Schema(context, evidence=evidence, pbtxt=pbtxt)
 
 
-def _written(columns: Mapping[str, Feature]) -> str:
+def _format_columns(columns: Mapping[str, Feature]) -> str:
     lines = [f"    {name!r}: {feature!r},\n" for name, feature in columns.items()]
     return "{\n" + "".join(lines) + "}" if lines else "{}"
 
 
-def _place(path: object) -> str:
+def _validate_path(path: object) -> str:
     try:
         return os.fsdecode(path)  # type: ignore[arg-type]
     except TypeError:
@@ -390,6 +390,6 @@ def _place(path: object) -> str:
             "U605",
             "a schema is kept in a file, and this is no path",
             expected="a str or a pathlib.Path",
-            found=shown(path),
+            found=preview(path),
             do='schema.save("schema.json")',
         ) from None

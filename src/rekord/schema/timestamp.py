@@ -16,17 +16,17 @@ import numpy.typing as npt
 from rekord.schema.base import (
     Changes,
     Feature,
-    Kind,
-    Misfit,
+    InvalidDefault,
+    ListKind,
     Shape,
-    checked_partitions,
-    checked_range,
-    checked_shape,
-    fitted,
+    conform_to_shape,
     flat_values,
     integer_changes,
+    validate_partitions,
+    validate_range,
+    validate_shape,
 )
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 
 Unit = Literal["s", "ms", "us", "ns"]
 TICKS_PER_SECOND: dict[str, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -49,7 +49,7 @@ _ISO = re.compile(
 )
 
 
-class NoTimestamp(Misfit):
+class NoTimestamp(InvalidDefault):
     """Why a value is no timestamp of a feature: an error code, what is wrong, and what to do."""
 
     def __init__(self, code: str, what: str, *, expected: str, found: object, do: str, at: int = 0) -> None:
@@ -79,19 +79,19 @@ class Timestamp(Feature):
     rounding: Literal["exact", "floor", "nearest"] = "exact"
     partitions: tuple[str, ...] = ()
 
-    _kind: ClassVar[Kind] = "int64"
+    _kind: ClassVar[ListKind] = "int64"
     _first: ClassVar[tuple[str, ...]] = ("unit",)
     family = "integer"
     reads_text = True
 
-    def _check_own(self) -> None:
-        self._set("shape", checked_shape(self.shape, "Timestamp", self.key))
-        self._set("partitions", checked_partitions(self.partitions, self.shape, "Timestamp", self.key))
+    def _validate_fields(self) -> None:
+        self._set("shape", validate_shape(self.shape, "Timestamp", self.key))
+        self._set("partitions", validate_partitions(self.partitions, self.shape, "Timestamp", self.key))
         self._check_choice("unit", self.unit, tuple(TICKS_PER_SECOND))
         self._check_choice("rounding", self.rounding, _ROUNDINGS)
         if self.tz is not None:
             self._check_zone()
-        ends = checked_range(self.range, (_LEAST, _MOST), self._ticks, "Timestamp", self.key)
+        ends = validate_range(self.range, (_LEAST, _MOST), self._ticks, "Timestamp", self.key)
         if ends is not None:
             texts = [None if tick in (_LEAST, _MOST) else self.text(tick) for tick in ends]
             self._set("range", tuple(texts))
@@ -100,9 +100,9 @@ class Timestamp(Feature):
         if value not in choices or not isinstance(value, str):
             raise self._refuse(
                 "S110",
-                f"has {name}={shown(value)}",
+                f"has {name}={preview(value)}",
                 expected=f"{name}= one of " + ", ".join([f'"{one}"' for one in choices]),
-                found=shown(value),
+                found=preview(value),
                 do=f'{name}="{choices[-1]}"',
             )
 
@@ -112,9 +112,9 @@ class Timestamp(Feature):
         except Exception:  # whatever zoneinfo raises for a name that is a path, or not a text
             raise self._refuse(
                 "S110",
-                f"has tz={shown(self.tz)}",
+                f"has tz={preview(self.tz)}",
                 expected="the name of a time zone, or None",
-                found=shown(self.tz),
+                found=preview(self.tz),
                 do='tz="UTC", tz="Europe/Berlin"',
             ) from None
 
@@ -174,13 +174,13 @@ class Timestamp(Feature):
     def tfds_feature(self) -> tuple[str, dict[str, Any]]:
         return "tensor", {"dtype": "int64"}
 
-    def _fit(self, value: object) -> Any:
-        return fitted(_unboxed(value), self.shape, bool(self.partitions), self._fit_one)
+    def _conform_default(self, value: object) -> Any:
+        return conform_to_shape(_unboxed(value), self.shape, bool(self.partitions), self._conform_element)
 
-    def _fit_one(self, value: object) -> str:
+    def _conform_element(self, value: object) -> str:
         tick, limits = self._ticks(value), self.limits
         if limits is not None and not limits[0] <= tick <= limits[1]:
-            raise Misfit(f"a time from {self.range[0]} to {self.range[1]}", value)  # type: ignore[index]
+            raise InvalidDefault(f"a time from {self.range[0]} to {self.range[1]}", value)  # type: ignore[index]
         return self.text(tick)
 
     def _stored_value(self, value: Any) -> int:
@@ -188,7 +188,7 @@ class Timestamp(Feature):
 
     def _ticks(self, value: object) -> int:
         if self.is_missing(value):
-            raise Misfit("a time", value)
+            raise InvalidDefault("a time", value)
         return ticks_of(value, self)
 
 
@@ -213,7 +213,7 @@ def ticks_of(value: object, feature: Timestamp) -> int:
             "E302",
             f"is of type {type(value).__name__}, the schema says Timestamp",
             expected="a datetime, a datetime64, a pandas Timestamp, or text in ISO 8601",
-            found=shown(value),
+            found=preview(value),
             do=f'np.datetime64(value, "{feature.unit}") if it counts from 1970 in this unit'
             if is_number
             else "convert it to a datetime",
@@ -306,7 +306,7 @@ def _of_text(value: str, feature: Timestamp) -> int:
             "E303",
             "is text that is not in ISO 8601",
             expected="text such as 2026-01-31T12:30:00, with Z or +01:00 behind it where tz= is declared",
-            found=shown(value),
+            found=preview(value),
             do="datetime.datetime.strptime(value, …) reads any other form",
         )
     zone = parts["zone"]

@@ -18,40 +18,40 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from rekord.arguments import invalid
-from rekord.errors import RekordError, error, located
+from rekord.errors import RekordError, add_location, error
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer import infer_rows
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 from rekord.schema.row_adapters import column_batches
 from rekord.sources.arrow import polars
 from rekord.sources.base import (
     PART_BYTES,
     Chunk,
-    Columns,
-    Facts,
-    Listing,
-    Part,
+    ColumnChunk,
+    FileListing,
+    SourceFacts,
     SourceFile,
+    SourcePart,
     check_unchanged,
-    damaged,
-    disk_failure,
-    empty,
-    listed,
-    opened,
+    corrupt_file_error,
+    disk_failure_error,
+    empty_file_error,
+    list_files,
+    open_source_file,
     source_path,
 )
-from rekord.sources.tables import inconsistent, kept_columns, rows_at_once
+from rekord.sources.tables import choose_batch_rows, inconsistent_file_error, kept_columns
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 _MAGIC = b"\x93NUMPY"
-_MOST_HEADER_BYTES = 10_000
-_DTYPE = re.compile(r"[<>|=]?[a-zA-Z?][0-9]{0,9}(?:\[[0-9a-zA-Z]{1,12}\])?")
+_MAX_HEADER_BYTES = 10_000
+_DTYPE_PATTERN = re.compile(r"[<>|=]?[a-zA-Z?][0-9]{0,9}(?:\[[0-9a-zA-Z]{1,12}\])?")
 
 
-class Header(NamedTuple):
+class NpyHeader(NamedTuple):
     """What a .npy file says of its array, held against the bytes that there are."""
 
     dtype: Any
@@ -64,39 +64,44 @@ class Header(NamedTuple):
         return int(self.dtype.itemsize) * math.prod(self.row_shape)
 
 
-def read_header(stream: Any, size_bytes: int, path: str, column: str) -> Header:
+def read_npy_header(stream: Any, size_bytes: int, path: str, column: str) -> NpyHeader:
     """The header of the array for `column`, in a file of `size_bytes`. Refuses what holds no rows of values."""
-    parsed = _parsed(stream)
+    parsed = _parse_header(stream)
     if parsed is None:
-        raise damaged(path, "NumPy file", f"no header of an array for `{column[:60]}`")
+        raise corrupt_file_error(path, "NumPy file", f"no header of an array for `{column[:60]}`")
     dtype, by_columns, shape, offset = parsed
-    if dtype.hasobject or dtype.names is not None or dtype.kind not in "biufcSU" or _is_long(dtype):
+    if (
+        dtype.hasobject
+        or dtype.names is not None
+        or dtype.kind not in "biufcSU"
+        or _is_platform_dependent(dtype)
+    ):
         do = "save an array of numbers or texts"
-        raise _strange(path, column, f"an array of {shown(str(dtype))}", do)
+        raise _unsupported_array_error(path, column, f"an array of {preview(str(dtype))}", do)
     if not shape:
-        raise _strange(
+        raise _unsupported_array_error(
             path, column, "an array without dimensions", "save it with the rows first: array[None]"
         )
     if by_columns and len(shape) > 1:
         do = "np.save(path, np.ascontiguousarray(array))"
-        raise _strange(path, column, "an array that is stored column by column", do)
-    header = Header(dtype, shape[0], shape[1:], offset)
+        raise _unsupported_array_error(path, column, "an array that is stored column by column", do)
+    header = NpyHeader(dtype, shape[0], shape[1:], offset)
     if not header.row_bytes:
         found = f"an array of rows of shape {header.row_shape}, without elements"
-        raise _strange(path, column, found[:80], "leave the array out")
+        raise _unsupported_array_error(path, column, found[:80], "leave the array out")
     if header.rows * header.row_bytes > size_bytes - offset:
         needed = header.rows * header.row_bytes
         found = f"{size_bytes - offset:,} bytes of data, where the header of `{column[:60]}` says {needed:,}"
-        raise damaged(path, "NumPy file", found)
+        raise corrupt_file_error(path, "NumPy file", found)
     return header
 
 
-def _is_long(dtype: np.dtype[Any]) -> bool:
+def _is_platform_dependent(dtype: np.dtype[Any]) -> bool:
     """Whether numbers are of a width that only some machines have."""
     return (dtype.kind == "f" and dtype.itemsize > 8) or (dtype.kind == "c" and dtype.itemsize > 16)
 
 
-def _parsed(stream: Any) -> tuple[np.dtype[Any], bool, tuple[int, ...], int] | None:
+def _parse_header(stream: Any) -> tuple[np.dtype[Any], bool, tuple[int, ...], int] | None:
     """dtype, whether columns come first, shape, and where data begins; None where this is no header.
 
     NumPy's own parser runs a tokenizer over headers that are not as they should be, and lets its errors out.
@@ -106,7 +111,7 @@ def _parsed(stream: Any) -> tuple[np.dtype[Any], bool, tuple[int, ...], int] | N
         return None
     length_bytes = stream.read(2 if front[6] == 1 else 4)
     length = int.from_bytes(length_bytes, "little")
-    if length > _MOST_HEADER_BYTES:
+    if length > _MAX_HEADER_BYTES:
         return None
     text = stream.read(length)
     try:
@@ -114,7 +119,7 @@ def _parsed(stream: Any) -> tuple[np.dtype[Any], bool, tuple[int, ...], int] | N
             warnings.simplefilter("ignore")
             members = ast.literal_eval(text.decode("utf-8" if front[6] == 3 else "latin-1").strip())
             descr, by_columns, shape = (members[name] for name in ("descr", "fortran_order", "shape"))
-            if not isinstance(descr, list) and not _DTYPE.fullmatch(descr):
+            if not isinstance(descr, list) and not _DTYPE_PATTERN.fullmatch(descr):
                 return None
             dtype = np.dtype(descr)
     except (ValueError, SyntaxError, TypeError, LookupError, RecursionError, MemoryError, OverflowError):
@@ -125,7 +130,7 @@ def _parsed(stream: Any) -> tuple[np.dtype[Any], bool, tuple[int, ...], int] | N
     return dtype, by_columns, shape, 8 + len(length_bytes) + length
 
 
-def _strange(path: str, column: str, found: str, do: str) -> RekordError:
+def _unsupported_array_error(path: str, column: str, found: str, do: str) -> RekordError:
     return error(
         "X525",
         f"`{column[:60]}` is {found}",
@@ -136,13 +141,13 @@ def _strange(path: str, column: str, found: str, do: str) -> RekordError:
     )
 
 
-_INFERRED_BYTES = 64 << 20
-_MOST_RATIO = 1032  # deflate cannot do better
+_MAX_SAMPLE_BYTES = 64 << 20
+_MAX_COMPRESSION_RATIO = 1032  # deflate cannot do better
 
 
-class _Rows(NamedTuple):
+class _ArraySlice(NamedTuple):
     file: SourceFile
-    header: Header
+    header: NpyHeader
     begin: int
     end: int
 
@@ -165,9 +170,9 @@ class NpySource:
     def options(self) -> Mapping[str, Any]:
         return {"column": self.column}
 
-    def facts(self) -> Facts:
-        schema, headers, listing = _npy_survey(self._listing(), self.column)
-        return Facts(
+    def facts(self) -> SourceFacts:
+        schema, headers, listing = _survey_npy(self._listing(), self.column)
+        return SourceFacts(
             layout="table",
             schema=schema,
             rows=sum(header.rows for header in headers),
@@ -175,26 +180,26 @@ class NpySource:
             files=listing.files,
         )
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
-        _, headers, listing = _npy_survey(self._listing(), self.column)
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+        _, headers, listing = _survey_npy(self._listing(), self.column)
         parts = []
         for file, header in zip(listing.files, headers, strict=True):
             step = max(1, part_bytes // max(header.row_bytes, 1))
             for begin in range(0, header.rows, step):
                 end = min(begin + step, header.rows)
-                piece = _Rows(file, header, begin, end)
-                parts.append(Part((listing.root, piece), (end - begin) * header.row_bytes))
+                piece = _ArraySlice(file, header, begin, end)
+                parts.append(SourcePart((listing.root, piece), (end - begin) * header.row_bytes))
         return parts
 
-    def read(self, part: Part) -> Iterator[Chunk]:
+    def read(self, part: SourcePart) -> Iterator[Chunk]:
         root, (file, header, begin, end) = part.content
-        path = Listing(root, ()).full(file)
+        path = FileListing(root, ()).full(file)
         at = header.offset + begin * header.row_bytes
-        with opened(path, file, at, header.offset + end * header.row_bytes) as stream:
-            yield from _array_chunks({self.column: (stream, header)}, begin, end, file.path, path)
+        with open_source_file(path, file, at, header.offset + end * header.row_bytes) as stream:
+            yield from _read_array_chunks({self.column: (stream, header)}, begin, end, file.path, path)
 
-    def _listing(self) -> Listing:
-        return listed(self.path, (".npy",))
+    def _listing(self) -> FileListing:
+        return list_files(self.path, (".npy",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +220,9 @@ class NpzSource:
     def options(self) -> Mapping[str, Any]:
         return {"columns": None if self.columns is None else list(self.columns)}
 
-    def facts(self) -> Facts:
-        schema, rows, listing = _npz_survey(self._listing(), self.columns)
-        return Facts(
+    def facts(self) -> SourceFacts:
+        schema, rows, listing = _survey_npz(self._listing(), self.columns)
+        return SourceFacts(
             layout="table", schema=schema, rows=rows, source_bytes=listing.source_bytes, files=listing.files
         )
 
@@ -225,12 +230,12 @@ class NpzSource:
         listing = self._listing()
         for file in listing.files:
             path = listing.full(file)
-            with _npz_members(path, file, self.columns) as members:
+            with _open_npz_members(path, file, self.columns) as members:
                 rows = next(iter(members.values()))[1].rows
-                yield from _array_chunks(members, 0, rows, file.path, path)
+                yield from _read_array_chunks(members, 0, rows, file.path, path)
 
-    def _listing(self) -> Listing:
-        return listed(self.path, (".npz",))
+    def _listing(self) -> FileListing:
+        return list_files(self.path, (".npz",))
 
 
 def npy(path: str | os.PathLike[str], *, column: str = "x") -> NpySource:
@@ -247,84 +252,86 @@ def npz(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -
 
 
 @lru_cache(maxsize=4)
-def _npy_survey(listing: Listing, column: str) -> tuple[Schema, tuple[Header, ...], Listing]:
-    headers: list[Header] = []
+def _survey_npy(listing: FileListing, column: str) -> tuple[Schema, tuple[NpyHeader, ...], FileListing]:
+    headers: list[NpyHeader] = []
     sample: list[Any] = []
     for file in listing.files:
         path = listing.full(file)
         if not file.size_bytes:
-            raise empty(path, "an empty file", expected="a .npy file")
-        with opened(path, file) as stream:
-            header = read_header(stream, file.size_bytes, path, column)
-            _check_alike(listing, file, {column: header}, {column: (headers or [header])[0]})
+            raise empty_file_error(path, "an empty file", expected="a .npy file")
+        with open_source_file(path, file) as stream:
+            header = read_npy_header(stream, file.size_bytes, path, column)
+            _check_same_headers(listing, file, {column: header}, {column: (headers or [header])[0]})
             headers.append(header)
-            chunks = _array_chunks({column: (stream, header)}, 0, header.rows, file.path, path)
+            chunks = _read_array_chunks({column: (stream, header)}, 0, header.rows, file.path, path)
             _take_sample(sample, chunks)
-    return _inferred(sample, listing), tuple(headers), listing
+    return _infer_schema(sample, listing), tuple(headers), listing
 
 
 @lru_cache(maxsize=4)
-def _npz_survey(listing: Listing, keep: tuple[str, ...] | None) -> tuple[Schema, int, Listing]:
-    first: dict[str, Header] = {}
+def _survey_npz(listing: FileListing, keep: tuple[str, ...] | None) -> tuple[Schema, int, FileListing]:
+    first: dict[str, NpyHeader] = {}
     sample: list[Any] = []
     rows = 0
     for file in listing.files:
         path = listing.full(file)
-        with _npz_members(path, file, keep) as members:
+        with _open_npz_members(path, file, keep) as members:
             headers = {name: header for name, (_, header) in members.items()}
             first = first or headers
-            _check_alike(listing, file, headers, first)
+            _check_same_headers(listing, file, headers, first)
             count = next(iter(headers.values())).rows
             rows += count
-            _take_sample(sample, _array_chunks(members, 0, count, file.path, path))
-    return _inferred(sample, listing), rows, listing
+            _take_sample(sample, _read_array_chunks(members, 0, count, file.path, path))
+    return _infer_schema(sample, listing), rows, listing
 
 
-def _take_sample(sample: list[Any], chunks: Iterator[Columns]) -> None:
+def _take_sample(sample: list[Any], chunks: Iterator[ColumnChunk]) -> None:
     """Rows from the front of every file; dtypes and shapes are the same in all of it."""
     taken_bytes = 0
     for chunk in chunks:
         sample.append(chunk.values)
         taken_bytes += sum(getattr(values, "nbytes", 64 * chunk.rows) for values in chunk.values.values())
-        if taken_bytes >= _INFERRED_BYTES or len(sample) > 64:
+        if taken_bytes >= _MAX_SAMPLE_BYTES or len(sample) > 64:
             return
 
 
-def _inferred(sample: list[Any], listing: Listing) -> Schema:
+def _infer_schema(sample: list[Any], listing: FileListing) -> Schema:
     path = listing.full(listing.files[0])
     if not sample:
-        raise empty(path, "an array without rows", expected="at least one row")
+        raise empty_file_error(path, "an array without rows", expected="at least one row")
     joined = {
         name: np.concatenate([piece[name] for piece in sample])
         if isinstance(sample[0][name], np.ndarray)
         else [value for piece in sample for value in piece[name]]
         for name in sample[0]
     }
-    with located(path=path):
+    with add_location(path=path):
         return infer_rows(joined)
 
 
-def _check_alike(
-    listing: Listing, file: SourceFile, headers: Mapping[str, Header], first: Mapping[str, Header]
+def _check_same_headers(
+    listing: FileListing, file: SourceFile, headers: Mapping[str, NpyHeader], first: Mapping[str, NpyHeader]
 ) -> None:
     for name in dict.fromkeys([*first, *headers]):
         wanted, there = first.get(name), headers.get(name)
         if wanted is None or there is None or wanted[0] != there[0] or wanted[2] != there[2]:
-            raise inconsistent(listing, file, name, expected=_told(wanted), found=_told(there))
+            raise inconsistent_file_error(
+                listing, file, name, expected=_describe_header(wanted), found=_describe_header(there)
+            )
 
 
-def _told(header: Header | None) -> str:
+def _describe_header(header: NpyHeader | None) -> str:
     return "no such array" if header is None else f"{header.dtype.name} rows of shape {header.row_shape}"
 
 
 @contextmanager
-def _npz_members(
+def _open_npz_members(
     path: str, file: SourceFile, keep: tuple[str, ...] | None
-) -> Iterator[dict[str, tuple[Any, Header]]]:
+) -> Iterator[dict[str, tuple[Any, NpyHeader]]]:
     """The arrays of a .npz file, each open behind its header."""
     check_unchanged(path, file)
     if not file.size_bytes:
-        raise empty(path, "an empty file", expected="a .npz file")
+        raise empty_file_error(path, "an empty file", expected="a .npz file")
     try:
         with ExitStack() as stack:
             archive = stack.enter_context(zipfile.ZipFile(path))
@@ -334,28 +341,32 @@ def _npz_members(
                 if info.filename == name or (keep is not None and name not in keep):
                     continue
                 if name in members:
-                    raise _twice(name, path)
+                    raise _duplicate_array_error(name, path)
                 # What an archive says of a size is no more than its bytes can hold.
-                size_bytes = min(info.file_size, _MOST_RATIO * info.compress_size + 1024)
+                size_bytes = min(info.file_size, _MAX_COMPRESSION_RATIO * info.compress_size + 1024)
                 stream = stack.enter_context(archive.open(info))
-                members[name] = stream, read_header(stream, size_bytes, path, name)
+                members[name] = stream, read_npy_header(stream, size_bytes, path, name)
             for name in keep or ():
                 if name not in members:
-                    raise _no_array(name, path)
+                    raise _missing_array_error(name, path)
             if not members:
-                raise empty(path, "an archive without arrays", expected="a .npy file in it for each column")
-            _check_rows(members, path)
+                raise empty_file_error(
+                    path, "an archive without arrays", expected="a .npy file in it for each column"
+                )
+            _check_row_counts(members, path)
             yield members
     except RekordError:  # some of them are an OSError or a ValueError too
         raise
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as failure:
         check_unchanged(path, file)
         words = str(failure).split("\n", 1)[0][:60]
-        unread = disk_failure(path, failure)
-        raise unread or damaged(path, ".npz file", f"an archive that cannot be read: {words}") from None
+        unread = disk_failure_error(path, failure)
+        raise unread or corrupt_file_error(
+            path, ".npz file", f"an archive that cannot be read: {words}"
+        ) from None
 
 
-def _no_array(name: str, path: str) -> RekordError:
+def _missing_array_error(name: str, path: str) -> RekordError:
     return error(
         "X522",
         f"there is no array `{name[:60]}`",
@@ -366,7 +377,7 @@ def _no_array(name: str, path: str) -> RekordError:
     )
 
 
-def _twice(name: str, path: str) -> RekordError:
+def _duplicate_array_error(name: str, path: str) -> RekordError:
     return error(
         "X522",
         f"two arrays are called `{name[:60]}`",
@@ -377,7 +388,7 @@ def _twice(name: str, path: str) -> RekordError:
     )
 
 
-def _check_rows(members: Mapping[str, tuple[Any, Header]], path: str) -> None:
+def _check_row_counts(members: Mapping[str, tuple[Any, NpyHeader]], path: str) -> None:
     first = next(iter(members))
     rows = members[first][1].rows
     for name, (_, header) in members.items():
@@ -392,36 +403,40 @@ def _check_rows(members: Mapping[str, tuple[Any, Header]], path: str) -> None:
             )
 
 
-def _array_chunks(
-    members: Mapping[str, tuple[Any, Header]], begin: int, end: int, path: str, full_path: str
-) -> Iterator[Columns]:
+def _read_array_chunks(
+    members: Mapping[str, tuple[Any, NpyHeader]], begin: int, end: int, path: str, full_path: str
+) -> Iterator[ColumnChunk]:
     row_bytes = sum(header.row_bytes for _, header in members.values())
-    step = rows_at_once(1, row_bytes)
+    step = choose_batch_rows(1, row_bytes)
     for first in range(begin, end, step):
         rows = min(step, end - first)
-        values = {name: _rows(*member, rows, full_path) for name, member in members.items()}
-        yield Columns(path, first, values, rows)
+        values = {name: _read_rows(*member, rows, full_path) for name, member in members.items()}
+        yield ColumnChunk(path, first, values, rows)
 
 
-def _rows(stream: Any, header: Header, rows: int, path: str) -> Any:
+def _read_rows(stream: Any, header: NpyHeader, rows: int, path: str) -> Any:
     wanted = rows * header.row_bytes
     data = stream.read(wanted)
     if len(data) != wanted:
-        raise damaged(path, "NumPy file", f"{len(data):,} bytes where {wanted:,} were to come")
+        raise corrupt_file_error(path, "NumPy file", f"{len(data):,} bytes where {wanted:,} were to come")
     array = np.frombuffer(data, header.dtype).reshape(rows, *header.row_shape)
     if header.dtype.kind in "SU":
         return array.tolist()
     return array.astype(header.dtype.newbyteorder("="), copy=False)
 
 
-__all__ = ["FrameSource", "columns", "npy", "npz", "pandas", "polars"]
+__all__ = ["DataFrameSource", "columns", "npy", "npz", "pandas", "polars"]
 
 
-_UNTYPED = ("S129", "S130", "S131")  # values of several types, or of one that only a declared feature takes
+_NOT_INFERABLE_CODES = (
+    "S129",
+    "S130",
+    "S131",
+)  # values of several types, or of one that only a declared feature takes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FrameSource:
+class DataFrameSource:
     """Rows of columns in memory."""
 
     frame: Any = field(repr=False)
@@ -430,43 +445,45 @@ class FrameSource:
     def options(self) -> Mapping[str, Any]:
         return {}
 
-    def facts(self) -> Facts:
+    def facts(self) -> SourceFacts:
         """The schema is None where none can be inferred: one that is declared may still hold the values."""
         try:
-            schema = self.peeked()
+            schema = self.peek_schema()
         except RekordError as failure:
-            if failure.code not in _UNTYPED:
+            if failure.code not in _NOT_INFERABLE_CODES:
                 raise
-            return Facts(layout="table", source_bytes=self._size())
-        return Facts(layout="table", schema=schema, rows=schema.evidence["rows"], source_bytes=self._size())
+            return SourceFacts(layout="table", source_bytes=self._size())
+        return SourceFacts(
+            layout="table", schema=schema, rows=schema.evidence["rows"], source_bytes=self._size()
+        )
 
-    def peeked(self) -> Schema:
+    def peek_schema(self) -> Schema:
         """The schema of the columns, or why there is none."""
         return infer_rows(self.frame)
 
     def rows(self) -> Iterator[Chunk]:
         first = 0
         for rows, columns in column_batches(self.frame):
-            yield Columns("", first, columns, rows)
+            yield ColumnChunk("", first, columns, rows)
             first += rows
 
     def _size(self) -> int:
         if isinstance(self.frame, Mapping):
-            return sum(_bytes_of(column) for column in self.frame.values())
+            return sum(_column_bytes(column) for column in self.frame.values())
         return int(self.frame.memory_usage(index=False).sum())
 
 
-def _bytes_of(column: Any) -> int:
+def _column_bytes(column: Any) -> int:
     if hasattr(column, "nbytes"):
         return int(column.nbytes)
     return 8 * len(column) if hasattr(column, "__len__") else 8
 
 
-def columns(arrays: Mapping[str, npt.ArrayLike]) -> FrameSource:
+def columns(arrays: Mapping[str, npt.ArrayLike]) -> DataFrameSource:
     """Rows of a dict of columns: arrays with the rows first, or lists. Types are those that `rk.infer` gives."""
     if not isinstance(arrays, Mapping):
         raise invalid("arrays", arrays, "a dict of columns", 'rk.sources.columns({"label": array})')
-    return FrameSource(arrays, "columns")
+    return DataFrameSource(arrays, "columns")
 
 
 class PandasFrame(Protocol):
@@ -481,8 +498,8 @@ class PandasFrame(Protocol):
     def itertuples(self, index: bool = ..., name: str | None = ...) -> Iterable[tuple[object, ...]]: ...
 
 
-def pandas(frame: PandasFrame) -> FrameSource:
+def pandas(frame: PandasFrame) -> DataFrameSource:
     """Rows of a pandas DataFrame, without its index. Types are those that `rk.infer` gives."""
     if not all(hasattr(frame, name) for name in ("iloc", "dtypes", "columns", "itertuples")):
         raise invalid("frame", frame, "a pandas DataFrame", "rk.sources.pandas(frame)")
-    return FrameSource(frame, "pandas")
+    return DataFrameSource(frame, "pandas")

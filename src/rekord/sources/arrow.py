@@ -17,31 +17,31 @@ from rekord.sources.base import (
     PART_BYTES,
     ArrowRows,
     Chunk,
-    Columns,
-    Facts,
-    Listing,
-    Part,
+    ColumnChunk,
+    FileListing,
+    SourceFacts,
     SourceFile,
+    SourcePart,
     check_unchanged,
-    damaged,
-    disk_failure,
-    empty,
-    listed,
+    corrupt_file_error,
+    disk_failure_error,
+    empty_file_error,
+    list_files,
     source_path,
 )
 from rekord.sources.tables import (
     TableColumn,
-    check_same,
-    column_of,
-    exported_schema,
+    build_table_schema,
+    check_same_columns,
+    choose_batch_rows,
+    common_schema,
+    find_table_columns,
     kept_columns,
-    one_schema,
-    restored,
-    rows_at_once,
-    schema_of,
-    table_columns,
-    to_batch,
-    without_merging,
+    read_column,
+    read_exported_schema,
+    restore_columns,
+    to_record_batch,
+    widen_lossy_floats,
 )
 from rekord.storage.local import PathLike
 
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 EXTENSIONS = (".arrow", ".arrows", ".feather", ".ipc")
-_FILE = b"ARROW1"
+_FILE_MAGIC = b"ARROW1"
 
 
-class _Batches(NamedTuple):
+class _BatchRange(NamedTuple):
     """Record batches of a file that lie one after another."""
 
     file: SourceFile
@@ -80,9 +80,9 @@ class ArrowSource:
     def options(self) -> Mapping[str, Any]:
         return {"columns": None if self.columns is None else list(self.columns)}
 
-    def facts(self) -> Facts:
-        seen = _survey(self._listing(), self.columns)
-        return Facts(
+    def facts(self) -> SourceFacts:
+        seen = _survey_files(self._listing(), self.columns)
+        return SourceFacts(
             layout="table",
             schema=seen.schema,
             rows=seen.rows,
@@ -90,14 +90,14 @@ class ArrowSource:
             files=seen.listing.files,
         )
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
-        seen = _survey(self._listing(), self.columns)
-        parts: list[Part] = []
-        pieces: list[_Batches] = []
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+        seen = _survey_files(self._listing(), self.columns)
+        parts: list[SourcePart] = []
+        pieces: list[_BatchRange] = []
         size_bytes = 0
         for piece in seen.pieces:
             if pieces and size_bytes + piece.size_bytes > part_bytes:
-                parts.append(Part((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
+                parts.append(SourcePart((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
                 pieces, size_bytes = [], 0
             if pieces and pieces[-1].file == piece.file:
                 last = pieces.pop()
@@ -106,22 +106,22 @@ class ArrowSource:
             pieces.append(piece)
             size_bytes += piece.size_bytes
         if pieces:
-            parts.append(Part((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
+            parts.append(SourcePart((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
         return parts
 
-    def read(self, part: Part) -> Iterator[Chunk]:
+    def read(self, part: SourcePart) -> Iterator[Chunk]:
         root, pieces, exported = part.content
         for piece in pieces:
-            path = Listing(root, ()).full(piece.file)
-            with _opened(path, piece.file) as (schema, batches, _):
-                columns = exported or table_columns(schema, self.columns, path)
+            path = FileListing(root, ()).full(piece.file)
+            with _open_arrow_file(path, piece.file) as (schema, batches, _):
+                columns = exported or find_table_columns(schema, self.columns, path)
                 first = piece.first
                 for batch in batches(piece.begin, piece.end):
-                    yield from _sliced(batch, columns, piece.file.path, first)
+                    yield from _slice_batch(batch, columns, piece.file.path, first)
                     first += batch.num_rows
 
-    def _listing(self) -> Listing:
-        return listed(self.path, EXTENSIONS)
+    def _listing(self) -> FileListing:
+        return list_files(self.path, EXTENSIONS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,28 +135,28 @@ class ArrowTableSource:
     def options(self) -> Mapping[str, Any]:
         return {"columns": None if self.columns is None else list(self.columns)}
 
-    def facts(self) -> Facts:
+    def facts(self) -> SourceFacts:
         if not self.table.num_rows:
-            raise empty(None, "a table without rows", expected="at least one row")
-        columns = table_columns(self.table.schema, self.columns, None)
+            raise empty_file_error(None, "a table without rows", expected="at least one row")
+        columns = find_table_columns(self.table.schema, self.columns, None)
         holes = {
             column.name
             for batch in self._batches()
             for column in columns
-            if column_of(batch, column).null_count
+            if read_column(batch, column).null_count
         }
-        return Facts(
+        return SourceFacts(
             layout="table",
-            schema=schema_of(without_merging(columns, self.table), holes),
+            schema=build_table_schema(widen_lossy_floats(columns, self.table), holes),
             rows=self.table.num_rows,
             source_bytes=self.table.nbytes,
         )
 
     def rows(self) -> Iterator[Chunk]:
-        columns = table_columns(self.table.schema, self.columns, None)
+        columns = find_table_columns(self.table.schema, self.columns, None)
         first = 0
         for batch in self._batches():
-            yield from _sliced(batch, columns, "", first)
+            yield from _slice_batch(batch, columns, "", first)
             first += batch.num_rows
 
     def _batches(self) -> list[Any]:
@@ -196,70 +196,76 @@ def polars(frame: pl.DataFrame) -> ArrowTableSource:
     return ArrowTableSource(frame.to_arrow(), None, "polars")
 
 
-def _sliced(
+def _slice_batch(
     batch: Any, columns: tuple[TableColumn, ...] | Schema, path: str, first: int
-) -> Iterator[Columns]:
-    rows = rows_at_once(batch.num_rows, batch.nbytes)
+) -> Iterator[ColumnChunk]:
+    rows = choose_batch_rows(batch.num_rows, batch.nbytes)
     for begin in range(0, batch.num_rows, rows):
         piece = batch.slice(begin, rows)
-        values = restored(piece, columns) if isinstance(columns, Schema) else to_batch(piece, columns)
-        yield Columns(path, first + begin, values, piece.num_rows)
+        values = (
+            restore_columns(piece, columns)
+            if isinstance(columns, Schema)
+            else to_record_batch(piece, columns)
+        )
+        yield ColumnChunk(path, first + begin, values, piece.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
-class _Survey:
-    listing: Listing
+class _ArrowSurvey:
+    listing: FileListing
     schema: Schema
-    pieces: tuple[_Batches, ...]
+    pieces: tuple[_BatchRange, ...]
     rows: int
     exported: Schema | None = None  # what the files say themselves, where `export` wrote them
 
 
 @lru_cache(maxsize=4)
-def _survey(listing: Listing, keep: tuple[str, ...] | None) -> _Survey:
+def _survey_files(listing: FileListing, keep: tuple[str, ...] | None) -> _ArrowSurvey:
     first: tuple[TableColumn, ...] | None = None
     typed: tuple[TableColumn, ...] | None = None
-    pieces: list[_Batches] = []
+    pieces: list[_BatchRange] = []
     holes: set[str] = set()
     rows = 0
-    exported = one_schema(_exported(listing, keep))
+    exported = common_schema(_iter_exported_schemas(listing, keep))
     for file in listing.files:
         path = listing.full(file)
-        with _opened(path, file) as (schema, batches, can_seek):
-            columns = () if exported is not None else table_columns(schema, keep, path)
+        with _open_arrow_file(path, file) as (schema, batches, can_seek):
+            columns = () if exported is not None else find_table_columns(schema, keep, path)
             first = first or columns
-            check_same(listing, file, first, columns)
+            check_same_columns(listing, file, first, columns)
             row = 0
             for place, batch in enumerate(batches(0, None)):
                 if typed is None and batch.num_rows:
-                    typed = without_merging(columns, batch)
-                holes.update(column.name for column in columns if column_of(batch, column).null_count)
+                    typed = widen_lossy_floats(columns, batch)
+                holes.update(column.name for column in columns if read_column(batch, column).null_count)
                 if place and not can_seek:
                     # To reach a batch of a stream is to read those before it: one task reads them all.
                     first_piece = pieces.pop()
                     grown = first_piece.size_bytes + batch.nbytes
                     pieces.append(first_piece._replace(end=place + 1, size_bytes=grown))
                 else:
-                    pieces.append(_Batches(file, place, place + 1, row, batch.nbytes))
+                    pieces.append(_BatchRange(file, place, place + 1, row, batch.nbytes))
                 row += batch.num_rows
             rows += row
     if not rows:
         path = listing.full(listing.files[0])
-        raise empty(path, "a table without rows", expected="at least one row")
-    return _Survey(listing, exported or schema_of(typed or first or (), holes), tuple(pieces), rows, exported)
+        raise empty_file_error(path, "a table without rows", expected="at least one row")
+    return _ArrowSurvey(
+        listing, exported or build_table_schema(typed or first or (), holes), tuple(pieces), rows, exported
+    )
 
 
-def _exported(listing: Listing, keep: tuple[str, ...] | None) -> Iterator[Schema | None]:
+def _iter_exported_schemas(listing: FileListing, keep: tuple[str, ...] | None) -> Iterator[Schema | None]:
     for file in listing.files:
-        with _opened(listing.full(file), file) as (schema, _, _):
-            found = exported_schema(schema, keep)
+        with _open_arrow_file(listing.full(file), file) as (schema, _, _):
+            found = read_exported_schema(schema, keep)
         yield found
         if found is None:
             return
 
 
 @contextmanager
-def _opened(path: str, file: SourceFile) -> Iterator[tuple[Any, Any, bool]]:
+def _open_arrow_file(path: str, file: SourceFile) -> Iterator[tuple[Any, Any, bool]]:
     """The schema of an Arrow file, a function that gives its batches from one to another, and whether it can seek.
 
     Whatever Arrow says of the file, while it is open, becomes one error of ours.
@@ -269,10 +275,10 @@ def _opened(path: str, file: SourceFile) -> Iterator[tuple[Any, Any, bool]]:
 
     check_unchanged(path, file)
     if not file.size_bytes:
-        raise empty(path, "an empty file", expected="an Arrow file")
+        raise empty_file_error(path, "an empty file", expected="an Arrow file")
     try:
         with pa.OSFile(path) as raw:
-            whole = raw.read(len(_FILE)) == _FILE
+            whole = raw.read(len(_FILE_MAGIC)) == _FILE_MAGIC
             raw.seek(0)
             reader = ipc.open_file(raw) if whole else ipc.open_stream(raw)
 
@@ -294,5 +300,5 @@ def _opened(path: str, file: SourceFile) -> Iterator[tuple[Any, Any, bool]]:
     except (pa.ArrowException, OSError, ValueError) as failure:
         check_unchanged(path, file)
         text = str(failure).split("\n", 1)[0][:60]
-        unread = disk_failure(path, failure)
-        raise unread or damaged(path, "Arrow file", f"data that cannot be read: {text}") from None
+        unread = disk_failure_error(path, failure)
+        raise unread or corrupt_file_error(path, "Arrow file", f"data that cannot be read: {text}") from None

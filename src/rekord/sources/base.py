@@ -27,7 +27,7 @@ PART_BYTES = 64 << 20
 """About how much of a source one task reads."""
 
 
-class Row(NamedTuple):
+class SourceRow(NamedTuple):
     """One row, or why there is none."""
 
     path: str  # below the source's root, parted by "/"; "" where there are no files
@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+class ColumnChunk:
     """Many rows of one file, side by side: row `i` has the position `first + i`."""
 
     path: str
@@ -54,7 +54,7 @@ class Columns:
         return None if self.first_line is None else self.first_line + row
 
 
-Chunk: TypeAlias = "Row | Columns"
+Chunk: TypeAlias = "SourceRow | ColumnChunk"
 
 
 class SourceFile(NamedTuple):
@@ -66,7 +66,7 @@ class SourceFile(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SourcePart:
     """What one task reads. It is pickled, so it says which rows and holds none."""
 
     content: Any  # the source's own: paths, byte ranges, row groups
@@ -74,7 +74,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class SourceFacts:
     """What a source knows before its rows are read."""
 
     layout: str  # the one that fits: "classification", "deeplab", "detection", "text" or "table"
@@ -88,7 +88,7 @@ class Facts:
     extra: Mapping[str, Any] = field(default_factory=dict)  # hints of one source to one layout
 
 
-class PartedSource(Protocol):
+class PartitionedSource(Protocol):
     """A source of files. It is pickled to other processes: small, and without open handles."""
 
     @property
@@ -102,17 +102,17 @@ class PartedSource(Protocol):
     def options(self) -> Mapping[str, Any]:
         """What was asked for, as JSON holds it; without the root, so that a moved source is the same source."""
 
-    def facts(self) -> Facts:
+    def facts(self) -> SourceFacts:
         """Look at the files, without reading all rows. Raises where there is nothing to read."""
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         """The whole source, cut up in order: the files by path, and each file from its beginning."""
 
-    def read(self, part: Part) -> Iterator[Chunk]:
+    def read(self, part: SourcePart) -> Iterator[Chunk]:
         """The rows of a part, in order. A row that cannot be made is a Row with its error, not an exception."""
 
 
-class SerialSource(Protocol):
+class SequentialSource(Protocol):
     """A source that is read once, from its beginning."""
 
     @property
@@ -120,13 +120,13 @@ class SerialSource(Protocol):
 
     def options(self) -> Mapping[str, Any]: ...
 
-    def facts(self) -> Facts: ...
+    def facts(self) -> SourceFacts: ...
 
     def rows(self) -> Iterator[Chunk]:
         """All rows, in order, from the first one. Positions count from 0, the path is "" unless files are known."""
 
 
-Source: TypeAlias = "PartedSource | SerialSource"
+Source: TypeAlias = "PartitionedSource | SequentialSource"
 
 
 class IndexedRows(Protocol):
@@ -143,7 +143,7 @@ RowsLike: TypeAlias = (
 """What a source is made of: see `rk.write`. DataFrames, tf.data and Hugging Face datasets are iterables."""
 
 
-def is_parted(source: Source) -> bool:
+def is_partitioned(source: Source) -> bool:
     """Whether tasks can read parts of it."""
     return hasattr(source, "parts")
 
@@ -157,14 +157,14 @@ def full_path(source: Source, path: str) -> str:
 READ_BYTES = 4 << 20
 """How much of a file is read at once."""
 
-_GZIP = b"\x1f\x8b"
-_MAGIC = re.compile(r"[*?[]")
-_HIDDEN = (".", "_")
-_MOST_LEVELS = 64
+_GZIP_MAGIC = b"\x1f\x8b"
+_GLOB_CHARACTERS = re.compile(r"[*?[]")
+_HIDDEN_PREFIXES = (".", "_")
+_MAX_LEVELS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class FileListing:
     """The files that a path means, sorted by the bytes of their paths below `root`."""
 
     root: str
@@ -179,30 +179,32 @@ class Listing:
         return os.path.join(self.root, *file.path.split("/"))
 
 
-def listed(path: str, extensions: Sequence[str]) -> Listing:
+def list_files(path: str, extensions: Sequence[str]) -> FileListing:
     """The files that `path` means: a file whatever its name, or those of a folder or pattern by their extension.
 
     Hidden names are passed over, as are folders behind links: nothing is read twice. A pattern knows `*`, `?`,
     `[…]`, and `**` for any number of folders; something that is there under its very name wins over it.
     """
-    there = _stat(path)
+    there = _stat_or_none(path)
     if there is not None and there.kind != "folder":
         root, name = os.path.split(path)
-        return Listing(root, (_source_file(name, path, there),))
+        return FileListing(root, (_to_source_file(name, path, there),))
     if there is not None:
         root, pattern = path, None
-    elif _MAGIC.search(path):
-        root, pattern = _fixed_part(path)
+    elif _GLOB_CHARACTERS.search(path):
+        root, pattern = _split_pattern(path)
     else:
         LOCAL.stat(path)  # says what is missing
         raise AssertionError("it was missing a moment ago")
-    names = list(_names_below(root or ".", ""))
-    kept = [name for name in names if _matches(name, pattern) and _has_extension(name, extensions, pattern)]
+    names = list(_iter_names(root or ".", ""))
+    kept = [name for name in names if _is_match(name, pattern) and _has_extension(name, extensions, pattern)]
     if not kept:
-        raise _nothing(path, extensions, len(names), pattern is not None)
+        raise _no_files_error(path, extensions, len(names), pattern is not None)
     kept.sort(key=os.fsencode)
     full = {name: os.path.join(root, *name.split("/")) for name in kept}
-    return Listing(root, tuple(_source_file(name, full[name], LOCAL.stat(full[name])) for name in kept))
+    return FileListing(
+        root, tuple(_to_source_file(name, full[name], LOCAL.stat(full[name])) for name in kept)
+    )
 
 
 def source_path(path: str | os.PathLike[str], kind: str) -> str:
@@ -213,9 +215,9 @@ def source_path(path: str | os.PathLike[str], kind: str) -> str:
 
 def is_gzip_name(path: str, extensions: Sequence[str]) -> bool:
     """Whether any file that `path` means is called as if compressed; what is missing is not."""
-    if _stat(path) is None and not _MAGIC.search(path):
+    if _stat_or_none(path) is None and not _GLOB_CHARACTERS.search(path):
         return path.lower().endswith(".gz")
-    return any(file.path.lower().endswith(".gz") for file in listed(path, extensions).files)
+    return any(file.path.lower().endswith(".gz") for file in list_files(path, extensions).files)
 
 
 class ByteStream(Protocol):
@@ -225,7 +227,7 @@ class ByteStream(Protocol):
         """Up to so many bytes; none at the end."""
 
 
-class Unchanged:
+class SizeCheckedFile:
     """A file open for reading that must be as long as it was when the source was looked at."""
 
     def __init__(self, path: str, file: SourceFile, begin: int = 0, end: int | None = None) -> None:
@@ -236,7 +238,7 @@ class Unchanged:
         self._end = file.size_bytes if end is None else end
         if self._file.size_bytes != file.size_bytes:
             self._file.close()
-            raise changed(path, file.size_bytes, LOCAL.stat(path).size_bytes)
+            raise changed_file_error(path, file.size_bytes, LOCAL.stat(path).size_bytes)
         if begin:
             self._file.seek(begin)
 
@@ -247,7 +249,7 @@ class Unchanged:
         while done < wanted:
             got = self._file.readinto(memoryview(buffer)[done:])
             if not got:
-                raise changed(self.path, self._size_bytes, self._at + done)
+                raise changed_file_error(self.path, self._size_bytes, self._at + done)
             done += got
         self._at += done
         return bytes(buffer)
@@ -261,14 +263,14 @@ class Unchanged:
     def close(self) -> None:
         self._file.close()
 
-    def __enter__(self) -> Unchanged:
+    def __enter__(self) -> SizeCheckedFile:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-class Unzipped:
+class GzipStream:
     """The bytes inside a gzip file."""
 
     def __init__(self, path: str, stream: Any) -> None:
@@ -279,21 +281,23 @@ class Unzipped:
         try:
             return bytes(self._stream.read(size_bytes))
         except (EOFError, zlib.error, gzip.BadGzipFile) as failure:
-            raise damaged(self.path, "gzip file", f"compressed data that is {_how(failure)}") from None
+            raise corrupt_file_error(
+                self.path, "gzip file", f"compressed data that is {_describe_failure(failure)}"
+            ) from None
 
 
 @contextmanager
-def opened(
+def open_source_file(
     path: str, file: SourceFile, begin: int = 0, end: int | None = None, *, gzipped: bool = False
 ) -> Iterator[ByteStream]:
     """The bytes of a file from `begin` to `end`; those inside, where it is `gzipped` and is really that."""
-    with Unchanged(path, file, begin, end) as stream:
-        if gzipped and stream.read(2) == _GZIP:
-            with Unchanged(path, file) as inside:
-                yield Unzipped(path, inside)
+    with SizeCheckedFile(path, file, begin, end) as stream:
+        if gzipped and stream.read(2) == _GZIP_MAGIC:
+            with SizeCheckedFile(path, file) as inside:
+                yield GzipStream(path, inside)
             return
         if gzipped:
-            with Unchanged(path, file) as plain:
+            with SizeCheckedFile(path, file) as plain:
                 yield plain
             return
         yield stream
@@ -303,10 +307,10 @@ def check_unchanged(path: str, file: SourceFile) -> None:
     """Raise X526 where a file has another size than when the source was looked at."""
     size_bytes = LOCAL.stat(path).size_bytes
     if size_bytes != file.size_bytes:
-        raise changed(path, file.size_bytes, size_bytes)
+        raise changed_file_error(path, file.size_bytes, size_bytes)
 
 
-def changed(path: str, expected_bytes: int, found_bytes: int) -> RekordError:
+def changed_file_error(path: str, expected_bytes: int, found_bytes: int) -> RekordError:
     return error(
         "X526",
         location=Location(path=path),
@@ -316,7 +320,7 @@ def changed(path: str, expected_bytes: int, found_bytes: int) -> RekordError:
     )
 
 
-def damaged(path: str, kind: str, found: str, *, do: str | None = None) -> RekordError:
+def corrupt_file_error(path: str, kind: str, found: str, *, do: str | None = None) -> RekordError:
     """The error for a file that does not hold what its format promises."""
     return error(
         "X524",
@@ -328,7 +332,7 @@ def damaged(path: str, kind: str, found: str, *, do: str | None = None) -> Rekor
     )
 
 
-def disk_failure(path: str, failure: Exception) -> RekordError | None:
+def disk_failure_error(path: str, failure: Exception) -> RekordError | None:
     """The error where it was the disk that failed, and not what a library made of the bytes."""
     # What a file claims can send a library to a place that no file has: that is EINVAL, and damage.
     if not isinstance(failure, OSError) or failure.errno in (None, errno.EINVAL):
@@ -336,7 +340,7 @@ def disk_failure(path: str, failure: Exception) -> RekordError | None:
     return read_error(path, failure)
 
 
-def empty(path: str | None, found: str, *, expected: str) -> RekordError:
+def empty_file_error(path: str | None, found: str, *, expected: str) -> RekordError:
     """The error for a file without a single row."""
     return error(
         "X520",
@@ -350,11 +354,11 @@ def empty(path: str | None, found: str, *, expected: str) -> RekordError:
     )
 
 
-def _how(failure: Exception) -> str:
+def _describe_failure(failure: Exception) -> str:
     return "cut off" if isinstance(failure, EOFError) else "not what gzip wrote"
 
 
-def _stat(path: str) -> Stat | None:
+def _stat_or_none(path: str) -> Stat | None:
     try:
         return LOCAL.stat(path)
     except RekordError as failure:
@@ -363,7 +367,7 @@ def _stat(path: str) -> Stat | None:
         raise
 
 
-def _source_file(name: str, path: str, facts: Stat) -> SourceFile:
+def _to_source_file(name: str, path: str, facts: Stat) -> SourceFile:
     if facts.kind != "file":
         raise error(
             "X503",
@@ -376,36 +380,36 @@ def _source_file(name: str, path: str, facts: Stat) -> SourceFile:
     return SourceFile(name, facts.size_bytes, facts.mtime_ns)
 
 
-def _fixed_part(pattern: str) -> tuple[str, str]:
+def _split_pattern(pattern: str) -> tuple[str, str]:
     """The folder that a pattern begins in, and the pattern below it."""
     parts = pattern.split("/")
-    fixed = next(i for i, part in enumerate(parts) if _MAGIC.search(part))
+    fixed = next(i for i, part in enumerate(parts) if _GLOB_CHARACTERS.search(part))
     root = "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else "")
     if root:
         LOCAL.stat(root)  # says what is missing
     return root, "/".join(part for part in parts[fixed:] if part)
 
 
-def _names_below(folder: str, below: str, levels: int = 0) -> Iterator[str]:
+def _iter_names(folder: str, below: str, levels: int = 0) -> Iterator[str]:
     for entry in LOCAL.list(folder):
-        if entry.name.startswith(_HIDDEN):
+        if entry.name.startswith(_HIDDEN_PREFIXES):
             continue
         if entry.kind == "file":
             yield below + entry.name
-        elif entry.kind == "folder" and not entry.link and levels < _MOST_LEVELS:
-            yield from _names_below(os.path.join(folder, entry.name), f"{below}{entry.name}/", levels + 1)
+        elif entry.kind == "folder" and not entry.link and levels < _MAX_LEVELS:
+            yield from _iter_names(os.path.join(folder, entry.name), f"{below}{entry.name}/", levels + 1)
 
 
-def _matches(name: str, pattern: str | None) -> bool:
-    return pattern is None or _match_parts(name.split("/"), pattern.split("/"))
+def _is_match(name: str, pattern: str | None) -> bool:
+    return pattern is None or _is_parts_match(name.split("/"), pattern.split("/"))
 
 
-def _match_parts(names: list[str], patterns: list[str]) -> bool:
+def _is_parts_match(names: list[str], patterns: list[str]) -> bool:
     if not patterns:
         return not names
     if patterns[0] == "**":
-        return any(_match_parts(names[i:], patterns[1:] or ["*"]) for i in range(len(names)))
-    return bool(names) and fnmatchcase(names[0], patterns[0]) and _match_parts(names[1:], patterns[1:])
+        return any(_is_parts_match(names[i:], patterns[1:] or ["*"]) for i in range(len(names)))
+    return bool(names) and fnmatchcase(names[0], patterns[0]) and _is_parts_match(names[1:], patterns[1:])
 
 
 def _has_extension(name: str, extensions: Sequence[str], pattern: str | None) -> bool:
@@ -415,7 +419,7 @@ def _has_extension(name: str, extensions: Sequence[str], pattern: str | None) ->
     return name.lower().endswith(tuple(extensions))
 
 
-def _nothing(path: str, extensions: Sequence[str], others: int, pattern: bool) -> RekordError:
+def _no_files_error(path: str, extensions: Sequence[str], others: int, pattern: bool) -> RekordError:
     return error(
         "X520",
         "no file matches" if pattern else f"this folder holds no {extensions[0]} files",

@@ -17,38 +17,38 @@ from rekord.arguments import as_path
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
-from rekord.schema.messages import shown
-from rekord.sources.coco import root_of
+from rekord.schema.messages import preview
+from rekord.sources.coco import find_root
 from rekord.sources.detection_common import (
-    Annotated,
-    Entry,
-    Listing,
-    below,
-    box_array,
-    classes_of,
-    file_facts,
+    AnnotationListing,
+    AnnotationSource,
+    RowEntry,
+    assign_class_ids,
+    class_names_by_id,
     find_image,
-    folder_of,
-    in_order,
-    label_items,
-    label_option,
-    named,
-    no_class,
-    no_image,
-    nothing_here,
-    ordered_splits,
-    read_whole,
-    source_files,
+    find_image_folder,
+    label_items_to_json,
+    load_label_items,
+    missing_image_error,
+    no_data_error,
+    order_splits,
+    read_small_file,
+    relative_path,
+    sort_entries,
+    stat_file,
+    to_box_array,
+    to_source_files,
+    unknown_class_error,
 )
-from rekord.sources.image_folder import is_picture
+from rekord.sources.image_folder import is_image_name
 
-MOST_CSV_BYTES = 2 << 30
-_MOST_PIXELS = 1e9
-_MOST_NUMBERED = 1 << 16
-_WHOLE = re.compile(r"0|[1-9]\d{0,9}")
+MAX_CSV_BYTES = 2 << 30
+_MAX_PIXELS = 1e9
+_MAX_NUMERIC_CLASSES = 1 << 16
+_INTEGER_PATTERN = re.compile(r"0|[1-9]\d{0,9}")
 
 # The usual names of each column, folded: small letters and digits alone. The first that is there is taken.
-_NAMES = {
+_COLUMN_ALIASES = {
     "file": "filename file imagefile imagefilename image imagepath filepath path img imgpath imagename imageid id",
     "class": "class classname label labelname category categoryname object objectclass name type target",
     "xmin": "xmin x1 x0 left bboxxmin bboxx1 minx",
@@ -67,7 +67,7 @@ def boxes_csv(
     images: str | os.PathLike[str] | None = None,
     *,
     label_map: str | os.PathLike[str] | None = None,
-) -> BoxesCsv:
+) -> BoxesCsvSource:
     """The images that a CSV names with the boxes of their lines, which need not stand together.
 
     Columns are known by their names, in any order and in the usual spellings: filename, class, xmin, ymin,
@@ -82,25 +82,25 @@ def boxes_csv(
     """
     place = as_path("path", path)
     folder = None if images is None else as_path("images", images)
-    return BoxesCsv(root_of(place, folder), place, folder, label_items(label_map))
+    return BoxesCsvSource(find_root(place, folder), place, folder, load_label_items(label_map))
 
 
-class _Box(NamedTuple):
+class _CsvBox(NamedTuple):
     line: int
     name: str
     sides: tuple[float, ...]
 
 
-class _Image(NamedTuple):
+class _CsvImage(NamedTuple):
     image: str  # below the root
     name: str
     width: int | None
     height: int | None
     split: str | None
-    boxes: tuple[_Box, ...]
+    boxes: tuple[_CsvBox, ...]
 
 
-class _Bad(NamedTuple):
+class _InvalidCsvRow(NamedTuple):
     """A row that there is not; its error is made where the row is read."""
 
     kind: str
@@ -109,25 +109,25 @@ class _Bad(NamedTuple):
     line: int
 
 
-class _Columns(NamedTuple):
+class _CsvColumns(NamedTuple):
     at: dict[str, int]
     fields: int  # of a line
     has_header: bool
 
 
 @dataclass(slots=True)
-class _Group:
+class _ImageLines:
     """The lines of one image, as they are met."""
 
     line: int
-    boxes: list[_Box]
+    boxes: list[_CsvBox]
     size: tuple[int | None, int | None]
     split: str | None
-    bad: _Bad | None = None
+    bad: _InvalidCsvRow | None = None
 
 
 @dataclass(eq=False)
-class BoxesCsv(Annotated):
+class BoxesCsvSource(AnnotationSource):
     """The source that `boxes_csv` makes."""
 
     root: str
@@ -138,19 +138,23 @@ class BoxesCsv(Annotated):
     kind = "boxes_csv"
 
     def options(self) -> Mapping[str, Any]:
-        images = None if self.images is None else below(self.root, self.images)
-        return {"csv": below(self.root, self.csv), "images": images, "label_map": label_option(self.items)}
+        images = None if self.images is None else relative_path(self.root, self.images)
+        return {
+            "csv": relative_path(self.root, self.csv),
+            "images": images,
+            "label_map": label_items_to_json(self.items),
+        }
 
-    def look(self) -> Listing:
-        groups: dict[str, _Group] = {}
-        entries: list[Entry] = []
-        own = below(self.root, self.csv)
-        for line, fields, columns in _lines(self.csv):
-            bad = _take(line, fields, columns, groups)
+    def look(self) -> AnnotationListing:
+        groups: dict[str, _ImageLines] = {}
+        entries: list[RowEntry] = []
+        own = relative_path(self.root, self.csv)
+        for line, fields, columns in _read_lines(self.csv):
+            bad = _add_line(line, fields, columns, groups)
             if bad is not None:
-                entries.append(Entry(own, line - 1, 0, bad, line))
+                entries.append(RowEntry(own, line - 1, 0, bad, line))
         if not groups and not entries:
-            raise nothing_here(
+            raise no_data_error(
                 self.csv,
                 "there are no boxes in this CSV",
                 "a line for each box, below the header",
@@ -158,10 +162,13 @@ class BoxesCsv(Annotated):
                 "name the CSV that has the boxes",
             )
         folder = (
-            self.images or folder_of(list(groups), _folders(self.csv)) or os.path.dirname(self.csv) or "."
+            self.images
+            or find_image_folder(list(groups), _candidate_folders(self.csv))
+            or os.path.dirname(self.csv)
+            or "."
         )
         files: dict[str, os.stat_result] = {}
-        facts = file_facts(self.csv)
+        facts = stat_file(self.csv)
         if facts is not None:
             files[own] = facts
         found_at: dict[str, str] = {}
@@ -169,43 +176,45 @@ class BoxesCsv(Annotated):
         for name, group in groups.items():
             bad = group.bad
             found = find_image(folder, name)
-            path = own if found is None else below(self.root, found[0])
+            path = own if found is None else relative_path(self.root, found[0])
             if found is None:
-                bad = bad or _Bad("missing", name, folder, group.line)
+                bad = bad or _InvalidCsvRow("missing", name, folder, group.line)
             elif path in found_at:
-                bad = bad or _Bad("twice", name, found_at[path], group.line)
+                bad = bad or _InvalidCsvRow("twice", name, found_at[path], group.line)
             if bad is not None or found is None:
-                entries.append(Entry(own, group.line - 1, 0, bad, group.line))
+                entries.append(RowEntry(own, group.line - 1, 0, bad, group.line))
                 continue
             found_at[path] = name
             files[path] = found[1]
             splits.append(group.split)
-            content = _Image(path, below(folder, found[0]), *group.size, group.split, tuple(group.boxes))
-            entries.append(Entry(path, 0, found[1].st_size, content))
+            content = _CsvImage(
+                path, relative_path(folder, found[0]), *group.size, group.split, tuple(group.boxes)
+            )
+            entries.append(RowEntry(path, 0, found[1].st_size, content))
         classes = {box.name for group in groups.values() for box in group.boxes}
-        ids = classes_of(_ordered(classes), self.items)
-        return Listing(
-            entries=in_order(entries),
-            files=source_files(files),
-            classes=named(ids, self.items),
-            splits=ordered_splits(splits),
-            context=(ids, _are_normalised(groups.values())),
+        ids = assign_class_ids(_order_classes(classes), self.items)
+        return AnnotationListing(
+            entries=sort_entries(entries),
+            files=to_source_files(files),
+            classes=class_names_by_id(ids, self.items),
+            splits=order_splits(splits),
+            context=(ids, _has_normalized_boxes(groups.values())),
         )
 
-    def row(self, entry: Entry, context: tuple[dict[str, int], bool]) -> dict[str, Any]:
+    def row(self, entry: RowEntry, context: tuple[dict[str, int], bool]) -> dict[str, Any]:
         content = entry.content
-        if isinstance(content, _Bad):
+        if isinstance(content, _InvalidCsvRow):
             raise self._refused(content)
         ids, normalised = context
         for box in content.boxes:
             if box.name not in ids:
                 at = Location(path=self.csv, line=box.line)
-                raise no_class("a box", box.name, "a class of the label map", at)
+                raise unknown_class_error("a box", box.name, "a class of the label map", at)
         values: dict[str, Any] = {
             "image": Path(self.root) / content.image,
             "filename": content.name,
             "source_id": content.name,
-            "boxes_normalised" if normalised else "boxes": box_array([box.sides for box in content.boxes]),
+            "boxes_normalised" if normalised else "boxes": to_box_array([box.sides for box in content.boxes]),
             "labels": np.array([ids[box.name] for box in content.boxes], np.int64),
             "class_names": [box.name for box in content.boxes],
             "box_names": [f"line {box.line:,} of the CSV" for box in content.boxes],
@@ -216,10 +225,10 @@ class BoxesCsv(Annotated):
             values["split"] = content.split
         return values
 
-    def _refused(self, bad: _Bad) -> RekordError:
+    def _refused(self, bad: _InvalidCsvRow) -> RekordError:
         at = Location(path=self.csv, line=bad.line)
         if bad.kind == "missing":
-            return no_image(bad.name, bad.found, at)
+            return missing_image_error(bad.name, bad.found, at)
         what, expected, code = {
             "twice": ("an image is listed by two names", "one name for each image", "E370"),
             "fields": (
@@ -237,25 +246,25 @@ class BoxesCsv(Annotated):
             what,
             location=at,
             expected=expected,
-            found=bad.found if bad.kind == "fields" else shown(bad.found),
+            found=bad.found if bad.kind == "fields" else preview(bad.found),
             do=f"mend line {bad.line:,} of the CSV",
         )
 
 
-def _lines(path: str) -> Iterator[tuple[int, list[str], _Columns]]:
+def _read_lines(path: str) -> Iterator[tuple[int, list[str], _CsvColumns]]:
     """Every line below the header: where it begins, its fields, and the columns."""
-    data = read_whole(path, MOST_CSV_BYTES, "X534")
+    data = read_small_file(path, MAX_CSV_BYTES, "X534")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as failure:
         line = data.count(b"\n", 0, failure.start) + 1
         found = data[failure.start : failure.start + 8].hex(" ")
-        raise _refused(path, "a CSV is not UTF-8", "a text in UTF-8", found, line) from None
+        raise _csv_error(path, "a CSV is not UTF-8", "a text in UTF-8", found, line) from None
     del data
     first = text.partition("\n")[0]
     separator = max(",;\t", key=first.count)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    columns: _Columns | None = None
+    columns: _CsvColumns | None = None
     begin = 1
     try:
         for fields in reader:
@@ -263,27 +272,27 @@ def _lines(path: str) -> Iterator[tuple[int, list[str], _Columns]]:
             if not any(field.strip() for field in fields):
                 continue
             if columns is None:
-                columns = _columns([field.strip() for field in fields], path, line)
+                columns = _find_columns([field.strip() for field in fields], path, line)
                 if columns.has_header:
                     continue
             yield line, [field.strip() for field in fields], columns
     except csv.Error as failure:
-        raise _refused(
+        raise _csv_error(
             path, "a CSV cannot be parsed", "fields, quoted in pairs", str(failure)[:60], begin
         ) from failure
 
 
-def _columns(header: list[str], path: str, line: int) -> _Columns:
+def _find_columns(header: list[str], path: str, line: int) -> _CsvColumns:
     if (
         len(header) == 6
-        and is_picture(header[0])
-        and all(_number(one) is not None or not one for one in header[1:5])
+        and is_image_name(header[0])
+        and all(_parse_number(one) is not None or not one for one in header[1:5])
     ):
         order = ("file", *_SIDES, "class")
-        return _Columns({name: i for i, name in enumerate(order)}, 6, False)
+        return _CsvColumns({name: i for i, name in enumerate(order)}, 6, False)
     folded = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in header]
     at: dict[str, int] = {}
-    for column, spellings in _NAMES.items():
+    for column, spellings in _COLUMN_ALIASES.items():
         place = next((folded.index(one) for one in spellings.split() if one in folded), None)
         if place is not None and place not in at.values():
             at[column] = place
@@ -293,62 +302,64 @@ def _columns(header: list[str], path: str, line: int) -> _Columns:
     missing = [name for name in ("file", "class", *_SIDES) if name not in at]
     if missing:
         usual = {"file": "filename"}.get(missing[0], missing[0])
-        raise _refused(
+        raise _csv_error(
             path,
             f"a table of boxes has no column `{usual}`",
             "filename, class, xmin, ymin, xmax, ymax, in any order",
             ", ".join(header)[:60] or "no header",
             line,
         )
-    return _Columns(at, len(header), True)
+    return _CsvColumns(at, len(header), True)
 
 
-def _take(line: int, fields: list[str], columns: _Columns, groups: dict[str, _Group]) -> _Bad | None:
+def _add_line(
+    line: int, fields: list[str], columns: _CsvColumns, groups: dict[str, _ImageLines]
+) -> _InvalidCsvRow | None:
     """Put a line with those of its image; where it names none, say what is wrong with it."""
     at = columns.at
     if len(fields) != columns.fields:
-        return _Bad("fields", "", f"{len(fields)} fields, {columns.fields} columns", line)
+        return _InvalidCsvRow("fields", "", f"{len(fields)} fields, {columns.fields} columns", line)
     name = fields[at["file"]]
     if not name:
-        return _Bad("file", "", name, line)
-    size = tuple([_size(fields[at[side]]) if side in at else None for side in ("width", "height")])
+        return _InvalidCsvRow("file", "", name, line)
+    size = tuple([_parse_size(fields[at[side]]) if side in at else None for side in ("width", "height")])
     split = fields[at["split"]].lower() or None if "split" in at else None
-    group = groups.setdefault(name, _Group(line, [], (size[0], size[1]), split))
+    group = groups.setdefault(name, _ImageLines(line, [], (size[0], size[1]), split))
     if group.bad is not None:
         return None
     if (group.size, group.split) != (size, split):
-        group.bad = _Bad("size", name, f"{size[0]} × {size[1]}, {split}", line)
+        group.bad = _InvalidCsvRow("size", name, f"{size[0]} × {size[1]}, {split}", line)
         return None
     texts = [fields[at[side]] for side in _SIDES]
     if not any(texts):
         return None
-    sides = [_number(text) for text in texts]
+    sides = [_parse_number(text) for text in texts]
     known = [side for side in sides if side is not None]
     if len(known) < 4:
-        group.bad = _Bad("number", name, texts[sides.index(None)], line)
+        group.bad = _InvalidCsvRow("number", name, texts[sides.index(None)], line)
     elif not fields[at["class"]]:
-        group.bad = _Bad("class", name, "", line)
+        group.bad = _InvalidCsvRow("class", name, "", line)
     else:
-        group.boxes.append(_Box(line, fields[at["class"]], tuple(known)))
+        group.boxes.append(_CsvBox(line, fields[at["class"]], tuple(known)))
     return None
 
 
-def _are_normalised(groups: Iterable[_Group]) -> bool:
+def _has_normalized_boxes(groups: Iterable[_ImageLines]) -> bool:
     sides = [side for group in groups for box in group.boxes for side in box.sides]
     return bool(sides) and max(sides) <= 1 and any(not side.is_integer() for side in sides)
 
 
-def _ordered(classes: set[str]) -> list[str]:
+def _order_classes(classes: set[str]) -> list[str]:
     """Classes in the order of their ids. Numbers are ids already; where there is a 0, ids are one higher."""
-    if classes and all(_WHOLE.fullmatch(name) for name in classes):
+    if classes and all(_INTEGER_PATTERN.fullmatch(name) for name in classes):
         numbers = sorted(map(int, classes))
-        if numbers[-1] < _MOST_NUMBERED:
+        if numbers[-1] < _MAX_NUMERIC_CLASSES:
             return [str(number) for number in range(min(numbers[0], 1), numbers[-1] + 1)]
         return [str(number) for number in numbers]
     return sorted(classes, key=os.fsencode)
 
 
-def _folders(path: str) -> Sequence[str]:
+def _candidate_folders(path: str) -> Sequence[str]:
     """Where the images of a CSV may lie, the likeliest place first."""
     folder = os.path.dirname(path) or "."
     name = os.path.splitext(os.path.basename(path))[0].removesuffix("_labels")
@@ -356,20 +367,20 @@ def _folders(path: str) -> Sequence[str]:
     return [os.path.join(folder, *one.split("/")) for one in inner]
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         number = float("" if "_" in text else text)  # to Python 1_0 is ten
     except ValueError:
         return None
-    return number if abs(number) < _MOST_PIXELS else None
+    return number if abs(number) < _MAX_PIXELS else None
 
 
-def _size(text: str) -> int | None:
-    number = _number(text)
+def _parse_size(text: str) -> int | None:
+    number = _parse_number(text)
     return int(number) if number is not None and number >= 1 else None
 
 
-def _refused(path: str, what: str, expected: str, found: str, line: int) -> RekordError:
+def _csv_error(path: str, what: str, expected: str, found: str, line: int) -> RekordError:
     return error(
         "X534",
         what,

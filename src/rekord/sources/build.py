@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 from rekord.sources.base import Source
-from rekord.sources.detect import Recognised
-from rekord.sources.image_folder import joined
+from rekord.sources.detect import DetectedSource
+from rekord.sources.image_folder import join_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class SourceOverrides:
     """What may be said of a source beside its path; None is nothing."""
 
     classes: int | Sequence[str] | None = None
@@ -24,8 +24,8 @@ class Said:
     optional_masks: bool | None = None
 
 
-_NOTHING = Said()
-_TAKES = {
+_NO_OVERRIDES = SourceOverrides()
+_ACCEPTED_OVERRIDES = {
     "image_folder": ("classes",),
     "image_csv": ("classes", "images"),
     "segmentation": ("classes", "ignore", "optional_masks"),
@@ -38,30 +38,30 @@ _TAKES = {
 }
 
 
-def build(found: Recognised, said: Said = _NOTHING) -> Source:
+def build_source(found: DetectedSource, said: SourceOverrides = _NO_OVERRIDES) -> Source:
     """The source. What was said and means nothing to it is refused, not passed over."""
     for name in ("classes", "ignore", "label_map", "images", "optional_masks"):
         value = getattr(said, name)
-        if value is not None and name not in _TAKES.get(found.kind, ()):
-            raise _meaningless(found, name, value)
+        if value is not None and name not in _ACCEPTED_OVERRIDES.get(found.kind, ()):
+            raise _unused_override_error(found, name, value)
     if isinstance(said.classes, int) and found.kind in ("image_folder", "image_csv"):
-        raise _meaningless(found, "classes", said.classes)
-    return _MAKERS[found.kind](found, said)
+        raise _unused_override_error(found, "classes", said.classes)
+    return _BUILDERS[found.kind](found, said)
 
 
-def _image_folder(found: Recognised, said: Said) -> Source:
+def _build_image_folder(found: DetectedSource, said: SourceOverrides) -> Source:
     from rekord.sources.image_folder import image_folder
 
-    return image_folder(found.path, classes=_names(said))
+    return image_folder(found.path, classes=_class_names(said))
 
 
-def _image_csv(found: Recognised, said: Said) -> Source:
+def _build_image_csv(found: DetectedSource, said: SourceOverrides) -> Source:
     from rekord.sources.image_csv import image_csv
 
-    return image_csv(found.path, root=said.images, classes=_names(said))
+    return image_csv(found.path, root=said.images, classes=_class_names(said))
 
 
-def _segmentation(found: Recognised, said: Said) -> Source:
+def _build_segmentation(found: DetectedSource, said: SourceOverrides) -> Source:
     from rekord.sources.segmentation import segmentation
 
     return segmentation(
@@ -73,125 +73,125 @@ def _segmentation(found: Recognised, said: Said) -> Source:
     )
 
 
-def _voc_segmentation(found: Recognised, said: Said) -> Source:
+def _build_voc_segmentation(found: DetectedSource, said: SourceOverrides) -> Source:
     from rekord.sources.segmentation import voc_segmentation
 
     # How many classes there are is for the layout to know; the names are VOC's own, or those of the folder.
-    return voc_segmentation(found.path, classes=_names(said), optional_masks=said.optional_masks)
+    return voc_segmentation(found.path, classes=_class_names(said), optional_masks=said.optional_masks)
 
 
-def _cityscapes(found: Recognised, said: Said) -> Source:
+def _build_cityscapes(found: DetectedSource, said: SourceOverrides) -> Source:
     from rekord.sources.segmentation import cityscapes
 
     return cityscapes(found.path, optional_masks=said.optional_masks)
 
 
-def _voc(found: Recognised, said: Said) -> Source:
+def _build_voc(found: DetectedSource, said: SourceOverrides) -> Source:
     from rekord.sources.voc import voc
 
     return voc(found.path, label_map=said.label_map)
 
 
-def _coco(found: Recognised, said: Said) -> Source:
+def _build_coco(found: DetectedSource, said: SourceOverrides) -> Source:
     from rekord.sources.coco import coco
 
     return coco(found.path, said.images, label_map=said.label_map)
 
 
-def _yolo(found: Recognised, said: Said) -> Source:
+def _build_yolo(found: DetectedSource, said: SourceOverrides) -> Source:
     from rekord.sources.yolo import yolo
 
     return yolo(found.path, label_map=said.label_map)
 
 
-def _boxes_csv(found: Recognised, said: Said) -> Source:
+def _build_boxes_csv(found: DetectedSource, said: SourceOverrides) -> Source:
     from rekord.sources.boxes_csv import boxes_csv
 
     return boxes_csv(found.path, said.images, label_map=said.label_map)
 
 
-def _csv(found: Recognised, _: Said) -> Source:
+def _build_csv(found: DetectedSource, _: SourceOverrides) -> Source:
     from rekord.sources.csv import csv
 
     return csv(found.path)
 
 
-def _jsonl(found: Recognised, _: Said) -> Source:
+def _build_jsonl(found: DetectedSource, _: SourceOverrides) -> Source:
     from rekord.sources.jsonl import jsonl
 
     return jsonl(found.path)
 
 
-def _parquet(found: Recognised, _: Said) -> Source:
+def _build_parquet(found: DetectedSource, _: SourceOverrides) -> Source:
     from rekord.sources.parquet import parquet
 
     return parquet(found.path)
 
 
-def _arrow(found: Recognised, _: Said) -> Source:
+def _build_arrow(found: DetectedSource, _: SourceOverrides) -> Source:
     from rekord.sources.arrow import arrow
 
     return arrow(found.path)
 
 
-def _npy(found: Recognised, _: Said) -> Source:
+def _build_npy(found: DetectedSource, _: SourceOverrides) -> Source:
     from rekord.sources.arrays import npy
 
     return npy(found.path)
 
 
-def _npz(found: Recognised, _: Said) -> Source:
+def _build_npz(found: DetectedSource, _: SourceOverrides) -> Source:
     from rekord.sources.arrays import npz
 
     return npz(found.path)
 
 
-def _text(found: Recognised, _: Said) -> Source:
+def _build_text(found: DetectedSource, _: SourceOverrides) -> Source:
     from rekord.sources.lines import text
 
     return text(found.path)
 
 
-def _webdataset(found: Recognised, _: Said) -> Source:
+def _build_webdataset(found: DetectedSource, _: SourceOverrides) -> Source:
     from rekord.sources.webdataset import webdataset
 
     return webdataset(found.path)
 
 
-def _records(found: Recognised, _: Said) -> Source:
+def _build_records(found: DetectedSource, _: SourceOverrides) -> Source:
     from rekord.sources.records import records
 
     return records(found.path)
 
 
-_MAKERS: dict[str, Callable[[Recognised, Said], Source]] = {
-    "image_folder": _image_folder,
-    "image_csv": _image_csv,
-    "segmentation": _segmentation,
-    "voc_segmentation": _voc_segmentation,
-    "cityscapes": _cityscapes,
-    "voc": _voc,
-    "coco": _coco,
-    "yolo": _yolo,
-    "boxes_csv": _boxes_csv,
-    "csv": _csv,
-    "jsonl": _jsonl,
-    "parquet": _parquet,
-    "arrow": _arrow,
-    "npy": _npy,
-    "npz": _npz,
-    "text": _text,
-    "webdataset": _webdataset,
-    "records": _records,
+_BUILDERS: dict[str, Callable[[DetectedSource, SourceOverrides], Source]] = {
+    "image_folder": _build_image_folder,
+    "image_csv": _build_image_csv,
+    "segmentation": _build_segmentation,
+    "voc_segmentation": _build_voc_segmentation,
+    "cityscapes": _build_cityscapes,
+    "voc": _build_voc,
+    "coco": _build_coco,
+    "yolo": _build_yolo,
+    "boxes_csv": _build_boxes_csv,
+    "csv": _build_csv,
+    "jsonl": _build_jsonl,
+    "parquet": _build_parquet,
+    "arrow": _build_arrow,
+    "npy": _build_npy,
+    "npz": _build_npz,
+    "text": _build_text,
+    "webdataset": _build_webdataset,
+    "records": _build_records,
 }
 
 
-def _names(said: Said) -> list[str] | None:
+def _class_names(said: SourceOverrides) -> list[str] | None:
     return None if said.classes is None or isinstance(said.classes, int) else list(said.classes)
 
 
-def _meaningless(found: Recognised, name: str, value: object) -> RekordError:
-    takes = _TAKES.get(found.kind, ())
+def _unused_override_error(found: DetectedSource, name: str, value: object) -> RekordError:
+    takes = _ACCEPTED_OVERRIDES.get(found.kind, ())
     expected = (
         "a file of names, one a line"
         if name in takes
@@ -201,8 +201,8 @@ def _meaningless(found: Recognised, name: str, value: object) -> RekordError:
     return error(
         "U605",
         f"`{name}` means nothing for a source of the kind {found.kind}",
-        location=Location(path=joined(found.path, "")),
+        location=Location(path=join_path(found.path, "")),
         expected=expected,
-        found=f"{name} = {shown(value)}",
+        found=f"{name} = {preview(value)}",
         do=f"leave --{name.replace('_', '-')} out" if name not in takes else "--classes names.txt",
     )

@@ -17,50 +17,52 @@ from rekord.arguments import as_path
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 from rekord.sources.detection_common import (
-    Annotated,
-    Entry,
-    Listing,
-    below,
-    box_array,
-    classes_of,
-    file_facts,
+    AnnotationListing,
+    AnnotationSource,
+    RowEntry,
+    assign_class_ids,
+    class_names_by_id,
+    drop_trainval,
+    duplicate_image_error,
     find_image,
-    folder_of,
-    in_order,
-    label_items,
-    label_option,
-    listed_twice,
-    named,
-    no_class,
-    no_image,
-    nothing_here,
-    ordered_splits,
-    read_whole,
-    seen_once,
-    source_files,
-    split_of,
-    without_trainval,
+    find_image_folder,
+    label_items_to_json,
+    load_label_items,
+    missing_image_error,
+    no_data_error,
+    order_splits,
+    parse_split_name,
+    read_small_file,
+    relative_path,
+    remember_key,
+    sort_entries,
+    stat_file,
+    to_box_array,
+    to_source_files,
+    unknown_class_error,
 )
 from rekord.storage.local import LOCAL
 
 _MAX_MASK_PIXELS = 1 << 26  # an image of 8,192 × 8,192; what a file claims beyond that is not believed
-_MOST_DIGITS = 13  # of 5 bits each: a run length is below 2**63
+_MAX_DIGITS = 13  # of 5 bits each: a run length is below 2**63
 
 
-class _NoOutline(Exception):
+class _InvalidOutline(Exception):
     """What is wrong with an outline: expected, found."""
 
 
-def drawn(outline: bytes, size: tuple[int | None, int | None], whose: str, location: Location) -> bytes:
+def draw_outline(
+    outline: bytes, size: tuple[int | None, int | None], whose: str, location: Location
+) -> bytes:
     """The PNG of one object, as large as its image; `outline` is the json of its `segmentation`.
 
     A pixel belongs to a polygon when its centre is inside, and to an object when it is in any of its polygons.
     """
     try:
-        return _png(_pixels(_parsed(outline), size))
-    except _NoOutline as problem:
+        return _encode_png(_rasterize(_parse_outline(outline), size))
+    except _InvalidOutline as problem:
         expected, found = problem.args
         raise error(
             "E375",
@@ -72,47 +74,47 @@ def drawn(outline: bytes, size: tuple[int | None, int | None], whose: str, locat
         ) from None
 
 
-def _parsed(outline: bytes) -> Any:
+def _parse_outline(outline: bytes) -> Any:
     try:
         return msgspec.json.decode(outline) if outline else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _NoOutline("polygons or run lengths", "json that cannot be parsed") from None
+        raise _InvalidOutline("polygons or run lengths", "json that cannot be parsed") from None
 
 
-def _pixels(outline: Any, size: tuple[int | None, int | None]) -> np.ndarray[Any, Any]:
+def _rasterize(outline: Any, size: tuple[int | None, int | None]) -> np.ndarray[Any, Any]:
     height, width = size
     if isinstance(outline, dict):
         stated = outline.get("size")
         if not isinstance(stated, list) or [type(one) for one in stated] != [int, int] or min(stated) < 1:
-            raise _NoOutline("run lengths with `size`: height, width", shown(stated))
+            raise _InvalidOutline("run lengths with `size`: height, width", preview(stated))
         if height is not None and width is not None and stated != [height, width]:
-            raise _NoOutline(f"the size of the image: {[height, width]}", f"`size` {stated}")
+            raise _InvalidOutline(f"the size of the image: {[height, width]}", f"`size` {stated}")
         height, width = stated
     if height is None or width is None:
-        raise _NoOutline("`height` and `width` of the image", "none")
+        raise _InvalidOutline("`height` and `width` of the image", "none")
     if height * width > _MAX_MASK_PIXELS:
-        raise _NoOutline(f"an image of at most {_MAX_MASK_PIXELS:,} pixels", f"{height:,} × {width:,}")
+        raise _InvalidOutline(f"an image of at most {_MAX_MASK_PIXELS:,} pixels", f"{height:,} × {width:,}")
     if isinstance(outline, dict):
-        return _from_runs(outline.get("counts"), height, width)
+        return _rasterize_runs(outline.get("counts"), height, width)
     if not isinstance(outline, list) or not outline:
-        raise _NoOutline("at least one polygon", shown(outline) if outline else "none")
+        raise _InvalidOutline("at least one polygon", preview(outline) if outline else "none")
     mask = np.zeros((height, width), np.uint8)
     for polygon in outline:
-        mask |= _from_polygon(polygon, height, width)
+        mask |= _rasterize_polygon(polygon, height, width)
     return mask
 
 
-def _from_polygon(polygon: Any, height: int, width: int) -> np.ndarray[Any, Any]:
+def _rasterize_polygon(polygon: Any, height: int, width: int) -> np.ndarray[Any, Any]:
     numbers = isinstance(polygon, list) and all(type(one) in (int, float) for one in polygon)
     if not numbers or len(polygon) < 6 or len(polygon) % 2:
-        raise _NoOutline("a polygon: x, y, x, y, … of three points or more", shown(polygon))
+        raise _InvalidOutline("a polygon: x, y, x, y, … of three points or more", preview(polygon))
     points = np.array(polygon, np.float64).reshape(-1, 2)
     if not (np.abs(points) < 1e9).all():
-        raise _NoOutline("coordinates in pixels", "a number that is none")
+        raise _InvalidOutline("coordinates in pixels", "a number that is none")
     # Each edge turns inside into outside, from the first pixel on whose centre lies right of it.
     turns = np.zeros((height, width + 1), np.uint8)
     for (x0, y0), (x1, y1) in zip(points, np.roll(points, -1, axis=0), strict=True):
-        first, end = sorted((_row(y0, height), _row(y1, height)))
+        first, end = sorted((_clamp_row(y0, height), _clamp_row(y1, height)))
         if first == end:
             continue
         rows = np.arange(first, end)
@@ -122,30 +124,30 @@ def _from_polygon(polygon: Any, height: int, width: int) -> np.ndarray[Any, Any]
     return inside
 
 
-def _row(y: float, height: int) -> int:
+def _clamp_row(y: float, height: int) -> int:
     return int(min(max(np.ceil(y - 0.5), 0), height))
 
 
-def _from_runs(counts: Any, height: int, width: int) -> np.ndarray[Any, Any]:
+def _rasterize_runs(counts: Any, height: int, width: int) -> np.ndarray[Any, Any]:
     """Runs of 0 and 1 in turn, down the columns."""
-    runs = _expanded(counts) if isinstance(counts, str) else counts
+    runs = _decode_run_lengths(counts) if isinstance(counts, str) else counts
     whole = isinstance(runs, list) and all(type(one) is int and one >= 0 for one in runs)
     if not whole or sum(runs) != height * width:
-        found = f"{sum(runs):,}" if whole else shown(counts)
-        raise _NoOutline(f"`counts` of {height * width:,} pixels in all", found)
+        found = f"{sum(runs):,}" if whole else preview(counts)
+        raise _InvalidOutline(f"`counts` of {height * width:,} pixels in all", found)
     values = (np.arange(len(runs)) & 1).astype(np.uint8)
     mask: np.ndarray[Any, Any] = np.repeat(values, runs).reshape(width, height).T
     return mask
 
 
-def _expanded(text: str) -> list[int]:
+def _decode_run_lengths(text: str) -> list[int]:
     """The run lengths of COCO's short form: base 32, and from the third on the change since the one before last."""
     runs: list[int] = []
     number = digits = 0
     for letter in text:
         digit = ord(letter) - 48
-        if not 0 <= digit < 64 or digits == _MOST_DIGITS:
-            raise _NoOutline("`counts` in COCO's short form", shown(text))
+        if not 0 <= digit < 64 or digits == _MAX_DIGITS:
+            raise _InvalidOutline("`counts` in COCO's short form", preview(text))
         number |= (digit & 31) << (5 * digits)
         digits += 1
         if digit & 32:
@@ -155,11 +157,11 @@ def _expanded(text: str) -> list[int]:
         runs.append(number + (runs[-2] if len(runs) > 2 else 0))
         number = digits = 0
     if digits:
-        raise _NoOutline("`counts` in COCO's short form", "a number that does not end")
+        raise _InvalidOutline("`counts` in COCO's short form", "a number that does not end")
     return runs
 
 
-def _png(mask: np.ndarray[Any, Any]) -> bytes:
+def _encode_png(mask: np.ndarray[Any, Any]) -> bytes:
     from PIL import Image
 
     file = io.BytesIO()
@@ -168,16 +170,16 @@ def _png(mask: np.ndarray[Any, Any]) -> bytes:
     return file.getvalue()
 
 
-MOST_JSON_BYTES = 8 << 30
-ROBOFLOW = "_annotations.coco.json"
+MAX_JSON_BYTES = 8 << 30
+ROBOFLOW_FILE_NAME = "_annotations.coco.json"
 
 # In the order of preference; "" stands for names that say no kind.
-_KINDS = ("instances", "", "person_keypoints", "stuff", "panoptic", "image_info", "labels", "captions")
-_ANNOTATIONS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
-_BYTE = re.compile(r"\(byte (\d+)\)")
+_FILE_KINDS = ("instances", "", "person_keypoints", "stuff", "panoptic", "image_info", "labels", "captions")
+_ANNOTATION_FOLDERS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
+_BYTE_PATTERN = re.compile(r"\(byte (\d+)\)")
 
 
-class JsonFile(NamedTuple):
+class CocoFile(NamedTuple):
     """One json file, with what its name says."""
 
     path: str
@@ -185,19 +187,19 @@ class JsonFile(NamedTuple):
     split: str | None
 
 
-class _JsonImage(msgspec.Struct, gc=False):
+class _JsonImageEntry(msgspec.Struct, gc=False):
     id: Any = None
     file_name: Any = None
     width: Any = None
     height: Any = None
 
 
-class _Category(msgspec.Struct, gc=False):
+class _JsonCategory(msgspec.Struct, gc=False):
     id: Any = None
     name: Any = None
 
 
-class _Annotation(msgspec.Struct):
+class _JsonAnnotation(msgspec.Struct):
     id: Any = None
     image_id: Any = None
     category_id: Any = None
@@ -207,23 +209,23 @@ class _Annotation(msgspec.Struct):
     segments_info: Any = None
 
 
-class _Outlined(_Annotation):
+class _JsonOutlinedAnnotation(_JsonAnnotation):
     segmentation: msgspec.Raw = msgspec.Raw()
 
 
-class _Plain(msgspec.Struct):
-    images: list[_JsonImage]
-    annotations: list[_Annotation] | None = None
-    categories: list[_Category] | None = None
+class _JsonDocument(msgspec.Struct):
+    images: list[_JsonImageEntry]
+    annotations: list[_JsonAnnotation] | None = None
+    categories: list[_JsonCategory] | None = None
 
 
-class _WithOutlines(msgspec.Struct):
-    images: list[_JsonImage]
-    annotations: list[_Outlined] | None = None
-    categories: list[_Category] | None = None
+class _JsonOutlinedDocument(msgspec.Struct):
+    images: list[_JsonImageEntry]
+    annotations: list[_JsonOutlinedAnnotation] | None = None
+    categories: list[_JsonCategory] | None = None
 
 
-class Document(NamedTuple):
+class CocoDocument(NamedTuple):
     """The members of a json file that boxes are made of."""
 
     images: list[Any]
@@ -233,13 +235,13 @@ class Document(NamedTuple):
     used: set[str]  # the category ids that boxes have, as text
 
 
-def root_of(path: str, images: str | None) -> str:
+def find_root(path: str, images: str | None) -> str:
     """The folder that both the json files and the images are below."""
     if LOCAL.stat(path).kind == "folder":
         root = path
     else:
         folder = os.path.dirname(path) or "."
-        upwards = os.path.basename(os.path.normpath(folder)).lower() in _ANNOTATIONS
+        upwards = os.path.basename(os.path.normpath(folder)).lower() in _ANNOTATION_FOLDERS
         root = os.path.normpath(os.path.join(folder, "..")) if upwards and images is None else folder
     if images is None:
         return root
@@ -260,24 +262,24 @@ def root_of(path: str, images: str | None) -> str:
         return os.path.commonpath([os.path.abspath(root), os.path.abspath(images)])
 
 
-def json_files(path: str) -> list[JsonFile]:
+def find_json_files(path: str) -> list[CocoFile]:
     """The json files that a path means: itself, or those of a folder, one for each split."""
     if LOCAL.stat(path).kind != "folder":
-        token = _named(path)[1]
-        return [JsonFile(path, token, None)]
-    found = list(_in_folder(path))
+        token = _split_file_name(path)[1]
+        return [CocoFile(path, token, None)]
+    found = list(_iter_json_files(path))
     if not found:
-        raise nothing_here(
+        raise no_data_error(
             path,
             "no COCO json files here",
-            f"annotations/instances_train.json, train/{ROBOFLOW} or another json file",
+            f"annotations/instances_train.json, train/{ROBOFLOW_FILE_NAME} or another json file",
             "none of them",
             "name the json file itself",
         )
-    splits = {file: split_of(file.token) for file in found}
+    splits = {file: parse_split_name(file.token) for file in found}
     if len(found) > 1:
         splits = {file: split or file.token or "all" for file, split in splits.items()}
-    wanted = without_trainval([split for split in splits.values() if split is not None])
+    wanted = drop_trainval([split for split in splits.values() if split is not None])
     return [
         file._replace(split=split)
         for file, split in splits.items()
@@ -285,50 +287,50 @@ def json_files(path: str) -> list[JsonFile]:
     ]
 
 
-def _in_folder(folder: str) -> Iterator[JsonFile]:
+def _iter_json_files(folder: str) -> Iterator[CocoFile]:
     for name in ("annotations", "Annotations"):
         inner = os.path.join(folder, name)
         if os.path.isdir(inner):
-            yield from _best_kind(inner)
+            yield from _select_best_kind(inner)
             return
     exported = [
-        JsonFile(os.path.join(folder, entry.name, ROBOFLOW), entry.name, None)
+        CocoFile(os.path.join(folder, entry.name, ROBOFLOW_FILE_NAME), entry.name, None)
         for entry in LOCAL.list(folder)
-        if entry.kind == "folder" and os.path.isfile(os.path.join(folder, entry.name, ROBOFLOW))
+        if entry.kind == "folder" and os.path.isfile(os.path.join(folder, entry.name, ROBOFLOW_FILE_NAME))
     ]
-    yield from exported or _best_kind(folder)
+    yield from exported or _select_best_kind(folder)
 
 
-def _best_kind(folder: str) -> list[JsonFile]:
+def _select_best_kind(folder: str) -> list[CocoFile]:
     """The json files of a folder, of the one kind that has the most to say about boxes."""
-    kinds: dict[str, list[JsonFile]] = {}
+    kinds: dict[str, list[CocoFile]] = {}
     for entry in LOCAL.list(folder):
         if entry.kind == "file" and entry.name.lower().endswith(".json") and not entry.name.startswith("."):
-            kind, token = _named(entry.name)
-            kinds.setdefault(kind, []).append(JsonFile(os.path.join(folder, entry.name), token, None))
-    return next((kinds[kind] for kind in _KINDS if kind in kinds), [])
+            kind, token = _split_file_name(entry.name)
+            kinds.setdefault(kind, []).append(CocoFile(os.path.join(folder, entry.name), token, None))
+    return next((kinds[kind] for kind in _FILE_KINDS if kind in kinds), [])
 
 
-def _named(path: str) -> tuple[str, str]:
+def _split_file_name(path: str) -> tuple[str, str]:
     """The kind and the rest of a json file's name."""
     name = os.path.basename(path)
-    if name == ROBOFLOW:
+    if name == ROBOFLOW_FILE_NAME:
         return "", os.path.basename(os.path.dirname(os.path.abspath(path)))
     stem = os.path.splitext(name)[0]
-    for kind in _KINDS:
+    for kind in _FILE_KINDS:
         if kind and stem.lower().startswith(f"{kind}_"):
             return kind, stem[len(kind) + 1 :]
     return "", stem
 
 
-def image_folders(file: JsonFile, root: str) -> Iterator[str]:
+def candidate_image_folders(file: CocoFile, root: str) -> Iterator[str]:
     """Where the images of a json file may lie, the likeliest place first."""
     folder = os.path.dirname(file.path) or "."
-    if os.path.basename(file.path) == ROBOFLOW:
+    if os.path.basename(file.path) == ROBOFLOW_FILE_NAME:
         yield folder
     bases = [root] if os.path.normpath(root) == os.path.normpath(folder) else [root, folder]
     for base in bases:
-        for token in dict.fromkeys([file.token, file.split or split_of(file.token) or file.token]):
+        for token in dict.fromkeys([file.token, file.split or parse_split_name(file.token) or file.token]):
             yield os.path.join(base, "images", token)
             yield os.path.join(base, token)
     for base in bases:
@@ -336,29 +338,29 @@ def image_folders(file: JsonFile, root: str) -> Iterator[str]:
             yield os.path.join(base, name)
 
 
-def read_document(path: str, *, masks: bool) -> Document:
+def read_document(path: str, *, masks: bool) -> CocoDocument:
     """The content of a json file; refused where it is damaged, or has no boxes to give."""
-    data = read_whole(path, MOST_JSON_BYTES, "X531")
-    kind: Any = _WithOutlines if masks else _Plain
+    data = read_small_file(path, MAX_JSON_BYTES, "X531")
+    kind: Any = _JsonOutlinedDocument if masks else _JsonDocument
     try:
         content = msgspec.json.decode(data[3:] if data[:3] == b"\xef\xbb\xbf" else data, type=kind)
     except msgspec.ValidationError as failure:
-        raise _unreadable_json(path, str(failure)) from failure
+        raise _unreadable_json_error(path, str(failure)) from failure
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
-        raise _damaged(path, data, failure) from failure
+        raise _corrupt_json_error(path, data, failure) from failure
     boxed, unboxed = [], 0
     used: set[str] = set()
     annotations: list[Any] = []
     for one in content.annotations or ():
-        annotations += _segments(one) if isinstance(one.segments_info, list) else [one]
+        annotations += _panoptic_objects(one) if isinstance(one.segments_info, list) else [one]
     for one in annotations:
         if one.bbox:
             boxed.append(one)
-            used.add(key_of(one.category_id) or "")
+            used.add(normalize_id(one.category_id) or "")
         else:
             unboxed += 1
     if unboxed and not boxed:
-        raise nothing_here(
+        raise no_data_error(
             path,
             "the annotations of this file have no boxes",
             "annotations with a `bbox`, as in instances_*.json",
@@ -366,18 +368,18 @@ def read_document(path: str, *, masks: bool) -> Document:
             "name the json file of the instances",
         )
     names = [image.file_name for image in content.images if isinstance(image.file_name, str)]
-    return Document(content.images, annotations, content.categories or [], names, used)
+    return CocoDocument(content.images, annotations, content.categories or [], names, used)
 
 
-def key_of(value: Any) -> str | None:
+def normalize_id(value: Any) -> str | None:
     """An id as text: tools write 5 and "5" for the same image."""
     if isinstance(value, str):
         return value
-    number = whole_number(value)
+    number = parse_integer(value)
     return None if number is None else str(number)
 
 
-def whole_number(value: Any) -> int | None:
+def parse_integer(value: Any) -> int | None:
     """A number from 0, however the json writes it; None where it is none."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -388,7 +390,7 @@ def whole_number(value: Any) -> int | None:
     return value
 
 
-def _segments(panoptic: _Annotation) -> list[_Annotation]:
+def _panoptic_objects(panoptic: _JsonAnnotation) -> list[_JsonAnnotation]:
     """The objects of one image in a panoptic file."""
     kind = type(panoptic)
     return [
@@ -405,19 +407,19 @@ def _segments(panoptic: _Annotation) -> list[_Annotation]:
     ]
 
 
-def _damaged(path: str, data: bytes, failure: Exception) -> RekordError:
+def _corrupt_json_error(path: str, data: bytes, failure: Exception) -> RekordError:
     """Where the json breaks, as line and column."""
     shift = 3 if data[:3] == b"\xef\xbb\xbf" else 0
     at: int | None = None
     found = "values inside each other, deeper than can be read"
-    match = _BYTE.search(str(failure))
+    match = _BYTE_PATTERN.search(str(failure))
     if match:
         # What follows the document is reported one byte late.
         at = int(match[1]) + shift - ("trailing characters" in str(failure))
         found = str(failure).removeprefix("JSON is malformed: ").partition(" (byte")[0]
-        found += f": {shown(data[at : at + 16])[1:]}" if at < len(data) else ""
+        found += f": {preview(data[at : at + 16])[1:]}" if at < len(data) else ""
     elif isinstance(failure, UnicodeDecodeError):
-        at = _first_not_utf8(data)
+        at = _find_invalid_utf8(data)
         found = f"bytes that are not UTF-8: {data[at : at + 8].hex(' ')}"
     elif isinstance(failure, msgspec.DecodeError):
         at = len(data)
@@ -441,7 +443,7 @@ def _damaged(path: str, data: bytes, failure: Exception) -> RekordError:
     )
 
 
-def _first_not_utf8(data: bytes) -> int:
+def _find_invalid_utf8(data: bytes) -> int:
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as failure:
@@ -449,7 +451,7 @@ def _first_not_utf8(data: bytes) -> int:
     return len(data)
 
 
-def _unreadable_json(path: str, problem: str) -> RekordError:
+def _unreadable_json_error(path: str, problem: str) -> RekordError:
     what, _, where = problem.partition(" - at ")
     return error(
         "X531",
@@ -470,7 +472,7 @@ def coco(
     *,
     masks: bool = False,
     label_map: str | os.PathLike[str] | None = None,
-) -> Coco:
+) -> CocoSource:
     """The images of a COCO json file with their boxes; or of a folder, with a json file for each split.
 
     In a folder the files are `annotations/instances_SPLIT.json` (or another kind, where there are no
@@ -485,10 +487,10 @@ def coco(
     """
     place = as_path("path", path)
     folder = None if images is None else as_path("images", images)
-    return Coco(root_of(place, folder), place, folder, bool(masks), label_items(label_map))
+    return CocoSource(find_root(place, folder), place, folder, bool(masks), load_label_items(label_map))
 
 
-class _Image(NamedTuple):
+class _CocoImage(NamedTuple):
     json: str  # below the root
     image: str
     name: str
@@ -497,10 +499,10 @@ class _Image(NamedTuple):
     height: int | None
     split: str | None
     annotations: tuple[tuple[Any, ...], ...]  # id, category, bbox, iscrowd, area, segmentation
-    unboxed: int
+    unboxed_count: int
 
 
-class _Bad(NamedTuple):
+class _InvalidCocoRow(NamedTuple):
     """A row that there is not; its error is made where the row is read."""
 
     kind: str
@@ -509,14 +511,14 @@ class _Bad(NamedTuple):
     json: str
 
 
-class _Context(NamedTuple):
+class _CocoContext(NamedTuple):
     ids: dict[str, int]  # of classes, by the category id as text
     names: dict[int, str]
     categories: dict[str, str]  # names by category id, for messages
 
 
 @dataclass(eq=False)
-class Coco(Annotated):
+class CocoSource(AnnotationSource):
     """The source that `coco` makes."""
 
     root: str
@@ -528,90 +530,92 @@ class Coco(Annotated):
     kind = "coco"
 
     def options(self) -> Mapping[str, Any]:
-        images = None if self.images is None else below(self.root, self.images)
+        images = None if self.images is None else relative_path(self.root, self.images)
         return {
-            "json": below(self.root, self.json),
+            "json": relative_path(self.root, self.json),
             "images": images,
             "masks": self.masks,
-            "label_map": label_option(self.items),
+            "label_map": label_items_to_json(self.items),
         }
 
-    def look(self) -> Listing:
-        entries: list[Entry] = []
+    def look(self) -> AnnotationListing:
+        entries: list[RowEntry] = []
         files: dict[str, os.stat_result] = {}
         taken: dict[str, str] = {}
         crowd = area = False
         splits: list[str | None] = []
-        documents: list[tuple[JsonFile, Document]] = []
-        for file in json_files(self.json):
+        documents: list[tuple[CocoFile, CocoDocument]] = []
+        for file in find_json_files(self.json):
             document = read_document(file.path, masks=self.masks)
             documents.append((file, document._replace(annotations=[])))
             crowd |= any(one.iscrowd is not None for one in document.annotations)
             area |= any(one.area is not None for one in document.annotations)
-            facts = file_facts(file.path)
+            facts = stat_file(file.path)
             if facts is not None:
-                files[below(self.root, file.path)] = facts
+                files[relative_path(self.root, file.path)] = facts
             entries += self._entries(file, document, files, taken)
             splits.append(file.split)
-        context = _context(documents, self.items)
+        context = _build_context(documents, self.items)
         if not entries:
-            raise nothing_here(
+            raise no_data_error(
                 self.json,
                 "there are no images in the json",
                 "at least one entry in `images`",
                 "none",
                 "name the json file that lists the images",
             )
-        return Listing(
-            entries=in_order(entries),
-            files=source_files(files),
+        return AnnotationListing(
+            entries=sort_entries(entries),
+            files=to_source_files(files),
             classes=context.names,
             has=tuple([name for name, there in (("is_crowd", crowd), ("area", area)) if there]),
             masks=self.masks,
-            splits=ordered_splits(splits),
+            splits=order_splits(splits),
             context=context,
         )
 
     def _entries(
         self,
-        file: JsonFile,
-        document: Document,
+        file: CocoFile,
+        document: CocoDocument,
         files: dict[str, os.stat_result],
         taken: dict[str, str],
-    ) -> list[Entry]:
-        json = below(self.root, file.path)
+    ) -> list[RowEntry]:
+        json = relative_path(self.root, file.path)
         folder = self.images
         if folder is None:
-            folder = folder_of(document.names, image_folders(file, self.root)) or os.path.dirname(file.path)
+            folder = find_image_folder(
+                document.names, candidate_image_folders(file, self.root)
+            ) or os.path.dirname(file.path)
         of_image: dict[str, list[Any]] = {}
-        entries: list[Entry] = []
+        entries: list[RowEntry] = []
         ids: dict[str, str] = {}
         whole: list[tuple[int, Any, str, str, os.stat_result]] = []
         for i, image in enumerate(document.images):
-            key, name = key_of(image.id), image.file_name
-            bad: _Bad | None = None
+            key, name = normalize_id(image.id), image.file_name
+            bad: _InvalidCocoRow | None = None
             found = None
             if key is None or not isinstance(name, str):
-                bad = _Bad("image", i, "id" if key is None else "file_name", json)
+                bad = _InvalidCocoRow("image", i, "id" if key is None else "file_name", json)
             else:
                 of_image.setdefault(key, [])
-                before = seen_once(ids, key, name)
+                before = remember_key(ids, key, name)
                 found = find_image(folder, name)
                 if before is not None:
-                    bad = _Bad("twice", f"{name}, id {key}", shown(before), json)
+                    bad = _InvalidCocoRow("twice", f"{name}, id {key}", preview(before), json)
                 elif found is None:
-                    bad = _Bad("missing", name, below(self.root, folder), json)
-                elif (first := seen_once(taken, below(self.root, found[0]), json)) is not None:
-                    bad = _Bad("twice", name, first, json)
+                    bad = _InvalidCocoRow("missing", name, relative_path(self.root, folder), json)
+                elif (first := remember_key(taken, relative_path(self.root, found[0]), json)) is not None:
+                    bad = _InvalidCocoRow("twice", name, first, json)
             if bad is not None or key is None or found is None:
-                entries.append(Entry(json, i, 0, bad))
+                entries.append(RowEntry(json, i, 0, bad))
             else:
-                whole.append((i, image, key, below(self.root, found[0]), found[1]))
+                whole.append((i, image, key, relative_path(self.root, found[0]), found[1]))
         unboxed: dict[str, int] = {}
         for i, one in enumerate(document.annotations, len(document.images)):
-            key = key_of(one.image_id)
+            key = normalize_id(one.image_id)
             if key is None or key not in of_image:
-                entries.append(Entry(json, i, 0, _Bad("orphan", one.id, one.image_id, json)))
+                entries.append(RowEntry(json, i, 0, _InvalidCocoRow("orphan", one.id, one.image_id, json)))
             elif one.bbox is None or one.bbox == []:
                 unboxed[key] = unboxed.get(key, 0) + 1
             else:
@@ -619,78 +623,86 @@ class Coco(Annotated):
                 of_image[key].append((one.id, one.category_id, one.bbox, one.iscrowd, one.area, outline))
         for _, image, key, path, facts in whole:
             files[path] = facts
-            width, height = _size(image.width), _size(image.height)
+            width, height = _parse_size(image.width), _parse_size(image.height)
             objects, left_out = tuple(of_image[key]), unboxed.get(key, 0)
-            content = _Image(json, path, image.file_name, key, width, height, file.split, objects, left_out)
-            entries.append(Entry(path, 0, facts.st_size, content))
+            content = _CocoImage(
+                json, path, image.file_name, key, width, height, file.split, objects, left_out
+            )
+            entries.append(RowEntry(path, 0, facts.st_size, content))
         return entries
 
-    def row(self, entry: Entry, context: _Context) -> dict[str, Any]:
+    def row(self, entry: RowEntry, context: _CocoContext) -> dict[str, Any]:
         content = entry.content
-        if isinstance(content, _Bad):
+        if isinstance(content, _InvalidCocoRow):
             raise self._refused(content)
         at = Location(path=self.place(content.json))
         boxes, labels, crowds, areas, outlines = [], [], [], [], []
         for number, category, bbox, crowd, area, outline in content.annotations:
-            whose = f"annotation {shown(number)} of image {content.id}"
-            key = key_of(category)
+            whose = f"annotation {preview(number)} of image {content.id}"
+            key = normalize_id(category)
             if key is None or key not in context.ids:
                 known = "a class of the label map" if self.items else "one of `categories`"
-                raise no_class(whose, context.categories.get(key or "", category), known, at)
-            x, y, width, height = _checked(bbox, 4, whose, "bbox", "four numbers: x, y, width, height", at)
+                raise unknown_class_error(whose, context.categories.get(key or "", category), known, at)
+            x, y, width, height = _validate_numbers(
+                bbox, 4, whose, "bbox", "four numbers: x, y, width, height", at
+            )
             boxes.append((x, y, x + width, y + height))
             labels.append(context.ids[key])
             if crowd not in (None, 0, 1):
-                raise _malformed(whose, "iscrowd", "0 or 1", crowd, at)
+                raise _malformed_error(whose, "iscrowd", "0 or 1", crowd, at)
             crowds.append(int(crowd or 0))
             areas.append(
-                abs(width * height) if area is None else _checked([area], 1, whose, "area", "a number", at)[0]
+                abs(width * height)
+                if area is None
+                else _validate_numbers([area], 1, whose, "area", "a number", at)[0]
             )
             outlines.append((outline, whose))
         values: dict[str, Any] = {
             "image": Path(self.root) / content.image,
             "filename": content.name,
             "source_id": content.id,
-            "boxes": box_array(boxes),
+            "boxes": to_box_array(boxes),
             "labels": np.array(labels, np.int64),
             "class_names": [context.names[label] for label in labels],
             "is_crowd": np.array(crowds, np.int64),
             "area": np.array(areas, np.float32),
-            "box_names": [f"annotation {shown(one[0])}" for one in content.annotations],
+            "box_names": [f"annotation {preview(one[0])}" for one in content.annotations],
         }
         if content.width is not None and content.height is not None:
             values.update({"width": content.width, "height": content.height})
-        if content.unboxed:
-            values["skipped_annotations"] = content.unboxed
+        if content.unboxed_count:
+            values["skipped_annotations"] = content.unboxed_count
         if content.split is not None:
             values["split"] = content.split
         if self.masks:
             size = content.height, content.width
-            values["masks"] = [drawn(outline, size, whose, at) for outline, whose in outlines]
+            values["masks"] = [draw_outline(outline, size, whose, at) for outline, whose in outlines]
         return values
 
-    def _refused(self, bad: _Bad) -> RekordError:
+    def _refused(self, bad: _InvalidCocoRow) -> RekordError:
         at = Location(path=self.place(bad.json))
         match bad.kind:
             case "missing":
-                return no_image(bad.name, self.place(bad.other), at)
+                return missing_image_error(bad.name, self.place(bad.other), at)
             case "twice":
-                return listed_twice(bad.name, bad.other, at)
+                return duplicate_image_error(bad.name, bad.other, at)
             case "image":
-                return _malformed(
+                return _malformed_error(
                     f"image {bad.name:,} of `images`", bad.other, "an id and a file_name", None, at
                 )
         return error(
             "E367",
-            f"annotation {shown(bad.name)} is of an image that there is not",
+            f"annotation {preview(bad.name)} is of an image that there is not",
             location=at,
             expected="the id of one of `images`",
-            found=f"image_id {shown(bad.other)}",
+            found=f"image_id {preview(bad.other)}",
             do="add the image to `images`, or take the annotation out",
         )
 
 
-def _context(documents: Sequence[tuple[JsonFile, Document]], items: tuple[LabelItem, ...] | None) -> _Context:
+def _build_context(
+    documents: Sequence[tuple[CocoFile, CocoDocument]], items: tuple[LabelItem, ...] | None
+) -> _CocoContext:
     """What categories mean, in all files together."""
     names: dict[int, str] = {}
     where: dict[int, str] = {}
@@ -698,15 +710,17 @@ def _context(documents: Sequence[tuple[JsonFile, Document]], items: tuple[LabelI
     for file, document in documents:
         used |= document.used
         for i, category in enumerate(document.categories):
-            number = whole_number(category.id)
+            number = parse_integer(category.id)
             if number is None or not isinstance(category.name, str) or not category.name:
-                raise _not_coco(file.path, f"category {i:,} has no id and name", f"id {shown(category.id)}")
+                raise _not_coco_error(
+                    file.path, f"category {i:,} has no id and name", f"id {preview(category.id)}"
+                )
             if names.setdefault(number, category.name) != category.name:
                 other = "" if where[number] == file.path else f", in {where[number]}"
-                raise _not_coco(
+                raise _not_coco_error(
                     file.path,
                     f"category {number} has two names",
-                    f"{shown(category.name)} and {shown(names[number])}{other}",
+                    f"{preview(category.name)} and {preview(names[number])}{other}",
                 )
             where.setdefault(number, file.path)
     # Roboflow lists the name of the whole project as category 0, and no box has it.
@@ -716,19 +730,21 @@ def _context(documents: Sequence[tuple[JsonFile, Document]], items: tuple[LabelI
         of_name: dict[str, int] = {}
         for number, name in kept.items():
             if of_name.setdefault(name, number) != number:
-                found = f"{of_name[name]} and {number}, both {shown(name)}"
-                raise _not_coco(where[number], "two categories have one name", found)
-        return _Context(ids, {ids[str(number)]: name for number, name in kept.items()}, _texts(kept))
-    by_name = classes_of(list(kept.values()), items)
+                found = f"{of_name[name]} and {number}, both {preview(name)}"
+                raise _not_coco_error(where[number], "two categories have one name", found)
+        return _CocoContext(
+            ids, {ids[str(number)]: name for number, name in kept.items()}, _names_by_text_id(kept)
+        )
+    by_name = assign_class_ids(list(kept.values()), items)
     chosen = {str(number): by_name[name] for number, name in kept.items() if name in by_name}
-    return _Context(chosen, named(by_name, items), _texts(kept))
+    return _CocoContext(chosen, class_names_by_id(by_name, items), _names_by_text_id(kept))
 
 
-def _texts(names: Mapping[int, str]) -> dict[str, str]:
+def _names_by_text_id(names: Mapping[int, str]) -> dict[str, str]:
     return {str(number): name for number, name in names.items()}
 
 
-def _not_coco(path: str, what: str, found: str) -> RekordError:
+def _not_coco_error(path: str, what: str, found: str) -> RekordError:
     return error(
         "X531",
         what,
@@ -739,28 +755,28 @@ def _not_coco(path: str, what: str, found: str) -> RekordError:
     )
 
 
-def _malformed(whose: str, member: str, expected: str, found: Any, location: Location) -> RekordError:
+def _malformed_error(whose: str, member: str, expected: str, found: Any, location: Location) -> RekordError:
     return error(
         "E369",
         f"{whose} has no usable `{member}`",
         location=location,
         expected=expected,
-        found=shown(found),
+        found=preview(found),
         do="mend it in the json file, or take it out",
     )
 
 
-def _checked(
+def _validate_numbers(
     value: Any, count: int, whose: str, member: str, expected: str, location: Location
 ) -> Sequence[float]:
     good = isinstance(value, list) and len(value) == count
     if good:
         good = all(type(one) in (int, float) and abs(one) < _MAX_COORDINATE for one in value)
     if not good:
-        raise _malformed(whose, member, expected, value, location)
+        raise _malformed_error(whose, member, expected, value, location)
     return [float(one) for one in value]
 
 
-def _size(value: Any) -> int | None:
-    number = whole_number(value)
+def _parse_size(value: Any) -> int | None:
+    number = parse_integer(value)
     return number if number is not None and 0 < number < _MAX_COORDINATE else None

@@ -15,61 +15,61 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.arguments import invalid, is_unicode, name_list
+from rekord.arguments import invalid, is_utf8_encodable, name_list
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Feature, Float32, Int64, Schema, Tensor, Text
-from rekord.schema.column_evidence import float32_loses
-from rekord.schema.json_form import feature_members
-from rekord.schema.messages import near_miss, shown
+from rekord.schema.column_evidence import is_lossy_in_float32
+from rekord.schema.json_form import feature_to_json
+from rekord.schema.messages import closest_match, preview
 from rekord.sources.base import (
     PART_BYTES,
     Chunk,
-    Columns,
-    Facts,
-    Listing,
-    Part,
-    Row,
+    ColumnChunk,
+    FileListing,
+    SourceFacts,
     SourceFile,
-    empty,
+    SourcePart,
+    SourceRow,
+    empty_file_error,
     is_gzip_name,
-    listed,
-    opened,
+    list_files,
+    open_source_file,
     source_path,
 )
 from rekord.sources.lines import (
-    Cut,
-    FileIndex,
-    LostRow,
+    FileSpan,
     RowBlock,
-    Rules,
-    Span,
-    after_head,
-    grouped,
+    RowIndex,
+    RowStart,
+    RowSyntax,
+    UnreadableRow,
+    group_spans,
     index_file,
-    lost_row_error,
-    not_utf8,
-    row_blocks,
-    spans,
-    text_head,
+    not_utf8_error,
+    read_row_blocks,
+    read_text_head,
+    skip_to_row,
+    split_into_spans,
+    unreadable_row_error,
 )
-from rekord.sources.tables import SAMPLED_ROWS, inconsistent
+from rekord.sources.tables import SAMPLE_ROWS, inconsistent_file_error
 
-Form: TypeAlias = Literal["whole", "real", "truth", "text", "bytes"]
+FieldType: TypeAlias = Literal["whole", "real", "truth", "text", "bytes"]
 
-WHOLE_BYTES = 256 << 20
+MAX_FULL_SURVEY_BYTES = 256 << 20
 """Sources up to this size are looked at from end to end."""
 
-FIRST_BYTES = 64 << 20
+HEAD_SURVEY_BYTES = 64 << 20
 SAMPLE_BYTES = 64 << 20
 """Of larger ones, so much at the beginning, and so much in evenly spread samples."""
 
-_MOST_COLUMNS = 100_000
+_MAX_COLUMNS = 100_000
 _DELIMITERS = ",\t;|"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class CsvOptions:
     """What was asked of a CSV source."""
 
     delimiter: str | None
@@ -79,111 +79,113 @@ class Asked:
     na: tuple[str, ...]
 
 
-class Column(NamedTuple):
+class CsvColumn(NamedTuple):
     """A column that is kept, and how its fields are read."""
 
     name: str
     place: int
-    form: Form
+    form: FieldType
     feature: Feature
     declared: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CsvTable:
     """All that is needed to read rows; small, as it goes to every task."""
 
     names: tuple[str, ...]  # of all columns of the file
-    columns: tuple[Column, ...]
+    columns: tuple[CsvColumn, ...]
     delimiter: str
     na: tuple[str, ...]
     sampled: bool  # the types come from a part of the rows only
 
     @property
-    def rules(self) -> Rules:
-        return Rules(self.delimiter)
+    def rules(self) -> RowSyntax:
+        return RowSyntax(self.delimiter)
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class CsvSurvey:
     """What was found out about a source."""
 
-    listing: Listing
-    table: Table
-    indexes: tuple[FileIndex, ...]
+    listing: FileListing
+    table: CsvTable
+    indexes: tuple[RowIndex, ...]
     rows: int | None
 
 
-class _Start(NamedTuple):
+class _CsvStart(NamedTuple):
     """The first lines of one file."""
 
     delimiter: str
     names: tuple[str, ...]
-    begin: Cut  # of the first row that is data
+    begin: RowStart  # of the first row that is data
     line: int  # of the header
 
 
-def survey(listing: Listing, asked: Asked, *, gzipped: bool) -> Survey:
+def survey_files(listing: FileListing, asked: CsvOptions, *, gzipped: bool) -> CsvSurvey:
     """Look at all files once; asked again for the same files, the answer is at hand."""
-    return _survey(listing, asked, gzipped)
+    return _survey_uncached(listing, asked, gzipped)
 
 
 @lru_cache(maxsize=4)
-def _survey(listing: Listing, asked: Asked, gzipped: bool) -> Survey:
-    starts = [_start(listing.full(file), file, asked, gzipped) for file in listing.files]
+def _survey_uncached(listing: FileListing, asked: CsvOptions, gzipped: bool) -> CsvSurvey:
+    starts = [_read_start(listing.full(file), file, asked, gzipped) for file in listing.files]
     first = starts[0]
     for file, start in zip(listing.files, starts, strict=True):
         if start.names != first.names:
-            raise _inconsistent(listing, file, start, first)
+            raise _inconsistent_error(listing, file, start, first)
     columns_seen = _core.FieldSurvey(first.delimiter, len(first.names), list(asked.na))
-    sampled = not gzipped and listing.source_bytes > WHOLE_BYTES
-    look = _Look(columns_seen, listing.source_bytes if sampled else None)
+    sampled = not gzipped and listing.source_bytes > MAX_FULL_SURVEY_BYTES
+    look = _SurveySampler(columns_seen, listing.source_bytes if sampled else None)
     indexes = []
     for file, start in zip(listing.files, starts, strict=True):
         path = listing.full(file)
-        with opened(path, file, gzipped=gzipped) as stream:
-            head, offset = text_head(stream, path)
-            rest = after_head(stream, head, offset, start.begin)
+        with open_source_file(path, file, gzipped=gzipped) as stream:
+            head, offset = read_text_head(stream, path)
+            rest = skip_to_row(stream, head, offset, start.begin)
             indexes.append(
-                index_file(file, stream, Rules(first.delimiter), start.begin, head=rest, look=look)
+                index_file(file, stream, RowSyntax(first.delimiter), start.begin, head=rest, look=look)
             )
             look.before_bytes += file.size_bytes
     rows = sum(index.rows for index in indexes)
     if not rows:
         path = listing.full(listing.files[0])
-        raise empty(path, "a header without rows", expected="a line for each row below the header")
-    table = _table(first, asked, columns_seen, sampled, listing)
-    table = replace(table, columns=_without_merging(table, listing, first.begin, gzipped))
-    return Survey(listing, table, tuple(indexes), rows)
+        raise empty_file_error(path, "a header without rows", expected="a line for each row below the header")
+    table = _build_table(first, asked, columns_seen, sampled, listing)
+    table = replace(table, columns=_widen_lossy_floats(table, listing, first.begin, gzipped))
+    return CsvSurvey(listing, table, tuple(indexes), rows)
 
 
-def _without_merging(table: Table, listing: Listing, begin: Cut, gzipped: bool) -> tuple[Column, ...]:
+def _widen_lossy_floats(
+    table: CsvTable, listing: FileListing, begin: RowStart, gzipped: bool
+) -> tuple[CsvColumn, ...]:
     """The columns, with doubles as they are where float32 would not tell the first of them apart."""
 
     if not any(column.form == "real" and not column.declared for column in table.columns):
         return table.columns
     file = listing.files[0]
     path = listing.full(file)
-    with opened(path, file, gzipped=gzipped) as stream:
-        head, offset = text_head(stream, path)
-        rest = after_head(stream, head, offset, begin)
-        block = next(row_blocks(stream, table.rules, begin, head=rest), None)
-    batch = Parser(table).parse(block.data, block.rows) if isinstance(block, RowBlock) else None
+    with open_source_file(path, file, gzipped=gzipped) as stream:
+        head, offset = read_text_head(stream, path)
+        rest = skip_to_row(stream, head, offset, begin)
+        block = next(read_row_blocks(stream, table.rules, begin, head=rest), None)
+    batch = CsvParser(table).parse(block.data, block.rows) if isinstance(block, RowBlock) else None
     if batch is None:
         return table.columns  # whoever reads the rows will say what is wrong with them
-    return tuple([_checked_double(column, batch) for column in table.columns])
+    return tuple([_widen_if_lossy(column, batch) for column in table.columns])
 
 
-def _checked_double(column: Column, batch: Any) -> Column:
+def _widen_if_lossy(column: CsvColumn, batch: Any) -> CsvColumn:
     if column.form != "real" or column.declared:
         return column
-    values = batch.column(column.name).slice(0, SAMPLED_ROWS).drop_null().to_numpy()
-    if not float32_loses(values):
+    values = batch.column(column.name).slice(0, SAMPLE_ROWS).drop_null().to_numpy()
+    if not is_lossy_in_float32(values):
         return column
     return column._replace(feature=Tensor("float64", optional=column.feature.optional))
 
 
-class _Look:
+class _SurveySampler:
     """Passes rows on to be looked at: all, or those in samples."""
 
     def __init__(self, seen: _core.FieldSurvey, sampled_of: int | None) -> None:
@@ -198,43 +200,45 @@ class _Look:
     def _is_sample(self, block: RowBlock) -> bool:
         assert self._sampled_of is not None
         begin = self.before_bytes + block.offset
-        if begin < FIRST_BYTES:
+        if begin < HEAD_SURVEY_BYTES:
             return True
         # Blocks in which a multiple of the stride falls.
-        stride = max(1, (self._sampled_of - FIRST_BYTES) * max(len(block.data), 1) // SAMPLE_BYTES)
+        stride = max(1, (self._sampled_of - HEAD_SURVEY_BYTES) * max(len(block.data), 1) // SAMPLE_BYTES)
         return begin // stride != (begin + len(block.data)) // stride
 
 
-def _start(path: str, file: SourceFile, asked: Asked, gzipped: bool) -> _Start:
+def _read_start(path: str, file: SourceFile, asked: CsvOptions, gzipped: bool) -> _CsvStart:
     if not file.size_bytes:
-        raise empty(path, "an empty file", expected="a header and rows" if asked.header else "rows")
-    with opened(path, file, gzipped=gzipped) as stream:
-        head, offset = text_head(stream, path)
-        delimiter = asked.delimiter or _sniffed(file.path, head)
-        blocks = row_blocks(stream, Rules(delimiter), Cut(offset, 0, 1), head=head)
+        raise empty_file_error(
+            path, "an empty file", expected="a header and rows" if asked.header else "rows"
+        )
+    with open_source_file(path, file, gzipped=gzipped) as stream:
+        head, offset = read_text_head(stream, path)
+        delimiter = asked.delimiter or _sniff_delimiter(file.path, head)
+        blocks = read_row_blocks(stream, RowSyntax(delimiter), RowStart(offset, 0, 1), head=head)
         first = next(blocks, None)
         if first is None:
-            raise empty(path, "no line with anything in it", expected="a header and rows")
-        if isinstance(first, LostRow):
-            raise _bad_header(
+            raise empty_file_error(path, "no line with anything in it", expected="a header and rows")
+        if isinstance(first, UnreadableRow):
+            raise _header_error(
                 path,
                 first.line,
                 expected="a first line of names",
                 found="a quote that is not closed" if first.code == "E358" else "a line of more than 64 MiB",
             )
-        fields = fields_of(first.row(0), delimiter)
+        fields = split_fields(first.row(0), delimiter)
         line = int(first.lines[0])
         if not asked.header:
-            return _Start(delimiter, _given_names(asked, len(fields), path), Cut(offset, 0, 1), line)
-        names = _header_names(fields, path, line)
+            return _CsvStart(delimiter, _choose_names(asked, len(fields), path), RowStart(offset, 0, 1), line)
+        names = _parse_header(fields, path, line)
         if first.rows > 1:
-            begin = Cut(first.offset + int(first.starts[1]), 0, int(first.lines[1]))
+            begin = RowStart(first.offset + int(first.starts[1]), 0, int(first.lines[1]))
         else:
-            begin = Cut(first.offset + len(first.data), 0, line + len(first.data.splitlines()))
-        return _Start(delimiter, names, begin, line)
+            begin = RowStart(first.offset + len(first.data), 0, line + len(first.data.splitlines()))
+        return _CsvStart(delimiter, names, begin, line)
 
 
-def _sniffed(name: str, head: bytes) -> str:
+def _sniff_delimiter(name: str, head: bytes) -> str:
     bare = name.lower().removesuffix(".gz")
     if bare.endswith((".tsv", ".tab")):
         return "\t"
@@ -245,7 +249,7 @@ def _sniffed(name: str, head: bytes) -> str:
     return best if counts[best] else ","
 
 
-def fields_of(row: bytes, delimiter: str) -> list[bytes]:
+def split_fields(row: bytes, delimiter: str) -> list[bytes]:
     """The fields of one row, without their quotes."""
     mark = re.escape(delimiter.encode())
     field = re.compile(rb'(?:"([^"]*(?:""[^"]*)*)"?)?([^' + mark + rb"\r\n]*)")
@@ -262,17 +266,17 @@ def fields_of(row: bytes, delimiter: str) -> list[bytes]:
         at += 1
 
 
-def _header_names(fields: list[bytes], path: str, line: int) -> tuple[str, ...]:
-    if len(fields) > _MOST_COLUMNS:
-        raise _bad_header(
-            path, line, expected=f"at most {_MOST_COLUMNS:,} columns", found=f"{len(fields):,} columns"
+def _parse_header(fields: list[bytes], path: str, line: int) -> tuple[str, ...]:
+    if len(fields) > _MAX_COLUMNS:
+        raise _header_error(
+            path, line, expected=f"at most {_MAX_COLUMNS:,} columns", found=f"{len(fields):,} columns"
         )
     names = []
     for place, field in enumerate(fields, 1):
         try:
             name = field.decode().strip()
         except UnicodeDecodeError as failure:
-            raise _bad_header(
+            raise _header_error(
                 path,
                 line,
                 what=f"the name of column {place:,} is not UTF-8",
@@ -281,7 +285,7 @@ def _header_names(fields: list[bytes], path: str, line: int) -> tuple[str, ...]:
                 do="iconv -f LATIN1 -t UTF-8 IN > OUT      (if the text is in Latin-1)",
             ) from None
         if not name:
-            raise _bad_header(
+            raise _header_error(
                 path,
                 line,
                 what=f"column {place:,} has no name",
@@ -293,7 +297,7 @@ def _header_names(fields: list[bytes], path: str, line: int) -> tuple[str, ...]:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         places = [str(i) for i, name in enumerate(names, 1) if name == twice[0]]
-        raise _bad_header(
+        raise _header_error(
             path,
             line,
             what=f"two columns are called `{twice[0][:60]}`",
@@ -305,7 +309,7 @@ def _header_names(fields: list[bytes], path: str, line: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _given_names(asked: Asked, count: int, path: str) -> tuple[str, ...]:
+def _choose_names(asked: CsvOptions, count: int, path: str) -> tuple[str, ...]:
     if asked.keep is None:
         return tuple(f"column_{i}" for i in range(count))
     if len(asked.keep) != count:
@@ -320,7 +324,7 @@ def _given_names(asked: Asked, count: int, path: str) -> tuple[str, ...]:
     return asked.keep
 
 
-def _bad_header(
+def _header_error(
     path: str,
     line: int,
     *,
@@ -334,11 +338,13 @@ def _bad_header(
     return error("X522", what, location=where, expected=expected, found=found, do=do)
 
 
-def _inconsistent(listing: Listing, file: SourceFile, start: _Start, first: _Start) -> RekordError:
+def _inconsistent_error(
+    listing: FileListing, file: SourceFile, start: _CsvStart, first: _CsvStart
+) -> RekordError:
     pairs = zip_longest(first.names, start.names)
     place, (expected, found) = next((i, pair) for i, pair in enumerate(pairs, 1) if pair[0] != pair[1])
     name = found if expected is None else expected
-    return inconsistent(
+    return inconsistent_file_error(
         listing,
         file,
         name,
@@ -347,18 +353,20 @@ def _inconsistent(listing: Listing, file: SourceFile, start: _Start, first: _Sta
     )
 
 
-def _table(start: _Start, asked: Asked, seen: _core.FieldSurvey, sampled: bool, listing: Listing) -> Table:
+def _build_table(
+    start: _CsvStart, asked: CsvOptions, seen: _core.FieldSurvey, sampled: bool, listing: FileListing
+) -> CsvTable:
     known = dict.fromkeys(start.names)
     types = dict(asked.types)
     for name in (*(asked.keep or ()), *types):
         if name not in known:
-            near = near_miss(name, start.names)
+            near = closest_match(name, start.names)
             raise error(
                 "X522",
                 f"there is no column `{name[:60]}`",
                 location=Location(path=listing.full(listing.files[0]), line=start.line, feature=name[:60]),
-                expected=f"one of {shown(list(start.names))}",
-                found=shown(name),
+                expected=f"one of {preview(list(start.names))}",
+                found=preview(name),
                 do=f"did you mean `{near}`?" if near else "name columns as the first line does",
             )
     places = {name: i for i, name in enumerate(start.names)}
@@ -366,14 +374,18 @@ def _table(start: _Start, asked: Asked, seen: _core.FieldSurvey, sampled: bool, 
     columns = []
     for name in asked.keep or start.names:
         feature = types.get(name)
-        form = _form_of(feature) if feature is not None else _form(counts[places[name]])
+        form = (
+            _field_type_of_feature(feature)
+            if feature is not None
+            else _infer_field_type(counts[places[name]])
+        )
         missing = _has_missing(counts[places[name]], form)
-        chosen = feature if feature is not None else _feature(form, missing)
-        columns.append(Column(name, places[name], form, chosen, feature is not None))
-    return Table(start.names, tuple(columns), start.delimiter, asked.na, sampled)
+        chosen = feature if feature is not None else _feature_for_type(form, missing)
+        columns.append(CsvColumn(name, places[name], form, chosen, feature is not None))
+    return CsvTable(start.names, tuple(columns), start.delimiter, asked.na, sampled)
 
 
-def _form(counts: tuple[int, ...]) -> Form:
+def _infer_field_type(counts: tuple[int, ...]) -> FieldType:
     _, whole, padded, large, real, nan, truth, text = (bool(count) for count in counts)
     if text or padded or (truth and (whole or large or real or nan)):
         return "text"
@@ -384,17 +396,17 @@ def _form(counts: tuple[int, ...]) -> Form:
     return "whole" if whole and not large else "text"
 
 
-def _form_of(feature: Feature) -> Form:
+def _field_type_of_feature(feature: Feature) -> FieldType:
     if feature.as_given == "int":
         return "truth" if feature.dtype == np.bool_ else "whole"
     return {"float": "real", "bytes": "bytes"}.get(feature.as_given or "", "text")  # type: ignore[return-value]
 
 
-def _has_missing(counts: tuple[int, ...], form: Form) -> bool:
+def _has_missing(counts: tuple[int, ...], form: FieldType) -> bool:
     return bool(counts[0] or (form == "real" and counts[5]))
 
 
-def _feature(form: Form, optional: bool) -> Feature:
+def _feature_for_type(form: FieldType, optional: bool) -> Feature:
     match form:
         case "whole":
             return Int64(optional=optional)
@@ -405,37 +417,45 @@ def _feature(form: Form, optional: bool) -> Feature:
     return Text(optional=optional)
 
 
-_TRUE = ("true", "True", "TRUE")
-_FALSE = ("false", "False", "FALSE")
-_WHOLE = re.compile(r"-?[0-9]+")
-_HEX = re.compile(r"-?0[xX][0-9a-fA-F]{1,16}")
-_REAL = re.compile(
+_TRUE_WORDS = ("true", "True", "TRUE")
+_FALSE_WORDS = ("false", "False", "FALSE")
+_INTEGER_PATTERN = re.compile(r"-?[0-9]+")
+_HEX_PATTERN = re.compile(r"-?0[xX][0-9a-fA-F]{1,16}")
+_FLOAT_PATTERN = re.compile(
     r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|inf|infinity)", re.IGNORECASE
 )
-_WORDS: dict[Form, str] = {"whole": "a whole number", "real": "a number", "truth": "true or false"}
-_FEATURES: dict[Form, str] = {"whole": "Int64", "real": "Float32", "truth": 'Int64(dtype="bool")'}
+_FIELD_TYPE_NAMES: dict[FieldType, str] = {
+    "whole": "a whole number",
+    "real": "a number",
+    "truth": "true or false",
+}
+_FIELD_TYPE_FEATURES: dict[FieldType, str] = {
+    "whole": "Int64",
+    "real": "Float32",
+    "truth": 'Int64(dtype="bool")',
+}
 
 
 def read_rows(
-    blocks: Iterable[RowBlock | LostRow], table: Table, path: str, full_path: str
+    blocks: Iterable[RowBlock | UnreadableRow], table: CsvTable, path: str, full_path: str
 ) -> Iterator[Chunk]:
     """Rows in order. What Arrow takes goes through it whole; only where it does not are rows looked at."""
-    parser = Parser(table)
+    parser = CsvParser(table)
     for block in blocks:
-        if isinstance(block, LostRow):
-            yield Row(path, block.row, lost_row_error(block, full_path), block.line)
+        if isinstance(block, UnreadableRow):
+            yield SourceRow(path, block.row, unreadable_row_error(block, full_path), block.line)
             continue
-        batch = parser.parse(block.data, block.rows) if parser.trusts(block.data) else None
+        batch = parser.parse(block.data, block.rows) if parser.is_arrow_safe(block.data) else None
         if batch is not None and not parser.has_infinite(batch):
-            yield _columns(batch, block, 0, block.rows, path)
+            yield _to_column_chunk(batch, block, 0, block.rows, path)
         else:
-            yield from _row_by_row(block, parser, path, full_path)
+            yield from _read_row_by_row(block, parser, path, full_path)
 
 
-def _columns(batch: Any, block: RowBlock, begin: int, end: int, path: str) -> Columns:
+def _to_column_chunk(batch: Any, block: RowBlock, begin: int, end: int, path: str) -> ColumnChunk:
     lines = block.lines[begin:end]
     even = int(lines[-1]) - int(lines[0]) == end - begin - 1
-    return Columns(
+    return ColumnChunk(
         path,
         block.first + begin,
         batch,
@@ -445,8 +465,8 @@ def _columns(batch: Any, block: RowBlock, begin: int, end: int, path: str) -> Co
     )
 
 
-class Parser:
-    def __init__(self, table: Table) -> None:
+class CsvParser:
+    def __init__(self, table: CsvTable) -> None:
         import pyarrow as pa
         from pyarrow import csv
 
@@ -463,13 +483,13 @@ class Parser:
             include_columns=[column.name for column in table.columns],
             null_values=list(table.na),
             strings_can_be_null=True,
-            true_values=list(_TRUE),
-            false_values=list(_FALSE),
+            true_values=list(_TRUE_WORDS),
+            false_values=list(_FALSE_WORDS),
         )
         self._reals = [i for i, column in enumerate(table.columns) if column.form == "real"]
         self._wholes = [c.place for c in table.columns if c.form == "whole" and not c.declared]
 
-    def trusts(self, data: bytes) -> bool:
+    def is_arrow_safe(self, data: bytes) -> bool:
         """Whether Arrow would not change what is written.
 
         It reads 007 as 7. Where all rows were looked at, a column of such numbers is one of texts.
@@ -503,7 +523,7 @@ class Parser:
             return None
         if table.num_rows != rows:
             return None
-        return self._without_nan(table.combine_chunks().to_batches()[0])
+        return self._nan_to_null(table.combine_chunks().to_batches()[0])
 
     def has_infinite(self, batch: Any) -> bool:
         """Whether a number is infinite; Arrow reads 1e999 as that, too."""
@@ -511,7 +531,7 @@ class Parser:
 
         return any(compute.any(compute.is_inf(batch.column(place))).as_py() for place in self._reals)
 
-    def _without_nan(self, batch: Any) -> Any:
+    def _nan_to_null(self, batch: Any) -> Any:
         """NaN in a file is how a hole is written."""
         import pyarrow as pa
         from pyarrow import compute
@@ -524,65 +544,65 @@ class Parser:
         return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
 
-def _row_by_row(block: RowBlock, parser: Parser, path: str, full_path: str) -> Iterator[Chunk]:
+def _read_row_by_row(block: RowBlock, parser: CsvParser, path: str, full_path: str) -> Iterator[Chunk]:
     problems: dict[int, RekordError] = {}
     for i in range(block.rows):
         where = Location(path=full_path, row=block.first + i, line=int(block.lines[i]))
-        problem = _problem(block.row(i), parser.table, where)
+        problem = _find_problem(block.row(i), parser.table, where)
         if problem is not None:
             problems[i] = problem
     while True:
         good = [i for i in range(block.rows) if i not in problems]
-        batch = parser.parse(b"".join(_ended(block.row(i)) for i in good), len(good))
+        batch = parser.parse(b"".join(_ensure_newline(block.row(i)) for i in good), len(good))
         if batch is not None or not good:
             break
         # Arrow sees something that we do not; the row in which it does is found by halving.
-        i = _refused(block, good, parser)
+        i = _find_rejected_row(block, good, parser)
         where = Location(path=full_path, row=block.first + i, line=int(block.lines[i]))
         problems[i] = error(
             "E356",
             "a row cannot be read as its columns' types",
             location=where,
             expected="fields of the types of their columns",
-            found=shown(block.row(i)[:60]),
+            found=preview(block.row(i)[:60]),
             do='read its columns as text: columns={"name": rk.Text()}',
         )
     given = 0  # good rows so far
     i = 0
     while i < block.rows:
         if i in problems:
-            yield Row(path, block.first + i, problems[i], int(block.lines[i]))
+            yield SourceRow(path, block.first + i, problems[i], int(block.lines[i]))
             i += 1
             continue
         end = i
         while end < block.rows and end not in problems:
             end += 1
-        yield _columns(batch.slice(given, end - i), block, i, end, path)
+        yield _to_column_chunk(batch.slice(given, end - i), block, i, end, path)
         given += end - i
         i = end
 
 
-def _ended(row: bytes) -> bytes:
+def _ensure_newline(row: bytes) -> bytes:
     return row if row.endswith((b"\n", b"\r")) else row + b"\n"
 
 
-def _refused(block: RowBlock, rows: list[int], parser: Parser) -> int:
+def _find_rejected_row(block: RowBlock, rows: list[int], parser: CsvParser) -> int:
     while len(rows) > 1:
         half = rows[: len(rows) // 2]
-        fits = parser.parse(b"".join(_ended(block.row(i)) for i in half), len(half)) is not None
+        fits = parser.parse(b"".join(_ensure_newline(block.row(i)) for i in half), len(half)) is not None
         rows = rows[len(half) :] if fits else half
     return rows[0]
 
 
-def _problem(row: bytes, table: Table, where: Location) -> RekordError | None:
-    fields = fields_of(row, table.delimiter)
+def _find_problem(row: bytes, table: CsvTable, where: Location) -> RekordError | None:
+    fields = split_fields(row, table.delimiter)
     if len(fields) != len(table.names):
         return error(
             "E354",
             f"a row has {len(fields):,} fields, and the table {len(table.names):,} columns",
             location=where,
             expected=f"{len(table.names):,} fields",
-            found=f"{len(fields):,} fields: {shown(row[:60].rstrip().decode(errors='replace'))}",
+            found=f"{len(fields):,} fields: {preview(row[:60].rstrip().decode(errors='replace'))}",
             do="mend this line: quote a field that holds the delimiter",
         )
     for column in table.columns:
@@ -592,54 +612,56 @@ def _problem(row: bytes, table: Table, where: Location) -> RekordError | None:
         try:
             text = field.decode()
         except UnicodeDecodeError as failure:
-            return not_utf8(field, failure.start, where, column.name)
-        if text not in table.na and not _fits(text, column):
-            return _misfit(text, column, where)
+            return not_utf8_error(field, failure.start, where, column.name)
+        if text not in table.na and not _is_valid_field(text, column):
+            return _field_error(text, column, where)
     return None
 
 
-def _fits(text: str, column: Column) -> bool:
+def _is_valid_field(text: str, column: CsvColumn) -> bool:
     bare = text.strip(" \t")
     match column.form:
         case "whole":
-            if column.declared and _HEX.fullmatch(bare):
+            if column.declared and _HEX_PATTERN.fullmatch(bare):
                 return True
-            if not _WHOLE.fullmatch(bare) or len(bare) > 4000:
+            if not _INTEGER_PATTERN.fullmatch(bare) or len(bare) > 4000:
                 return False
             digits = bare.lstrip("-")
             padded = len(digits) > 1 and digits.startswith("0")
             return (column.declared or not padded) and -(2**63) <= int(bare) < 2**63
         case "real":
-            return bool(_REAL.fullmatch(bare)) and (math.isfinite(float(bare)) or "n" in bare.lower())
+            return bool(_FLOAT_PATTERN.fullmatch(bare)) and (
+                math.isfinite(float(bare)) or "n" in bare.lower()
+            )
         case "truth":
-            return text in _TRUE or text in _FALSE
+            return text in _TRUE_WORDS or text in _FALSE_WORDS
     return True
 
 
-def _misfit(text: str, column: Column, where: Location) -> RekordError:
+def _field_error(text: str, column: CsvColumn, where: Location) -> RekordError:
     return error(
         "E356",
-        f"`{column.name[:60]}` holds {shown(text)}, which is not {_WORDS[column.form]}",
+        f"`{column.name[:60]}` holds {preview(text)}, which is not {_FIELD_TYPE_NAMES[column.form]}",
         location=where.within(feature=column.name[:60]),
-        expected=f"{_WORDS[column.form]}: the column is {_FEATURES[column.form]}",
-        found=shown(text),
+        expected=f"{_FIELD_TYPE_NAMES[column.form]}: the column is {_FIELD_TYPE_FEATURES[column.form]}",
+        found=preview(text),
         do=f"mend the field, or read the column as text: columns={{{column.name[:60]!r}: rk.Text()}}",
     )
 
 
 EXTENSIONS = (".csv", ".tsv", ".tab", ".csv.gz", ".tsv.gz", ".tab.gz")
-MISSING = ("", "NA", "N/A", "null", "NULL")
+DEFAULT_NA = ("", "NA", "N/A", "null", "NULL")
 """Fields that stand for no value. NaN does too, in columns of numbers."""
 
-Chosen: TypeAlias = "Sequence[str] | Mapping[str, Feature] | None"
+ColumnSelection: TypeAlias = "Sequence[str] | Mapping[str, Feature] | None"
 
 
 @dataclass(frozen=True, slots=True)
-class DelimitedSource:
+class CsvSource:
     """Rows of CSV or TSV files."""
 
     path: str
-    asked: Asked
+    asked: CsvOptions
 
     @property
     def kind(self) -> str:
@@ -650,35 +672,35 @@ class DelimitedSource:
         return self._listing().root
 
     def options(self) -> Mapping[str, Any]:
-        return _options(self.asked)
+        return _options_to_json(self.asked)
 
-    def facts(self) -> Facts:
-        return _facts(survey(self._listing(), self.asked, gzipped=False))
+    def facts(self) -> SourceFacts:
+        return _build_facts(survey_files(self._listing(), self.asked, gzipped=False))
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
-        seen = survey(self._listing(), self.asked, gzipped=False)
-        cut = grouped(spans(seen.indexes, part_bytes), part_bytes)
-        return [Part((seen.table, seen.listing.root, part.content), part.source_bytes) for part in cut]
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+        seen = survey_files(self._listing(), self.asked, gzipped=False)
+        cut = group_spans(split_into_spans(seen.indexes, part_bytes), part_bytes)
+        return [SourcePart((seen.table, seen.listing.root, part.content), part.source_bytes) for part in cut]
 
-    def read(self, part: Part) -> Iterator[Chunk]:
+    def read(self, part: SourcePart) -> Iterator[Chunk]:
         table, root, pieces = part.content
         for span in pieces:
-            assert isinstance(span, Span)
-            path = Listing(root, ()).full(span.file)
-            with opened(path, span.file, span.begin.offset, span.end) as stream:
-                blocks = row_blocks(stream, table.rules, span.begin)
+            assert isinstance(span, FileSpan)
+            path = FileListing(root, ()).full(span.file)
+            with open_source_file(path, span.file, span.begin.offset, span.end) as stream:
+                blocks = read_row_blocks(stream, table.rules, span.begin)
                 yield from read_rows(blocks, table, span.file.path, path)
 
-    def _listing(self) -> Listing:
-        return listed(self.path, EXTENSIONS)
+    def _listing(self) -> FileListing:
+        return list_files(self.path, EXTENSIONS)
 
 
 @dataclass(frozen=True, slots=True)
-class ZippedDelimitedSource:
+class GzipCsvSource:
     """Rows of CSV or TSV files that are compressed, and so can only be read from their beginning."""
 
     path: str
-    asked: Asked
+    asked: CsvOptions
 
     @property
     def kind(self) -> str:
@@ -689,33 +711,33 @@ class ZippedDelimitedSource:
         return self._listing().root
 
     def options(self) -> Mapping[str, Any]:
-        return _options(self.asked)
+        return _options_to_json(self.asked)
 
-    def facts(self) -> Facts:
-        return _facts(survey(self._listing(), self.asked, gzipped=True))
+    def facts(self) -> SourceFacts:
+        return _build_facts(survey_files(self._listing(), self.asked, gzipped=True))
 
     def rows(self) -> Iterator[Chunk]:
-        seen = survey(self._listing(), self.asked, gzipped=True)
+        seen = survey_files(self._listing(), self.asked, gzipped=True)
         for index in seen.indexes:
             path = seen.listing.full(index.file)
-            with opened(path, index.file, gzipped=True) as stream:
-                head, offset = text_head(stream, path)
-                rest = after_head(stream, head, offset, index.cuts[0])
-                blocks = row_blocks(stream, seen.table.rules, index.cuts[0], head=rest)
+            with open_source_file(path, index.file, gzipped=True) as stream:
+                head, offset = read_text_head(stream, path)
+                rest = skip_to_row(stream, head, offset, index.cuts[0])
+                blocks = read_row_blocks(stream, seen.table.rules, index.cuts[0], head=rest)
                 yield from read_rows(blocks, seen.table, index.file.path, path)
 
-    def _listing(self) -> Listing:
-        return listed(self.path, EXTENSIONS)
+    def _listing(self) -> FileListing:
+        return list_files(self.path, EXTENSIONS)
 
 
 def csv(
     path: str | os.PathLike[str],
     *,
     delimiter: str | None = None,
-    columns: Chosen = None,
+    columns: ColumnSelection = None,
     header: bool = True,
-    na: Sequence[str] = MISSING,
-) -> DelimitedSource | ZippedDelimitedSource:
+    na: Sequence[str] = DEFAULT_NA,
+) -> CsvSource | GzipCsvSource:
     """Rows of CSV or TSV files: a file, a folder or a pattern.
 
     Whole numbers are Int64, other numbers Float32 (Tensor of float64 where float32 would not tell them apart), true
@@ -727,7 +749,7 @@ def csv(
     first line is a row, and `columns` names all columns in order; without, they are column_0, column_1, ….
     """
     place = source_path(path, "csv")
-    asked = Asked(
+    asked = CsvOptions(
         delimiter=_delimiter(delimiter),
         keep=_names(columns),
         types=_types(columns),
@@ -735,12 +757,12 @@ def csv(
         na=_missing_words(na),
     )
     if is_gzip_name(place, EXTENSIONS):
-        return ZippedDelimitedSource(place, asked)
-    return DelimitedSource(place, asked)
+        return GzipCsvSource(place, asked)
+    return CsvSource(place, asked)
 
 
-def _facts(seen: Survey) -> Facts:
-    return Facts(
+def _build_facts(seen: CsvSurvey) -> SourceFacts:
+    return SourceFacts(
         layout="table",
         schema=Schema({column.name: column.feature for column in seen.table.columns}),
         rows=seen.rows,
@@ -749,11 +771,11 @@ def _facts(seen: Survey) -> Facts:
     )
 
 
-def _options(asked: Asked) -> Mapping[str, Any]:
+def _options_to_json(asked: CsvOptions) -> Mapping[str, Any]:
     return {
         "delimiter": asked.delimiter,
         "columns": None if asked.keep is None else list(asked.keep),
-        "types": {name: feature_members(feature) for name, feature in asked.types},
+        "types": {name: feature_to_json(feature) for name, feature in asked.types},
         "header": asked.header,
         "na": list(asked.na),
     }
@@ -781,15 +803,17 @@ def _types(columns: object) -> tuple[tuple[str, Feature], ...]:
         if not isinstance(name, str) or not fits:
             raise error(
                 "U605",
-                f"`columns` declares {shown(name)} as {shown(feature)}",
+                f"`columns` declares {preview(name)} as {preview(feature)}",
                 expected="one of rk.Int64(), rk.Float32(), rk.Text(), rk.Bytes(), rk.Timestamp(), each of one value",
-                found=shown(feature),
+                found=preview(feature),
                 do='columns={"zip": rk.Text()}',
             )
     return tuple(columns.items())
 
 
 def _missing_words(na: object) -> tuple[str, ...]:
-    if isinstance(na, (list, tuple)) and all(isinstance(word, str) and is_unicode(word) for word in na):
+    if isinstance(na, (list, tuple)) and all(
+        isinstance(word, str) and is_utf8_encodable(word) for word in na
+    ):
         return tuple(na)
     raise invalid("na", na, "a list of the texts that stand for no value", 'na=["", "NA"]')

@@ -12,25 +12,25 @@ from typing import NamedTuple
 
 from rekord.arguments import as_path
 from rekord.errors import RekordError, error
-from rekord.framing.inflate import begins_with_a_record, read_head
+from rekord.framing.inflate import read_head, starts_with_record
 from rekord.location import Location
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 from rekord.sources.base import Source
-from rekord.sources.coco import ROBOFLOW
-from rekord.sources.image_csv import OpenList, columns_of
-from rekord.sources.image_folder import PICTURES, SPLITS, is_picture, joined
+from rekord.sources.coco import ROBOFLOW_FILE_NAME
+from rekord.sources.image_csv import ImageCsvReader, find_columns
+from rekord.sources.image_folder import IMAGE_EXTENSIONS, SPLIT_NAMES, is_image_name, join_path
 from rekord.storage.find import is_record_name
 from rekord.storage.local import LOCAL
 from rekord.storage.remote import is_remote
 
 _HEAD_BYTES = 256 * 1024
-_ROWS = 20
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:]', re.DOTALL)
-_COCO = {b'"images"', b'"annotations"'}
+_SAMPLE_ROWS = 20
+_JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:]', re.DOTALL)
+_COCO_MEMBERS = {b'"images"', b'"annotations"'}
 _CONTENT_MAGIC = ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"\x93NUMPY", "npy"))
-_TAR_AT = 257
+_TAR_MAGIC_OFFSET = 257
 # As they are compared: in small letters, letters and digits alone.
-_SIDES = (
+_BOX_SIDE_ALIASES = (
     ("xmin", "x1", "x0", "left", "bboxxmin", "bboxx1", "minx"),
     ("ymin", "y1", "y0", "top", "bboxymin", "bboxy1", "miny"),
     ("xmax", "x2", "right", "bboxxmax", "bboxx2", "maxx"),
@@ -38,15 +38,15 @@ _SIDES = (
 )
 
 
-def content_kind(path: str) -> str | None:
+def detect_content_kind(path: str) -> str | None:
     """The source for a file whose name does not say it."""
-    head = _head(path)
+    head = _read_head(path)
     for magic, kind in _CONTENT_MAGIC:
         if head.startswith(magic):
             return kind
-    if head[_TAR_AT : _TAR_AT + 5] == b"ustar":
+    if head[_TAR_MAGIC_OFFSET : _TAR_MAGIC_OFFSET + 5] == b"ustar":
         return "webdataset"
-    return "records" if head and begins_with_a_record(head) else None
+    return "records" if head and starts_with_record(head) else None
 
 
 def is_coco(path: str) -> bool:
@@ -54,21 +54,26 @@ def is_coco(path: str) -> bool:
 
     One of the two is enough where the head of the file ends before the object does.
     """
-    head = _head(path).removeprefix(b"\xef\xbb\xbf").lstrip()
+    head = _read_head(path).removeprefix(b"\xef\xbb\xbf").lstrip()
     if not head.startswith(b"{"):
         return False
     members: set[bytes] = set()
     depth = 0
     last: bytes | None = None
-    for match in _TOKEN.finditer(head):
+    for match in _JSON_TOKEN.finditer(head):
         token = match[0]
         if token in b"{[":
             depth += 1
         elif token in b"}]":
             depth -= 1
             if not depth:
-                return members >= _COCO
-        elif token == b":" and depth == 1 and last in _COCO and head[match.end() :].lstrip()[:1] == b"[":
+                return members >= _COCO_MEMBERS
+        elif (
+            token == b":"
+            and depth == 1
+            and last in _COCO_MEMBERS
+            and head[match.end() :].lstrip()[:1] == b"["
+        ):
             members.add(last)
         last = token
     return bool(members)
@@ -77,35 +82,35 @@ def is_coco(path: str) -> bool:
 def is_image_list(path: str) -> bool:
     """Whether a CSV has a column of pictures and one of their classes."""
     try:
-        with OpenList(path) as (_, rows):
-            columns = columns_of(path, {"image": None, "label": None, "split": None}, rows)
-            fields = [row for _, row in zip(range(_ROWS), columns.rows, strict=False)]
+        with ImageCsvReader(path) as (_, rows):
+            columns = find_columns(path, {"image": None, "label": None, "split": None}, rows)
+            fields = [row for _, row in zip(range(_SAMPLE_ROWS), columns.rows, strict=False)]
     except RekordError:
         return False
     named = [row[columns.image] for _, row in fields if len(row) > columns.image and row[columns.image]]
-    return bool(named) and all(is_picture(name) for name in named)
+    return bool(named) and all(is_image_name(name) for name in named)
 
 
-def is_boxes(path: str) -> bool:
+def is_boxes_csv(path: str) -> bool:
     """Whether a CSV has pictures with the sides of boxes; without a header, `path,x1,y1,x2,y2,class`."""
-    rows = list(_csv_rows(path))
+    rows = list(_read_csv_rows(path))
     if not rows:
         return False
     header = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in rows[0]]
-    if all(any(one in header for one in names) for names in _SIDES):
-        return len(rows) == 1 or any(is_picture(field) for field in rows[1]) or "filename" in header
-    return len(rows[0]) == 6 and is_picture(rows[0][0]) and all(_is_number(one) for one in rows[0][1:5])
+    if all(any(one in header for one in names) for names in _BOX_SIDE_ALIASES):
+        return len(rows) == 1 or any(is_image_name(field) for field in rows[1]) or "filename" in header
+    return len(rows[0]) == 6 and is_image_name(rows[0][0]) and all(_is_number(one) for one in rows[0][1:5])
 
 
 def is_yolo_label(path: str) -> bool:
     """Whether a text file begins like the label file of an image: a class, then four numbers or more."""
-    line = next((line for line in _head(path, 4096).splitlines() if line.strip()), b"")
+    line = next((line for line in _read_head(path, 4096).splitlines() if line.strip()), b"")
     words = line.decode("utf-8", "replace").split()
     return len(words) >= 5 and words[0].isdigit() and all(_is_number(word) for word in words[1:])
 
 
-def _csv_rows(path: str) -> Iterator[list[str]]:
-    text = _head(path, 64 * 1024).decode("utf-8-sig", "replace")
+def _read_csv_rows(path: str) -> Iterator[list[str]]:
+    text = _read_head(path, 64 * 1024).decode("utf-8-sig", "replace")
     lines = [line for line in text.splitlines() if line.strip()][:2]
     if lines:
         try:
@@ -122,7 +127,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _head(path: str, most_bytes: int = _HEAD_BYTES) -> bytes:
+def _read_head(path: str, most_bytes: int = _HEAD_BYTES) -> bytes:
     """The first bytes of a file; none where it cannot be read, which whoever reads it will say."""
     if not os.path.isfile(path):
         return b""
@@ -133,12 +138,12 @@ def _head(path: str, most_bytes: int = _HEAD_BYTES) -> bytes:
         return b""
 
 
-SOURCES = (
+SOURCE_KINDS = (
     *("image_folder", "image_csv", "segmentation", "voc_segmentation", "cityscapes", "voc", "coco", "yolo"),
     *("boxes_csv", "csv", "jsonl", "parquet", "arrow", "npy", "npz", "text", "webdataset", "records"),
 )
 
-_EXTENSIONS = {
+_KIND_BY_EXTENSION = {
     **dict.fromkeys((".csv", ".tsv", ".tab"), "csv"),
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     **dict.fromkeys((".parquet", ".pq", ".parq"), "parquet"),
@@ -147,24 +152,24 @@ _EXTENSIONS = {
     ".npz": "npz",
     **dict.fromkeys((".txt", ".text"), "text"),
     **dict.fromkeys((".tar", ".tgz"), "webdataset"),
-    **dict.fromkeys(PICTURES, "image_folder"),
+    **dict.fromkeys(IMAGE_EXTENSIONS, "image_folder"),
 }
-_WEAK = ("jsonl", "text")  # a .json or .txt beside other data tells about it, more often than not
+_WEAK_KINDS = ("jsonl", "text")  # a .json or .txt beside other data tells about it, more often than not
 _IMAGE_FOLDERS = ("images", "image", "imgs", "img", "jpegimages", "photos", "rgb", "inputs", "input")
 _MASK_FOLDERS = (
     *("masks", "mask", "segmentationclass", "segmentationclassaug", "labels", "label", "annotations"),
     *("annotation", "gt", "groundtruth", "segmentation", "segmentations", "targets", "target"),
 )
 _JSON_FOLDERS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
-_MAGIC = re.compile(r"[*?[]")
-_HIDDEN = (".", "_", "@")
+_GLOB_CHARACTERS = re.compile(r"[*?[]")
+_HIDDEN_PREFIXES = (".", "_", "@")
 
-_MOST_NAMES = 20_000  # looked at in all, whatever a folder holds
-_MOST_LEVELS = 8
-_TRIED = 20  # files of a kind that are opened
+_MAX_NAMES = 20_000  # looked at in all, whatever a folder holds
+_MAX_LEVELS = 8
+_MAX_TRIED = 20  # files of a kind that are opened
 
 
-class Recognised(NamedTuple):
+class DetectedSource(NamedTuple):
     """A source by its name in `rk.sources`, and the one or two paths that it is made of."""
 
     kind: str
@@ -172,14 +177,14 @@ class Recognised(NamedTuple):
     masks: str | None = None
 
 
-def detect(path: str | os.PathLike[str], *, layout: str | None = None) -> Source:
+def detect_source(path: str | os.PathLike[str], *, layout: str | None = None) -> Source:
     """The source that a path is, with nothing said about it but perhaps the layout that is wanted."""
-    from rekord.sources.build import build
+    from rekord.sources.build import build_source
 
-    return build(recognise(path, layout=layout))
+    return build_source(identify_source(path, layout=layout))
 
 
-def recognise(path: str | os.PathLike[str], *, layout: str | None = None) -> Recognised:
+def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) -> DetectedSource:
     """What a path is: a file, a folder, or a pattern of files. The same names give the same answer."""
     place = as_path("path", path)
     if is_remote(place):
@@ -191,14 +196,14 @@ def recognise(path: str | os.PathLike[str], *, layout: str | None = None) -> Rec
             found=place.partition("://")[0][:30] + "://",
             do="copy it here, and write from the copy",
         )
-    if not os.path.lexists(place) and _MAGIC.search(place):
+    if not os.path.lexists(place) and _GLOB_CHARACTERS.search(place):
         kind = _kind_by_name(os.path.basename(place))
         if kind not in (None, "image_folder"):
             matched = next(iglob(place, recursive=True), None)
-            return Recognised(str(kind if matched is None else _unless_records(kind, matched)), place)
+            return DetectedSource(str(kind if matched is None else _correct_tar_kind(kind, matched)), place)
     if LOCAL.stat(place).kind != "folder":
-        return _file(place, layout)
-    return _folder(place, layout, levels=0)
+        return _identify_file(place, layout)
+    return _identify_folder(place, layout, levels=0)
 
 
 def _kind_by_name(name: str) -> str | None:
@@ -207,44 +212,44 @@ def _kind_by_name(name: str) -> str | None:
     if is_record_name(lower):
         return "records"
     bare = re.sub(r"\.(gz|bz2|xz)$", "", lower)
-    kind = _EXTENSIONS.get(os.path.splitext(bare)[1])
+    kind = _KIND_BY_EXTENSION.get(os.path.splitext(bare)[1])
     if bare == lower or kind == "webdataset":
         return kind
     return kind if lower.endswith(".gz") and kind in ("csv", "jsonl", "text") else None
 
 
-def _unless_records(kind: str | None, path: str) -> str | None:
+def _correct_tar_kind(kind: str | None, path: str) -> str | None:
     """The kind of a file, unless it is called a tar and holds records: Ray calls its record files so."""
-    return "records" if kind == "webdataset" and content_kind(path) == "records" else kind
+    return "records" if kind == "webdataset" and detect_content_kind(path) == "records" else kind
 
 
 # A file.
 
 
-def _file(path: str, layout: str | None) -> Recognised:
-    kind = _unless_records(_kind_by_name(os.path.basename(path)), path) or content_kind(path)
+def _identify_file(path: str, layout: str | None) -> DetectedSource:
+    kind = _correct_tar_kind(_kind_by_name(os.path.basename(path)), path) or detect_content_kind(path)
     if kind == "csv":
-        return Recognised(_csv_kind(path, layout), path)
+        return DetectedSource(_identify_csv(path, layout), path)
     if kind == "jsonl":
         coco = layout == "detection" or (layout in (None, "auto") and is_coco(path))
-        return Recognised("coco" if coco else "jsonl", path)
+        return DetectedSource("coco" if coco else "jsonl", path)
     if kind == "image_folder":
         folder = os.path.dirname(path) or "."
-        raise _unknown(path, "a single picture", f"rekord write {joined(folder, '')} OUT")
+        raise _unknown_source_error(path, "a single picture", f"rekord write {join_path(folder, '')} OUT")
     if kind is None:
-        found = f"a file called {shown(os.path.basename(path))}"
-        raise _unknown(
+        found = f"a file called {preview(os.path.basename(path))}"
+        raise _unknown_source_error(
             path, found[:80], "rename it to what it is, or read it with Python: rk.write(rows, OUT)"
         )
-    return Recognised(kind, path)
+    return DetectedSource(kind, path)
 
 
-def _csv_kind(path: str, layout: str | None) -> str:
+def _identify_csv(path: str, layout: str | None) -> str:
     if layout in ("table", "text"):
         return "csv"
     if layout in ("detection", "classification"):
         return "boxes_csv" if layout == "detection" else "image_csv"
-    if is_boxes(path):
+    if is_boxes_csv(path):
         return "boxes_csv"
     return "image_csv" if is_image_list(path) else "csv"
 
@@ -252,7 +257,7 @@ def _csv_kind(path: str, layout: str | None) -> str:
 # A folder.
 
 
-class _Entries(NamedTuple):
+class _FolderEntries(NamedTuple):
     """What lies directly in a folder, sorted by name; hidden names left out."""
 
     folders: tuple[str, ...]
@@ -264,27 +269,27 @@ class _Entries(NamedTuple):
         return next((lower[name] for name in names if name in lower), None)
 
 
-def _entries(folder: str) -> _Entries:
+def _list_folder(folder: str) -> _FolderEntries:
     folders: list[str] = []
     files: list[str] = []
     for entry in LOCAL.list(folder):
-        if not entry.name.startswith(_HIDDEN):
+        if not entry.name.startswith(_HIDDEN_PREFIXES):
             path = os.path.join(folder, entry.name)
             is_folder = entry.kind == "folder" or (entry.link and os.path.isdir(path))
             (folders if is_folder else files).append(entry.name)
     folders.sort(key=os.fsencode)
     files.sort(key=os.fsencode)
-    return _Entries(tuple(folders[:_MOST_NAMES]), tuple(files[:_MOST_NAMES]))
+    return _FolderEntries(tuple(folders[:_MAX_NAMES]), tuple(files[:_MAX_NAMES]))
 
 
-def _files_below(folder: str, most: int, levels: int = _MOST_LEVELS) -> Iterator[str]:
+def _iter_files(folder: str, most: int, levels: int = _MAX_LEVELS) -> Iterator[str]:
     """Paths of files, those nearest to the top first, `most` at the most."""
     left = most
     level = [folder]
     for _ in range(levels):
         below: list[str] = []
         for place in level:
-            entries = _entries(place)
+            entries = _list_folder(place)
             for name in entries.files:
                 if not left:
                     return
@@ -294,81 +299,83 @@ def _files_below(folder: str, most: int, levels: int = _MOST_LEVELS) -> Iterator
         level = below
 
 
-def _folder(path: str, layout: str | None, *, levels: int) -> Recognised:
-    entries = _entries(path)
+def _identify_folder(path: str, layout: str | None, *, levels: int) -> DetectedSource:
+    entries = _list_folder(path)
     if {"rekord.json", "dataset_info.json"} & set(entries.files):
-        return Recognised("records", path)
+        return DetectedSource("records", path)
     if layout not in ("table", "text"):
-        known = _dataset(path, entries, layout)
+        known = _identify_dataset(path, entries, layout)
         if known is not None:
             return known
-    kinds = Counter(kind for name in entries.files if (kind := _kind_by_name(name)) not in (None, *_WEAK))
-    if len(entries.folders) == 1 and not kinds and levels < _MOST_LEVELS:
+    kinds = Counter(
+        kind for name in entries.files if (kind := _kind_by_name(name)) not in (None, *_WEAK_KINDS)
+    )
+    if len(entries.folders) == 1 and not kinds and levels < _MAX_LEVELS:
         inner = os.path.join(path, entries.folders[0])
-        if _holds_more_than_one_class(inner):
-            return _folder(inner, layout, levels=levels + 1)
-    return _by_count(path, entries, layout)
+        if _has_several_classes(inner):
+            return _identify_folder(inner, layout, levels=levels + 1)
+    return _identify_by_count(path, entries, layout)
 
 
-def _holds_more_than_one_class(folder: str) -> bool:
+def _has_several_classes(folder: str) -> bool:
     """Whether a folder that is alone in another is no class: it has folders itself, or is called `images`."""
-    entries = _entries(folder)
-    pictures = any(is_picture(name) for name in entries.files)
+    entries = _list_folder(folder)
+    pictures = any(is_image_name(name) for name in entries.files)
     return not pictures or os.path.basename(folder).lower() in _IMAGE_FOLDERS
 
 
-def _dataset(path: str, entries: _Entries, layout: str | None) -> Recognised | None:
+def _identify_dataset(path: str, entries: _FolderEntries, layout: str | None) -> DetectedSource | None:
     """A folder that is laid out as one of the well-known datasets of images."""
     if {"leftImg8bit", "gtFine"} <= set(entries.folders):
-        return Recognised("cityscapes", path)
+        return DetectedSource("cityscapes", path)
     wants_masks = layout == "deeplab"
     if not wants_masks and _is_voc(path, entries):
-        return Recognised("voc", path)
+        return DetectedSource("voc", path)
     wants_boxes = layout in (None, "auto", "detection")
     if wants_boxes and _is_coco(path, entries):
-        return Recognised("coco", path)
+        return DetectedSource("coco", path)
     if wants_masks or layout in (None, "auto"):
-        pair = _masks_of_voc(path, entries) or _pair(path, entries)
+        pair = _identify_voc_masks(path, entries) or _identify_image_mask_pair(path, entries)
         if pair is not None:
             return pair
-    return Recognised("yolo", path) if wants_boxes and _is_yolo(path, entries) else None
+    return DetectedSource("yolo", path) if wants_boxes and _is_yolo(path, entries) else None
 
 
-def _is_voc(path: str, entries: _Entries) -> bool:
+def _is_voc(path: str, entries: _FolderEntries) -> bool:
     folder = entries.folder("annotations")
     if folder is not None:
-        return _has(os.path.join(path, folder), (".xml",), 1)
-    places = ["", *[name for name in entries.folders if name.lower() in SPLITS]]
-    return any(_xml_beside_pictures(os.path.join(path, name)) for name in places)
+        return _has_extension(os.path.join(path, folder), (".xml",), 1)
+    places = ["", *[name for name in entries.folders if name.lower() in SPLIT_NAMES]]
+    return any(_has_xml_next_to_images(os.path.join(path, name)) for name in places)
 
 
-def _xml_beside_pictures(folder: str) -> bool:
-    names = _entries(folder).files
+def _has_xml_next_to_images(folder: str) -> bool:
+    names = _list_folder(folder).files
     xmls = {name[:-4] for name in names if name.lower().endswith(".xml")}
-    return bool(xmls) and any(is_picture(name) and os.path.splitext(name)[0] in xmls for name in names)
+    return bool(xmls) and any(is_image_name(name) and os.path.splitext(name)[0] in xmls for name in names)
 
 
-def _masks_of_voc(path: str, entries: _Entries) -> Recognised | None:
+def _identify_voc_masks(path: str, entries: _FolderEntries) -> DetectedSource | None:
     if not {"JPEGImages", "SegmentationClass"} <= set(entries.folders):
         return None
     if os.path.isdir(os.path.join(path, "ImageSets", "Segmentation")):
-        return Recognised("voc_segmentation", path)
-    return Recognised(
+        return DetectedSource("voc_segmentation", path)
+    return DetectedSource(
         "segmentation", os.path.join(path, "JPEGImages"), os.path.join(path, "SegmentationClass")
     )
 
 
-def _pair(path: str, entries: _Entries) -> Recognised | None:
+def _identify_image_mask_pair(path: str, entries: _FolderEntries) -> DetectedSource | None:
     """A folder of images beside one of masks."""
-    found = _image_and_mask_folders(path, entries)
+    found = _find_image_and_mask_folders(path, entries)
     if found is not None:
-        return Recognised("segmentation", *found)
-    for split in [name for name in entries.folders if name.lower() in SPLITS]:
+        return DetectedSource("segmentation", *found)
+    for split in [name for name in entries.folders if name.lower() in SPLIT_NAMES]:
         inner = os.path.join(path, split)
-        found = _image_and_mask_folders(inner, _entries(inner))
+        found = _find_image_and_mask_folders(inner, _list_folder(inner))
         if found is not None:
-            images, masks = [joined(one, "") for one in found]
-            raise _unknown(
+            images, masks = [join_path(one, "") for one in found]
+            raise _unknown_source_error(
                 path,
                 "images and masks in folders below each split",
                 f"rekord write --images {images} --masks {masks} --split {split.lower()} OUT",
@@ -376,133 +383,137 @@ def _pair(path: str, entries: _Entries) -> Recognised | None:
     return None
 
 
-def _image_and_mask_folders(path: str, entries: _Entries) -> tuple[str, str] | None:
+def _find_image_and_mask_folders(path: str, entries: _FolderEntries) -> tuple[str, str] | None:
     images = entries.folder(*_IMAGE_FOLDERS)
     masks = entries.folder(*_MASK_FOLDERS)
     if images is None or masks is None:
         return None
     both = os.path.join(path, images), os.path.join(path, masks)
-    return both if all(_has(folder, tuple(PICTURES), 4) for folder in both) else None
+    return both if all(_has_extension(folder, tuple(IMAGE_EXTENSIONS), 4) for folder in both) else None
 
 
-def _is_coco(path: str, entries: _Entries) -> bool:
-    if os.path.isfile(os.path.join(path, ROBOFLOW)):
+def _is_coco(path: str, entries: _FolderEntries) -> bool:
+    if os.path.isfile(os.path.join(path, ROBOFLOW_FILE_NAME)):
         return True
     for name in entries.folders:
         inner = os.path.join(path, name)
-        if name.lower() in SPLITS and os.path.isfile(os.path.join(inner, ROBOFLOW)):
+        if name.lower() in SPLIT_NAMES and os.path.isfile(os.path.join(inner, ROBOFLOW_FILE_NAME)):
             return True
-        if name.lower() in _JSON_FOLDERS and _any_coco(inner, _entries(inner).files):
+        if name.lower() in _JSON_FOLDERS and _has_coco(inner, _list_folder(inner).files):
             return True
-    return _any_coco(path, entries.files)
+    return _has_coco(path, entries.files)
 
 
-def _any_coco(folder: str, names: Sequence[str]) -> bool:
-    jsons = [name for name in names if name.lower().endswith(".json")][:_TRIED]
+def _has_coco(folder: str, names: Sequence[str]) -> bool:
+    jsons = [name for name in names if name.lower().endswith(".json")][:_MAX_TRIED]
     return any(is_coco(os.path.join(folder, name)) for name in jsons)
 
 
-def _is_yolo(path: str, entries: _Entries) -> bool:
+def _is_yolo(path: str, entries: _FolderEntries) -> bool:
     if entries.folder("obj_train_data") is not None:
         return True
-    splits = [name for name in entries.folders if name.lower() in SPLITS]
+    splits = [name for name in entries.folders if name.lower() in SPLIT_NAMES]
     for place in [path, *[os.path.join(path, name) for name in splits]]:
-        here = _entries(place)
+        here = _list_folder(place)
         labels = here.folder("labels")
-        if labels is not None and _any_yolo(os.path.join(place, labels)):
+        if labels is not None and _has_yolo(os.path.join(place, labels)):
             return True
-        stems = {os.path.splitext(name)[0] for name in here.files if is_picture(name)}
+        stems = {os.path.splitext(name)[0] for name in here.files if is_image_name(name)}
         beside = [name for name in here.files if name.lower().endswith(".txt") and name[:-4] in stems]
-        if any(is_yolo_label(os.path.join(place, name)) for name in beside[:_TRIED]):
+        if any(is_yolo_label(os.path.join(place, name)) for name in beside[:_MAX_TRIED]):
             return True
     images = entries.folder("images")
-    return images is not None and _any_yolo(os.path.join(path, images))
+    return images is not None and _has_yolo(os.path.join(path, images))
 
 
-def _any_yolo(folder: str) -> bool:
-    texts = [name for name in _files_below(folder, 1000, 4) if name.lower().endswith(".txt")]
+def _has_yolo(folder: str) -> bool:
+    texts = [name for name in _iter_files(folder, 1000, 4) if name.lower().endswith(".txt")]
     texts = [name for name in texts if os.path.basename(name).lower() != "classes.txt"]
-    return any(is_yolo_label(name) for name in texts[:_TRIED])
+    return any(is_yolo_label(name) for name in texts[:_MAX_TRIED])
 
 
-def _has(folder: str, extensions: tuple[str, ...], levels: int) -> bool:
-    return any(name.lower().endswith(extensions) for name in _files_below(folder, 2000, levels))
+def _has_extension(folder: str, extensions: tuple[str, ...], levels: int) -> bool:
+    return any(name.lower().endswith(extensions) for name in _iter_files(folder, 2000, levels))
 
 
 # Whatever there is most of.
 
 
-def _by_count(path: str, entries: _Entries, layout: str | None) -> Recognised:
-    seen = list(_files_below(path, _MOST_NAMES))
+def _identify_by_count(path: str, entries: _FolderEntries, layout: str | None) -> DetectedSource:
+    seen = list(_iter_files(path, _MAX_NAMES))
     kinds: Counter[str] = Counter()
     first: dict[str, str] = {}
     for file in seen:
         kind = _kind_by_name(os.path.basename(file))
-        if kind is not None and (kind == "image_folder" or _is_filled(file)):
+        if kind is not None and (kind == "image_folder" or _is_nonempty(file)):
             kinds[kind] += 1
             first.setdefault(kind, file)
     if layout in ("table", "text"):
         del kinds["image_folder"]
-    strong = [kind for kind in kinds if kind not in _WEAK]
+    strong = [kind for kind in kinds if kind not in _WEAK_KINDS]
     wanted = strong or list(kinds)
     if not wanted:
-        return _no_data(path, seen)
-    best = max(wanted, key=lambda kind: (kinds[kind], -SOURCES.index(kind)))
+        return _identify_records_by_content(path, seen)
+    best = max(wanted, key=lambda kind: (kinds[kind], -SOURCE_KINDS.index(kind)))
     lists = [name for name in entries.files if _kind_by_name(name) == "csv"]
     if best == "image_folder" and len(lists) == 1:
-        listed = _csv_kind(os.path.join(path, lists[0]), layout)
+        listed = _identify_csv(os.path.join(path, lists[0]), layout)
         if listed != "csv":
-            return Recognised(listed, os.path.join(path, lists[0]))
+            return DetectedSource(listed, os.path.join(path, lists[0]))
     if kinds[best] < 10 * sum(kinds[kind] for kind in wanted if kind != best):
-        told = joined(first[best], "")
-        instead = joined(os.path.dirname(first[best]), "") if best == "image_folder" else told
-        raise _unknown(path, f"data of several kinds: {_told(seen)}", f"rekord write {instead} OUT")
+        told = join_path(first[best], "")
+        instead = join_path(os.path.dirname(first[best]), "") if best == "image_folder" else told
+        raise _unknown_source_error(
+            path, f"data of several kinds: {_summarize_files(seen)}", f"rekord write {instead} OUT"
+        )
     if best == "image_folder":
-        _refuse_several_datasets(path, entries, layout)
+        _reject_several_datasets(path, entries, layout)
     if best == "csv" and kinds["csv"] == 1:
-        return Recognised(_csv_kind(first["csv"], layout), first["csv"])
-    return Recognised(_unless_records(best, first[best]) or best, path)
+        return DetectedSource(_identify_csv(first["csv"], layout), first["csv"])
+    return DetectedSource(_correct_tar_kind(best, first[best]) or best, path)
 
 
-def _is_filled(path: str) -> bool:
+def _is_nonempty(path: str) -> bool:
     try:
         return os.path.getsize(path) > 0
     except OSError:
         return True  # reading it will say why not
 
 
-def _no_data(path: str, seen: Sequence[str]) -> Recognised:
+def _identify_records_by_content(path: str, seen: Sequence[str]) -> DetectedSource:
     """A last look: record files may be called anything."""
-    for file in seen[:_TRIED]:
-        if is_record_name(os.path.basename(file)) is None and content_kind(file) == "records":
-            return Recognised("records", path)
-    raise _unknown(path, _told(seen) or "no files", "name the folder or the file that holds the data")
+    for file in seen[:_MAX_TRIED]:
+        if is_record_name(os.path.basename(file)) is None and detect_content_kind(file) == "records":
+            return DetectedSource("records", path)
+    raise _unknown_source_error(
+        path, _summarize_files(seen) or "no files", "name the folder or the file that holds the data"
+    )
 
 
-def _refuse_several_datasets(path: str, entries: _Entries, layout: str | None) -> None:
+def _reject_several_datasets(path: str, entries: _FolderEntries, layout: str | None) -> None:
     """Folders of annotated images are datasets, and no classes."""
-    for name in entries.folders[:_TRIED]:
+    for name in entries.folders[:_MAX_TRIED]:
         inner = os.path.join(path, name)
-        found = _dataset(inner, _entries(inner), layout)
+        found = _identify_dataset(inner, _list_folder(inner), layout)
         if found is not None:
-            raise _unknown(
+            raise _unknown_source_error(
                 path,
-                f"a folder of datasets: {shown(name)} is one (rk.sources.{found.kind})",
-                f"rekord write {joined(inner, '')} OUT",
+                f"a folder of datasets: {preview(name)} is one (rk.sources.{found.kind})",
+                f"rekord write {join_path(inner, '')} OUT",
             )
 
 
-def _told(files: Sequence[str]) -> str:
+def _summarize_files(files: Sequence[str]) -> str:
     """What was seen, in a few words: `12 .pdf, 3 .docx`."""
     endings = Counter(os.path.splitext(file)[1].lower() or "without an extension" for file in files)
-    told = [f"{number:,} {shown(ending)[1:-1][:20]}" for ending, number in endings.most_common(5)]
+    told = [f"{number:,} {preview(ending)[1:-1][:20]}" for ending, number in endings.most_common(5)]
     return ", ".join(told) + (", …" if len(endings) > 5 else "")
 
 
-def _unknown(path: str, found: str, do: str) -> RekordError:
+def _unknown_source_error(path: str, found: str, do: str) -> RekordError:
     return error(
         "U621",
-        location=Location(path=joined(path, "")),
+        location=Location(path=join_path(path, "")),
         expected="images in folders, images and masks, VOC, COCO, YOLO, Cityscapes, CSV, JSON lines, Parquet, Arrow, "
         "NumPy, text, tar (WebDataset) or record files",
         found=found,

@@ -11,22 +11,22 @@ from rekord.arguments import invalid, tuple_names
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Label, Schema, Tensor, Text
-from rekord.schema.base import FLOATS, INTEGERS, TENSORS, Shape
-from rekord.schema.column_evidence import Merging
+from rekord.schema.base import FLOAT_DTYPES, INTEGER_DTYPES, TENSOR_DTYPES, Shape
+from rekord.schema.column_evidence import Float32CollisionDetector
 from rekord.schema.interop.tfds import FLAT_VALUES, ROW_LENGTHS
-from rekord.schema.messages import shown
-from rekord.sources.base import Columns, Facts, IndexedRows, Row
-from rekord.sources.rows import PEEKED_ROWS, RowsSource, as_pixels, inferred
-from rekord.sources.tf_data import no_rows, tf_data
+from rekord.schema.messages import preview
+from rekord.sources.base import ColumnChunk, IndexedRows, SourceFacts, SourceRow
+from rekord.sources.rows import PEEK_ROWS, RowsSource, infer_row_schema, to_pixels
+from rekord.sources.tf_data import element_error, tf_data
 
-_HUGGING_FACE = ("Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict")
+_HUGGING_FACE_CLASSES = ("Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict")
 
 
-def framework_of(value: object) -> Callable[..., Any] | None:
+def find_framework_source(value: object) -> Callable[..., Any] | None:
     """What makes a source of this object, where it is a dataset of another library; that library is not imported."""
     classes = [(cls.__module__.split(".")[0], cls.__name__) for cls in type(value).__mro__]
     # Before torch: datasets' streams are also torch's.
-    if any(module == "datasets" and name in _HUGGING_FACE for module, name in classes):
+    if any(module == "datasets" and name in _HUGGING_FACE_CLASSES for module, name in classes):
         return huggingface
     if ("tensorflow", "DatasetV2") in classes:
         return tf_data
@@ -47,41 +47,41 @@ def torch_dataset(
     if hasattr(type(dataset), "__iter__"):
         known = len(given) if hasattr(type(dataset), "__len__") else None
         return RowsSource(
-            "torch_dataset", lambda: iter(given), names=names, known_rows=known, convert=_torch_row
+            "torch_dataset", lambda: iter(given), names=names, known_rows=known, convert=_convert_torch_row
         )
     try:
         count = len(given)
     except TypeError:
-        raise no_rows(
-            None, "a torch dataset with __len__, or an IterableDataset", shown(type(dataset).__name__)
+        raise element_error(
+            None, "a torch dataset with __len__, or an IterableDataset", preview(type(dataset).__name__)
         ) from None
     return RowsSource(
         "torch_dataset",
         lambda: (given[i] for i in range(count)),
         names=names,
         known_rows=count,
-        convert=_torch_row,
+        convert=_convert_torch_row,
     )
 
 
-def _torch_row(item: Any) -> Any:
+def _convert_torch_row(item: Any) -> Any:
     if isinstance(item, Mapping):
-        return _torch_values(item)
+        return _convert_torch_values(item)
     if isinstance(item, tuple) and hasattr(item, "_fields"):
-        return type(item)(*[_torch_value(part) for part in item])
+        return type(item)(*[_convert_torch_value(part) for part in item])
     parts = item if isinstance(item, (tuple, list)) else (item,)
-    return tuple([_torch_value(part) for part in parts])
+    return tuple([_convert_torch_value(part) for part in parts])
 
 
-def _torch_values(row: Mapping[Any, Any]) -> dict[Any, Any]:
-    return {name: _torch_value(value) for name, value in row.items()}
+def _convert_torch_values(row: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {name: _convert_torch_value(value) for name, value in row.items()}
 
 
-def _torch_value(value: Any) -> Any:
+def _convert_torch_value(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return _torch_values(value)
+        return _convert_torch_values(value)
     if not (hasattr(value, "detach") and hasattr(value, "cpu")):
-        return as_pixels(value)
+        return to_pixels(value)
     try:
         tensor = value.detach().cpu()
         if str(tensor.dtype) == "torch.bfloat16":
@@ -99,12 +99,12 @@ def _torch_value(value: Any) -> Any:
 
 
 _BATCH_ROWS = 1024
-_FILES = ("Image", "Audio", "Video", "Pdf")
-_NUMBERS = {"float": "float32", "double": "float64"}
-_ARRAYS = ("Array2D", "Array3D", "Array4D", "Array5D")
+_FILE_FEATURES = ("Image", "Audio", "Video", "Pdf")
+_NUMBER_DTYPES = {"float": "float32", "double": "float64"}
+_ARRAY_FEATURES = ("Array2D", "Array3D", "Array4D", "Array5D")
 
 
-def huggingface(dataset: Iterable[object] | Mapping[str, Iterable[object]]) -> HuggingFace | RowsSource:
+def huggingface(dataset: Iterable[object] | Mapping[str, Iterable[object]]) -> HuggingFaceSource | RowsSource:
     """A `datasets` Dataset in columns, an IterableDataset in rows; of a dict of them all, with a `split`."""
     splits = dict(dataset) if isinstance(dataset, Mapping) else None
     parts: list[Any] = [dataset] if splits is None else list(splits.values())
@@ -122,11 +122,11 @@ def huggingface(dataset: Iterable[object] | Mapping[str, Iterable[object]]) -> H
             do='rename it: dataset.rename_column("split", "part")',
         )
     if all(hasattr(part, "with_format") and hasattr(part, "data") for part in parts):
-        return HuggingFace(parts, names)
-    return RowsSource("huggingface", lambda: _streamed(parts, names), splits=names)
+        return HuggingFaceSource(parts, names)
+    return RowsSource("huggingface", lambda: _iter_stream(parts, names), splits=names)
 
 
-class HuggingFace:
+class HuggingFaceSource:
     """The source that `huggingface` makes of datasets that lie in Arrow."""
 
     kind = "huggingface"
@@ -139,30 +139,30 @@ class HuggingFace:
     def options(self) -> Mapping[str, Any]:
         return {}
 
-    def facts(self) -> Facts:
+    def facts(self) -> SourceFacts:
         """The schema is that of the dataset's features; None where these have no like, and rows must be looked at."""
         rows = sum(len(part) for part in self._parts)
-        schema = self._schema or _schema(self._parts)
-        return Facts(layout="table", schema=schema, rows=rows, splits=self._splits)
+        schema = self._schema or _build_schema(self._parts)
+        return SourceFacts(layout="table", schema=schema, rows=rows, splits=self._splits)
 
-    def peeked(self, limit_rows: int = PEEKED_ROWS) -> Schema:
+    def peek_schema(self, limit_rows: int = PEEK_ROWS) -> Schema:
         """The schema of the features, or of the first rows where these have no like."""
         if self._schema is None:
-            self._schema = _schema(self._parts)
+            self._schema = _build_schema(self._parts)
         if self._schema is None:
-            rows: list[Row] = []
+            rows: list[SourceRow] = []
             for chunk in self.rows():
                 names = list(chunk.values)
                 for i in range(min(chunk.rows, limit_rows - len(rows))):
-                    values = {name: _item(chunk.values[name], i) for name in names}
-                    rows.append(Row("", chunk.first + i, values))
+                    values = {name: _get_item(chunk.values[name], i) for name in names}
+                    rows.append(SourceRow("", chunk.first + i, values))
                 if len(rows) >= limit_rows:
                     break
             complete = len(rows) < limit_rows
-            self._schema = inferred(rows, complete=complete, has_splits=self._splits is not None)
+            self._schema = infer_row_schema(rows, complete=complete, has_splits=self._splits is not None)
         return self._schema
 
-    def rows(self) -> Iterator[Columns]:
+    def rows(self) -> Iterator[ColumnChunk]:
         """All rows, a batch of Arrow columns at a time."""
         first = 0
         for place, part in enumerate(self._parts):
@@ -171,18 +171,18 @@ class HuggingFace:
                 columns: dict[str, Any] = {}
                 for name in table.column_names:
                     column = table.column(name).combine_chunks()
-                    found = _columns(name, column, features.get(name))
+                    found = _flatten_column(name, column, features.get(name))
                     twice = next((one for one in found if one in columns), None)
                     if twice is not None:
-                        raise _two_columns(twice)
+                        raise _duplicate_column_error(twice)
                     columns |= found
                 if self._splits is not None:
                     columns["split"] = [self._splits[place]] * table.num_rows
-                yield Columns("", first, columns, table.num_rows)
+                yield ColumnChunk("", first, columns, table.num_rows)
                 first += table.num_rows
 
 
-def _two_columns(name: str) -> RekordError:
+def _duplicate_column_error(name: str) -> RekordError:
     return error(
         "X539",
         f"two columns are called `{name[:60]}`",
@@ -193,25 +193,25 @@ def _two_columns(name: str) -> RekordError:
     )
 
 
-def _item(column: Any, row: int) -> Any:
+def _get_item(column: Any, row: int) -> Any:
     value = column[row]
     return value.as_py() if hasattr(value, "as_py") else value
 
 
-def _columns(name: str, column: Any, feature: Any) -> dict[str, Any]:
+def _flatten_column(name: str, column: Any, feature: Any) -> dict[str, Any]:
     """A column, or those that a struct is made of, named with `/`."""
-    if type(feature).__name__ in _FILES:
-        return {name: _files(column)}
+    if type(feature).__name__ in _FILE_FEATURES:
+        return {name: _read_encoded_files(column)}
     if hasattr(column.type, "num_fields") and str(column.type).startswith("struct"):
         out: dict[str, Any] = {}
         for inner, child in zip(column.type, column.flatten(), strict=True):
             below = feature.get(inner.name) if isinstance(feature, Mapping) else None
-            out |= _columns(f"{name}/{inner.name}", child, below)
+            out |= _flatten_column(f"{name}/{inner.name}", child, below)
         return out
     return {name: column}
 
 
-def _files(column: Any) -> Any:
+def _read_encoded_files(column: Any) -> Any:
     """Encoded files: their bytes, or where these are not kept the path that they are read from."""
     if not str(column.type).startswith("struct"):
         return column
@@ -225,32 +225,35 @@ def _files(column: Any) -> Any:
     return [Path(path) if data is None and path is not None else data for data, path in pairs]
 
 
-def _streamed(parts: list[Any], splits: tuple[str, ...] | None) -> Iterator[Any]:
+def _iter_stream(parts: list[Any], splits: tuple[str, ...] | None) -> Iterator[Any]:
     for place, part in enumerate(parts):
-        stream, files = _undecoded(part)
+        stream, files = _disable_decoding(part)
         for item in stream:
-            row = {name: _file(value) if name in files else as_pixels(value) for name, value in item.items()}
+            row = {
+                name: _read_encoded_file(value) if name in files else to_pixels(value)
+                for name, value in item.items()
+            }
             yield row if splits is None else {**row, "split": splits[place]}
 
 
-def _undecoded(part: Any) -> tuple[Any, set[str]]:
+def _disable_decoding(part: Any) -> tuple[Any, set[str]]:
     """A stream whose files come as bytes, and the columns that hold files."""
     files = set()
     for name, feature in (part.features or {}).items():
-        if type(feature).__name__ in _FILES and is_dataclass(feature) and hasattr(feature, "decode"):
+        if type(feature).__name__ in _FILE_FEATURES and is_dataclass(feature) and hasattr(feature, "decode"):
             part = part.cast_column(name, replace(feature, decode=False))  # type: ignore[type-var]
             files.add(name)
     return part, files
 
 
-def _file(value: Any) -> Any:
+def _read_encoded_file(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     data, path = value.get("bytes"), value.get("path")
     return Path(path) if data is None and path is not None else data
 
 
-def _schema(parts: list[Any]) -> Schema | None:
+def _build_schema(parts: list[Any]) -> Schema | None:
     columns: dict[str, Feature] = {}
     features = parts[0].features if parts else {}
     if any(part.features != features for part in parts):
@@ -258,7 +261,7 @@ def _schema(parts: list[Any]) -> Schema | None:
     for name, feature in features.items():
         arrays = [chunk for part in parts for chunk in part.data.column(name).chunks]
         try:
-            found = _features(name, feature, arrays)
+            found = _convert_features(name, feature, arrays)
         except RekordError:
             return None
         if found is None:
@@ -267,68 +270,72 @@ def _schema(parts: list[Any]) -> Schema | None:
     return Schema(columns) if columns else None
 
 
-def _features(name: str, feature: Any, arrays: list[Any]) -> dict[str, Feature] | None:
+def _convert_features(name: str, feature: Any, arrays: list[Any]) -> dict[str, Feature] | None:
     """The columns that a feature becomes; `arrays` hold its values."""
     optional = any(array.null_count for array in arrays)
     if type(feature).__name__ == "Translation":
         return {f"{name}/{language}": Text(optional=optional) for language in feature.languages}
     if not isinstance(feature, Mapping):
-        one = _feature(name, feature, (), optional, arrays)
+        one = _convert_feature(name, feature, (), optional, arrays)
         return None if one is None else {name: one}
     out: dict[str, Feature] = {}
     for key, inner in feature.items():
         children = [array.flatten()[array.type.get_field_index(key)] for array in arrays]
-        found = _features(f"{name}/{key}", inner, children)
+        found = _convert_features(f"{name}/{key}", inner, children)
         if found is None:
             return None
         out |= found
     return out
 
 
-def _feature(name: str, feature: Any, above: Shape, optional: bool, arrays: list[Any]) -> Feature | None:
+def _convert_feature(
+    name: str, feature: Any, above: Shape, optional: bool, arrays: list[Any]
+) -> Feature | None:
     kind = type(feature).__name__
-    if kind in _ARRAYS:
+    if kind in _ARRAY_FEATURES:
         shape = tuple(feature.shape)
-        return None if above else _numbers(name, feature.dtype, shape, optional, arrays)
+        return None if above else _convert_number(name, feature.dtype, shape, optional, arrays)
     if kind in ("List", "LargeList", "Sequence"):
         length = getattr(feature, "length", -1)
-        return _feature(name, feature.feature, (*above, None if length < 0 else length), optional, arrays)
+        return _convert_feature(
+            name, feature.feature, (*above, None if length < 0 else length), optional, arrays
+        )
     if isinstance(feature, list) and len(feature) == 1:
-        return _feature(name, feature[0], (*above, None), optional, arrays)
+        return _convert_feature(name, feature[0], (*above, None), optional, arrays)
     if kind == "ClassLabel":
         if len(above) > 1:
             return None
         if not feature.names:
             return Int64(above, optional=optional)
         return Label(feature.names, shape=above, optional=optional)
-    if kind in _FILES:
+    if kind in _FILE_FEATURES:
         scalar = Image(optional=optional) if kind == "Image" else Bytes(optional=optional)
         return None if above else scalar
-    return _numbers(name, feature.dtype, above, optional, arrays) if kind == "Value" else None
+    return _convert_number(name, feature.dtype, above, optional, arrays) if kind == "Value" else None
 
 
-def _numbers(name: str, dtype: str, shape: Shape, optional: bool, arrays: list[Any]) -> Feature | None:
+def _convert_number(name: str, dtype: str, shape: Shape, optional: bool, arrays: list[Any]) -> Feature | None:
     if shape.count(None) > 1:
-        return _nested(name, dtype, shape) if not optional else None
+        return _convert_nested(name, dtype, shape) if not optional else None
     if dtype in ("string", "large_string"):
         return Text(shape, optional=optional)
     if dtype in ("binary", "large_binary"):
         return Bytes(shape, optional=optional)
-    dtype = _NUMBERS.get(dtype, dtype)
-    if dtype in INTEGERS:
+    dtype = _NUMBER_DTYPES.get(dtype, dtype)
+    if dtype in INTEGER_DTYPES:
         raw = dtype in ("uint8", "uint16") and len(shape) > 1
         return (
             Tensor(dtype, shape, optional=optional) if raw else Int64(shape, dtype=dtype, optional=optional)
         )
     if dtype == "float64":
-        merges = _merges(arrays)
+        merges = _is_lossy_in_float32(arrays)
         return Tensor(dtype, shape, optional=optional) if merges else Float32(shape, optional=optional)
-    if dtype in FLOATS:
+    if dtype in FLOAT_DTYPES:
         return Float32(shape, dtype=dtype, optional=optional)
-    return Tensor(dtype, shape, optional=optional) if dtype in TENSORS else None
+    return Tensor(dtype, shape, optional=optional) if dtype in TENSOR_DTYPES else None
 
 
-def _nested(name: str, dtype: str, shape: Shape) -> Feature | None:
+def _convert_nested(name: str, dtype: str, shape: Shape) -> Feature | None:
     """Lists of lists of any lengths: flat values, and the lengths of the rows."""
     if shape != (None,) * len(shape):
         return None
@@ -336,17 +343,17 @@ def _nested(name: str, dtype: str, shape: Shape) -> Feature | None:
     lengths = tuple(f"{name}/{ROW_LENGTHS}{level}" for level in range(len(shape) - 1))
     if dtype in ("string", "large_string"):
         return Text(shape, key=key, partitions=lengths)
-    if dtype in INTEGERS:
+    if dtype in INTEGER_DTYPES:
         return Int64(shape, dtype=dtype, key=key, partitions=lengths)
-    if dtype in FLOATS:
+    if dtype in FLOAT_DTYPES:
         return Float32(shape, dtype=dtype, key=key, partitions=lengths)
     return None
 
 
-def _merges(arrays: list[Any]) -> bool:
+def _is_lossy_in_float32(arrays: list[Any]) -> bool:
     """Whether float32 would make one of two different numbers among the first rows."""
-    merging = Merging()
-    left = PEEKED_ROWS
+    merging = Float32CollisionDetector()
+    left = PEEK_ROWS
     for array in arrays:
         flat = array.slice(0, left)
         left -= len(flat)

@@ -12,24 +12,24 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rekord.arguments import as_path, invalid, is_unicode
+from rekord.arguments import as_path, invalid, is_utf8_encodable
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema.messages import near_miss, shown
-from rekord.sources.base import PART_BYTES, Facts, Part, Row, SourceFile
+from rekord.schema.messages import closest_match, preview
+from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow
 from rekord.sources.image_folder import (
-    SPLITS,
+    SPLIT_NAMES,
     class_names,
     fingerprint,
-    groups,
-    is_picture,
-    joined,
-    printable,
+    group_by_bytes,
+    is_image_name,
+    join_path,
+    to_printable_path,
 )
 from rekord.storage.local import read_error
 
 # As they are compared: in small letters, without spaces, hyphens and underscores.
-_NAMES = {
+_COLUMN_ALIASES = {
     "image": (
         *("image", "imagepath", "imagefile", "imagename", "imageuri", "imageurl", "img"),
         *("path", "file", "filename", "filepath", "uri"),
@@ -37,10 +37,10 @@ _NAMES = {
     "label": ("label", "class", "classname", "category", "labelname", "target"),
     "split": ("split", "set", "subset", "partition"),
 }
-_LONGEST_LINE = 1 << 20
+_MAX_LINE_CHARACTERS = 1 << 20
 
 
-class Columns(NamedTuple):
+class ImageCsvColumns(NamedTuple):
     """Which field of a row is what."""
 
     image: int
@@ -50,7 +50,7 @@ class Columns(NamedTuple):
     rows: Iterator[tuple[int, list[str]]]  # that follow the header
 
 
-class OpenList:
+class ImageCsvReader:
     """A CSV being read: the file as it is now, and its rows, each with the line that it begins on."""
 
     def __init__(self, path: str) -> None:
@@ -74,20 +74,20 @@ class OpenList:
         lines = self._lines()
         head = next(lines, "")
         if not head.strip():
-            raise unreadable(self.path, "is empty", found="no first line")
+            raise unreadable_csv_error(self.path, "is empty", found="no first line")
         reader = csv.reader(chain([head], lines), delimiter=max(",;\t|", key=head.count))
         number = 1
         while True:
             try:
                 fields = next(reader, None)
             except csv.Error as failure:
-                raise unreadable(
+                raise unreadable_csv_error(
                     self.path, "is no CSV", found=str(failure)[:60], line=reader.line_num
                 ) from failure
             if fields is None:
                 return
             if self.ended:  # the reader asks for more lines only while a quote is open
-                raise unreadable(
+                raise unreadable_csv_error(
                     self.path,
                     "has a quote that is not closed",
                     expected='a second " that ends the field',
@@ -103,66 +103,72 @@ class OpenList:
         number = 0
         while True:
             try:
-                line = self.file.readline(_LONGEST_LINE + 1)
+                line = self.file.readline(_MAX_LINE_CHARACTERS + 1)
             except OSError as failure:
                 raise read_error(self.path, failure) from failure
             number += 1
-            if len(line) > _LONGEST_LINE:
-                found = f"a line of more than {_LONGEST_LINE:,} characters"
-                raise unreadable(self.path, "has a line that is too long", found=found, line=number)
+            if len(line) > _MAX_LINE_CHARACTERS:
+                found = f"a line of more than {_MAX_LINE_CHARACTERS:,} characters"
+                raise unreadable_csv_error(self.path, "has a line that is too long", found=found, line=number)
             if "\0" in line:
-                raise unreadable(self.path, "is no text", found="a zero byte", line=number)
+                raise unreadable_csv_error(self.path, "is no text", found="a zero byte", line=number)
             if not line:
                 self.ended = True
                 return
             yield line
 
 
-def columns_of(path: str, asked: Mapping[str, str | None], rows: Iterator[tuple[int, list[str]]]) -> Columns:
+def find_columns(
+    path: str, asked: Mapping[str, str | None], rows: Iterator[tuple[int, list[str]]]
+) -> ImageCsvColumns:
     first = next(rows, None)
     head = first[1] if first else []
     at: dict[str, int | None] = {}
     for role, column in asked.items():
         if column is None:
             plain = [re.sub(r"[\s_-]", "", name).lower() for name in head]
-            at[role] = next((plain.index(name) for name in _NAMES[role] if name in plain), None)
+            at[role] = next((plain.index(name) for name in _COLUMN_ALIASES[role] if name in plain), None)
         elif column in head:
             at[role] = head.index(column)
         else:
-            meant = near_miss(column, head)
-            raise unreadable(
+            meant = closest_match(column, head)
+            raise unreadable_csv_error(
                 path,
-                f"has no column {shown(column)}",
+                f"has no column {preview(column)}",
                 expected="a header with this column",
-                found=_shown_header(head),
+                found=_preview_header(head),
                 do=f'{role}="{meant}"' if meant else f"{role}= as the header has it",
             )
     image, label = at["image"], at["label"]
     if image is not None and label is not None:
-        return Columns(image, label, at["split"], len(head), rows)
-    pictures = [i for i, field in enumerate(head) if is_picture(field)]
+        return ImageCsvColumns(image, label, at["split"], len(head), rows)
+    pictures = [i for i, field in enumerate(head) if is_image_name(field)]
     if image is None and label is None and len(pictures) == 1 and first:
         # A first line like the others: its picture says which column is which.
-        splits = [i for i, field in enumerate(head) if field.lower() in SPLITS]
+        splits = [i for i, field in enumerate(head) if field.lower() in SPLIT_NAMES]
         others = [i for i in range(len(head)) if i not in (*pictures, *splits[:1])]
         if len(others) == 1:
             whole = chain([first], rows)
-            return Columns(pictures[0], others[0], splits[0] if splits else None, len(head), whole)
+            return ImageCsvColumns(pictures[0], others[0], splits[0] if splits else None, len(head), whole)
     missing = "image" if image is None else "label"
-    raise unreadable(
+    raise unreadable_csv_error(
         path,
         f"has no column of {missing}s",
-        expected=f"a header with {' or '.join(_NAMES[missing][:2])}",
-        found=_shown_header(head),
+        expected=f"a header with {' or '.join(_COLUMN_ALIASES[missing][:2])}",
+        found=_preview_header(head),
         do=f'{missing}="…", the name of the column that holds the {missing}s',
     )
 
 
-def _shown_header(head: list[str]) -> str:
-    return "the columns " + shown(", ".join([printable(name) for name in head])) if head else "no header"
+def _preview_header(head: list[str]) -> str:
+    return (
+        "the columns " + preview(", ".join([to_printable_path(name) for name in head]))
+        if head
+        else "no header"
+    )
 
 
-def unreadable(
+def unreadable_csv_error(
     path: str,
     what: str,
     *,
@@ -171,7 +177,7 @@ def unreadable(
     do: str = "save it as CSV in UTF-8, with the columns image and label",
     line: int | None = None,
 ) -> RekordError:
-    name = joined("", path)
+    name = join_path("", path)
     return error(
         "X528",
         f"the list of images {what}",
@@ -182,9 +188,9 @@ def unreadable(
     )
 
 
-_SAMPLE = 1000
-_MOST_NUMBERED = 1 << 16
-_WHOLE = re.compile(r"0|[1-9]\d{0,9}")
+_SAMPLE_LINES = 1000
+_MAX_NUMERIC_CLASSES = 1 << 16
+_INTEGER_PATTERN = re.compile(r"0|[1-9]\d{0,9}")
 
 
 def image_csv(
@@ -195,7 +201,7 @@ def image_csv(
     split: str | None = None,
     root: str | os.PathLike[str] | None = None,
     classes: Sequence[str] | None = None,
-) -> ImageCsv:
+) -> ImageCsvSource:
     """The images that a CSV names, one row a line, with their class and perhaps their split.
 
     `image`, `label` and `split` name columns; where they are not given, the header is searched for usual names
@@ -211,7 +217,7 @@ def image_csv(
     for name, column in columns.items():
         if column is not None and not isinstance(column, str):
             raise invalid(name, column, "the name of a column", f'{name}="…"')
-    return ImageCsv(
+    return ImageCsvSource(
         as_path("path", path),
         tuple(columns.items()),
         None if root is None else as_path("root", root),
@@ -219,7 +225,7 @@ def image_csv(
     )
 
 
-class _Line(NamedTuple):
+class _ImageCsvLine(NamedTuple):
     """What one row of the CSV says; `code` is that of what is wrong with it, `detail` what its message names."""
 
     position: int
@@ -231,14 +237,14 @@ class _Line(NamedTuple):
     detail: Any = None
 
 
-class _Listing(NamedTuple):
-    lines: list[_Line]
+class _ImageCsvListing(NamedTuple):
+    lines: list[_ImageCsvLine]
     sizes: list[int]
     files: tuple[SourceFile, ...]
 
 
 @dataclass(frozen=True)
-class ImageCsv:
+class ImageCsvSource:
     """The source that `image_csv` makes."""
 
     path: str
@@ -261,61 +267,61 @@ class ImageCsv:
             "classes": None if self.classes is None else list(self.classes),
         }
 
-    def facts(self) -> Facts:
+    def facts(self) -> SourceFacts:
         listing = self._list()
         labels = {line.label for line in listing.lines if line.label is not None}
         splits = {line.split for line in listing.lines if line.split is not None}
-        return Facts(
+        return SourceFacts(
             layout="classification",
-            classes=self.classes or _ordered(labels) or None,
+            classes=self.classes or _order_classes(labels) or None,
             rows=len(listing.lines),
             source_bytes=sum(listing.sizes),
-            splits=tuple(sorted(splits, key=_split_order)) or None,
+            splits=tuple(sorted(splits, key=_split_sort_key)) or None,
             files=listing.files,
             extra={"labels": bool(labels)},
         )
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
-        listing: _Listing = self.__dict__.get("_listed") or self._list()
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+        listing: _ImageCsvListing = self.__dict__.get("_listed") or self._list()
         sized = zip(listing.lines, listing.sizes, strict=True)
-        return [Part(lines, size) for lines, size in groups(sized, part_bytes)]
+        return [SourcePart(lines, size) for lines, size in group_by_bytes(sized, part_bytes)]
 
-    def read(self, part: Part) -> Iterator[Row]:
+    def read(self, part: SourcePart) -> Iterator[SourceRow]:
         root = Path(self.images or self.root)
-        name = printable(os.path.basename(self.path))
+        name = to_printable_path(os.path.basename(self.path))
         for line in part.content:
             values: dict[str, Any] | RekordError
             if line.code is not None:
-                values = self._fault(line)
+                values = self._row_error(line)
             else:
                 values = {"image": root / line.image, "filename": line.image, "label": line.label}
                 if line.split is not None:
                     values["split"] = line.split
-            yield Row(name, line.position, values, line.line)
+            yield SourceRow(name, line.position, values, line.line)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_listed"}
 
-    def _list(self) -> _Listing:
+    def _list(self) -> _ImageCsvListing:
         """Read the CSV now, and look for every file; `parts` then speaks of the same lines as the facts."""
         base = self.images or self.root
-        with OpenList(self.path) as (own, rows):
-            columns = columns_of(self.path, dict(self.columns), rows)
+        with ImageCsvReader(self.path) as (own, rows):
+            columns = find_columns(self.path, dict(self.columns), rows)
             lines = [
-                _judged(position, number, fields, columns)
+                _parse_line(position, number, fields, columns)
                 for position, (number, fields) in enumerate(columns.rows)
             ]
         if not lines:
-            raise unreadable(self.path, "has no rows", found="a header alone")
-        left_off = _left_off([line.image for line in lines if line.code is None], base)
+            raise unreadable_csv_error(self.path, "has no rows", found="a header alone")
+        left_off = _count_leading_folders([line.image for line in lines if line.code is None], base)
         sizes, files = [], [own]
         first: dict[str, int] = {}
         for i, line in enumerate(lines):
             if line.code is not None:
                 sizes.append(0)
                 continue
-            path = _below(line.image, left_off)
-            facts = _stat(base, path)
+            path = _strip_folders(line.image, left_off)
+            facts = _stat_image(base, path)
             lines[i] = line = line._replace(image=path)
             if facts is None:
                 lines[i] = line._replace(code="E360")
@@ -324,13 +330,13 @@ class ImageCsv:
             else:
                 files.append(SourceFile(path, facts.st_size, facts.st_mtime_ns))
             sizes.append(0 if facts is None else facts.st_size)
-        listing = _Listing(lines, sizes, fingerprint(files))
+        listing = _ImageCsvListing(lines, sizes, fingerprint(files))
         self.__dict__["_listed"] = listing
         return listing
 
-    def _fault(self, line: _Line) -> RekordError:
+    def _row_error(self, line: _ImageCsvLine) -> RekordError:
         def told(what: str, feature: str, expected: str, found: str, do: str) -> RekordError:
-            where = Location(path=printable(self.path), line=line.line, feature=feature)
+            where = Location(path=to_printable_path(self.path), line=line.line, feature=feature)
             return error(line.code or "", what, location=where, expected=expected, found=found, do=do)
 
         match line.code:
@@ -341,7 +347,7 @@ class ImageCsv:
                     "an image that a line names is missing",
                     "image",
                     "a file below " + ("the folder of the list" if self.images is None else "root="),
-                    f"no file {shown(line.image)}",
+                    f"no file {preview(line.image)}",
                     "mend the path, or give root= as the folder that the paths are below",
                 )
             case "E361":
@@ -357,37 +363,38 @@ class ImageCsv:
                     f"lines {line.detail:,} and {line.line:,} name the same image",
                     "image",
                     "each image once",
-                    shown(line.image),
+                    preview(line.image),
                     "remove one of the two lines: the image would be in the dataset twice",
                 )
         return told("a line is not UTF-8", line.detail, "UTF-8", "other bytes", "save the file as UTF-8")
 
 
-def _judged(position: int, line: int, fields: list[str], columns: Columns) -> _Line:
+def _parse_line(position: int, line: int, fields: list[str], columns: ImageCsvColumns) -> _ImageCsvLine:
     def field(at: int | None) -> str:
         return fields[at] if at is not None and at < len(fields) else ""
 
     image, label, split = field(columns.image), field(columns.label), field(columns.split)
     split = split.lower()
     odd = next(
-        (n for n, v in (("image", image), ("label", label), ("split", split)) if not is_unicode(v)), None
+        (n for n, v in (("image", image), ("label", label), ("split", split)) if not is_utf8_encodable(v)),
+        None,
     )
     if odd is not None:
-        return _Line(position, line, "", None, None, "E318", odd)
+        return _ImageCsvLine(position, line, "", None, None, "E318", odd)
     if len(fields) > columns.width:
         # Most often a comma in a path: the label would be another field than it seems.
         found = f"{len(fields)} fields, where the first line has {columns.width}"
-        return _Line(position, line, image, None, None, "E361", found)
+        return _ImageCsvLine(position, line, image, None, None, "E361", found)
     if not image:
-        return _Line(position, line, "", None, None, "E360")
+        return _ImageCsvLine(position, line, "", None, None, "E360")
     if not label:
-        return _Line(position, line, image, None, None, "E361", "nothing")
+        return _ImageCsvLine(position, line, image, None, None, "E361", "nothing")
     if "\\" in image and "/" not in image:
         image = image.replace("\\", "/")
-    return _Line(position, line, image, label, split or None)
+    return _ImageCsvLine(position, line, image, label, split or None)
 
 
-def _stat(base: str, path: str) -> os.stat_result | None:
+def _stat_image(base: str, path: str) -> os.stat_result | None:
     try:
         facts = os.stat(os.path.join(base, path))
     except (OSError, ValueError):
@@ -395,14 +402,14 @@ def _stat(base: str, path: str) -> os.stat_result | None:
     return facts if modes.S_ISREG(facts.st_mode) else None
 
 
-def _below(path: str, left_off: int) -> str:
+def _strip_folders(path: str, left_off: int) -> str:
     return path.split("/", left_off)[left_off] if left_off else path
 
 
-def _left_off(paths: list[str], base: str) -> int:
+def _count_leading_folders(paths: list[str], base: str) -> int:
     """How many leading folders must go for the paths to be found: only ones that all share, and only if none is
     found as it is, so that no path can lead to another one's file."""
-    if not paths or any(_stat(base, path) for path in paths):
+    if not paths or any(_stat_image(base, path) for path in paths):
         return 0
     shortest, longest = min(paths), max(paths)
     pairs = zip(shortest.split("/")[:-1], longest.split("/")[:-1], strict=False)
@@ -412,20 +419,20 @@ def _left_off(paths: list[str], base: str) -> int:
             break
         shared += 1
     for count in range(1, min(shared, 64) + 1):
-        if any(_stat(base, _below(path, count)) for path in paths[:_SAMPLE]):
+        if any(_stat_image(base, _strip_folders(path, count)) for path in paths[:_SAMPLE_LINES]):
             return count
     return 0
 
 
-def _ordered(labels: set[str]) -> tuple[str, ...]:
+def _order_classes(labels: set[str]) -> tuple[str, ...]:
     """Classes by id. Numbers are ids already, as far as ids from 0 or 1 up can be."""
-    if labels and all(_WHOLE.fullmatch(label) for label in labels):
+    if labels and all(_INTEGER_PATTERN.fullmatch(label) for label in labels):
         numbers = sorted(map(int, labels))
-        if numbers[0] <= 1 and numbers[-1] < _MOST_NUMBERED:
+        if numbers[0] <= 1 and numbers[-1] < _MAX_NUMERIC_CLASSES:
             return tuple([str(number) for number in range(numbers[0], numbers[-1] + 1)])
         return tuple(map(str, numbers))
     return tuple(sorted(labels, key=os.fsencode))
 
 
-def _split_order(name: str) -> tuple[int, str]:
-    return (SPLITS.index(name) if name in SPLITS else len(SPLITS)), name
+def _split_sort_key(name: str) -> tuple[int, str]:
+    return (SPLIT_NAMES.index(name) if name in SPLIT_NAMES else len(SPLIT_NAMES)), name

@@ -9,54 +9,54 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from rekord.arguments import as_path, is_unicode, name_list
+from rekord.arguments import as_path, is_utf8_encodable, name_list
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema.messages import shown
-from rekord.sources.base import PART_BYTES, Facts, Part, Row, SourceFile
+from rekord.schema.messages import preview
+from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow
 from rekord.storage.local import read_error
 
 T = TypeVar("T")
 
 # Also formats that no layout stores: a picture is refused by its name, and does not vanish from a dataset.
-PICTURES = frozenset(
+IMAGE_EXTENSIONS = frozenset(
     (
         *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".dib", ".webp", ".tif", ".tiff"),
         *(".heic", ".heif", ".avif", ".jp2", ".jxl", ".ppm", ".pgm", ".pbm", ".pnm", ".tga"),
     )
 )
-SPLITS = ("train", "val", "valid", "validation", "dev", "eval", "test")
+SPLIT_NAMES = ("train", "val", "valid", "validation", "dev", "eval", "test")
 
-_PASSED_OVER = frozenset(("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"))
-_MOST_FILES = 1 << 16  # in one part, however small they are
-_MOST_WAYS = 16  # to one folder through links, before it is taken for a trap
-_MOST_LEVELS = 64
+_IGNORED_NAMES = frozenset(("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"))
+_MAX_FILES = 1 << 16  # in one part, however small they are
+_MAX_PATHS_TO_FOLDER = 16  # to one folder through links, before it is taken for a trap
+_MAX_LEVELS = 64
 
 
-class Tree(NamedTuple):
+class ImageTree(NamedTuple):
     """The pictures below a folder, sorted by the bytes of their paths."""
 
     files: tuple[SourceFile, ...]
     ignored: int  # other files
 
 
-def pictures_below(root: str) -> Tree:
+def find_images(root: str) -> ImageTree:
     """Every picture below a folder, by its extension.
 
     Hidden names and what operating systems leave behind are passed over. Links are followed, except back into
     a folder that they lie in. A link to nothing is listed with no bytes, so that its row can say so.
     """
-    walk = _Walk(root)
+    walk = _FolderWalk(root)
     files = list(walk.files(root, "", ()))
     files.sort(key=lambda file: os.fsencode(file.path))
-    return Tree(tuple(files), walk.ignored)
+    return ImageTree(tuple(files), walk.ignored)
 
 
-class _Walk:
+class _FolderWalk:
     def __init__(self, root: str) -> None:
         self.root = root
         self.ignored = 0
-        self.ways: dict[tuple[int, int], int] = {}
+        self.path_counts: dict[tuple[int, int], int] = {}
 
     def files(self, folder: str, below: str, inside: tuple[tuple[int, int], ...]) -> Iterator[SourceFile]:
         try:
@@ -64,28 +64,28 @@ class _Walk:
             identity = facts.st_dev, facts.st_ino
             if identity in inside:
                 return
-            self.ways[identity] = self.ways.get(identity, 0) + 1
-            if self.ways[identity] > _MOST_WAYS or len(inside) > _MOST_LEVELS:
-                raise _trap(folder)
+            self.path_counts[identity] = self.path_counts.get(identity, 0) + 1
+            if self.path_counts[identity] > _MAX_PATHS_TO_FOLDER or len(inside) > _MAX_LEVELS:
+                raise _link_cycle_error(folder)
             with os.scandir(folder) as names:
-                entries = [entry for entry in names if not _is_passed_over(entry.name)]
+                entries = [entry for entry in names if not _is_ignored(entry.name)]
         except OSError as failure:
             raise read_error(folder, failure) from failure
         for entry in entries:
             if _is_folder(entry):
                 yield from self.files(entry.path, f"{below}{entry.name}/", (*inside, identity))
-            elif not is_picture(entry.name):
+            elif not is_image_name(entry.name):
                 self.ignored += 1
             else:
-                file = _source_file(entry, below)
+                file = _to_source_file(entry, below)
                 if file is None:
                     self.ignored += 1
                 else:
                     yield file
 
 
-def _is_passed_over(name: str) -> bool:
-    return name.startswith(".") or name.lower() in _PASSED_OVER
+def _is_ignored(name: str) -> bool:
+    return name.startswith(".") or name.lower() in _IGNORED_NAMES
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -95,7 +95,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _source_file(entry: os.DirEntry[str], below: str) -> SourceFile | None:
+def _to_source_file(entry: os.DirEntry[str], below: str) -> SourceFile | None:
     try:
         facts = entry.stat()
     except OSError:
@@ -106,31 +106,31 @@ def _source_file(entry: os.DirEntry[str], below: str) -> SourceFile | None:
     return SourceFile(below + entry.name, facts.st_size, facts.st_mtime_ns)
 
 
-def _trap(folder: str) -> RekordError:
+def _link_cycle_error(folder: str) -> RekordError:
     return error(
         "X503",
         "links between folders lead to the same files again and again",
         location=Location(path=folder),
-        expected=f"a folder reached in at most {_MOST_WAYS} ways, at most {_MOST_LEVELS} levels deep",
+        expected=f"a folder reached in at most {_MAX_PATHS_TO_FOLDER} ways, at most {_MAX_LEVELS} levels deep",
         found="more",
         do="remove the links that lead back up: find . -type l",
     )
 
 
-def is_picture(name: str) -> bool:
+def is_image_name(name: str) -> bool:
     """Whether a file is called like a picture, in letters of any case."""
-    return os.path.splitext(name)[1].lower() in PICTURES
+    return os.path.splitext(name)[1].lower() in IMAGE_EXTENSIONS
 
 
-def stem(path: str) -> str:
+def strip_image_extension(path: str) -> str:
     """A path without its extension, where that is one of pictures."""
     head, extension = os.path.splitext(path)
-    return head if extension.lower() in PICTURES else path
+    return head if extension.lower() in IMAGE_EXTENSIONS else path
 
 
-def printable(path: str) -> str:
+def to_printable_path(path: str) -> str:
     """A path as messages, journals and manifests hold it: bytes that are no UTF-8 are escaped."""
-    return path if is_unicode(path) else os.fsencode(path).decode("utf-8", "backslashreplace")
+    return path if is_utf8_encodable(path) else os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def fingerprint(files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
@@ -138,15 +138,15 @@ def fingerprint(files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
     listed = {file.path: file for file in files}
     return tuple(
         [
-            listed[path] if is_unicode(path) else listed[path]._replace(path=printable(path))
+            listed[path] if is_utf8_encodable(path) else listed[path]._replace(path=to_printable_path(path))
             for path in sorted(listed, key=os.fsencode)
         ]
     )
 
 
-def joined(root: str, path: str) -> str:
+def join_path(root: str, path: str) -> str:
     """A file below a root, as a person finds it."""
-    return printable(os.path.normpath(os.path.join(root, path)))
+    return to_printable_path(os.path.normpath(os.path.join(root, path)))
 
 
 def name_error(root: str, path: str) -> RekordError:
@@ -154,19 +154,19 @@ def name_error(root: str, path: str) -> RekordError:
     return error(
         "E318",
         "the name of a file is not UTF-8",
-        location=Location(path=joined(root, path), feature="filename"),
+        location=Location(path=join_path(root, path), feature="filename"),
         expected="UTF-8",
-        found=shown(os.fsencode(os.path.basename(path))[:16]),
+        found=preview(os.fsencode(os.path.basename(path))[:16]),
         do="rename the file",
     )
 
 
-def groups(items: Iterable[tuple[T, int]], part_bytes: int) -> Iterator[tuple[tuple[T, ...], int]]:
+def group_by_bytes(items: Iterable[tuple[T, int]], part_bytes: int) -> Iterator[tuple[tuple[T, ...], int]]:
     """Items with their bytes, in order, as parts of about `part_bytes` with the bytes of each."""
     group: list[T] = []
     group_bytes = 0
     for item, size_bytes in items:
-        if group and (group_bytes + size_bytes > part_bytes or len(group) >= _MOST_FILES):
+        if group and (group_bytes + size_bytes > part_bytes or len(group) >= _MAX_FILES):
             yield tuple(group), group_bytes
             group, group_bytes = [], 0
         group.append(item)
@@ -175,7 +175,7 @@ def groups(items: Iterable[tuple[T, int]], part_bytes: int) -> Iterator[tuple[tu
         yield tuple(group), group_bytes
 
 
-def folder_path(path: object, *, name: str = "path") -> str:
+def validate_folder(path: object, *, name: str = "path") -> str:
     """A folder that was given as an argument."""
     text = as_path(name, path)
     try:
@@ -194,7 +194,7 @@ def folder_path(path: object, *, name: str = "path") -> str:
     return text
 
 
-def image_folder(path: str | os.PathLike[str], *, classes: Sequence[str] | None = None) -> ImageFolder:
+def image_folder(path: str | os.PathLike[str], *, classes: Sequence[str] | None = None) -> ImageFolderSource:
     """The images below a folder, one row each, with the folder that they are in as their class.
 
     `path/cat/1.jpg` and `path/cat/more/2.jpg` are of class `cat`. Where every folder of the first level that
@@ -205,17 +205,17 @@ def image_folder(path: str | os.PathLike[str], *, classes: Sequence[str] | None 
     Classes get their ids from 0 in the order of their names' bytes; `classes` gives the names by id instead,
     so that several folders agree. Files that are not called like pictures are left out.
     """
-    return ImageFolder(as_path("path", path), class_names(classes))
+    return ImageFolderSource(as_path("path", path), class_names(classes))
 
 
-class _Listing(NamedTuple):
+class _ImageFolderListing(NamedTuple):
     files: tuple[SourceFile, ...]
     ignored: int
     has_splits: bool
 
 
 @dataclass(frozen=True)
-class ImageFolder:
+class ImageFolderSource:
     """The source that `image_folder` makes."""
 
     root: str
@@ -228,52 +228,56 @@ class ImageFolder:
     def options(self) -> Mapping[str, Any]:
         return {"classes": None if self.classes is None else list(self.classes)}
 
-    def facts(self) -> Facts:
+    def facts(self) -> SourceFacts:
         listing = self._list()
         found: set[str] = set()
         splits: set[str] = set()
         for folder in {file.path.rpartition("/")[0] for file in listing.files}:
-            place = _place(f"{folder}/" if folder else "", listing.has_splits)
-            if is_unicode(folder):
+            place = _parse_label_and_split(f"{folder}/" if folder else "", listing.has_splits)
+            if is_utf8_encodable(folder):
                 found.update([place.label] if place.label is not None else [])
                 splits.update([place.split] if place.split is not None else [])
-        return Facts(
+        return SourceFacts(
             layout="classification",
             classes=self.classes or tuple(sorted(found, key=os.fsencode)) or None,
             rows=len(listing.files),
             source_bytes=sum([file.size_bytes for file in listing.files]),
-            splits=tuple([name for name in SPLITS if name in splits]) or None,
+            splits=tuple([name for name in SPLIT_NAMES if name in splits]) or None,
             files=fingerprint(listing.files),
             extra={"ignored_files": listing.ignored, "labels": bool(found)},
         )
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
-        listing: _Listing = self.__dict__.get("_listed") or self._list()
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+        listing: _ImageFolderListing = self.__dict__.get("_listed") or self._list()
         sized = ((file.path, file.size_bytes) for file in listing.files)
-        return [Part((listing.has_splits, paths), size) for paths, size in groups(sized, part_bytes)]
+        return [
+            SourcePart((listing.has_splits, paths), size) for paths, size in group_by_bytes(sized, part_bytes)
+        ]
 
-    def read(self, part: Part) -> Iterator[Row]:
+    def read(self, part: SourcePart) -> Iterator[SourceRow]:
         has_splits, paths = part.content
         root = Path(self.root)
         for path in paths:
-            if not is_unicode(path):
-                yield Row(printable(path), 0, name_error(self.root, path))
+            if not is_utf8_encodable(path):
+                yield SourceRow(to_printable_path(path), 0, name_error(self.root, path))
                 continue
-            place = _place(path, has_splits)
+            place = _parse_label_and_split(path, has_splits)
             values: dict[str, Any] = {"image": root / path, "filename": path}
             if place.label is not None:
                 values["label"] = place.label
             if place.split is not None:
                 values["split"] = place.split
-            yield Row(path, 0, values)
+            yield SourceRow(path, 0, values)
 
-    def _list(self) -> _Listing:
+    def _list(self) -> _ImageFolderListing:
         """Look at the folder now; `parts` then speaks of the same files as the facts before it."""
-        files, ignored = pictures_below(folder_path(self.root))
+        files, ignored = find_images(validate_folder(self.root))
         if not files:
-            raise no_images(self.root, ignored)
+            raise no_images_error(self.root, ignored)
         tops = {file.path.partition("/")[0] for file in files if "/" in file.path}
-        listing = _Listing(files, ignored, bool(tops) and all(top.lower() in SPLITS for top in tops))
+        listing = _ImageFolderListing(
+            files, ignored, bool(tops) and all(top.lower() in SPLIT_NAMES for top in tops)
+        )
         self.__dict__["_listed"] = listing
         return listing
 
@@ -281,25 +285,25 @@ class ImageFolder:
         return {"root": self.root, "classes": self.classes}  # workers get parts, not the list of all files
 
 
-class _Place(NamedTuple):
+class _LabelAndSplit(NamedTuple):
     label: str | None
     split: str | None
 
 
-def _place(path: str, has_splits: bool) -> _Place:
+def _parse_label_and_split(path: str, has_splits: bool) -> _LabelAndSplit:
     folders = path.split("/", 2)[:-1] if has_splits else path.split("/", 1)[:-1]
     if not has_splits:
-        return _Place(folders[0] if folders else None, None)
+        return _LabelAndSplit(folders[0] if folders else None, None)
     split = folders[0].lower() if folders else None
-    return _Place(folders[1] if len(folders) > 1 else None, split)
+    return _LabelAndSplit(folders[1] if len(folders) > 1 else None, split)
 
 
-def no_images(root: str, ignored: int, *, name: str = "images") -> RekordError:
+def no_images_error(root: str, ignored: int, *, name: str = "images") -> RekordError:
     """The error for a folder that has no pictures."""
     return error(
         "X527",
         f"no {name} here",
-        location=Location(path=joined(root, "")),
+        location=Location(path=join_path(root, "")),
         expected="files called .jpg, .png or like other pictures, at any depth",
         found=f"{ignored:,} files, none of them a picture" if ignored else "no files",
         do="name the folder that holds the images, or unpack them first",

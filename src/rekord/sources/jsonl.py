@@ -12,49 +12,49 @@ from typing import Any
 
 import msgspec
 
-from rekord.errors import RekordError, error, located
+from rekord.errors import RekordError, add_location, error
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer import infer_rows
-from rekord.schema.messages import shown
-from rekord.schema.row_adapters import flat_row
+from rekord.schema.messages import preview
+from rekord.schema.row_adapters import flatten_row
 from rekord.sources.base import (
     PART_BYTES,
     ByteStream,
     Chunk,
-    Facts,
-    Listing,
-    Part,
-    Row,
+    FileListing,
+    SourceFacts,
     SourceFile,
-    damaged,
-    empty,
+    SourcePart,
+    SourceRow,
+    corrupt_file_error,
+    empty_file_error,
     is_gzip_name,
-    opened,
+    open_source_file,
     source_path,
 )
 from rekord.sources.lines import (
-    RULES,
-    Cut,
-    FileIndex,
-    LineFiles,
+    LINE_SYNTAX,
+    LineSource,
     RowBlock,
-    grouped,
+    RowIndex,
+    RowStart,
+    group_spans,
     index_file,
-    not_utf8,
-    span_rows,
-    spans,
-    stream_rows,
-    text_head,
+    not_utf8_error,
+    read_span,
+    read_stream,
+    read_text_head,
+    split_into_spans,
 )
 
-MARK = b'"base64"'
+BASE64_MARKER = b'"base64"'
 """What a line with bytes in it has in it."""
 
-_DEEPEST = 32
+_MAX_DEPTH = 32
 
 
-def with_bytes(value: Any, depth: int = 0) -> Any:
+def decode_base64_values(value: Any, depth: int = 0) -> Any:
     """A value with bytes in the place of such objects; ValueError where one is not base64."""
     if isinstance(value, dict):
         encoded = value.get("base64")
@@ -64,76 +64,76 @@ def with_bytes(value: Any, depth: int = 0) -> Any:
             except (ValueError, TypeError):
                 raise ValueError(encoded) from None
         return (
-            {name: with_bytes(inner, depth + 1) for name, inner in value.items()}
-            if depth < _DEEPEST
+            {name: decode_base64_values(inner, depth + 1) for name, inner in value.items()}
+            if depth < _MAX_DEPTH
             else value
         )
-    if isinstance(value, list) and depth < _DEEPEST:
-        return [with_bytes(inner, depth + 1) for inner in value]
+    if isinstance(value, list) and depth < _MAX_DEPTH:
+        return [decode_base64_values(inner, depth + 1) for inner in value]
     return value
 
 
 EXTENSIONS = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz")
 
-FIRST_ROWS = 10_000
-FIRST_BYTES = 64 << 20
-SAMPLED_ROWS = 10_000
+HEAD_ROWS = 10_000
+HEAD_SAMPLE_BYTES = 64 << 20
+SAMPLE_ROWS = 10_000
 """The schema comes from so many rows at the beginning, and from so many in all of the rest, evenly spread."""
 
-_MOST_ARRAY_BYTES = 256 << 20
-_SPACE = b" \t\r\n"
-_START = Cut(0, 0, 1)
+_MAX_ARRAY_BYTES = 256 << 20
+_WHITESPACE = b" \t\r\n"
+_FILE_START = RowStart(0, 0, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class JsonSource(LineFiles):
+class JsonSource(LineSource):
     """Rows of JSON files."""
 
     kind = "jsonl"
     extensions = EXTENSIONS
 
-    def facts(self) -> Facts:
-        return _facts(_survey(self.listing(), False))
+    def facts(self) -> SourceFacts:
+        return _build_facts(_survey_files(self.listing(), False))
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
-        seen = _survey(self.listing(), False)
-        cut = grouped(spans(seen.indexes, part_bytes), part_bytes)
-        return [Part((seen.listing.root, seen.arrays, part.content), part.source_bytes) for part in cut]
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+        seen = _survey_files(self.listing(), False)
+        cut = group_spans(split_into_spans(seen.indexes, part_bytes), part_bytes)
+        return [SourcePart((seen.listing.root, seen.arrays, part.content), part.source_bytes) for part in cut]
 
-    def read(self, part: Part) -> Iterator[Chunk]:
+    def read(self, part: SourcePart) -> Iterator[Chunk]:
         root, arrays, pieces = part.content
         for span in pieces:
             if span.file.path in arrays:
-                path = Listing(root, ()).full(span.file)
-                with opened(path, span.file) as stream:
-                    yield from _array_rows(stream, span.file, path)
+                path = FileListing(root, ()).full(span.file)
+                with open_source_file(path, span.file) as stream:
+                    yield from _read_array_rows(stream, span.file, path)
             else:
-                yield from span_rows(span, root, _block_rows)
+                yield from read_span(span, root, _parse_block)
 
 
 @dataclass(frozen=True, slots=True)
-class ZippedJsonSource(LineFiles):
+class GzipJsonSource(LineSource):
     """Rows of JSON files that are compressed, and so can only be read from their beginning."""
 
     kind = "jsonl"
     extensions = EXTENSIONS
 
-    def facts(self) -> Facts:
-        return _facts(_survey(self.listing(), True))
+    def facts(self) -> SourceFacts:
+        return _build_facts(_survey_files(self.listing(), True))
 
     def rows(self) -> Iterator[Chunk]:
         listing = self.listing()
         for file in listing.files:
             path = listing.full(file)
-            with opened(path, file, gzipped=True) as stream:
-                head, offset = text_head(stream, path)
+            with open_source_file(path, file, gzipped=True) as stream:
+                head, offset = read_text_head(stream, path)
                 if _is_array(head):
-                    yield from _array_rows(stream, file, path, head)
+                    yield from _read_array_rows(stream, file, path, head)
                 else:
-                    yield from stream_rows(stream, (head, offset), file.path, path, _block_rows)
+                    yield from read_stream(stream, (head, offset), file.path, path, _parse_block)
 
 
-def jsonl(path: str | os.PathLike[str]) -> JsonSource | ZippedJsonSource:
+def jsonl(path: str | os.PathLike[str]) -> JsonSource | GzipJsonSource:
     """Rows of JSON files, one object a line: a file, a folder or a pattern.
 
     Objects in objects join their names with `/`. A file that is one array of objects is read as well, up to
@@ -141,20 +141,20 @@ def jsonl(path: str | os.PathLike[str]) -> JsonSource | ZippedJsonSource:
     `rk.export` writes them.
     """
     place = source_path(path, "jsonl")
-    return ZippedJsonSource(place) if is_gzip_name(place, EXTENSIONS) else JsonSource(place)
+    return GzipJsonSource(place) if is_gzip_name(place, EXTENSIONS) else JsonSource(place)
 
 
 @dataclass(frozen=True, slots=True)
-class _Survey:
-    listing: Listing
+class _JsonSurvey:
+    listing: FileListing
     schema: Schema
-    indexes: tuple[FileIndex, ...]
+    indexes: tuple[RowIndex, ...]
     arrays: frozenset[str]  # the files that are one array each
     rows: int | None
 
 
-def _facts(seen: _Survey) -> Facts:
-    return Facts(
+def _build_facts(seen: _JsonSurvey) -> SourceFacts:
+    return SourceFacts(
         layout="table",
         schema=seen.schema,
         rows=seen.rows,
@@ -164,34 +164,36 @@ def _facts(seen: _Survey) -> Facts:
 
 
 @lru_cache(maxsize=4)
-def _survey(listing: Listing, gzipped: bool) -> _Survey:
-    sample = _Sample()
+def _survey_files(listing: FileListing, gzipped: bool) -> _JsonSurvey:
+    sample = _JsonRowSample()
     indexes = []
     arrays = set()
     for file in listing.files:
         path = sample.path = listing.full(file)
-        with opened(path, file, gzipped=gzipped) as stream:
-            head, offset = text_head(stream, path)
+        with open_source_file(path, file, gzipped=gzipped) as stream:
+            head, offset = read_text_head(stream, path)
             if _is_array(head):
                 rows = 0
-                for row in _array_rows(stream, file, path, head):
+                for row in _read_array_rows(stream, file, path, head):
                     rows += 1
                     sample.add(row.values)
                 arrays.add(file.path)
-                indexes.append(FileIndex(file, (_START,), rows))
+                indexes.append(RowIndex(file, (_FILE_START,), rows))
             else:
-                begin = Cut(offset, 0, 1)
-                indexes.append(index_file(file, stream, RULES, begin, head=head, look=sample.look))
+                begin = RowStart(offset, 0, 1)
+                indexes.append(index_file(file, stream, LINE_SYNTAX, begin, head=head, look=sample.look))
     rows = sum(index.rows for index in indexes)
     if not sample.first:
         path = listing.full(listing.files[0])
-        raise sample.problem or empty(path, "a file without rows", expected='lines such as {"label": 3}')
-    with located(path=path if len(indexes) == 1 else None):
+        raise sample.problem or empty_file_error(
+            path, "a file without rows", expected='lines such as {"label": 3}'
+        )
+    with add_location(path=path if len(indexes) == 1 else None):
         schema = infer_rows(sample.first + sample.later)
-    return _Survey(listing, schema, tuple(indexes), frozenset(arrays), rows)
+    return _JsonSurvey(listing, schema, tuple(indexes), frozenset(arrays), rows)
 
 
-class _Sample:
+class _JsonRowSample:
     """The rows that the schema comes from: the first ones, and every so many of the others."""
 
     def __init__(self) -> None:
@@ -207,19 +209,19 @@ class _Sample:
     def look(self, block: RowBlock) -> None:
         """Look at some rows of a block."""
         for i in range(block.rows):
-            if self._wants_next():
+            if self._is_next_sampled():
                 raw = block.row(i)
                 where = Location(path=self.path, row=block.first + i, line=int(block.lines[i]))
-                if raw.strip(_SPACE):
-                    self._add(_parsed(raw, where), len(raw))
+                if raw.strip(_WHITESPACE):
+                    self._add(_parse_line(raw, where), len(raw))
 
     def add(self, values: Mapping[str, Any] | RekordError) -> None:
         """Look at a row that is there already, and takes no more memory if it is kept."""
-        if self._wants_next():
+        if self._is_next_sampled():
             self._add(values, 0)
 
-    def _wants_next(self) -> bool:
-        if len(self.first) < FIRST_ROWS and self._first_bytes < FIRST_BYTES:
+    def _is_next_sampled(self) -> bool:
+        if len(self.first) < HEAD_ROWS and self._first_bytes < HEAD_SAMPLE_BYTES:
             return True
         self._count += 1
         return self._count % self._every == 0
@@ -233,7 +235,7 @@ class _Sample:
         else:
             self.later.append(values)
             self._later_bytes += size_bytes
-            if len(self.later) > SAMPLED_ROWS or self._later_bytes > FIRST_BYTES:
+            if len(self.later) > SAMPLE_ROWS or self._later_bytes > HEAD_SAMPLE_BYTES:
                 # Every second one of them is still evenly spread.
                 self.later = self.later[::2]
                 self._later_bytes //= 2
@@ -242,80 +244,80 @@ class _Sample:
 
 def _is_array(head: bytes) -> bool:
     """Whether a file is one array, and not lines that are arrays each."""
-    if not head.lstrip(_SPACE).startswith(b"["):
+    if not head.lstrip(_WHITESPACE).startswith(b"["):
         return False
-    line, _, rest = head.lstrip(_SPACE).partition(b"\n")
+    line, _, rest = head.lstrip(_WHITESPACE).partition(b"\n")
     try:
         msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError):
         return True
-    return not rest.strip(_SPACE)
+    return not rest.strip(_WHITESPACE)
 
 
-def _block_rows(block: RowBlock, path: str, full_path: str) -> Iterator[Row]:
+def _parse_block(block: RowBlock, path: str, full_path: str) -> Iterator[SourceRow]:
     for i, line in enumerate(block.lines.tolist()):
         raw = block.row(i)
-        if raw.strip(_SPACE):
+        if raw.strip(_WHITESPACE):
             where = Location(path=full_path, row=block.first + i, line=line)
-            yield Row(path, block.first + i, _parsed(raw, where), line)
+            yield SourceRow(path, block.first + i, _parse_line(raw, where), line)
 
 
-def _parsed(raw: bytes, where: Location) -> Mapping[str, Any] | RekordError:
+def _parse_line(raw: bytes, where: Location) -> Mapping[str, Any] | RekordError:
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
-        return _bad_json(raw, failure, where)
+        return _json_error(raw, failure, where)
     # Where every colon stands behind a name of this object, no name can have been there twice.
     if isinstance(value, dict) and raw.count(b":") != len(value):
-        twice = _name_twice(raw)
+        twice = _find_duplicate_name(raw)
         if twice is not None:
-            return _two_values(twice, where)
-    if MARK in raw:
+            return _duplicate_name_error(twice, where)
+    if BASE64_MARKER in raw:
         try:
-            value = with_bytes(value)
+            value = decode_base64_values(value)
         except ValueError as failure:
-            return _no_base64(str(failure), where)
-    return _as_row(value, where)
+            return _base64_error(str(failure), where)
+    return _to_row(value, where)
 
 
-def _no_base64(text: str, where: Location) -> RekordError:
+def _base64_error(text: str, where: Location) -> RekordError:
     return error(
         "E355",
         'a value {"base64": …} is not base64',
         location=where,
         expected="bytes in base64, with their padding",
-        found=shown(text),
+        found=preview(text),
         do="encode the bytes again, or give the member another name than base64",
     )
 
 
-class _NameTwice(Exception):
+class _DuplicateName(Exception):
     """An object has a name twice."""
 
 
-def _name_twice(raw: bytes) -> str | None:
+def _find_duplicate_name(raw: bytes) -> str | None:
     """A name that one object of a line has twice: parsers keep one of the two values and say nothing."""
 
     def once(members: list[tuple[str, Any]]) -> None:
         names: set[str] = set()
         for name, _ in members:
             if name in names:
-                raise _NameTwice(name)
+                raise _DuplicateName(name)
             names.add(name)
 
     try:
         json.loads(raw, object_pairs_hook=once)
-    except _NameTwice as found:
+    except _DuplicateName as found:
         return str(found)
     except (ValueError, RecursionError):  # what another parser took is not judged here
         return None
     return None
 
 
-def _two_values(name: str, where: Location) -> RekordError:
+def _duplicate_name_error(name: str, where: Location) -> RekordError:
     return error(
         "E355",
-        f"an object has two values for {shown(name)}",
+        f"an object has two values for {preview(name)}",
         location=where,
         expected="each name once in an object",
         found="the same name twice",
@@ -323,62 +325,64 @@ def _two_values(name: str, where: Location) -> RekordError:
     )
 
 
-def _as_row(value: object, where: Location) -> Mapping[str, Any] | RekordError:
+def _to_row(value: object, where: Location) -> Mapping[str, Any] | RekordError:
     if not isinstance(value, dict):
         return error(
             "E350",
-            f"a row is {_json_kind(value)}, not an object",
+            f"a row is {_json_type_name(value)}, not an object",
             location=where,
             expected='an object such as {"label": 3}',
-            found=shown(value),
+            found=preview(value),
             do="write every row as an object with names: {...}",
         )
     if not any(isinstance(inner, dict) for inner in value.values()):
         return value
     try:
-        return flat_row(value, where.row or 0, None)
+        return flatten_row(value, where.row or 0, None)
     except RekordError as failure:
         failure.location = where
         return failure
 
 
-def _json_kind(value: object) -> str:
+def _json_type_name(value: object) -> str:
     names = {list: "an array", str: "a text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
 
 
-def _bad_json(raw: bytes, failure: Exception, where: Location) -> RekordError:
+def _json_error(raw: bytes, failure: Exception, where: Location) -> RekordError:
     try:
         raw.decode()
     except UnicodeDecodeError as wrong:
-        return not_utf8(raw, wrong.start, where, None)
+        return not_utf8_error(raw, wrong.start, where, None)
     return error(
         "E355",
         location=where,
         expected="one whole JSON object in a line",
-        found=f"{_reason(failure)}: {shown(raw[:60].strip().decode(errors='replace'))}",
+        found=f"{_describe_failure(failure)}: {preview(raw[:60].strip().decode(errors='replace'))}",
         do="mend this line, or leave it out",
     )
 
 
-def _reason(failure: Exception) -> str:
+def _describe_failure(failure: Exception) -> str:
     if isinstance(failure, RecursionError):
         return "values nested too deeply"
     return str(failure).removeprefix("JSON is malformed: ")[:60]
 
 
-def _array_rows(stream: ByteStream, file: SourceFile, path: str, head: bytes = b"") -> Iterator[Row]:
+def _read_array_rows(
+    stream: ByteStream, file: SourceFile, path: str, head: bytes = b""
+) -> Iterator[SourceRow]:
     pieces = [head]
     size_bytes = len(head)
     while piece := stream.read(1 << 20):
         pieces.append(piece)
         size_bytes += len(piece)
-        if size_bytes > _MOST_ARRAY_BYTES:
+        if size_bytes > _MAX_ARRAY_BYTES:
             raise error(
                 "E357",
                 "a JSON file that is one array is too large to be read whole",
                 location=Location(path=path),
-                expected=f"at most {_MOST_ARRAY_BYTES >> 20} MiB",
+                expected=f"at most {_MAX_ARRAY_BYTES >> 20} MiB",
                 found="more",
                 do="write one object a line: jq -c '.[]' IN.json > OUT.jsonl",
             )
@@ -386,6 +390,6 @@ def _array_rows(stream: ByteStream, file: SourceFile, path: str, head: bytes = b
     try:
         rows = msgspec.json.decode(raw, type=list[msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
-        raise damaged(path, "JSON file", _reason(failure)) from None
+        raise corrupt_file_error(path, "JSON file", _describe_failure(failure)) from None
     for i, row in enumerate(rows):
-        yield Row(file.path, i, _parsed(bytes(row), Location(path=path, row=i)))
+        yield SourceRow(file.path, i, _parse_line(bytes(row), Location(path=path, row=i)))

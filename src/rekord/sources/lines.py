@@ -20,31 +20,31 @@ from rekord.sources.base import (
     READ_BYTES,
     ByteStream,
     Chunk,
-    Columns,
-    Facts,
-    Listing,
-    Part,
-    Row,
+    ColumnChunk,
+    FileListing,
+    SourceFacts,
     SourceFile,
-    empty,
+    SourcePart,
+    SourceRow,
+    empty_file_error,
     is_gzip_name,
-    listed,
-    opened,
+    list_files,
+    open_source_file,
     source_path,
 )
 
-MOST_ROW_BYTES = 64 << 20
+MAX_ROW_BYTES = 64 << 20
 """A row that is longer than this is taken for a mistake."""
 
-_GRAIN_BYTES = 64 << 10
-_MOST_CUTS_SMALL = 64  # how finely a small file can be cut
+_MIN_CUT_BYTES = 64 << 10
+_MAX_SMALL_FILE_CUTS = 64  # how finely a small file can be cut
 _HEAD_BYTES = 64 << 10
-_UTF8_MARK = b"\xef\xbb\xbf"
-_GZIP_MARK = b"\x1f\x8b\x08"
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_UTF8_BOM = b"\xef\xbb\xbf"
+_GZIP_MAGIC = b"\x1f\x8b\x08"
+_UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
-class Rules(NamedTuple):
+class RowSyntax(NamedTuple):
     """How rows end. With a delimiter, newlines may stand in quoted fields."""
 
     delimiter: str | None = None
@@ -53,7 +53,7 @@ class Rules(NamedTuple):
         return _core.RowScanner(self.delimiter is not None, self.delimiter or ",", offset, line)
 
 
-class Cut(NamedTuple):
+class RowStart(NamedTuple):
     """A place where a row begins."""
 
     offset: int
@@ -79,7 +79,7 @@ class RowBlock(NamedTuple):
         return self.data[self.starts[i] : self.starts[i + 1]]
 
 
-class LostRow(NamedTuple):
+class UnreadableRow(NamedTuple):
     """A row whose bytes were not kept."""
 
     row: int
@@ -87,47 +87,47 @@ class LostRow(NamedTuple):
     code: str  # E357: too large. E358: a quote that is not closed
 
 
-class Span(NamedTuple):
+class FileSpan(NamedTuple):
     """What one task reads of one file."""
 
     file: SourceFile
-    begin: Cut
+    begin: RowStart
     end: int
 
 
-class FileIndex(NamedTuple):
+class RowIndex(NamedTuple):
     """Where a file can be cut."""
 
     file: SourceFile
-    cuts: tuple[Cut, ...]
+    cuts: tuple[RowStart, ...]
     rows: int
 
 
-def text_head(stream: ByteStream, path: str) -> tuple[bytes, int]:
+def read_text_head(stream: ByteStream, path: str) -> tuple[bytes, int]:
     """The first bytes of a text file without the mark that may stand before them, and where they begin."""
     head = stream.read(_HEAD_BYTES)
-    if head.startswith(_UTF16_MARKS):
-        raise _no_text(
+    if head.startswith(_UTF16_BOMS):
+        raise _not_text_error(
             path,
             "text in UTF-16",
             likely="it was saved as `Unicode text`: such files begin with these two bytes",
             do=f"iconv -f UTF-16 -t UTF-8 {shlex.quote(path)} > converted.txt",
         )
-    if head.startswith(_GZIP_MARK):
+    if head.startswith(_GZIP_MAGIC):
         do = f"mv {shlex.quote(path)} {shlex.quote(path + '.gz')}"
-        raise _no_text(path, "gzip data, though its name does not end in .gz", do=do)
+        raise _not_text_error(path, "gzip data, though its name does not end in .gz", do=do)
     if b"\0" in head:
-        raise _no_text(path, f"a zero byte at {head.index(0):,}", do="name a text file")
-    marked = len(_UTF8_MARK) if head.startswith(_UTF8_MARK) else 0
+        raise _not_text_error(path, f"a zero byte at {head.index(0):,}", do="name a text file")
+    marked = len(_UTF8_BOM) if head.startswith(_UTF8_BOM) else 0
     return head[marked:], marked
 
 
-def _no_text(path: str, found: str, *, likely: str | None = None, do: str) -> RekordError:
+def _not_text_error(path: str, found: str, *, likely: str | None = None, do: str) -> RekordError:
     where = Location(path=path)
     return error("X521", location=where, expected="text in UTF-8", found=found, likely=likely, do=do)
 
 
-def after_head(stream: ByteStream, head: bytes, head_offset: int, begin: Cut) -> bytes:
+def skip_to_row(stream: ByteStream, head: bytes, head_offset: int, begin: RowStart) -> bytes:
     """What was read of a stream from `begin` on; where nothing was, the stream is moved there."""
     skipped = begin.offset - head_offset
     while skipped > len(head):
@@ -138,9 +138,9 @@ def after_head(stream: ByteStream, head: bytes, head_offset: int, begin: Cut) ->
     return head[skipped:]
 
 
-def row_blocks(
-    stream: ByteStream, rules: Rules, begin: Cut, *, head: bytes = b"", block_bytes: int = READ_BYTES
-) -> Iterator[RowBlock | LostRow]:
+def read_row_blocks(
+    stream: ByteStream, rules: RowSyntax, begin: RowStart, *, head: bytes = b"", block_bytes: int = READ_BYTES
+) -> Iterator[RowBlock | UnreadableRow]:
     """All rows from `begin` on, in order. `head` are bytes that were already read from the stream."""
     scanner = rules.scanner(begin.offset, begin.line)
     row = begin.row  # the number of the first row that is not yet given out
@@ -162,12 +162,12 @@ def row_blocks(
                 pieces, base = [block[len(block) - keep :]], end - keep
             elif not lost:
                 pieces.append(block)
-                if end - open_row[0] > MOST_ROW_BYTES:
+                if end - open_row[0] > MAX_ROW_BYTES:
                     pieces, lost = [], True
             continue
         pieces.append(block)
         if lost and open_row is not None:
-            yield LostRow(row, open_row[1], "E357")
+            yield UnreadableRow(row, open_row[1], "E357")
             row += 1
             base, pieces, open_row, lost = end - len(block), [block], None, False
         data = b"".join(pieces)
@@ -185,12 +185,12 @@ def row_blocks(
             row += len(starts) - 1
         open_row = int(starts[-1]), int(lines[-1])
         pieces, base = [data[open_row[0] - base :]], open_row[0]
-        if len(pieces[0]) > MOST_ROW_BYTES:
+        if len(pieces[0]) > MAX_ROW_BYTES:
             pieces, lost = [], True
     if open_row is None:
         return
     if scanner.in_quotes or lost:
-        yield LostRow(row, open_row[1], "E358" if scanner.in_quotes else "E357")
+        yield UnreadableRow(row, open_row[1], "E358" if scanner.in_quotes else "E357")
         return
     data = b"".join(pieces)
     yield RowBlock(data, np.array([0, len(data)]), np.array([open_row[1]]), row, open_row[0])
@@ -199,31 +199,31 @@ def row_blocks(
 def index_file(
     file: SourceFile,
     stream: ByteStream,
-    rules: Rules,
-    begin: Cut,
+    rules: RowSyntax,
+    begin: RowStart,
     *,
     head: bytes = b"",
     look: Callable[[RowBlock], None] | None = None,
-) -> FileIndex:
+) -> RowIndex:
     """Find the places where a file can be cut, and let `look` see its rows on the way."""
-    grain = max(1, min(_GRAIN_BYTES, file.size_bytes // _MOST_CUTS_SMALL))
+    grain = max(1, min(_MIN_CUT_BYTES, file.size_bytes // _MAX_SMALL_FILE_CUTS))
     cuts = [begin]
     rows = begin.row
-    for block in row_blocks(stream, rules, begin, head=head):
-        if isinstance(block, LostRow):
+    for block in read_row_blocks(stream, rules, begin, head=head):
+        if isinstance(block, UnreadableRow):
             rows = block.row + 1
             continue
         rows = block.first + block.rows
         starts = block.starts[:-1] + block.offset
         # The first row that begins in each grain.
         chosen = np.flatnonzero(np.diff(starts // grain, prepend=cuts[-1].offset // grain))
-        cuts += [Cut(int(starts[i]), block.first + int(i), int(block.lines[i])) for i in chosen]
+        cuts += [RowStart(int(starts[i]), block.first + int(i), int(block.lines[i])) for i in chosen]
         if look is not None:
             look(block)
-    return FileIndex(file, tuple(cuts), rows - begin.row)
+    return RowIndex(file, tuple(cuts), rows - begin.row)
 
 
-def spans(indexes: tuple[FileIndex, ...], part_bytes: int) -> Iterator[Span]:
+def split_into_spans(indexes: tuple[RowIndex, ...], part_bytes: int) -> Iterator[FileSpan]:
     """The rows of all files in pieces of about `part_bytes`."""
     for index in indexes:
         if not index.rows:
@@ -231,29 +231,29 @@ def spans(indexes: tuple[FileIndex, ...], part_bytes: int) -> Iterator[Span]:
         begin = index.cuts[0]
         for cut in index.cuts[1:]:
             if cut.offset - begin.offset >= part_bytes:
-                yield Span(index.file, begin, cut.offset)
+                yield FileSpan(index.file, begin, cut.offset)
                 begin = cut
-        yield Span(index.file, begin, index.file.size_bytes)
+        yield FileSpan(index.file, begin, index.file.size_bytes)
 
 
-def grouped(pieces: Iterator[Span], part_bytes: int) -> list[Part]:
+def group_spans(pieces: Iterator[FileSpan], part_bytes: int) -> list[SourcePart]:
     """Parts of one or several spans, so that many small files do not become many tasks."""
-    parts: list[Part] = []
-    group: list[Span] = []
+    parts: list[SourcePart] = []
+    group: list[FileSpan] = []
     group_bytes = 0
     for piece in pieces:
         piece_bytes = piece.end - piece.begin.offset
         if group and group_bytes + piece_bytes > part_bytes:
-            parts.append(Part(tuple(group), group_bytes))
+            parts.append(SourcePart(tuple(group), group_bytes))
             group, group_bytes = [], 0
         group.append(piece)
         group_bytes += piece_bytes
     if group:
-        parts.append(Part(tuple(group), group_bytes))
+        parts.append(SourcePart(tuple(group), group_bytes))
     return parts
 
 
-def lost_row_error(lost: LostRow, path: str) -> RekordError:
+def unreadable_row_error(lost: UnreadableRow, path: str) -> RekordError:
     """What is said of a row whose bytes were not kept."""
     where = Location(path=path, row=lost.row, line=lost.line)
     if lost.code == "E358":
@@ -267,13 +267,13 @@ def lost_row_error(lost: LostRow, path: str) -> RekordError:
     return error(
         "E357",
         location=where,
-        expected=f"at most {MOST_ROW_BYTES >> 20} MiB in a row",
+        expected=f"at most {MAX_ROW_BYTES >> 20} MiB in a row",
         found="more bytes before the row ends",
         do="look at this line: a quote that is not closed joins all lines after it into one row",
     )
 
 
-def not_utf8(data: bytes, at: int, where: Location, column: str | None) -> RekordError:
+def not_utf8_error(data: bytes, at: int, where: Location, column: str | None) -> RekordError:
     """The error for a text whose byte `at` is the first that UTF-8 does not allow there."""
     latin = data[at : at + 1] >= b"\xa0" and data[at + 1 : at + 2] < b"\x80"
     return error(
@@ -288,14 +288,14 @@ def not_utf8(data: bytes, at: int, where: Location, column: str | None) -> Rekor
     )
 
 
-RULES = Rules()
+LINE_SYNTAX = RowSyntax()
 
 ReadBlock: TypeAlias = Callable[[RowBlock, str, str], Iterator[Chunk]]
 """The rows of a block, of a file that has one path below the root and another one for people."""
 
 
 @dataclass(frozen=True, slots=True)
-class LineFiles:
+class LineSource:
     """The files of a source, by where they are and what they are called."""
 
     path: str
@@ -310,96 +310,98 @@ class LineFiles:
     def options(self) -> Mapping[str, Any]:
         return {}
 
-    def listing(self) -> Listing:
+    def listing(self) -> FileListing:
         """The files, as they are now."""
-        return listed(self.path, self.extensions)
+        return list_files(self.path, self.extensions)
 
 
-def span_rows(span: Span, root: str, read: ReadBlock) -> Iterator[Chunk]:
+def read_span(span: FileSpan, root: str, read: ReadBlock) -> Iterator[Chunk]:
     """The rows of a piece of a file."""
-    path = Listing(root, ()).full(span.file)
-    with opened(path, span.file, span.begin.offset, span.end) as stream:
-        yield from _rows(row_blocks(stream, RULES, span.begin), span.file.path, path, read)
+    path = FileListing(root, ()).full(span.file)
+    with open_source_file(path, span.file, span.begin.offset, span.end) as stream:
+        yield from _read_blocks(read_row_blocks(stream, LINE_SYNTAX, span.begin), span.file.path, path, read)
 
 
-def stream_rows(
+def read_stream(
     stream: ByteStream, head: tuple[bytes, int], path: str, full_path: str, read: ReadBlock
 ) -> Iterator[Chunk]:
     """The rows of a whole file whose head was looked at."""
     data, offset = head
-    yield from _rows(row_blocks(stream, RULES, Cut(offset, 0, 1), head=data), path, full_path, read)
+    yield from _read_blocks(
+        read_row_blocks(stream, LINE_SYNTAX, RowStart(offset, 0, 1), head=data), path, full_path, read
+    )
 
 
-def _rows(
-    blocks: Iterator[RowBlock | LostRow], path: str, full_path: str, read: ReadBlock
+def _read_blocks(
+    blocks: Iterator[RowBlock | UnreadableRow], path: str, full_path: str, read: ReadBlock
 ) -> Iterator[Chunk]:
     for block in blocks:
-        if isinstance(block, LostRow):
-            yield Row(path, block.row, lost_row_error(block, full_path), block.line)
+        if isinstance(block, UnreadableRow):
+            yield SourceRow(path, block.row, unreadable_row_error(block, full_path), block.line)
         else:
             yield from read(block, path, full_path)
 
 
 EXTENSIONS = (".txt", ".text", ".txt.gz", ".text.gz")
-_SCHEMA = Schema({"text": Text()})
+_TEXT_SCHEMA = Schema({"text": Text()})
 
 
 @dataclass(frozen=True, slots=True)
-class TextSource(LineFiles):
+class TextSource(LineSource):
     """Rows of text files."""
 
     kind = "text"
     extensions = EXTENSIONS
 
-    def facts(self) -> Facts:
+    def facts(self) -> SourceFacts:
         listing = self.listing()
-        return _facts(listing, _indexes(listing))
+        return _build_facts(listing, _index_files(listing))
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         listing = self.listing()
-        cut = grouped(spans(_indexes(listing), part_bytes), part_bytes)
-        return [Part((listing.root, part.content), part.source_bytes) for part in cut]
+        cut = group_spans(split_into_spans(_index_files(listing), part_bytes), part_bytes)
+        return [SourcePart((listing.root, part.content), part.source_bytes) for part in cut]
 
-    def read(self, part: Part) -> Iterator[Chunk]:
+    def read(self, part: SourcePart) -> Iterator[Chunk]:
         root, pieces = part.content
         for span in pieces:
-            yield from span_rows(span, root, _block_rows)
+            yield from read_span(span, root, _parse_block)
 
 
 @dataclass(frozen=True, slots=True)
-class ZippedTextSource(LineFiles):
+class GzipTextSource(LineSource):
     """Rows of text files that are compressed, and so can only be read from their beginning."""
 
     kind = "text"
     extensions = EXTENSIONS
 
-    def facts(self) -> Facts:
+    def facts(self) -> SourceFacts:
         listing = self.listing()
         if next(self.rows(), None) is None:
-            raise _no_lines(listing)
-        return _facts(listing, None)
+            raise _no_lines_error(listing)
+        return _build_facts(listing, None)
 
     def rows(self) -> Iterator[Chunk]:
         listing = self.listing()
         for file in listing.files:
             path = listing.full(file)
-            with opened(path, file, gzipped=True) as stream:
-                yield from stream_rows(stream, text_head(stream, path), file.path, path, _block_rows)
+            with open_source_file(path, file, gzipped=True) as stream:
+                yield from read_stream(stream, read_text_head(stream, path), file.path, path, _parse_block)
 
 
-def text(path: str | os.PathLike[str]) -> TextSource | ZippedTextSource:
+def text(path: str | os.PathLike[str]) -> TextSource | GzipTextSource:
     """Rows of text files, one a line, in the column `text`: a file, a folder or a pattern.
 
     The end of a line is not part of its text. Empty lines are passed over: they count as lines, not as rows.
     """
     place = source_path(path, "text")
-    return ZippedTextSource(place) if is_gzip_name(place, EXTENSIONS) else TextSource(place)
+    return GzipTextSource(place) if is_gzip_name(place, EXTENSIONS) else TextSource(place)
 
 
-def _facts(listing: Listing, indexes: tuple[FileIndex, ...] | None) -> Facts:
-    return Facts(
+def _build_facts(listing: FileListing, indexes: tuple[RowIndex, ...] | None) -> SourceFacts:
+    return SourceFacts(
         layout="text",
-        schema=_SCHEMA,
+        schema=_TEXT_SCHEMA,
         rows=None if indexes is None else sum(index.rows for index in indexes),
         source_bytes=listing.source_bytes,
         files=listing.files,
@@ -407,40 +409,42 @@ def _facts(listing: Listing, indexes: tuple[FileIndex, ...] | None) -> Facts:
 
 
 @lru_cache(maxsize=4)
-def _indexes(listing: Listing) -> tuple[FileIndex, ...]:
+def _index_files(listing: FileListing) -> tuple[RowIndex, ...]:
     indexes = []
     for file in listing.files:
         path = listing.full(file)
-        with opened(path, file) as stream:
-            head, offset = text_head(stream, path)
-            indexes.append(index_file(file, stream, RULES, Cut(offset, 0, 1), head=head))
+        with open_source_file(path, file) as stream:
+            head, offset = read_text_head(stream, path)
+            indexes.append(index_file(file, stream, LINE_SYNTAX, RowStart(offset, 0, 1), head=head))
     if not any(index.rows for index in indexes):
-        raise _no_lines(listing)
+        raise _no_lines_error(listing)
     return tuple(indexes)
 
 
-def _no_lines(listing: Listing) -> RekordError:
-    return empty(listing.full(listing.files[0]), "no line with anything in it", expected="lines of text")
+def _no_lines_error(listing: FileListing) -> RekordError:
+    return empty_file_error(
+        listing.full(listing.files[0]), "no line with anything in it", expected="lines of text"
+    )
 
 
-def _block_rows(block: RowBlock, path: str, full_path: str) -> Iterator[Chunk]:
+def _parse_block(block: RowBlock, path: str, full_path: str) -> Iterator[Chunk]:
     # Empty lines stand behind the row before them.
     lines = (line.removesuffix(b"\r") for line in block.data.split(b"\n"))
     rows = [line for line in lines if line]
-    values = _decoded(rows)
+    values = _decode_rows(rows)
     if values is not None:
-        yield _columns(values, block, 0, len(rows), path)
+        yield _to_column_chunk(values, block, 0, len(rows), path)
         return
     begin = 0
-    for end, problem in _not_utf8(rows, block, full_path):
+    for end, problem in _find_invalid_rows(rows, block, full_path):
         if end > begin:
-            yield _columns(_decoded(rows[begin:end]), block, begin, end, path)
+            yield _to_column_chunk(_decode_rows(rows[begin:end]), block, begin, end, path)
         if problem is not None:
-            yield Row(path, block.first + end, problem, int(block.lines[end]))
+            yield SourceRow(path, block.first + end, problem, int(block.lines[end]))
         begin = end + 1
 
 
-def _decoded(rows: list[bytes]) -> Any:
+def _decode_rows(rows: list[bytes]) -> Any:
     """Rows as an Arrow array of texts; None where one is not UTF-8."""
     import pyarrow as pa
 
@@ -450,23 +454,25 @@ def _decoded(rows: list[bytes]) -> Any:
         return None
 
 
-def _not_utf8(rows: list[bytes], block: RowBlock, path: str) -> Iterator[tuple[int, RekordError | None]]:
+def _find_invalid_rows(
+    rows: list[bytes], block: RowBlock, path: str
+) -> Iterator[tuple[int, RekordError | None]]:
     """The rows that cannot be decoded, and the end."""
     for i, row in enumerate(rows):
         try:
             row.decode()
         except UnicodeDecodeError as failure:
             where = Location(path=path, row=block.first + i, line=int(block.lines[i]))
-            yield i, not_utf8(row, failure.start, where, "text")
+            yield i, not_utf8_error(row, failure.start, where, "text")
     yield len(rows), None
 
 
-def _columns(values: Any, block: RowBlock, begin: int, end: int, path: str) -> Columns:
+def _to_column_chunk(values: Any, block: RowBlock, begin: int, end: int, path: str) -> ColumnChunk:
     import pyarrow as pa
 
     lines = block.lines[begin:end]
     even = int(lines[-1]) - int(lines[0]) == end - begin - 1
-    return Columns(
+    return ColumnChunk(
         path,
         block.first + begin,
         pa.RecordBatch.from_arrays([values], names=["text"]),

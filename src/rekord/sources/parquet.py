@@ -14,40 +14,40 @@ from rekord.schema import Schema
 from rekord.sources.base import (
     PART_BYTES,
     Chunk,
-    Columns,
-    Facts,
-    Listing,
-    Part,
+    ColumnChunk,
+    FileListing,
+    SourceFacts,
     SourceFile,
+    SourcePart,
     check_unchanged,
-    damaged,
-    disk_failure,
-    empty,
-    listed,
+    corrupt_file_error,
+    disk_failure_error,
+    empty_file_error,
+    list_files,
     source_path,
 )
 from rekord.sources.tables import (
-    SAMPLED_ROWS,
+    SAMPLE_ROWS,
     TableColumn,
-    check_same,
-    column_of,
-    exported_schema,
-    has_doubles,
+    build_table_schema,
+    check_same_columns,
+    choose_batch_rows,
+    common_schema,
+    find_double_columns,
+    find_table_columns,
     kept_columns,
-    one_schema,
-    restored,
-    rows_at_once,
-    schema_of,
-    table_columns,
-    to_batch,
-    without_merging,
+    read_column,
+    read_exported_schema,
+    restore_columns,
+    to_record_batch,
+    widen_lossy_floats,
 )
 
 EXTENSIONS = (".parquet", ".pq", ".parq")
 _SCAN_ROWS = 4096
 
 
-class Group(NamedTuple):
+class RowGroup(NamedTuple):
     """A row group of a file."""
 
     place: int
@@ -74,9 +74,9 @@ class ParquetSource:
     def options(self) -> Mapping[str, Any]:
         return {"columns": None if self.columns is None else list(self.columns)}
 
-    def facts(self) -> Facts:
-        seen = _survey(self._listing(), self.columns)
-        return Facts(
+    def facts(self) -> SourceFacts:
+        seen = _survey_files(self._listing(), self.columns)
+        return SourceFacts(
             layout="table",
             schema=seen.schema,
             rows=sum(group.rows for groups in seen.groups for group in groups),
@@ -84,36 +84,36 @@ class ParquetSource:
             files=seen.listing.files,
         )
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
-        seen = _survey(self._listing(), self.columns)
-        parts: list[Part] = []
-        pieces: list[tuple[SourceFile, Group]] = []
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+        seen = _survey_files(self._listing(), self.columns)
+        parts: list[SourcePart] = []
+        pieces: list[tuple[SourceFile, RowGroup]] = []
         size_bytes = 0
         for file, groups in zip(seen.listing.files, seen.groups, strict=True):
             for group in groups:
                 if pieces and size_bytes + group.size_bytes > part_bytes:
-                    parts.append(Part((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
+                    parts.append(SourcePart((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
                     pieces, size_bytes = [], 0
                 pieces.append((file, group))
                 size_bytes += group.size_bytes
         if pieces:
-            parts.append(Part((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
+            parts.append(SourcePart((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
         return parts
 
-    def read(self, part: Part) -> Iterator[Chunk]:
+    def read(self, part: SourcePart) -> Iterator[Chunk]:
         root, pieces, exported = part.content
         at = 0
         while at < len(pieces):
             file = pieces[at][0]
-            path = Listing(root, ()).full(file)
-            with _opened(path, file) as parquet:
-                columns = exported or table_columns(parquet.schema_arrow, self.columns, path)
+            path = FileListing(root, ()).full(file)
+            with _open_parquet_file(path, file) as parquet:
+                columns = exported or find_table_columns(parquet.schema_arrow, self.columns, path)
                 while at < len(pieces) and pieces[at][0] == file:
-                    yield from _group_rows(parquet, pieces[at][1], columns, file.path)
+                    yield from _read_row_group(parquet, pieces[at][1], columns, file.path)
                     at += 1
 
-    def _listing(self) -> Listing:
-        return listed(self.path, EXTENSIONS)
+    def _listing(self) -> FileListing:
+        return list_files(self.path, EXTENSIONS)
 
 
 def parquet(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -> ParquetSource:
@@ -128,70 +128,70 @@ def parquet(path: str | os.PathLike[str], *, columns: Sequence[str] | None = Non
 
 
 @dataclass(frozen=True, slots=True)
-class _Survey:
-    listing: Listing
+class _ParquetSurvey:
+    listing: FileListing
     schema: Schema
-    groups: tuple[tuple[Group, ...], ...]  # of each file
+    groups: tuple[tuple[RowGroup, ...], ...]  # of each file
     exported: Schema | None = None  # what the files say themselves, where `export` wrote them
 
 
 @lru_cache(maxsize=4)
-def _survey(listing: Listing, keep: tuple[str, ...] | None) -> _Survey:
+def _survey_files(listing: FileListing, keep: tuple[str, ...] | None) -> _ParquetSurvey:
     first: tuple[TableColumn, ...] | None = None
     typed: tuple[TableColumn, ...] | None = None
     groups = []
     holes: set[str] = set()
-    exported = one_schema(_exported(listing, keep))
+    exported = common_schema(_iter_exported_schemas(listing, keep))
     for file in listing.files:
         path = listing.full(file)
-        with _opened(path, file) as parquet:
+        with _open_parquet_file(path, file) as parquet:
             if exported is not None:
-                groups.append(tuple(_groups(parquet.metadata, file)))
+                groups.append(tuple(_iter_row_groups(parquet.metadata, file)))
                 continue
-            columns = table_columns(parquet.schema_arrow, keep, path)
+            columns = find_table_columns(parquet.schema_arrow, keep, path)
             first = first or columns
-            check_same(listing, file, first, columns)
+            check_same_columns(listing, file, first, columns)
             if typed is None and parquet.metadata.num_rows:
-                typed = _typed(parquet, columns)
-            groups.append(tuple(_groups(parquet.metadata, file)))
+                typed = _widen_lossy_floats(parquet, columns)
+            groups.append(tuple(_iter_row_groups(parquet.metadata, file)))
             unsure = [column for column in columns if column.name not in holes]
-            holes.update(_holes(parquet, unsure))
+            holes.update(_find_nullable_columns(parquet, unsure))
     if not any(group.rows for file_groups in groups for group in file_groups):
         path = listing.full(listing.files[0])
-        raise empty(path, "a table without rows", expected="at least one row")
-    schema = exported or schema_of(typed or first or (), holes)
-    return _Survey(listing, schema, tuple(groups), exported)
+        raise empty_file_error(path, "a table without rows", expected="at least one row")
+    schema = exported or build_table_schema(typed or first or (), holes)
+    return _ParquetSurvey(listing, schema, tuple(groups), exported)
 
 
-def _exported(listing: Listing, keep: tuple[str, ...] | None) -> Iterator[Schema | None]:
+def _iter_exported_schemas(listing: FileListing, keep: tuple[str, ...] | None) -> Iterator[Schema | None]:
     for file in listing.files:
         path = listing.full(file)
-        with _opened(path, file) as parquet:
-            schema = exported_schema(parquet.schema_arrow, keep)
+        with _open_parquet_file(path, file) as parquet:
+            schema = read_exported_schema(parquet.schema_arrow, keep)
         yield schema
         if schema is None:
             return
 
 
-def _typed(parquet: Any, columns: tuple[TableColumn, ...]) -> tuple[TableColumn, ...]:
+def _widen_lossy_floats(parquet: Any, columns: tuple[TableColumn, ...]) -> tuple[TableColumn, ...]:
     """The columns, after a look at the first doubles."""
-    doubles = has_doubles(columns, parquet.schema_arrow)
+    doubles = find_double_columns(columns, parquet.schema_arrow)
     if not doubles:
         return columns
-    for batch in parquet.iter_batches(batch_size=SAMPLED_ROWS, columns=doubles):
-        return without_merging(columns, batch)
+    for batch in parquet.iter_batches(batch_size=SAMPLE_ROWS, columns=doubles):
+        return widen_lossy_floats(columns, batch)
     return columns
 
 
 @contextmanager
-def _opened(path: str, file: SourceFile) -> Iterator[Any]:
+def _open_parquet_file(path: str, file: SourceFile) -> Iterator[Any]:
     """A Parquet file. Whatever Arrow says of it, while it is open, becomes one error of ours."""
     import pyarrow as pa
     from pyarrow import parquet
 
     check_unchanged(path, file)
     if not file.size_bytes:
-        raise empty(path, "an empty file", expected="a Parquet file")
+        raise empty_file_error(path, "an empty file", expected="a Parquet file")
     try:
         with pa.OSFile(path) as raw:
             yield parquet.ParquetFile(raw)
@@ -199,29 +199,29 @@ def _opened(path: str, file: SourceFile) -> Iterator[Any]:
         raise
     except (pa.ArrowException, OSError, ValueError) as failure:
         check_unchanged(path, file)
-        unread = disk_failure(path, failure)
-        raise unread or damaged(path, "Parquet file", _reason(failure)) from None
+        unread = disk_failure_error(path, failure)
+        raise unread or corrupt_file_error(path, "Parquet file", _describe_failure(failure)) from None
 
 
-def _reason(failure: Exception) -> str:
+def _describe_failure(failure: Exception) -> str:
     text = str(failure).split("\n", 1)[0]
     if "magic bytes" in text or "footer" in text.lower():
         return "no Parquet footer at its end"
     return f"data that cannot be decoded: {text[:60]}"
 
 
-def _groups(metadata: Any, file: SourceFile) -> Iterator[Group]:
+def _iter_row_groups(metadata: Any, file: SourceFile) -> Iterator[RowGroup]:
     first = 0
     for place in range(metadata.num_row_groups):
         group = metadata.row_group(place)
         # What a file says of itself is only used to cut it up.
         size_bytes = min(max(int(group.total_byte_size), 0), 64 * file.size_bytes)
         if group.num_rows > 0:
-            yield Group(place, first, group.num_rows, size_bytes)
+            yield RowGroup(place, first, group.num_rows, size_bytes)
             first += group.num_rows
 
 
-def _holes(parquet: Any, columns: list[TableColumn]) -> set[str]:
+def _find_nullable_columns(parquet: Any, columns: list[TableColumn]) -> set[str]:
     """The columns with a null: as the statistics have it, or where they cannot tell, as the values do."""
     metadata = parquet.metadata
     leaves: dict[str, list[int]] = {}
@@ -231,7 +231,7 @@ def _holes(parquet: Any, columns: list[TableColumn]) -> set[str]:
     unsure: list[TableColumn] = []
     for column in columns:
         counts = [
-            _null_count(metadata.row_group(group), leaf)
+            _read_null_count(metadata.row_group(group), leaf)
             for group in range(metadata.num_row_groups)
             for leaf in leaves.get(column.path[0], [])
         ]
@@ -246,27 +246,31 @@ def _holes(parquet: Any, columns: list[TableColumn]) -> set[str]:
             unsure = [column for column in unsure if column.name not in found]
             if not unsure:
                 break
-            found.update(column.name for column in unsure if column_of(batch, column).null_count)
+            found.update(column.name for column in unsure if read_column(batch, column).null_count)
     return found
 
 
-def _null_count(group: Any, leaf: int) -> int | None:
+def _read_null_count(group: Any, leaf: int) -> int | None:
     statistics = group.column(leaf).statistics
     return statistics.null_count if statistics is not None and statistics.has_null_count else None
 
 
-def _group_rows(
-    parquet: Any, group: Group, columns: tuple[TableColumn, ...] | Schema, path: str
-) -> Iterator[Columns]:
+def _read_row_group(
+    parquet: Any, group: RowGroup, columns: tuple[TableColumn, ...] | Schema, path: str
+) -> Iterator[ColumnChunk]:
     names = list(columns) if isinstance(columns, Schema) else [column.path[0] for column in columns]
     batches = parquet.iter_batches(
-        batch_size=rows_at_once(group.rows, group.size_bytes),
+        batch_size=choose_batch_rows(group.rows, group.size_bytes),
         row_groups=[group.place],
         columns=list(dict.fromkeys(names)),
         use_threads=False,
     )
     first = group.first
     for batch in batches:
-        values = restored(batch, columns) if isinstance(columns, Schema) else to_batch(batch, columns)
-        yield Columns(path, first, values, batch.num_rows)
+        values = (
+            restore_columns(batch, columns)
+            if isinstance(columns, Schema)
+            else to_record_batch(batch, columns)
+        )
+        yield ColumnChunk(path, first, values, batch.num_rows)
         first += batch.num_rows

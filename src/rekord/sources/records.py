@@ -8,32 +8,32 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rekord import _core
-from rekord.codec.decode import assemble, new_batch, row_error
+from rekord.codec.decode import assemble_columns, new_batch, row_error
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.errors import CompressionError, RekordError, error
 from rekord.faults import frame_error
-from rekord.framing.frames import FrameReader, Segment, SlabReader, Stretch
-from rekord.framing.inflate import begins_with_a_record
+from rekord.framing.frames import FrameReader, FrameSegment, SlabReader, VerifiedFrames
+from rekord.framing.inflate import starts_with_record
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.interop.tfds import TfdsFolder, read_tfds_folder
 from rekord.sources.base import (
     PART_BYTES,
     Chunk,
-    Columns,
-    Facts,
-    Part,
-    Row,
+    ColumnChunk,
+    SourceFacts,
     SourceFile,
+    SourcePart,
+    SourceRow,
     check_unchanged,
-    empty,
+    empty_file_error,
 )
-from rekord.sources.image_folder import groups, printable
-from rekord.storage.find import find
+from rekord.sources.image_folder import group_by_bytes, to_printable_path
+from rekord.storage.find import resolve_record_files
 from rekord.storage.local import LOCAL, PathLike
 
-_MOST_ROWS = 8192  # in one chunk
-_IDLE_BYTES = 16 << 20
+_MAX_BATCH_ROWS = 8192  # in one chunk
+_MAX_IDLE_BYTES = 16 << 20
 _FRAMING_BYTES = _core.HEADER_BYTES + 4
 
 
@@ -43,15 +43,15 @@ def records(
     *,
     splits: Mapping[str, str] | None = None,
     strict: bool = False,
-) -> Records:
+) -> RecordsSource:
     """The records of a file, a folder, a pattern, or several of these, one row each.
 
     `schema` says what they hold; a TFDS folder says it itself. `splits` gives the split of each file, by the
     path that it was found under; a TFDS folder says that too. With `strict` a key that the schema lacks makes a
     row bad: right for a schema that was inferred, which claims to know them all.
     """
-    paths = find(path, begins_with_a_record).paths
-    root = _root(path, paths)
+    paths = resolve_record_files(path, starts_with_record).paths
+    root = _common_root(path, paths)
     tfds = read_tfds_folder(root) if root else None
     files = []
     for place in paths:
@@ -60,7 +60,7 @@ def records(
         files.append(SourceFile(below.replace(os.sep, "/"), facts.size_bytes, facts.mtime_ns))
     if schema is None and tfds is not None:
         schema = tfds.schema
-    known = _splits(files, paths, splits, tfds)
+    known = _assign_splits(files, paths, splits, tfds)
     if known is not None and schema is not None and "split" in schema:
         if splits is not None:
             raise error(
@@ -72,11 +72,11 @@ def records(
                 do="leave `splits` out, or the column",
             )
         known = None
-    return Records(root, tuple(files), schema, known, strict, _counted(tfds, known))
+    return RecordsSource(root, tuple(files), schema, known, strict, _count_tfds_records(tfds, known))
 
 
 @dataclass(frozen=True)
-class Records:
+class RecordsSource:
     """The source that `records` makes. A part is one file or several small ones."""
 
     root: str
@@ -102,25 +102,25 @@ class Records:
         """The files as a person finds them, for whoever infers a schema from them."""
         return tuple(self._full(file) for file in self.files)
 
-    def facts(self) -> Facts:
+    def facts(self) -> SourceFacts:
         """The files, and the schema where one was given or found; the rows where TFDS counted them."""
         if not any(file.size_bytes or not os.path.isfile(self._full(file)) for file in self.files):
-            raise empty(self._full(self.files[0]), "an empty file", expected="a file of records")
+            raise empty_file_error(self._full(self.files[0]), "an empty file", expected="a file of records")
         names = dict.fromkeys(self.splits or ())
-        return Facts(
+        return SourceFacts(
             layout="table",
             schema=self.schema,
             rows=self.known_rows,
             source_bytes=sum(file.size_bytes for file in self.files),
             splits=None if self.splits is None else tuple(name for name in names if name is not None),
-            files=tuple(file._replace(path=printable(file.path)) for file in self.files),
+            files=tuple(file._replace(path=to_printable_path(file.path)) for file in self.files),
         )
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         sized = ((i, file.size_bytes) for i, file in enumerate(self.files))
-        return [Part(numbers, cost) for numbers, cost in groups(sized, part_bytes)]
+        return [SourcePart(numbers, cost) for numbers, cost in group_by_bytes(sized, part_bytes)]
 
-    def read(self, part: Part) -> Iterator[Chunk]:
+    def read(self, part: SourcePart) -> Iterator[Chunk]:
         """The rows of a part. A damaged record is a bad row; after it reading goes on where a whole one begins."""
         if self.schema is None:
             raise error(
@@ -135,13 +135,13 @@ class Records:
             file = self.files[number]
             check_unchanged(self._full(file), file)
             split = None if self.splits is None else self.splits[number]
-            yield from _File(self._full(file), printable(file.path), plan, split).chunks()
+            yield from _RecordFileReader(self._full(file), to_printable_path(file.path), plan, split).chunks()
 
     def _full(self, file: SourceFile) -> str:
         return os.path.join(self.root, *file.path.split("/")) if self.root else file.path
 
 
-class _File:
+class _RecordFileReader:
     """One record file on its way to rows."""
 
     def __init__(self, path: str, below: str, plan: CodecPlan, split: str | None) -> None:
@@ -149,7 +149,7 @@ class _File:
         self.below = below
         self.plan = plan
         self.split = split
-        self._pool = _core.Pool(_IDLE_BYTES)
+        self._pool = _core.Pool(_MAX_IDLE_BYTES)
 
     def chunks(self) -> Iterator[Chunk]:
         """Columns while headers agree; what is behind a header that does not, record by record."""
@@ -159,7 +159,7 @@ class _File:
         ) as reader:
             while True:
                 try:
-                    segment = reader.next(_MOST_ROWS)
+                    segment = reader.next(_MAX_BATCH_ROWS)
                 except CompressionError as failure:
                     yield self._bad(reader.record, reader.offset, failure)
                     return  # nothing behind it can be decompressed
@@ -171,13 +171,13 @@ class _File:
             offset, record = reader.offset, reader.record
         yield from self._searched(offset, record, sized=sized)
 
-    def _segment(self, segment: Segment) -> Iterator[Chunk]:
+    def _segment(self, segment: FrameSegment) -> Iterator[Chunk]:
         batch = new_batch(self.plan, self._pool)
         size = segment.end - segment.begin
         consumed, _, frame, row = batch.feed(segment.slab, segment.begin, segment.end, size, segment.frames)
         if frame is None and row is None and consumed == size:
             try:
-                values = assemble(self.plan, batch.take(), segment.frames)
+                values = assemble_columns(self.plan, batch.take(), segment.frames)
             except RekordError:
                 pass  # which rows are wrong is found out below
             else:
@@ -185,7 +185,7 @@ class _File:
                 return
         yield from self._one_by_one(segment)
 
-    def _one_by_one(self, segment: Segment) -> Iterator[Row]:
+    def _one_by_one(self, segment: FrameSegment) -> Iterator[SourceRow]:
         """The rows of a segment of which some are bad. Its headers are known to be good."""
         frames = bytearray(segment.slab.view()[segment.begin : segment.end])
         at, record = 0, segment.first_record
@@ -205,14 +205,14 @@ class _File:
                 yield self._row(record, segment.offset + at, _core.payloads(frames, extents)[0])
             at, record = end, record + 1
 
-    def _searched(self, offset: int, record: int, *, sized: bool) -> Iterator[Row]:
+    def _searched(self, offset: int, record: int, *, sized: bool) -> Iterator[SourceRow]:
         """From damage on: the bad row, and then what is whole behind it."""
         reader = FrameReader(LOCAL.open_read(self.path), path=self.path, sized=sized)
         with reader:
             begins_there = reader.start_at(offset=offset, record=record)
             while True:
                 try:
-                    for stretch in reader.stretches():
+                    for stretch in reader.iter_verified_frames():
                         yield from self._stretch(stretch, 0 if begins_there else offset)
                     return
                 except RekordError as met:
@@ -223,36 +223,40 @@ class _File:
                     if not goes_on:
                         return
 
-    def _stretch(self, stretch: Stretch, least_offset: int) -> Iterator[Row]:
+    def _stretch(self, stretch: VerifiedFrames, least_offset: int) -> Iterator[SourceRow]:
         for i, payload in enumerate(stretch.payloads()):
             offset = stretch.offset(i)
             if offset >= least_offset:
                 yield self._row(stretch.first_record + i, offset, payload)
 
-    def _row(self, record: int, offset: int, payload: bytes) -> Row:
+    def _row(self, record: int, offset: int, payload: bytes) -> SourceRow:
         batch = new_batch(self.plan, self._pool)
         refusal = batch.add(payload)
         try:
             if refusal is not None:
                 raise row_error(self.plan, *refusal, payload)
-            columns = assemble(self.plan, batch.take(), 1)
+            columns = assemble_columns(self.plan, batch.take(), 1)
         except RekordError as failure:
             failure.location = replace(failure.location, row=None)
             return self._bad(record, offset, failure)
         values = {name: column[0] for name, column in columns.items()}
-        return Row(self.below, record, values if self.split is None else {**values, "split": self.split})
+        return SourceRow(
+            self.below, record, values if self.split is None else {**values, "split": self.split}
+        )
 
-    def _bad(self, record: int, offset: int, failure: RekordError) -> Row:
-        failure.location = failure.location.within(path=printable(self.path), record=record, offset=offset)
-        return Row(self.below, record, failure)
+    def _bad(self, record: int, offset: int, failure: RekordError) -> SourceRow:
+        failure.location = failure.location.within(
+            path=to_printable_path(self.path), record=record, offset=offset
+        )
+        return SourceRow(self.below, record, failure)
 
-    def _columns(self, first: int, values: dict[str, Any], rows: int) -> Columns:
+    def _columns(self, first: int, values: dict[str, Any], rows: int) -> ColumnChunk:
         if self.split is not None:
             values = {**values, "split": [self.split] * rows}
-        return Columns(self.below, first, values, rows)
+        return ColumnChunk(self.below, first, values, rows)
 
 
-def _root(path: PathLike | Iterable[PathLike], paths: Sequence[str]) -> str:
+def _common_root(path: PathLike | Iterable[PathLike], paths: Sequence[str]) -> str:
     if isinstance(path, (str, os.PathLike)):
         place = os.fsdecode(path)
         if os.path.isdir(place):
@@ -264,7 +268,7 @@ def _root(path: PathLike | Iterable[PathLike], paths: Sequence[str]) -> str:
         return ""
 
 
-def _splits(
+def _assign_splits(
     files: Sequence[SourceFile],
     paths: Sequence[str],
     given: Mapping[str, str] | None,
@@ -278,7 +282,7 @@ def _splits(
     return found if any(found) else None
 
 
-def _counted(tfds: TfdsFolder | None, splits: tuple[str | None, ...] | None) -> int | None:
+def _count_tfds_records(tfds: TfdsFolder | None, splits: tuple[str | None, ...] | None) -> int | None:
     """How many records TFDS says there are, where every file belongs to its list."""
     if tfds is None or splits is None or None in splits:
         return None

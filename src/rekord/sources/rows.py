@@ -15,13 +15,13 @@ from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer import infer_rows
-from rekord.schema.row_adapters import flat_row
-from rekord.sources.base import Chunk, Columns, Facts, Row, Source, is_parted
+from rekord.schema.row_adapters import flatten_row
+from rekord.sources.base import Chunk, ColumnChunk, Source, SourceFacts, SourceRow, is_partitioned
 
-PEEKED_ROWS = 10_000
+PEEK_ROWS = 10_000
 """How many rows a schema is inferred from, unless they are large."""
 
-PEEKED_BYTES = 64 << 20
+PEEK_BYTES = 64 << 20
 """How many bytes of values it is inferred from at the most, give or take a row."""
 
 _VALUE_BYTES = 8
@@ -67,18 +67,20 @@ class RowsSource:
         self._splits = splits
         self._convert = convert
         self._begun = False
-        self._waiting: list[Row] = []  # rows of a running iterator that a look at the first ones took from it
-        self._running: Iterator[Row] | None = None
+        self._waiting: list[
+            SourceRow
+        ] = []  # rows of a running iterator that a look at the first ones took from it
+        self._running: Iterator[SourceRow] | None = None
         self._schema: Schema | None = None
 
     def options(self) -> Mapping[str, Any]:
         return {"names": None if self._names is None else list(self._names)}
 
-    def facts(self) -> Facts:
+    def facts(self) -> SourceFacts:
         """What is known without reading; the schema only after `peeked`."""
-        return Facts(layout="table", schema=self._schema, rows=self._known_rows, splits=self._splits)
+        return SourceFacts(layout="table", schema=self._schema, rows=self._known_rows, splits=self._splits)
 
-    def peeked(self, limit_rows: int = PEEKED_ROWS, limit_bytes: int = PEEKED_BYTES) -> Schema:
+    def peek_schema(self, limit_rows: int = PEEK_ROWS, limit_bytes: int = PEEK_BYTES) -> Schema:
         """The schema of the first rows, which are not lost: `rows` begins with them.
 
         Rows that are none are passed over; where there are no others, the first of them is raised.
@@ -93,20 +95,22 @@ class RowsSource:
                     complete = True
                     break
                 self._waiting.append(row)
-                taken_bytes += 0 if isinstance(row.values, RekordError) else size_bytes(row.values)
+                taken_bytes += 0 if isinstance(row.values, RekordError) else estimate_row_bytes(row.values)
             self._running = running
-            self._schema = inferred(self._waiting, complete=complete, has_splits=self._splits is not None)
+            self._schema = infer_row_schema(
+                self._waiting, complete=complete, has_splits=self._splits is not None
+            )
         return self._schema
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[SourceRow]:
         """All rows, in order. An exception of the iterable's own passes through, with the row in its notes."""
         waiting, running = self._waiting, self._running
         self._waiting, self._running = [], None
         if running is None:
             return self._start()
-        return chain(_emptied(waiting), running)
+        return chain(_drain_rows(waiting), running)
 
-    def _start(self) -> Iterator[Row]:
+    def _start(self) -> Iterator[SourceRow]:
         if self._begun and self._once:
             raise error(
                 "U616",
@@ -118,7 +122,7 @@ class RowsSource:
         self._begun = True
         return self._read()
 
-    def _read(self) -> Iterator[Row]:
+    def _read(self) -> Iterator[SourceRow]:
         plain: set[type] = set()
         position = 0
         items: Iterator[Any] | None = None
@@ -130,21 +134,21 @@ class RowsSource:
             except StopIteration:
                 return
             except Exception as failure:
-                noted(failure, position)
+                add_row_note(failure, position)
                 raise
-            yield Row("", position, self._converted(item, position, plain))
+            yield SourceRow("", position, self._convert_item(item, position, plain))
             position += 1
 
-    def _converted(self, item: Any, position: int, plain: set[type]) -> Mapping[str, Any] | RekordError:
+    def _convert_item(self, item: Any, position: int, plain: set[type]) -> Mapping[str, Any] | RekordError:
         try:
             converted = item if self._convert is None else self._convert(item)
         except RekordError as failure:
-            noted(failure, position)
+            add_row_note(failure, position)
             return failure
-        return _values(converted, position, self._names, plain)
+        return _to_values(converted, position, self._names, plain)
 
 
-def noted(failure: Exception, position: int) -> None:
+def add_row_note(failure: Exception, position: int) -> None:
     """Say in an exception that is not ours which row it kept from us."""
     if isinstance(failure, RekordError):
         failure.location = failure.location.within(row=position)
@@ -152,7 +156,7 @@ def noted(failure: Exception, position: int) -> None:
         failure.add_note(f"rekord was reading row {position:,} when this was raised")
 
 
-def inferred(rows: Iterable[Row], *, complete: bool, has_splits: bool = False) -> Schema:
+def infer_row_schema(rows: Iterable[SourceRow], *, complete: bool, has_splits: bool = False) -> Schema:
     """The schema that the good ones of these rows fit. `split` says where a row goes, and is no column of it."""
     good: list[Mapping[str, Any]] = []
     bad: RekordError | None = None
@@ -169,7 +173,7 @@ def inferred(rows: Iterable[Row], *, complete: bool, has_splits: bool = False) -
     return schema.with_evidence({**schema.evidence, "complete": complete})
 
 
-def size_bytes(values: Mapping[str, Any]) -> int:
+def estimate_row_bytes(values: Mapping[str, Any]) -> int:
     """About how much memory the values of a row take."""
     total = 0
     for value in values.values():
@@ -182,7 +186,7 @@ def size_bytes(values: Mapping[str, Any]) -> int:
     return total
 
 
-def as_pixels(value: Any) -> Any:
+def to_pixels(value: Any) -> Any:
     """A Pillow image as an array, where that is its pixels and nothing else; other values as they are."""
     mode = getattr(value, "mode", None)
     if mode in ("L", "RGB", "RGBA", "I;16", "F") and hasattr(value, "getbands"):
@@ -190,13 +194,13 @@ def as_pixels(value: Any) -> Any:
     return value
 
 
-def _values(
+def _to_values(
     item: Any, position: int, names: tuple[str, ...] | None, plain: set[type]
 ) -> Mapping[str, Any] | RekordError:
     if type(item) is dict and _is_flat(item, plain):
         return item
     try:
-        return flat_row(item, position, names)
+        return flatten_row(item, position, names)
     except RekordError as failure:
         return error(
             "E325",
@@ -221,7 +225,7 @@ def _is_flat(row: dict[Any, Any], plain: set[type]) -> bool:
     return True
 
 
-def _emptied(rows: list[Row]) -> Iterator[Row]:
+def _drain_rows(rows: list[SourceRow]) -> Iterator[SourceRow]:
     """The rows one after another, each let go before the next."""
     rows.reverse()
     while rows:
@@ -229,7 +233,7 @@ def _emptied(rows: list[Row]) -> Iterator[Row]:
 
 
 @dataclass(frozen=True, slots=True)
-class Limited:
+class LimitedSource:
     """At most `limit` rows, read from the beginning, the bad ones counted too."""
 
     source: Source
@@ -247,33 +251,33 @@ class Limited:
     def options(self) -> Mapping[str, Any]:
         return {**self.source.options(), "limit": self.limit}
 
-    def facts(self) -> Facts:
+    def facts(self) -> SourceFacts:
         facts = self.source.facts()
         return replace(facts, rows=None if facts.rows is None else min(facts.rows, self.limit))
 
     def rows(self) -> Iterator[Chunk]:
         left = self.limit
         for chunk in self._all():
-            if isinstance(chunk, Row):
+            if isinstance(chunk, SourceRow):
                 left -= 1
                 yield chunk
             else:
                 kept = min(left, chunk.rows)
                 left -= kept
-                yield _first(chunk, kept)
+                yield _take_first_rows(chunk, kept)
             # Before the next one is asked for: it may take long, or be the one that fails.
             if not left:
                 return
 
     def _all(self) -> Iterator[Chunk]:
         source: Any = self.source
-        if is_parted(source):
+        if is_partitioned(source):
             return chain.from_iterable(source.read(part) for part in source.parts())
         chunks: Iterator[Chunk] = source.rows()
         return chunks
 
 
-def _first(chunk: Columns, rows: int) -> Columns:
+def _take_first_rows(chunk: ColumnChunk, rows: int) -> ColumnChunk:
     if rows == chunk.rows:
         return chunk
     values = chunk.values

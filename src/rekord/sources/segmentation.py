@@ -8,30 +8,30 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rekord.arguments import as_path, is_unicode
+from rekord.arguments import as_path, is_utf8_encodable
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema.messages import shown
-from rekord.sources.base import PART_BYTES, Facts, Part, Row, SourceFile
+from rekord.schema.messages import preview
+from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow
 from rekord.sources.image_folder import (
-    SPLITS,
+    SPLIT_NAMES,
     class_names,
+    find_images,
     fingerprint,
-    folder_path,
-    groups,
-    joined,
+    group_by_bytes,
+    join_path,
     name_error,
-    no_images,
-    pictures_below,
-    printable,
-    stem,
+    no_images_error,
+    strip_image_extension,
+    to_printable_path,
+    validate_folder,
 )
 from rekord.storage.local import read_error
 
-_SHOWN = 60
+_MAX_PREVIEW_CHARACTERS = 60
 
 
-class Pair(NamedTuple):
+class ImageMaskPair(NamedTuple):
     """One row to be: an image and its mask, each below its root; or a `code`, and what its message names.
 
     The row is known by `path` and `position`, which are those of a list's line where a list names the image.
@@ -49,17 +49,17 @@ class Pair(NamedTuple):
     other: str = ""
 
 
-class Paired(NamedTuple):
+class PairListing(NamedTuple):
     """What a look at the folders gave: rows in order, and what the layout should know."""
 
-    pairs: list[Pair]
+    pairs: list[ImageMaskPair]
     files: list[SourceFile]
     classes: tuple[str, ...] | None
     hints: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class PairSource:
+class ImageMaskSource:
     """What the sources of segmentation share. A subclass names its kind, and pairs its files in `_list`.
 
     The hints that facts give to the layout, where they are known: `classes` (how many), `ignore`, `colours`
@@ -80,50 +80,50 @@ class PairSource:
     def options(self) -> Mapping[str, Any]:
         raise NotImplementedError
 
-    def _list(self) -> Paired:
+    def _list(self) -> PairListing:
         raise NotImplementedError
 
-    def facts(self) -> Facts:
+    def facts(self) -> SourceFacts:
         paired = self._list()
         # Facts and parts must speak of the same files, and the next facts of what is there then.
         self.__dict__["_listed"] = paired
         splits = {pair.split for pair in paired.pairs if pair.split is not None}
-        return Facts(
+        return SourceFacts(
             layout="deeplab",
             classes=paired.classes,
             rows=len(paired.pairs),
             source_bytes=sum([pair.size_bytes for pair in paired.pairs]),
-            splits=tuple(sorted(splits, key=_split_order)) or None,
+            splits=tuple(sorted(splits, key=_split_sort_key)) or None,
             files=fingerprint(paired.files),
             extra=paired.hints,
         )
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
-        paired: Paired = self.__dict__.get("_listed") or self._list()
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+        paired: PairListing = self.__dict__.get("_listed") or self._list()
         sized = ((pair, pair.size_bytes) for pair in paired.pairs)
-        return [Part(pairs, size) for pairs, size in groups(sized, part_bytes)]
+        return [SourcePart(pairs, size) for pairs, size in group_by_bytes(sized, part_bytes)]
 
-    def read(self, part: Part) -> Iterator[Row]:
+    def read(self, part: SourcePart) -> Iterator[SourceRow]:
         root, mask_root = Path(self.root), Path(self.mask_root)
         for pair in part.content:
             values: dict[str, Any] | RekordError
             if pair.code is not None:
-                values = self._fault(pair)
+                values = self._row_error(pair)
             else:
                 values = {"image": root / pair.image, "filename": pair.filename}
                 if pair.mask is not None:
                     values["mask"] = mask_root / pair.mask
                 if pair.split is not None:
                     values["split"] = pair.split
-            yield Row(printable(pair.path), pair.position, values, pair.line)
+            yield SourceRow(to_printable_path(pair.path), pair.position, values, pair.line)
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def _fault(self, pair: Pair) -> RekordError:
-        where = Location(path=joined(self.root, pair.path), line=pair.line)
-        other = printable(pair.other)
-        other = other if len(other) <= _SHOWN else "…" + other[1 - _SHOWN :]
+    def _row_error(self, pair: ImageMaskPair) -> RekordError:
+        where = Location(path=join_path(self.root, pair.path), line=pair.line)
+        other = to_printable_path(pair.other)
+        other = other if len(other) <= _MAX_PREVIEW_CHARACTERS else "…" + other[1 - _MAX_PREVIEW_CHARACTERS :]
         match pair.code:
             case "E318" if pair.line is not None:
                 return error(
@@ -131,7 +131,7 @@ class PairSource:
                     "a line is not UTF-8",
                     location=where.within(feature="filename"),
                     expected="UTF-8",
-                    found=shown(os.fsencode(pair.other)[:16]),
+                    found=preview(os.fsencode(pair.other)[:16]),
                     do="save the list as UTF-8",
                 )
             case "E318":
@@ -182,8 +182,8 @@ class PairSource:
         )
 
 
-def _split_order(name: str) -> tuple[int, str]:
-    return (SPLITS.index(name) if name in SPLITS else len(SPLITS)), name
+def _split_sort_key(name: str) -> tuple[int, str]:
+    return (SPLIT_NAMES.index(name) if name in SPLIT_NAMES else len(SPLIT_NAMES)), name
 
 
 CITYSCAPES_TRAIN_IDS = (
@@ -215,13 +215,13 @@ CITYSCAPES_IDS = (
     ),
     *("car", "truck", "bus", "caravan", "trailer", "train", "motorcycle", "bicycle"),
 )
-_IMAGE = "_leftImg8bit"
-_TRAIN_IDS = "_gtFine_labelTrainIds"
-_IDS = "_gtFine_labelIds"
-_MOST_LOOKED_AT = 1000
+_IMAGE_SUFFIX = "_leftImg8bit"
+_TRAIN_IDS_SUFFIX = "_gtFine_labelTrainIds"
+_IDS_SUFFIX = "_gtFine_labelIds"
+_MAX_INSPECTED = 1000
 
 
-class _Convention(NamedTuple):
+class _NamingConvention(NamedTuple):
     """What the names of images and masks end with, after what they share."""
 
     image: str
@@ -229,11 +229,11 @@ class _Convention(NamedTuple):
 
 
 _CONVENTIONS = (
-    _Convention("", ""),
-    *[_Convention("", end) for end in ("_mask", "_label", "_labels", "-mask", "-label", "_seg", "_gt")],
-    *[_Convention(end, "_mask") for end in ("_image", "_img", "_sat")],
-    _Convention(_IMAGE, _TRAIN_IDS),
-    _Convention(_IMAGE, _IDS),
+    _NamingConvention("", ""),
+    *[_NamingConvention("", end) for end in ("_mask", "_label", "_labels", "-mask", "-label", "_seg", "_gt")],
+    *[_NamingConvention(end, "_mask") for end in ("_image", "_img", "_sat")],
+    _NamingConvention(_IMAGE_SUFFIX, _TRAIN_IDS_SUFFIX),
+    _NamingConvention(_IMAGE_SUFFIX, _IDS_SUFFIX),
 )
 
 
@@ -244,7 +244,7 @@ def segmentation(
     classes: int | Sequence[str] | None = None,
     ignore: int | None = None,
     optional_masks: bool = False,
-) -> Segmentation:
+) -> SegmentationSource:
     """Images and their masks, paired by their paths below the two folders, without extensions.
 
     Where not one name is the same on both sides, usual endings are tried: `x.jpg` with `x_mask.png`,
@@ -254,7 +254,7 @@ def segmentation(
     """
     count = classes if isinstance(classes, int) and not isinstance(classes, bool) else None
     names = None if count is not None else class_names(classes)  # type: ignore[arg-type]
-    return Segmentation(
+    return SegmentationSource(
         as_path("images", images),
         as_path("masks", masks),
         names,
@@ -265,7 +265,7 @@ def segmentation(
 
 
 @dataclass(frozen=True)
-class Segmentation(PairSource):
+class SegmentationSource(ImageMaskSource):
     """The source that `segmentation` makes."""
 
     masks: str
@@ -289,44 +289,44 @@ class Segmentation(PairSource):
             "optional_masks": self.optional_masks,
         }
 
-    def _list(self) -> Paired:
-        images, masks = folder_path(self.root, name="images"), folder_path(self.masks, name="masks")
+    def _list(self) -> PairListing:
+        images, masks = validate_folder(self.root, name="images"), validate_folder(self.masks, name="masks")
         inside = os.path.relpath(os.path.realpath(masks), os.path.realpath(images))
         if inside == ".":
-            raise _one_folder(images)
-        pictures, others = pictures_below(images)
+            raise _same_folder_error(images)
+        pictures, others = find_images(images)
         # Masks that lie below the images are no images.
         pictures = tuple([file for file in pictures if not file.path.startswith(f"{inside}/")])
-        ids, other_ids = pictures_below(masks)
+        ids, other_ids = find_images(masks)
         if not pictures:
-            raise no_images(images, others)
+            raise no_images_error(images, others)
         if not ids and not self.optional_masks:
-            raise no_images(masks, other_ids, name="masks")
-        convention = _convention(pictures, ids)
-        if convention.image == _IMAGE:
+            raise no_images_error(masks, other_ids, name="masks")
+        convention = _detect_convention(pictures, ids)
+        if convention.image == _IMAGE_SUFFIX:
             # gtFine also holds pictures of colours and instances, which are no masks of classes.
-            ids = tuple([file for file in ids if stem(file.path).endswith(convention.mask)])
+            ids = tuple([file for file in ids if strip_image_extension(file.path).endswith(convention.mask)])
         hints: dict[str, Any] = {} if self.ignore is None else {"ignore": self.ignore}
         if self.count is not None:
             hints["classes"] = self.count
         hints["optional_masks"] = self.optional_masks
         beside = os.path.relpath(masks, images)
-        pairs = _paired(pictures, ids, convention, beside, lambda _: self.optional_masks)
+        pairs = _pair_files(pictures, ids, convention, beside, lambda _: self.optional_masks)
         files = [*pictures, *[file._replace(path=f"{beside}/{file.path}") for file in ids]]
-        return Paired(pairs, files, self.classes, hints)
+        return PairListing(pairs, files, self.classes, hints)
 
 
-def cityscapes(path: str | os.PathLike[str], *, optional_masks: bool | None = None) -> Cityscapes:
+def cityscapes(path: str | os.PathLike[str], *, optional_masks: bool | None = None) -> CityscapesSource:
     """The images of Cityscapes with their fine masks: `leftImg8bit/SPLIT/CITY/` and `gtFine/SPLIT/CITY/`.
 
     The masks are those of train ids (19 classes) if there are any, else those of all ids (34 classes). Unless
     `optional_masks` says so, images of `test` alone may be without a mask.
     """
-    return Cityscapes(as_path("path", path), optional_masks)
+    return CityscapesSource(as_path("path", path), optional_masks)
 
 
 @dataclass(frozen=True)
-class Cityscapes(PairSource):
+class CityscapesSource(ImageMaskSource):
     """The source that `cityscapes` makes."""
 
     optional_masks: bool | None
@@ -338,25 +338,29 @@ class Cityscapes(PairSource):
     def options(self) -> Mapping[str, Any]:
         return {"optional_masks": self.optional_masks}
 
-    def _list(self) -> Paired:
-        images, masks = [dataset_folder(self.root, name, "Cityscapes") for name in ("leftImg8bit", "gtFine")]
-        pictures, others = pictures_below(images)
-        pictures = tuple([file for file in pictures if stem(file.path).endswith(_IMAGE)])
+    def _list(self) -> PairListing:
+        images, masks = [
+            find_dataset_folder(self.root, name, "Cityscapes") for name in ("leftImg8bit", "gtFine")
+        ]
+        pictures, others = find_images(images)
+        pictures = tuple(
+            [file for file in pictures if strip_image_extension(file.path).endswith(_IMAGE_SUFFIX)]
+        )
         if not pictures:
-            raise no_images(images, others, name=f"images called *{_IMAGE}.png")
-        ids = pictures_below(masks).files
-        trained = any(stem(file.path).endswith(_TRAIN_IDS) for file in ids)
-        convention = _Convention(_IMAGE, _TRAIN_IDS if trained else _IDS)
-        ids = tuple([file for file in ids if stem(file.path).endswith(convention.mask)])
+            raise no_images_error(images, others, name=f"images called *{_IMAGE_SUFFIX}.png")
+        ids = find_images(masks).files
+        trained = any(strip_image_extension(file.path).endswith(_TRAIN_IDS_SUFFIX) for file in ids)
+        convention = _NamingConvention(_IMAGE_SUFFIX, _TRAIN_IDS_SUFFIX if trained else _IDS_SUFFIX)
+        ids = tuple([file for file in ids if strip_image_extension(file.path).endswith(convention.mask)])
         pairs = [
             pair._replace(
                 path=f"leftImg8bit/{pair.path}" if pair.image else pair.path,
                 image=pair.image and f"leftImg8bit/{pair.image}",
                 mask=pair.mask and f"gtFine/{pair.mask}",
-                filename=os.path.basename(pair.filename).removesuffix(f"{_IMAGE}.png"),
+                filename=os.path.basename(pair.filename).removesuffix(f"{_IMAGE_SUFFIX}.png"),
                 split=pair.filename.partition("/")[0].lower(),
             )
-            for pair in _paired(pictures, ids, convention, "gtFine", self._may_be_without)
+            for pair in _pair_files(pictures, ids, convention, "gtFine", self._is_mask_optional)
         ]
         files = [file._replace(path=f"leftImg8bit/{file.path}") for file in pictures]
         files += [file._replace(path=f"gtFine/{file.path}") for file in ids]
@@ -364,51 +368,51 @@ class Cityscapes(PairSource):
         without = any(pair.code is None and pair.mask is None for pair in pairs)
         hints = {"classes": len(names), "ignore": 255, "optional_masks": bool(self.optional_masks) or without}
         pairs.sort(key=lambda pair: os.fsencode(pair.path))
-        return Paired(pairs, files, names, hints)
+        return PairListing(pairs, files, names, hints)
 
-    def _may_be_without(self, path: str) -> bool:
+    def _is_mask_optional(self, path: str) -> bool:
         if self.optional_masks is None:
             return path.partition("/")[0].lower() == "test"
         return self.optional_masks
 
 
-def dataset_folder(root: str, name: str, dataset: str, *, instead: str | None = None) -> str:
+def find_dataset_folder(root: str, name: str, dataset: str, *, instead: str | None = None) -> str:
     """A folder that a dataset must have; where it has none, what to do: look elsewhere, or `instead`."""
-    folder = os.path.join(folder_path(root), *name.split("/"))
+    folder = os.path.join(validate_folder(root), *name.split("/"))
     if os.path.isdir(folder):
         return folder
     raise error(
         "X529",
         f"this is no {dataset} folder",
-        location=Location(path=joined(root, "")),
+        location=Location(path=join_path(root, "")),
         expected=f"a folder {name} in it",
         found="none",
-        do=instead or _nearby(root, name),
+        do=instead or _find_nearby_folder(root, name),
     )
 
 
-def _nearby(root: str, name: str) -> str:
+def _find_nearby_folder(root: str, name: str) -> str:
     folders = [root]
     for _ in range(2):
-        folders = [below for folder in folders for below in _folders_in(folder)][:_MOST_LOOKED_AT]
+        folders = [below for folder in folders for below in _list_folders(folder)][:_MAX_INSPECTED]
         for folder in folders:
             if os.path.isdir(os.path.join(folder, *name.split("/"))):
-                return f"name {joined(folder, '')} instead"
+                return f"name {join_path(folder, '')} instead"
     return f"name the folder that holds {name}"
 
 
-def _folders_in(folder: str) -> list[str]:
+def _list_folders(folder: str) -> list[str]:
     try:
-        paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder))[:_MOST_LOOKED_AT]]
+        paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder))[:_MAX_INSPECTED]]
     except OSError:
         return []
     return [path for path in paths if os.path.isdir(path)]
 
 
-def _convention(images: Iterable[SourceFile], masks: Iterable[SourceFile]) -> _Convention:
+def _detect_convention(images: Iterable[SourceFile], masks: Iterable[SourceFile]) -> _NamingConvention:
     """The first convention by which any mask finds its image."""
-    have = {stem(file.path) for file in images}
-    stems = [stem(file.path) for file in masks]
+    have = {strip_image_extension(file.path) for file in images}
+    stems = [strip_image_extension(file.path) for file in masks]
     for convention in _CONVENTIONS:
         for name in stems:
             if (
@@ -419,13 +423,13 @@ def _convention(images: Iterable[SourceFile], masks: Iterable[SourceFile]) -> _C
     return _CONVENTIONS[0]
 
 
-def _paired(
+def _pair_files(
     images: Iterable[SourceFile],
     masks: Iterable[SourceFile],
-    convention: _Convention,
+    convention: _NamingConvention,
     beside: str,
     may_be_without: Callable[[str], bool],
-) -> list[Pair]:
+) -> list[ImageMaskPair]:
     """A row for every image, and for every mask that belongs to none, in the order of their paths.
 
     `beside` leads from the images to the masks.
@@ -433,22 +437,22 @@ def _paired(
     pairs = []
     ids: dict[str, SourceFile] = {}
     for mask in masks:
-        name = stem(mask.path).removesuffix(convention.mask)
+        name = strip_image_extension(mask.path).removesuffix(convention.mask)
         path = f"{beside}/{mask.path}"
-        alone = Pair(path, None, mask.path, mask.path, mask.size_bytes)
-        if not is_unicode(mask.path):
+        alone = ImageMaskPair(path, None, mask.path, mask.path, mask.size_bytes)
+        if not is_utf8_encodable(mask.path):
             pairs.append(alone._replace(code="E318", other=path))
         elif (first := ids.setdefault(name, mask)) is not mask:
             pairs.append(alone._replace(code="E365", other=os.path.basename(first.path)))
     pictures = set()
     firsts: dict[str, SourceFile] = {}
     for image in images:
-        name = stem(image.path).removesuffix(convention.image)
+        name = strip_image_extension(image.path).removesuffix(convention.image)
         pictures.add(name)
         found = ids.get(name)
         size_bytes = image.size_bytes + (0 if found is None else found.size_bytes)
-        pair = Pair(image.path, image.path, found and found.path, image.path, size_bytes)
-        if not is_unicode(image.path):
+        pair = ImageMaskPair(image.path, image.path, found and found.path, image.path, size_bytes)
+        if not is_utf8_encodable(image.path):
             pair = pair._replace(code="E318", other=image.path)
         elif (first := firsts.setdefault(name, image)) is not image:
             pair = pair._replace(code="E365", other=os.path.basename(first.path))
@@ -457,37 +461,37 @@ def _paired(
         pairs.append(pair)
     for name, mask in ids.items():
         if name not in pictures:
-            alone = Pair(f"{beside}/{mask.path}", None, mask.path, mask.path, mask.size_bytes)
+            alone = ImageMaskPair(f"{beside}/{mask.path}", None, mask.path, mask.path, mask.size_bytes)
             pairs.append(alone._replace(code="E364", other=os.path.basename(name) + convention.image))
     pairs.sort(key=lambda pair: os.fsencode(pair.path))
     return pairs
 
 
-def _one_folder(path: str) -> RekordError:
+def _same_folder_error(path: str) -> RekordError:
     return error(
         "U605",
         "`images` and `masks` are one folder",
-        location=Location(path=printable(path)),
+        location=Location(path=to_printable_path(path)),
         expected="a folder of images and another one of masks",
-        found=shown(os.path.basename(path)),
+        found=preview(os.path.basename(path)),
         do="move the masks to a folder of their own, under the same names",
     )
 
 
-VOC = (
+VOC_SEGMENTATION_CLASSES = (
     *("background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
     *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train"),
     "tvmonitor",
 )
-IGNORE = 255
+VOC_IGNORE = 255
 Colour = tuple[int, int, int]
 
-_LISTS = "ImageSets/Segmentation"
-_IMAGES = "JPEGImages"
-_MASKS = "SegmentationClass"
-_VOID = ("ignored", "ignore", "void")
+_LISTS_FOLDER = "ImageSets/Segmentation"
+_IMAGES_FOLDER = "JPEGImages"
+_MASKS_FOLDER = "SegmentationClass"
+_VOID_NAMES = ("ignored", "ignore", "void")
 _VOID_COLOUR = (224, 224, 192)
-_LONGEST_LINE = 1 << 16
+_MAX_LINE_CHARACTERS = 1 << 16
 
 
 def voc_segmentation(
@@ -495,7 +499,7 @@ def voc_segmentation(
     *,
     classes: Sequence[str] | None = None,
     optional_masks: bool | None = None,
-) -> VocSegmentation:
+) -> VocSegmentationSource:
     """The images of a Pascal VOC folder that its segmentation lists name, with their masks and splits.
 
     The lists are `train.txt` and `val.txt` (where there is neither, `trainval.txt`) and `test.txt`. Masks are
@@ -503,11 +507,11 @@ def voc_segmentation(
     The classes are the names that were given, or those of `labelmap.txt` in the folder, or the 21 of VOC. 255
     means no class.
     """
-    return VocSegmentation(as_path("path", path), class_names(classes), optional_masks)
+    return VocSegmentationSource(as_path("path", path), class_names(classes), optional_masks)
 
 
 @dataclass(frozen=True)
-class VocSegmentation(PairSource):
+class VocSegmentationSource(ImageMaskSource):
     """The source that `voc_segmentation` makes."""
 
     classes: tuple[str, ...] | None
@@ -523,26 +527,26 @@ class VocSegmentation(PairSource):
             "optional_masks": self.optional_masks,
         }
 
-    def _list(self) -> Paired:
-        images = dataset_folder(self.root, _IMAGES, "Pascal VOC")
-        masks_folder = os.path.join(self.root, _MASKS)
+    def _list(self) -> PairListing:
+        images = find_dataset_folder(self.root, _IMAGES_FOLDER, "Pascal VOC")
+        masks_folder = os.path.join(self.root, _MASKS_FOLDER)
         instead = (
-            f"rk.sources.segmentation for the folders {_IMAGES} and {_MASKS}, without lists"
+            f"rk.sources.segmentation for the folders {_IMAGES_FOLDER} and {_MASKS_FOLDER}, without lists"
             if os.path.isdir(masks_folder)
             else "rk.sources.voc, if these are images with boxes"
         )
-        lists = dataset_folder(self.root, _LISTS, "Pascal VOC", instead=instead)
-        pictures = {stem(file.path): file for file in pictures_below(images).files}
+        lists = find_dataset_folder(self.root, _LISTS_FOLDER, "Pascal VOC", instead=instead)
+        pictures = {strip_image_extension(file.path): file for file in find_images(images).files}
         masks: dict[str, SourceFile] = {}
         if os.path.isdir(masks_folder):
-            masks = {stem(file.path): file for file in pictures_below(masks_folder).files}
+            masks = {strip_image_extension(file.path): file for file in find_images(masks_folder).files}
         files = []
-        pairs: list[Pair] = []
+        pairs: list[ImageMaskPair] = []
         first: dict[str, str] = {}
-        for name in _used_lists(lists):
-            path = f"{_LISTS}/{name}.txt"
-            files.append(_source_file(self.root, path))
-            for position, (line, image_id) in enumerate(_ids(os.path.join(self.root, path))):
+        for name in _select_lists(lists):
+            path = f"{_LISTS_FOLDER}/{name}.txt"
+            files.append(_to_source_file(self.root, path))
+            for position, (line, image_id) in enumerate(_read_ids(os.path.join(self.root, path))):
                 pair = self._pair(path, name, image_id, pictures, masks)
                 pair = pair._replace(position=position, line=line)
                 earlier = first.setdefault(image_id, f"{name}.txt, line {line:,}")
@@ -553,24 +557,24 @@ class VocSegmentation(PairSource):
             raise error(
                 "X529",
                 "the segmentation lists name no images",
-                location=Location(path=joined(self.root, _LISTS)),
+                location=Location(path=join_path(self.root, _LISTS_FOLDER)),
                 expected="train.txt, val.txt, trainval.txt or test.txt, one id a line",
                 found=f"{len(files)} empty lists" if files else "no such list",
                 do=instead,
             )
         for image_id in first:
-            for folder, known in ((_IMAGES, pictures), (_MASKS, masks)):
+            for folder, known in ((_IMAGES_FOLDER, pictures), (_MASKS_FOLDER, masks)):
                 if image_id in known:
                     files.append(known[image_id]._replace(path=f"{folder}/{known[image_id].path}"))
-        names, colours = _named(self.root)
+        names, colours = _read_classes(self.root)
         if self.classes is not None and self.classes != names:
             names, colours = self.classes, None  # colours of other classes would be wrong ids
         without = any(pair.code is None and pair.mask is None for pair in pairs)
-        hints: dict[str, Any] = {"classes": len(names), "ignore": IGNORE}
+        hints: dict[str, Any] = {"classes": len(names), "ignore": VOC_IGNORE}
         hints["optional_masks"] = bool(self.optional_masks) or without
         if colours is not None:
             hints["colours"] = colours
-        return Paired(pairs, files, names, hints)
+        return PairListing(pairs, files, names, hints)
 
     def _pair(
         self,
@@ -579,28 +583,28 @@ class VocSegmentation(PairSource):
         image_id: str,
         pictures: Mapping[str, SourceFile],
         masks: Mapping[str, SourceFile],
-    ) -> Pair:
-        if not is_unicode(image_id):
-            return Pair(path, None, None, "", 0, split, code="E318", other=image_id)
+    ) -> ImageMaskPair:
+        if not is_utf8_encodable(image_id):
+            return ImageMaskPair(path, None, None, "", 0, split, code="E318", other=image_id)
         image, mask = pictures.get(image_id), masks.get(image_id)
         size_bytes = sum([file.size_bytes for file in (image, mask) if file is not None])
-        pair = Pair(
+        pair = ImageMaskPair(
             path,
-            image and f"{_IMAGES}/{image.path}",
-            mask and f"{_MASKS}/{mask.path}",
+            image and f"{_IMAGES_FOLDER}/{image.path}",
+            mask and f"{_MASKS_FOLDER}/{mask.path}",
             image_id,
             size_bytes,
             split,
         )
         if image is None:
-            return pair._replace(code="E360", other=f"{_IMAGES}/{image_id}.jpg")
+            return pair._replace(code="E360", other=f"{_IMAGES_FOLDER}/{image_id}.jpg")
         optional = split == "test" if self.optional_masks is None else self.optional_masks
         if mask is None and not optional:
-            return pair._replace(code="E363", other=f"{_MASKS}/{image_id}.png")
+            return pair._replace(code="E363", other=f"{_MASKS_FOLDER}/{image_id}.png")
         return pair
 
 
-def _used_lists(folder: str) -> list[str]:
+def _select_lists(folder: str) -> list[str]:
     """The lists that name each image once, in the order of their files."""
     there = [
         name for name in ("train", "val", "trainval") if os.path.isfile(os.path.join(folder, f"{name}.txt"))
@@ -610,65 +614,70 @@ def _used_lists(folder: str) -> list[str]:
     return sorted(test + used)
 
 
-def _source_file(root: str, path: str) -> SourceFile:
+def _to_source_file(root: str, path: str) -> SourceFile:
     try:
         facts = os.stat(os.path.join(root, path))
     except OSError as failure:
-        raise read_error(joined(root, path), failure) from failure
+        raise read_error(join_path(root, path), failure) from failure
     return SourceFile(path, facts.st_size, facts.st_mtime_ns)
 
 
-def _lines(path: str) -> Iterator[tuple[int, str]]:
+def _read_lines(path: str) -> Iterator[tuple[int, str]]:
     """The lines of a small text file that hold anything, with their numbers."""
     number = 0
     try:
         with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
-            while line := file.readline(_LONGEST_LINE + 1):
+            while line := file.readline(_MAX_LINE_CHARACTERS + 1):
                 number += 1
-                if len(line) > _LONGEST_LINE or "\0" in line:
-                    found = "a zero byte" if "\0" in line else f"more than {_LONGEST_LINE:,} characters"
-                    raise _no_text(path, number, found)
+                if len(line) > _MAX_LINE_CHARACTERS or "\0" in line:
+                    found = (
+                        "a zero byte" if "\0" in line else f"more than {_MAX_LINE_CHARACTERS:,} characters"
+                    )
+                    raise _not_text_error(path, number, found)
                 if line.strip():
                     yield number, line.strip()
     except OSError as failure:
         raise read_error(path, failure) from failure
 
 
-def _ids(path: str) -> Iterator[tuple[int, str]]:
+def _read_ids(path: str) -> Iterator[tuple[int, str]]:
     """What a list names, with the lines. Lists of one class have a flag behind the id, others a whole path."""
-    for number, line in _lines(path):
-        name = stem(line.split()[0])
-        yield number, name.removeprefix("/").removeprefix(f"{_IMAGES}/")
+    for number, line in _read_lines(path):
+        name = strip_image_extension(line.split()[0])
+        yield number, name.removeprefix("/").removeprefix(f"{_IMAGES_FOLDER}/")
 
 
-def _named(root: str) -> tuple[tuple[str, ...], dict[Colour, int] | None]:
+def _read_classes(root: str) -> tuple[tuple[str, ...], dict[Colour, int] | None]:
     """The classes of a folder and the colours that stand for them."""
     path = os.path.join(root, "labelmap.txt")
     if not os.path.isfile(path):
-        return VOC, {**{_voc_colour(i): i for i in range(len(VOC))}, _VOID_COLOUR: IGNORE}
+        return VOC_SEGMENTATION_CLASSES, {
+            **{_palette_colour(i): i for i in range(len(VOC_SEGMENTATION_CLASSES))},
+            _VOID_COLOUR: VOC_IGNORE,
+        }
     names: list[str] = []
     colours: dict[Colour, int] = {}
     entries = 0
-    for number, line in _lines(path):
+    for number, line in _read_lines(path):
         if line.startswith("#"):
             continue
         name, _, rest = line.partition(":")
         text = rest.partition(":")[0].strip()
-        colour = _colour(text)
-        if not name or not is_unicode(name) or name in names or (text and colour is None):
-            raise _no_text(path, number, shown(line))
+        colour = _parse_colour(text)
+        if not name or not is_utf8_encodable(name) or name in names or (text and colour is None):
+            raise _not_text_error(path, number, preview(line))
         entries += 1
         if colour is not None:
-            colours[colour] = IGNORE if name.lower() in _VOID else len(names)
-        if name.lower() not in _VOID:
+            colours[colour] = VOC_IGNORE if name.lower() in _VOID_NAMES else len(names)
+        if name.lower() not in _VOID_NAMES:
             names.append(name)
     if not names:
-        raise _no_text(path, 1, "no classes")
+        raise _not_text_error(path, 1, "no classes")
     # Where two classes share a colour, or one has none, colours do not say which class is meant.
     return tuple(names), colours if len(colours) == entries else None
 
 
-def _colour(text: str) -> Colour | None:
+def _parse_colour(text: str) -> Colour | None:
     """A colour written as `r,g,b`."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) != 3 or not all(part.isdecimal() and len(part) <= 3 and int(part) <= 255 for part in parts):
@@ -677,7 +686,7 @@ def _colour(text: str) -> Colour | None:
     return red, green, blue
 
 
-def _voc_colour(index: int) -> Colour:
+def _palette_colour(index: int) -> Colour:
     """The colour of a class in VOC's palette: its bits dealt to red, green and blue, the highest first."""
     red = green = blue = 0
     for shift in range(7, -1, -1):
@@ -688,11 +697,11 @@ def _voc_colour(index: int) -> Colour:
     return red, green, blue
 
 
-def _no_text(path: str, line: int, found: str) -> RekordError:
+def _not_text_error(path: str, line: int, found: str) -> RekordError:
     return error(
         "X529",
         f"{os.path.basename(path)} has a line that cannot be read",
-        location=Location(path=joined("", path), line=line),
+        location=Location(path=join_path("", path), line=line),
         expected="name:red,green,blue:: with each name once"
         if path.endswith("labelmap.txt")
         else "one id a line",

@@ -11,20 +11,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rekord import _core
-from rekord.arguments import is_unicode, name_list
+from rekord.arguments import is_utf8_encodable, name_list
 from rekord.codec.columns import Optional, Ragged, SparseColumn, column_to_arrow
-from rekord.codec.decode import assemble, new_batch
+from rekord.codec.decode import assemble_columns, new_batch
 from rekord.codec.plan import compile_plan
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Sparse, Tensor, Text, Timestamp
-from rekord.schema.column_evidence import float32_loses
-from rekord.schema.messages import near_miss, shown
-from rekord.sources.base import Listing, SourceFile
+from rekord.schema.column_evidence import is_lossy_in_float32
+from rekord.schema.messages import closest_match, preview
+from rekord.sources.base import FileListing, SourceFile
 
 
-def check_same(
-    listing: Listing, file: SourceFile, first: Sequence[TableColumn], others: Sequence[TableColumn]
+def check_same_columns(
+    listing: FileListing, file: SourceFile, first: Sequence[TableColumn], others: Sequence[TableColumn]
 ) -> None:
     """Raise X523 where a file's columns are not those of the first file, in whatever order."""
     expected = {column.name: column.feature for column in first}
@@ -32,7 +32,7 @@ def check_same(
     for name in dict.fromkeys([*expected, *found]):
         if expected.get(name) != found.get(name):
             wanted, there = expected.get(name), found.get(name)
-            raise inconsistent(
+            raise inconsistent_file_error(
                 listing,
                 file,
                 name,
@@ -41,8 +41,8 @@ def check_same(
             )
 
 
-def inconsistent(
-    listing: Listing, file: SourceFile, column: str, *, expected: str, found: str
+def inconsistent_file_error(
+    listing: FileListing, file: SourceFile, column: str, *, expected: str, found: str
 ) -> RekordError:
     """The error for a file whose columns are not those of the first one."""
     return error(
@@ -59,10 +59,10 @@ BATCH_BYTES = 4 << 20
 BATCH_ROWS = 65_536
 """How much of a table comes at once."""
 
-SAMPLED_ROWS = 10_000
+SAMPLE_ROWS = 10_000
 """Of a column of doubles, looked at to see whether float32 can hold them."""
 
-_MOST_LEVELS = 32
+_MAX_LEVELS = 32
 
 
 class TableColumn(NamedTuple):
@@ -74,36 +74,36 @@ class TableColumn(NamedTuple):
     convert: Any  # the Arrow type to read it as, None for its own
 
 
-def table_columns(schema: Any, keep: Sequence[str] | None, path: str | None) -> tuple[TableColumn, ...]:
+def find_table_columns(schema: Any, keep: Sequence[str] | None, path: str | None) -> tuple[TableColumn, ...]:
     """The columns of records that an Arrow schema gives; `keep` names those that are wanted, in order."""
     found: dict[str, TableColumn] = {}
     wanted = None if keep is None else tuple(keep)
     for field in schema:
-        for name, places, kind in _leaves(field.name, (field.name,), field.type):
-            if wanted is not None and not any(_is_below(name, one) for one in wanted):
+        for name, places, kind in _iter_leaves(field.name, (field.name,), field.type):
+            if wanted is not None and not any(_is_nested_in(name, one) for one in wanted):
                 continue
-            if name in found or not name or not is_unicode(name):
-                raise _no_name(name, path, twice=name in found)
-            feature, convert = _feature(name, kind, path)
+            if name in found or not name or not is_utf8_encodable(name):
+                raise _column_name_error(name, path, twice=name in found)
+            feature, convert = _feature_for_arrow_type(name, kind, path)
             found[name] = TableColumn(name, places, feature, convert)
     if wanted is not None:
         for one in wanted:
-            if not any(_is_below(name, one) for name in found):
-                raise _no_column(one, [field.name for field in schema], path)
-        ordered = [name for one in wanted for name in found if _is_below(name, one)]
+            if not any(_is_nested_in(name, one) for name in found):
+                raise _missing_column_error(one, [field.name for field in schema], path)
+        ordered = [name for one in wanted for name in found if _is_nested_in(name, one)]
         return tuple(found[name] for name in dict.fromkeys(ordered))
     if not found:
-        raise _no_name("", path, twice=False)
+        raise _column_name_error("", path, twice=False)
     return tuple(found.values())
 
 
-def schema_of(columns: Iterable[TableColumn], optional: Iterable[str]) -> Schema:
+def build_table_schema(columns: Iterable[TableColumn], optional: Iterable[str]) -> Schema:
     """The schema of these columns, of which `optional` have holes."""
     holes = frozenset(optional)
-    return Schema({c.name: _with_holes(c.feature) if c.name in holes else c.feature for c in columns})
+    return Schema({c.name: _make_optional(c.feature) if c.name in holes else c.feature for c in columns})
 
 
-def without_merging(columns: Sequence[TableColumn], batch: Any) -> tuple[TableColumn, ...]:
+def widen_lossy_floats(columns: Sequence[TableColumn], batch: Any) -> tuple[TableColumn, ...]:
     """The columns, with doubles as they are where float32 would not tell the first of them apart.
 
     Nobody declared float32 for them: digits may go, as everywhere in training, but no value becomes another one.
@@ -117,14 +117,14 @@ def without_merging(columns: Sequence[TableColumn], batch: Any) -> tuple[TableCo
             and not column.feature.shape
             and column.path[0] in batch.schema.names
         ):
-            values = column_of(batch.slice(0, SAMPLED_ROWS), column)
-            if values.type == pa.float64() and float32_loses(values.drop_null().to_numpy()):
+            values = read_column(batch.slice(0, SAMPLE_ROWS), column)
+            if values.type == pa.float64() and is_lossy_in_float32(values.drop_null().to_numpy()):
                 column = column._replace(feature=Tensor("float64"))
         out.append(column)
     return tuple(out)
 
 
-def has_doubles(columns: Sequence[TableColumn], schema: Any) -> list[str]:
+def find_double_columns(columns: Sequence[TableColumn], schema: Any) -> list[str]:
     """The names of the top columns in which doubles may be."""
     names = {
         column.path[0]
@@ -134,15 +134,15 @@ def has_doubles(columns: Sequence[TableColumn], schema: Any) -> list[str]:
     return [name for name in schema.names if name in names and "double" in str(schema.field(name).type)]
 
 
-def to_batch(batch: Any, columns: Sequence[TableColumn]) -> Any:
+def to_record_batch(batch: Any, columns: Sequence[TableColumn]) -> Any:
     """A RecordBatch of these columns, as `rk.Writer.write_columns` takes it."""
     import pyarrow as pa
 
-    arrays = [column_of(batch, column) for column in columns]
+    arrays = [read_column(batch, column) for column in columns]
     return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
 
-def column_of(batch: Any, column: TableColumn) -> Any:
+def read_column(batch: Any, column: TableColumn) -> Any:
     """The values of one column."""
     import pyarrow as pa
 
@@ -155,11 +155,11 @@ def column_of(batch: Any, column: TableColumn) -> Any:
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
     if _is_list_view(array.type):
-        array = _in_order(array)
+        array = _reorder_list_view(array)
     return array if column.convert is None else array.cast(column.convert)
 
 
-def _in_order(views: Any) -> Any:
+def _reorder_list_view(views: Any) -> Any:
     """Lists that may lie in any order, as lists one after another; Arrow's own cast gets their offsets wrong."""
     import pyarrow as pa
     from pyarrow import compute
@@ -169,38 +169,38 @@ def _in_order(views: Any) -> Any:
     return pa.LargeListArray.from_arrays(pa.array(offsets), views.flatten(), mask=views.is_null())
 
 
-def rows_at_once(rows: int, size_bytes: int) -> int:
+def choose_batch_rows(rows: int, size_bytes: int) -> int:
     """How many rows make a piece of a good size."""
     return max(1, min(BATCH_ROWS, BATCH_BYTES * max(rows, 1) // max(size_bytes, 1)))
 
 
-def _leaves(name: str, path: tuple[str, ...], kind: Any) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+def _iter_leaves(name: str, path: tuple[str, ...], kind: Any) -> Iterator[tuple[str, tuple[str, ...], Any]]:
     import pyarrow as pa
 
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
-    if not pa.types.is_struct(kind) or len(path) > _MOST_LEVELS:
+    if not pa.types.is_struct(kind) or len(path) > _MAX_LEVELS:
         yield name, path, kind
         return
     fields = [kind.field(i) for i in range(kind.num_fields)]
     if {field.name for field in fields} == {"bytes", "path"} and _is_bytes(kind.field("bytes").type):
-        yield name, (*path, "bytes"), _IMAGE
+        yield name, (*path, "bytes"), _IMAGE_STRUCT
         return
     for field in fields:
-        yield from _leaves(f"{name}/{field.name}", (*path, field.name), field.type)
+        yield from _iter_leaves(f"{name}/{field.name}", (*path, field.name), field.type)
 
 
-_IMAGE = object()
+_IMAGE_STRUCT = object()
 """Stands for the type of a column that Hugging Face stores as bytes beside a path."""
 
 
-def _feature(name: str, kind: Any, path: str | None) -> tuple[Feature, Any]:
+def _feature_for_arrow_type(name: str, kind: Any, path: str | None) -> tuple[Feature, Any]:
     import pyarrow as pa
 
-    if kind is _IMAGE:
+    if kind is _IMAGE_STRUCT:
         return Image(), None
     if pa.types.is_dictionary(kind):
-        feature, convert = _feature(name, kind.value_type, path)
+        feature, convert = _feature_for_arrow_type(name, kind.value_type, path)
         return feature, convert or kind.value_type
     if pa.types.is_null(kind):
         return Text(), pa.large_string()
@@ -209,7 +209,7 @@ def _feature(name: str, kind: Any, path: str | None) -> tuple[Feature, Any]:
     if _is_bytes(kind):
         return Bytes(), None if str(kind) in ("binary", "large_binary") else pa.large_binary()
     if _is_number(kind):
-        return _number(kind, ()), None
+        return _number_feature(kind, ()), None
     shape, inner = _list_shape(kind)
     if shape and (_is_number(inner) or ((len(shape) == 1 and _is_text(inner)) or _is_bytes(inner))):
         convert = None
@@ -218,7 +218,7 @@ def _feature(name: str, kind: Any, path: str | None) -> tuple[Feature, Any]:
             for dimension in reversed(shape):
                 convert = pa.large_list(convert) if dimension is None else pa.list_(convert, dimension)
         if _is_number(inner):
-            return _number(inner, shape), convert
+            return _number_feature(inner, shape), convert
         return (Text(shape=shape) if _is_text(inner) else Bytes(shape=shape)), convert
     raise error(
         "X525",
@@ -235,7 +235,7 @@ def _list_shape(kind: Any) -> tuple[tuple[int | None, ...], Any]:
     import pyarrow as pa
 
     shape: list[int | None] = []
-    while len(shape) < _MOST_LEVELS:
+    while len(shape) < _MAX_LEVELS:
         if pa.types.is_fixed_size_list(kind):
             shape.append(kind.list_size)
         elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or _is_list_view(kind):
@@ -248,7 +248,7 @@ def _list_shape(kind: Any) -> tuple[tuple[int | None, ...], Any]:
     return tuple(shape), kind
 
 
-def _number(kind: Any, shape: tuple[int | None, ...]) -> Feature:
+def _number_feature(kind: Any, shape: tuple[int | None, ...]) -> Feature:
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind):
@@ -279,15 +279,15 @@ def _is_bytes(kind: Any) -> bool:
     return str(kind) in ("binary", "large_binary", "binary_view") or pa.types.is_fixed_size_binary(kind)
 
 
-def _with_holes(feature: Feature) -> Feature:
+def _make_optional(feature: Feature) -> Feature:
     return type(feature)(**{**feature.declared(), "optional": True})
 
 
-def _is_below(name: str, wanted: str) -> bool:
+def _is_nested_in(name: str, wanted: str) -> bool:
     return name == wanted or name.startswith(f"{wanted}/")
 
 
-def _no_name(name: str, path: str | None, *, twice: bool) -> RekordError:
+def _column_name_error(name: str, path: str | None, *, twice: bool) -> RekordError:
     return error(
         "X522",
         f"two columns are called `{name[:60]}`" if twice else "a column has no name",
@@ -298,14 +298,14 @@ def _no_name(name: str, path: str | None, *, twice: bool) -> RekordError:
     )
 
 
-def _no_column(name: str, names: list[str], path: str | None) -> RekordError:
-    near = near_miss(name, names)
+def _missing_column_error(name: str, names: list[str], path: str | None) -> RekordError:
+    near = closest_match(name, names)
     return error(
         "X522",
         f"there is no column `{name[:60]}`",
         location=Location(path=path, feature=name[:60]),
-        expected=f"one of {shown(names)}",
-        found=shown(name),
+        expected=f"one of {preview(names)}",
+        found=preview(name),
         do=f"did you mean `{near}`?" if near else "name columns as the table does",
     )
 
@@ -317,65 +317,68 @@ def kept_columns(columns: object) -> tuple[str, ...] | None:
     return name_list("columns", columns, do='columns=["image", "label"]')
 
 
-_KEY = b"rekord.schema"
-_MOST_BYTES = 16 << 20
+_METADATA_KEY = b"rekord.schema"
+_MAX_SCHEMA_BYTES = 16 << 20
 
 
-def with_schema(arrow: Any, schema: Schema) -> Any:
+def attach_schema(arrow: Any, schema: Schema) -> Any:
     """An Arrow schema that says of which records it is."""
     text = json.dumps(schema.to_dict(evidence=False), separators=(",", ":")).encode()
-    return arrow.with_metadata({**(arrow.metadata or {}), _KEY: text})
+    return arrow.with_metadata({**(arrow.metadata or {}), _METADATA_KEY: text})
 
 
-def exported_schema(arrow: Any, keep: Iterable[str] | None = None) -> Schema | None:
+def read_exported_schema(arrow: Any, keep: Iterable[str] | None = None) -> Schema | None:
     """The schema that a table carries; None where it has none, or one that its columns are not of any more."""
-    text = (arrow.metadata or {}).get(_KEY)
-    if text is None or len(text) > _MOST_BYTES:
+    text = (arrow.metadata or {}).get(_METADATA_KEY)
+    if text is None or len(text) > _MAX_SCHEMA_BYTES:
         return None
     try:
         schema = Schema.from_dict(json.loads(text))
         if len(set(arrow.names)) < len(arrow.names) or set(arrow.names) != set(schema):
             return None
         plan = compile_plan(schema)
-        columns = assemble(plan, new_batch(plan, _core.Pool(0)).take(), 0)
-        forms = {name: _form(column_to_arrow(column, schema[name]).type) for name, column in columns.items()}
-        if any(_form(arrow.field(name).type) != form for name, form in forms.items()):
+        columns = assemble_columns(plan, new_batch(plan, _core.Pool(0)).take(), 0)
+        forms = {
+            name: _normalize_arrow_type(column_to_arrow(column, schema[name]).type)
+            for name, column in columns.items()
+        }
+        if any(_normalize_arrow_type(arrow.field(name).type) != form for name, form in forms.items()):
             return None
-        return schema if keep is None else _part(schema, tuple(keep))
+        return schema if keep is None else _select_columns(schema, tuple(keep))
     except (RekordError, ValueError, RecursionError):
         return None
 
 
-def one_schema(found: Iterable[Schema | None]) -> Schema | None:
+def common_schema(found: Iterable[Schema | None]) -> Schema | None:
     """The schema that all files of a source carry, if it is the same."""
     schemas = list(found)
     first = schemas[0] if schemas else None
     return first if first is not None and all(schema == first for schema in schemas) else None
 
 
-def restored(batch: Any, schema: Schema) -> dict[str, Any]:
+def restore_columns(batch: Any, schema: Schema) -> dict[str, Any]:
     """The columns of a table as records are encoded from them."""
     columns: dict[str, Any] = {}
     for name, feature in schema.context.items():
         columns[name] = restored_column(feature, batch.column(name))
     for name, feature in schema.steps.items():
-        columns[name] = _steps(batch.column(name), feature)
+        columns[name] = _restore_steps(batch.column(name), feature)
     return columns
 
 
-def _steps(array: Any, feature: Feature) -> list[Any]:
+def _restore_steps(array: Any, feature: Feature) -> list[Any]:
     """The steps of each row, None where it has none at all."""
     inner = restored_column(feature, array.flatten())
     values = inner.to_pylist() if hasattr(inner, "to_pylist") else list(inner)
     rows: list[Any] = []
     begin = 0
-    for length in _lengths(array):
+    for length in _list_lengths(array):
         rows.append(None if length is None else values[begin : begin + length])
         begin += length or 0
     return rows
 
 
-def _part(schema: Schema, names: tuple[str, ...]) -> Schema | None:
+def _select_columns(schema: Schema, names: tuple[str, ...]) -> Schema | None:
     if any(name not in schema for name in names):
         return None
     if not schema.is_sequence:
@@ -386,7 +389,7 @@ def _part(schema: Schema, names: tuple[str, ...]) -> Schema | None:
     )
 
 
-def _form(kind: Any) -> Any:
+def _normalize_arrow_type(kind: Any) -> Any:
     """What an Arrow type holds, in lists of how many levels: list types differ from writer to writer."""
     import pyarrow as pa
 
@@ -397,7 +400,7 @@ def _form(kind: Any) -> Any:
         levels, kind = levels + 1, kind.value_type
     if pa.types.is_struct(kind):
         fields = [kind.field(i) for i in range(kind.num_fields)]
-        return levels, tuple((field.name, _form(field.type)) for field in fields)
+        return levels, tuple((field.name, _normalize_arrow_type(field.type)) for field in fields)
     # Parquet has no seconds: a column of them comes back in milliseconds.
     name = f"timestamp[{kind.tz}]" if pa.types.is_timestamp(kind) else str(kind)
     return levels, name.removeprefix("large_")
@@ -408,10 +411,10 @@ def restored_column(feature: Feature, array: Any) -> Any:
     """A column of an exported table, as the encoder takes it."""
     listed = feature.kind != "bytes" and feature.storage == "list" and feature.shape
     if listed and len(feature.record_keys("x")) == 1:
-        return _numbers(array, feature)
+        return _restore_numbers(array, feature)
     if feature.shape == () or feature.shape == (None,):
         return array  # strings and single numbers: the encoder takes them from Arrow as they lie
-    return _rows(array, feature)
+    return _restore_rows(array, feature)
 
 
 @restored_column.register(Sparse)
@@ -421,24 +424,24 @@ def _(feature: Sparse, array: Any) -> Any:
     if pa.types.is_struct(array.type) and not array.null_count:
         indices, values = [array.field(name) for name in ("indices", "values")]
         if not any(part.null_count or part.flatten().null_count for part in (indices, values)):
-            return SparseColumn(_ragged(indices), _ragged(values), feature.size)
+            return SparseColumn(_restore_ragged(indices), _restore_ragged(values), feature.size)
     return [None if row is None else (row["indices"], row["values"]) for row in array.to_pylist()]
 
 
 @restored_column.register(Tensor)
 def _(feature: Tensor, array: Any) -> Any:
     # bfloat16 without NumPy's help is a list of numbers.
-    return array.to_pylist() if isinstance(feature.dtype, str) else _numbers(array, feature)
+    return array.to_pylist() if isinstance(feature.dtype, str) else _restore_numbers(array, feature)
 
 
-def _rows(array: Any, feature: Feature) -> list[Any]:
+def _restore_rows(array: Any, feature: Feature) -> list[Any]:
     rows: list[Any] = array.to_pylist()
     if None in feature.shape[1:] and not getattr(feature, "partitions", ()):
-        return [None if row is None else _shaped(row, feature.shape) for row in rows]
+        return [None if row is None else _reshape(row, feature.shape) for row in rows]
     return rows
 
 
-def _shaped(values: list[Any], shape: tuple[int | None, ...]) -> Any:
+def _reshape(values: list[Any], shape: tuple[int | None, ...]) -> Any:
     """Values that are flat in a table, because not the first of their dimensions is the one that varies."""
     out = np.empty(len(values), object)
     out[:] = values
@@ -448,20 +451,20 @@ def _shaped(values: list[Any], shape: tuple[int | None, ...]) -> Any:
         return values  # somebody changed the table: the row will say so
 
 
-def _numbers(array: Any, feature: Feature) -> Any:
+def _restore_numbers(array: Any, feature: Feature) -> Any:
     """Numbers of one shape, or of one with a dimension that varies, as arrays."""
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     dtype = getattr(feature, "dtype", None)
     pairs = isinstance(dtype, np.dtype) and dtype.kind == "c"  # in tables, complex numbers are pairs
-    flat = _flat(array, _list_sizes(feature.shape, pairs=pairs))
+    flat = _flatten_lists(array, _list_sizes(feature.shape, pairs=pairs))
     if flat is None:
-        return _rows(array, feature)  # somebody changed the table: the row that does not fit says so
+        return _restore_rows(array, feature)  # somebody changed the table: the row that does not fit says so
     if pairs:
         flat = flat.view(dtype)
     elif isinstance(dtype, np.dtype) and dtype.name == "bfloat16":
         flat = flat.astype(dtype)  # in tables, float32
     if None in feature.shape:
-        return _varying(array, flat, feature.shape, valid)
+        return _restore_varying(array, flat, feature.shape, valid)
     there = len(array) if valid is None else int(valid.sum())
     dense = flat.reshape(there, *feature.shape)
     if valid is None:
@@ -471,32 +474,34 @@ def _numbers(array: Any, feature: Feature) -> Any:
     return Optional(spread, valid)
 
 
-class _Size(NamedTuple):
+class _ListSize(NamedTuple):
     """How long the lists of one level are: exactly so long, or a multiple of it."""
 
     size: int
     exact: bool
 
 
-def _list_sizes(shape: tuple[int | None, ...], *, pairs: bool) -> list[_Size]:
+def _list_sizes(shape: tuple[int | None, ...], *, pairs: bool) -> list[_ListSize]:
     """The lists that values of a shape are in a table, from the outermost one on."""
     if None in shape[1:]:
-        levels = [_Size(math.prod(size for size in shape if size is not None), exact=False)]  # flat
+        levels = [_ListSize(math.prod(size for size in shape if size is not None), exact=False)]  # flat
     else:
-        levels = [_Size(1, exact=False) if size is None else _Size(size, exact=True) for size in shape]
-    return [*levels, _Size(2, exact=True)] if pairs else levels
+        levels = [
+            _ListSize(1, exact=False) if size is None else _ListSize(size, exact=True) for size in shape
+        ]
+    return [*levels, _ListSize(2, exact=True)] if pairs else levels
 
 
-def _flat(array: Any, levels: list[_Size]) -> Any:
+def _flatten_lists(array: Any, levels: list[_ListSize]) -> Any:
     """The numbers of nested lists, one behind the other; None where a list is not as long as it should be."""
     for depth, level in enumerate(levels):
-        if (depth and array.null_count) or not _are(array, level):
+        if (depth and array.null_count) or not _has_list_size(array, level):
             return None
         array = array.flatten()  # leaves out what is behind a hole
     return None if array.null_count else array.to_numpy(zero_copy_only=False)
 
 
-def _are(array: Any, level: _Size) -> bool:
+def _has_list_size(array: Any, level: _ListSize) -> bool:
     from pyarrow import compute
 
     lengths = compute.list_value_length(array).drop_null().to_numpy(zero_copy_only=False)
@@ -505,8 +510,8 @@ def _are(array: Any, level: _Size) -> bool:
     return not (lengths % level.size).any()
 
 
-def _varying(outer: Any, flat: Any, shape: tuple[int | None, ...], valid: Any) -> Any:
-    lengths = [0 if row is None else row for row in _lengths(outer)]
+def _restore_varying(outer: Any, flat: Any, shape: tuple[int | None, ...], valid: Any) -> Any:
+    lengths = [0 if row is None else row for row in _list_lengths(outer)]
     inner = [size for size in shape[1:] if size is not None]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     if shape[0] is None:
@@ -514,13 +519,13 @@ def _varying(outer: Any, flat: Any, shape: tuple[int | None, ...], valid: Any) -
     return Ragged(flat, offsets, valid=valid, row_shape=tuple(-1 if size is None else size for size in shape))
 
 
-def _lengths(array: Any) -> list[int | None]:
+def _list_lengths(array: Any) -> list[int | None]:
     from pyarrow import compute
 
     return compute.list_value_length(array).to_pylist()  # type: ignore[no-any-return]
 
 
-def _ragged(array: Any) -> Ragged:
-    lengths = [0 if row is None else row for row in _lengths(array)]
+def _restore_ragged(array: Any) -> Ragged:
+    lengths = [0 if row is None else row for row in _list_lengths(array)]
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return Ragged(array.flatten().to_numpy(zero_copy_only=False), offsets)

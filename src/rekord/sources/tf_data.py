@@ -18,23 +18,23 @@ from rekord.codec.columns import Ragged, Strings
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Sparse, Tensor
-from rekord.schema.base import FLOATS, INTEGERS, TENSORS
+from rekord.schema.base import FLOAT_DTYPES, INTEGER_DTYPES, TENSOR_DTYPES
 from rekord.schema.interop.tfds import FLAT_VALUES, ROW_LENGTHS
-from rekord.schema.messages import refuse
-from rekord.schema.row_adapters import flat_row
-from rekord.sources.base import Chunk, Columns, Facts, Row
-from rekord.sources.rows import PEEKED_BYTES, PEEKED_ROWS
+from rekord.schema.messages import schema_error
+from rekord.schema.row_adapters import flatten_row
+from rekord.sources.base import Chunk, ColumnChunk, SourceFacts, SourceRow
+from rekord.sources.rows import PEEK_BYTES, PEEK_ROWS
 
 Dims: TypeAlias = "tuple[int | None, ...]"
 
-_MOST_INDICES = 2**63 - 1
-_CHANNELS = (1, 3, 4)
-_PIXELS = ("uint8", "uint16", *FLOATS, "float64")
-_MAPPED = "map the dataset to dicts of tensors: dataset.map(lambda …: {…})"
+_MAX_INDICES = 2**63 - 1
+_IMAGE_CHANNELS = (1, 3, 4)
+_PIXEL_DTYPES = ("uint8", "uint16", *FLOAT_DTYPES, "float64")
+_MAP_HINT = "map the dataset to dicts of tensors: dataset.map(lambda …: {…})"
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class TensorLeaf:
     """One tensor of an element, as its spec declares it; `dims` is None where even their number is unknown."""
 
     name: str
@@ -45,27 +45,27 @@ class Leaf:
     looked: bool = False  # at the first rows, for what the spec does not tell
 
     @property
-    def lacks_channels(self) -> bool:
+    def has_unknown_channels(self) -> bool:
         """Whether these may be images of as many channels as their files have, which TensorFlow never knows."""
         dims = self.dims or ()
-        known = self.looked or self.form != "dense" or self.dtype not in _PIXELS or 0 in dims
+        known = self.looked or self.form != "dense" or self.dtype not in _PIXEL_DTYPES or 0 in dims
         return not known and len(dims) == 3 and dims[2] is None
 
-    def seen(self, tensor: Any) -> Leaf:
+    def seen(self, tensor: Any) -> TensorLeaf:
         """The same, with the dimensions of a tensor, which is the first of them, or with its channels only."""
-        sizes = _sizes(self, tensor)
-        if self.lacks_channels:
+        sizes = _tensor_sizes(self, tensor)
+        if self.has_unknown_channels:
             assert self.dims is not None
-            sizes = (*self.dims[:2], sizes[2] if sizes[2] in _CHANNELS else None)
+            sizes = (*self.dims[:2], sizes[2] if sizes[2] in _IMAGE_CHANNELS else None)
         return replace(self, dims=sizes, looked=True)
 
-    def merged(self, tensor: Any) -> Leaf:
+    def merged(self, tensor: Any) -> TensorLeaf:
         """The same, with None for each dimension in which this tensor differs from those before."""
         assert self.dims is not None
-        sizes = _sizes(self, tensor)
+        sizes = _tensor_sizes(self, tensor)
         if len(sizes) != len(self.dims):
             counts = sorted({len(sizes), len(self.dims)})
-            raise refuse(
+            raise schema_error(
                 "S131",
                 f"`{self.name}` has values of different numbers of dimensions",
                 column=self.name,
@@ -77,14 +77,14 @@ class Leaf:
         return replace(self, dims=tuple([new if new == old else None for new, old in both]))
 
 
-def _sizes(leaf: Leaf, tensor: Any) -> Dims:
+def _tensor_sizes(leaf: TensorLeaf, tensor: Any) -> Dims:
     # How large the space of a sparse tensor is differs from row to row where no spec says it.
     if leaf.form == "sparse":
         return (None,) * int(tensor.indices.shape[1])
     return tuple([None if size is None else int(size) for size in tensor.shape])
 
 
-def flat_element(element: Any, names: Sequence[str] | None) -> dict[str, Any]:
+def flatten_element(element: Any, names: Sequence[str] | None) -> dict[str, Any]:
     """The tensors of an element, or their specs, by the names of columns.
 
     Names of nested dicts and named tuples join with `/`; the parts of a tuple that is inside are numbered.
@@ -92,38 +92,38 @@ def flat_element(element: Any, names: Sequence[str] | None) -> dict[str, Any]:
     if not isinstance(element, (Mapping, tuple, list)):
         element = (element,)
     is_tuple = not isinstance(element, Mapping) and (names is not None or not hasattr(element, "_fields"))
-    row = tuple([_numbered(part) for part in element]) if is_tuple else _numbered(element)
+    row = tuple([_name_by_position(part) for part in element]) if is_tuple else _name_by_position(element)
     try:
-        return flat_row(row, 0, names)
+        return flatten_row(row, 0, names)
     except RekordError as failure:
         counts = (failure.found or "").endswith(" values")
-        raise no_rows(
-            None, failure.expected or "", failure.found or "", (failure.do or "") if counts else _MAPPED
+        raise element_error(
+            None, failure.expected or "", failure.found or "", (failure.do or "") if counts else _MAP_HINT
         ) from None
 
 
-def _numbered(value: Any) -> Any:
+def _name_by_position(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _numbered(part) for name, part in value.items()}
+        return {name: _name_by_position(part) for name, part in value.items()}
     if isinstance(value, (tuple, list)):
         names = getattr(value, "_fields", [str(i) for i in range(len(value))])
-        return {name: _numbered(part) for name, part in zip(names, value, strict=True)}
+        return {name: _name_by_position(part) for name, part in zip(names, value, strict=True)}
     return value
 
 
-def leaf_of(name: str, spec: Any) -> Leaf:
+def parse_tensor_spec(name: str, spec: Any) -> TensorLeaf:
     """What a spec declares; refuses what is no tensor, and tensors of types that no record holds."""
     kind = type(spec).__name__
     if not hasattr(spec, "dtype") or not hasattr(spec, "shape") or kind == "TensorArraySpec":
-        do = _MAPPED
+        do = _MAP_HINT
         if kind == "OptionalSpec":
             do = "take the values out: dataset.map(lambda x: x.get_value())"
         elif kind == "NoneTensorSpec":
             do = "leave the None out of the elements: dataset.map(lambda x, _: x)"
-        raise no_rows(name, "tensors, in a dict or a tuple", f"{spec!r}"[:60], do)
+        raise element_error(name, "tensors, in a dict or a tuple", f"{spec!r}"[:60], do)
     dtype = str(spec.dtype.name)
-    if dtype not in TENSORS and dtype != "string":
-        raise no_rows(
+    if dtype not in TENSOR_DTYPES and dtype != "string":
+        raise element_error(
             name,
             "numbers, bools or strings",
             f"a tensor of {dtype}"[:60],
@@ -131,26 +131,26 @@ def leaf_of(name: str, spec: Any) -> Leaf:
         )
     dims = None if spec.shape.rank is None else tuple(spec.shape.as_list())
     if kind == "SparseTensorSpec":
-        return Leaf(name, "sparse", dtype, dims)
+        return TensorLeaf(name, "sparse", dtype, dims)
     levels = int(getattr(spec, "ragged_rank", 0))
-    return Leaf(name, "ragged" if levels else "dense", dtype, dims, levels)
+    return TensorLeaf(name, "ragged" if levels else "dense", dtype, dims, levels)
 
 
-def features_of(leaf: Leaf) -> dict[str, Feature] | None:
+def build_leaf_features(leaf: TensorLeaf) -> dict[str, Feature] | None:
     """The columns of a tensor, most often one; None where its dimensions must be looked at first."""
-    if leaf.dims is None or leaf.lacks_channels:
+    if leaf.dims is None or leaf.has_unknown_channels:
         return None
     if leaf.form == "sparse":
-        return _sparse(leaf)
+        return _build_sparse_features(leaf)
     if leaf.dims.count(None) > 1 or leaf.levels:
-        return {leaf.name: _ragged(leaf)}
+        return {leaf.name: _build_ragged_feature(leaf)}
     if 0 in leaf.dims and None in leaf.dims:
         return None  # with no values stored, any size would fit
-    return {leaf.name: _one(leaf.dtype, leaf.dims)}
+    return {leaf.name: _build_feature(leaf.dtype, leaf.dims)}
 
 
-def values_of(leaf: Leaf, tensor: Any) -> dict[str, Any]:
-    """The values of `features_of`, from the tensor of one element."""
+def convert_tensor(leaf: TensorLeaf, tensor: Any) -> dict[str, Any]:
+    """The values of `build_leaf_features`, from the tensor of one element."""
     if leaf.form == "ragged":
         return {leaf.name: tensor.to_list()}
     if leaf.form == "dense":
@@ -166,23 +166,23 @@ def values_of(leaf: Leaf, tensor: Any) -> dict[str, Any]:
     return dict(zip(places, (indices, values, tensor.dense_shape.numpy()), strict=True))
 
 
-def _one(dtype: str, dims: Dims) -> Feature:
+def _build_feature(dtype: str, dims: Dims) -> Feature:
     if dtype == "string":
         return Bytes(dims)
-    if dtype in INTEGERS and not (dims and dtype in ("uint8", "uint16")):
+    if dtype in INTEGER_DTYPES and not (dims and dtype in ("uint8", "uint16")):
         return Int64(dims, dtype=dtype)
-    return Float32(dims, dtype=dtype) if dtype in FLOATS else Tensor(dtype, dims)
+    return Float32(dims, dtype=dtype) if dtype in FLOAT_DTYPES else Tensor(dtype, dims)
 
 
-def _is_picture(leaf: Leaf) -> bool:
+def _is_image(leaf: TensorLeaf) -> bool:
     """Whether these are decoded images of any size: PNG keeps every pixel, and its own size."""
     dims = leaf.dims or ()
-    return leaf.form == "dense" and leaf.dtype == "uint8" and len(dims) == 3 and dims[2] in _CHANNELS
+    return leaf.form == "dense" and leaf.dtype == "uint8" and len(dims) == 3 and dims[2] in _IMAGE_CHANNELS
 
 
-def _ragged(leaf: Leaf) -> Feature:
+def _build_ragged_feature(leaf: TensorLeaf) -> Feature:
     name, dtype, dims = leaf.name, leaf.dtype, leaf.dims or ()
-    if _is_picture(leaf):
+    if _is_image(leaf):
         return Image(format="png", channels=dims[2])
     varying = [at for at, size in enumerate(dims) if size is None]
     levels = max(leaf.levels, *varying)
@@ -191,12 +191,12 @@ def _ragged(leaf: Leaf) -> Feature:
     lengths = tuple([f"{name}/{ROW_LENGTHS}{level}" for level in range(levels)])
     if dtype == "string":
         return Bytes(shape, key=key, partitions=lengths)
-    if dtype in INTEGERS:
+    if dtype in INTEGER_DTYPES:
         return Int64(shape, dtype=dtype, key=key, partitions=lengths)
-    if dtype in FLOATS:
+    if dtype in FLOAT_DTYPES:
         return Float32(shape, dtype=dtype, key=key, partitions=lengths)
     cast = "" if dtype.startswith("complex") else ", or tf.cast(value, tf.float32)"
-    raise no_rows(
+    raise element_error(
         name,
         f"at most one size that varies, for {dtype}",
         f"shape {dims}"[:60],
@@ -204,41 +204,43 @@ def _ragged(leaf: Leaf) -> Feature:
     )
 
 
-def _sparse_size(leaf: Leaf) -> int | None:
+def _sparse_size(leaf: TensorLeaf) -> int | None:
     """How many values a sparse tensor can hold, where one `Sparse` can say it all: the dimensions are flattened."""
-    if not leaf.dims or None in leaf.dims or leaf.dtype not in (*INTEGERS, *FLOATS):
+    if not leaf.dims or None in leaf.dims or leaf.dtype not in (*INTEGER_DTYPES, *FLOAT_DTYPES):
         return None
     size = prod(leaf.dims)  # type: ignore[arg-type]
-    return size if 1 <= size <= _MOST_INDICES else None
+    return size if 1 <= size <= _MAX_INDICES else None
 
 
-def _sparse(leaf: Leaf) -> dict[str, Feature]:
+def _build_sparse_features(leaf: TensorLeaf) -> dict[str, Feature]:
     size = _sparse_size(leaf)
     if size is not None:
         return {leaf.name: Sparse(leaf.dtype, size)}
     rank = len(leaf.dims or ())
     return {
         f"{leaf.name}/indices": Int64((None, rank)),
-        f"{leaf.name}/values": _one(leaf.dtype, (None,)),
+        f"{leaf.name}/values": _build_feature(leaf.dtype, (None,)),
         f"{leaf.name}/dense_shape": Int64((rank,)),
     }
 
 
-def no_rows(column: str | None, expected: str, found: str, do: str = _MAPPED) -> RekordError:
+def element_error(column: str | None, expected: str, found: str, do: str = _MAP_HINT) -> RekordError:
     """The error for elements that cannot become rows."""
     return error("X539", location=Location(feature=column), expected=expected, found=found, do=do)
 
 
 _BATCH_BYTES = 4 << 20
-_MOST_BATCH_ROWS = 4096
+_MAX_BATCH_ROWS = 4096
 _STRING_BATCH_ROWS = 64  # their length is not known before they are read, and images are strings too
 
-_QUICK_SECONDS = 10.0
+_MAX_REPLAY_SECONDS = 10.0
 """What was read in so short a time is read again, to find the row that failed."""
 
 # What a pipeline may do after `batch` without making rows of the batches again.
-_AFTER_BATCH = re.compile(r"_?(Parallel)?(Prefetch|Options|Cache|Take|Skip|Shuffle|Repeat|Shard|Map)Dataset")
-_BATCH = re.compile(r"_?((Parallel|Padded)?Batch|Rebatch)Dataset")
+_AFTER_BATCH_PATTERN = re.compile(
+    r"_?(Parallel)?(Prefetch|Options|Cache|Take|Skip|Shuffle|Repeat|Shard|Map)Dataset"
+)
+_BATCH_PATTERN = re.compile(r"_?((Parallel|Padded)?Batch|Rebatch)Dataset")
 
 
 class TensorFlowDataset(Protocol):
@@ -249,7 +251,7 @@ class TensorFlowDataset(Protocol):
     def __iter__(self) -> Iterator[object]: ...
 
 
-def tf_data(dataset: TensorFlowDataset, *, names: Sequence[str] | None = None) -> TfData:
+def tf_data(dataset: TensorFlowDataset, *, names: Sequence[str] | None = None) -> TfDataSource:
     """The elements of a tf.data.Dataset, one row each; it should not be batched.
 
     Nested dicts join their names with `/`; the parts of a tuple are called `names` (x, y and weight unless told),
@@ -258,10 +260,10 @@ def tf_data(dataset: TensorFlowDataset, *, names: Sequence[str] | None = None) -
     if not hasattr(dataset, "element_spec"):
         raise invalid("dataset", dataset, "a tf.data.Dataset", "rk.sources.tf_data(dataset)")
     tuple_names(names)
-    return TfData(dataset, names)
+    return TfDataSource(dataset, names)
 
 
-class TfData:
+class TfDataSource:
     """The source that `tf_data` makes."""
 
     kind = "tf_data"
@@ -269,23 +271,23 @@ class TfData:
     def __init__(self, dataset: Any, names: Sequence[str] | None) -> None:
         self._dataset = dataset
         self._names = None if names is None else tuple(names)
-        self._specs = flat_element(dataset.element_spec, self._names)
-        self._leaves = {name: leaf_of(name, spec) for name, spec in self._specs.items()}
+        self._specs = flatten_element(dataset.element_spec, self._names)
+        self._leaves = {name: parse_tensor_spec(name, spec) for name, spec in self._specs.items()}
         # A rank that only the rows tell is none that TensorFlow could batch by.
-        self._in_columns = all(_batches(leaf) for leaf in self._leaves.values())
-        self._waiting: list[Row] = []  # rows that a look at the first ones took from a running iterator
-        self._running: Iterator[Row] | None = None
+        self._in_columns = all(_is_batchable(leaf) for leaf in self._leaves.values())
+        self._waiting: list[SourceRow] = []  # rows that a look at the first ones took from a running iterator
+        self._running: Iterator[SourceRow] | None = None
         if _is_batched(dataset, list(self._leaves.values())):
             warnings.warn(
                 "the elements of this tf.data pipeline are batches, and each becomes one row; "
                 "for a row of each sample give dataset.unbatch()",
-                stacklevel=_frames_of_rekord(),
+                stacklevel=_count_own_stack_frames(),
             )
 
     def options(self) -> Mapping[str, Any]:
         return {"names": None if self._names is None else list(self._names)}
 
-    def facts(self) -> Facts:
+    def facts(self) -> SourceFacts:
         """The schema is that of the element specs; None where these do not tell enough."""
         count = int(self._dataset.cardinality())
         known = count if count >= 0 else None
@@ -294,15 +296,15 @@ class TfData:
             schema = self._schema()
         except RekordError:  # `peeked` says it, if nobody declares a schema that can hold these
             schema = None
-        return Facts(layout="table", schema=schema, rows=known, extra=extra)
+        return SourceFacts(layout="table", schema=schema, rows=known, extra=extra)
 
-    def peeked(self, limit_rows: int = PEEKED_ROWS, limit_bytes: int = PEEKED_BYTES) -> Schema:
+    def peek_schema(self, limit_rows: int = PEEK_ROWS, limit_bytes: int = PEEK_BYTES) -> Schema:
         """The schema of the element specs; what these do not tell is that of the first rows, which are not lost."""
         schema = self._schema()
         if schema is not None:
             return schema
-        unknown = [name for name, leaf in self._leaves.items() if features_of(leaf) is None]
-        known: dict[str, Leaf] = {}
+        unknown = [name for name, leaf in self._leaves.items() if build_leaf_features(leaf) is None]
+        known: dict[str, TensorLeaf] = {}
         elements: list[dict[str, Any]] = []
         running = self._elements()
         taken_bytes = 0
@@ -318,12 +320,12 @@ class TfData:
             taken_bytes += sum(map(_tensor_bytes, element.values()))
         for name in unknown:
             # Without any row there is nothing that could contradict.
-            self._leaves[name] = known.get(name, Leaf(name, "dense", self._leaves[name].dtype, ()))
+            self._leaves[name] = known.get(name, TensorLeaf(name, "dense", self._leaves[name].dtype, ()))
         self._waiting = [self._row(i, element) for i, element in enumerate(elements)]
         self._running = (self._row(i, one) for i, one in enumerate(running, len(elements)))
         schema = self._schema()
         if schema is None:  # a size of 0 beside one that varies
-            raise no_rows(None, "values whose sizes can be restored", "empty ones of different sizes")
+            raise element_error(None, "values whose sizes can be restored", "empty ones of different sizes")
         return schema
 
     def rows(self) -> Iterator[Chunk]:
@@ -331,43 +333,47 @@ class TfData:
         waiting, running = self._waiting, self._running
         self._waiting, self._running = [], None
         if running is not None:
-            return _chained(waiting, running)
+            return _chain_rows(waiting, running)
         if self._in_columns:
-            return self._batched()
+            return self._iter_batches()
         return (self._row(i, element) for i, element in enumerate(self._elements()))
 
     def _schema(self) -> Schema | None:
         features = {}
         for leaf in self._leaves.values():
-            columns = features_of(leaf)
+            columns = build_leaf_features(leaf)
             if columns is None:
                 return None
             twice = next((name for name in columns if name in features), None)
             if twice is not None:
-                raise no_rows(twice, "columns of different names", "a part of a sparse tensor, and another")
+                raise element_error(
+                    twice, "columns of different names", "a part of a sparse tensor, and another"
+                )
             features.update(columns)
         return Schema(features)
 
-    def _batched(self) -> Iterator[Columns]:
+    def _iter_batches(self) -> Iterator[ColumnChunk]:
         varies = any(None in (leaf.dims or ()) for leaf in self._leaves.values())
         size = _batch_rows(self._leaves, self._specs)
         batches = self._dataset.ragged_batch(size) if varies else self._dataset.batch(size)
-        for place, batch in enumerate(self._watched(batches.prefetch(2), rows_each=size)):
-            columns = {name: _column(tensor) for name, tensor in flat_element(batch, self._names).items()}
+        for place, batch in enumerate(self._iter_elements(batches.prefetch(2), rows_each=size)):
+            columns = {
+                name: _to_column(tensor) for name, tensor in flatten_element(batch, self._names).items()
+            }
             rows = len(next(iter(columns.values()))) if columns else 0
-            yield Columns("", place * size, columns, rows)
+            yield ColumnChunk("", place * size, columns, rows)
 
     def _elements(self) -> Iterator[dict[str, Any]]:
-        for element in self._watched(self._dataset, rows_each=1):
-            yield flat_element(element, self._names)
+        for element in self._iter_elements(self._dataset, rows_each=1):
+            yield flatten_element(element, self._names)
 
-    def _row(self, position: int, element: Mapping[str, Any]) -> Row:
+    def _row(self, position: int, element: Mapping[str, Any]) -> SourceRow:
         values: dict[str, Any] = {}
         for name, tensor in element.items():
-            values.update(values_of(self._leaves[name], tensor))
-        return Row("", position, values)
+            values.update(convert_tensor(self._leaves[name], tensor))
+        return SourceRow("", position, values)
 
-    def _watched(self, dataset: Any, *, rows_each: int) -> Iterator[Any]:
+    def _iter_elements(self, dataset: Any, *, rows_each: int) -> Iterator[Any]:
         """The elements; where the pipeline fails, the error says at which row."""
         begun = monotonic()
         elements = iter(dataset)
@@ -380,9 +386,9 @@ class TfData:
             except Exception as failure:
                 row: int | None = position
                 if rows_each > 1:
-                    quick = monotonic() - begun < _QUICK_SECONDS
+                    quick = monotonic() - begun < _MAX_REPLAY_SECONDS
                     row = self._failing_row(position, rows_each) if quick else None
-                raise _failed(failure, row, position, rows_each) from failure
+                raise _pipeline_error(failure, row, position, rows_each) from failure
             yield element
             position += rows_each
 
@@ -404,7 +410,7 @@ class TfData:
         return None
 
 
-def _failed(failure: Exception, row: int | None, position: int, rows_each: int) -> RekordError:
+def _pipeline_error(failure: Exception, row: int | None, position: int, rows_each: int) -> RekordError:
     within = f"rows {position:,} to {position + rows_each - 1:,}"
     return error(
         "X538",
@@ -422,7 +428,7 @@ def _first_line(failure: Exception) -> str:
     return text.split("\n", 1)[0].strip() or type(failure).__name__
 
 
-def _frames_of_rekord() -> int:
+def _count_own_stack_frames() -> int:
     """How many calls above this one are rekord's own: a warning is about the line that called it."""
     count, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("rekord."):
@@ -430,17 +436,17 @@ def _frames_of_rekord() -> int:
     return count
 
 
-def _is_batched(dataset: Any, leaves: Sequence[Leaf]) -> bool:
+def _is_batched(dataset: Any, leaves: Sequence[TensorLeaf]) -> bool:
     """Whether elements are batches: there is a `batch` near the end, and all tensors have one first dimension."""
     if any(leaf.dims == () for leaf in leaves) or len({(leaf.dims or (None,))[0] for leaf in leaves}) != 1:
         return False
-    while dataset is not None and not _BATCH.fullmatch(type(dataset).__name__):
-        passes = _AFTER_BATCH.fullmatch(type(dataset).__name__)
+    while dataset is not None and not _BATCH_PATTERN.fullmatch(type(dataset).__name__):
+        passes = _AFTER_BATCH_PATTERN.fullmatch(type(dataset).__name__)
         dataset = getattr(dataset, "_input_dataset", None) if passes else None
     return dataset is not None
 
 
-def _batches(leaf: Leaf) -> bool:
+def _is_batchable(leaf: TensorLeaf) -> bool:
     """Whether a batch of these is a column: only the first dimension may vary."""
     dims = leaf.dims
     if dims is None or leaf.form != "dense" or None in dims[1:]:
@@ -448,17 +454,17 @@ def _batches(leaf: Leaf) -> bool:
     return leaf.dtype != "string" or dims in ((), (None,))
 
 
-def _batch_rows(leaves: Mapping[str, Leaf], specs: Mapping[str, Any]) -> int:
+def _batch_rows(leaves: Mapping[str, TensorLeaf], specs: Mapping[str, Any]) -> int:
     row_bytes = 0
     for name, leaf in leaves.items():
         if leaf.dtype == "string":
             return _STRING_BATCH_ROWS
         sizes = [64 if size is None else size for size in leaf.dims or ()]
         row_bytes += int(np.prod(sizes, dtype=np.int64)) * int(specs[name].dtype.size)
-    return min(max(_BATCH_BYTES // max(row_bytes, 1), 1), _MOST_BATCH_ROWS)
+    return min(max(_BATCH_BYTES // max(row_bytes, 1), 1), _MAX_BATCH_ROWS)
 
 
-def _column(tensor: Any) -> Any:
+def _to_column(tensor: Any) -> Any:
     if not hasattr(tensor, "row_splits"):
         return tensor.numpy()
     values = tensor.values.numpy()
@@ -472,7 +478,7 @@ def _tensor_bytes(tensor: Any) -> int:
     return sum(map(len, array.ravel().tolist())) if array.dtype == object else array.nbytes
 
 
-def _chained(waiting: list[Row], running: Iterator[Row]) -> Iterator[Row]:
+def _chain_rows(waiting: list[SourceRow], running: Iterator[SourceRow]) -> Iterator[SourceRow]:
     """The rows that wait, each let go before the next, then those that come."""
     waiting.reverse()
     while waiting:

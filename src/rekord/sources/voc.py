@@ -15,42 +15,42 @@ from rekord.arguments import as_path
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 from rekord.sources.detection_common import (
-    MOST_LABEL_BYTES,
-    Annotated,
-    Entry,
-    Listing,
-    below,
-    box_array,
-    classes_of,
-    file_facts,
+    MAX_LABEL_BYTES,
+    AnnotationListing,
+    AnnotationSource,
+    RowEntry,
+    assign_class_ids,
+    class_names_by_id,
+    drop_trainval,
+    duplicate_image_error,
     find_image,
-    in_order,
-    label_items,
-    label_option,
-    listed_twice,
-    named,
-    no_class,
-    no_image,
-    nothing_here,
-    ordered_splits,
-    read_whole,
-    seen_once,
-    source_files,
-    split_of,
-    without_trainval,
+    label_items_to_json,
+    load_label_items,
+    missing_image_error,
+    no_data_error,
+    order_splits,
+    parse_split_name,
+    read_small_file,
+    relative_path,
+    remember_key,
+    sort_entries,
+    stat_file,
+    to_box_array,
+    to_source_files,
+    unknown_class_error,
 )
-from rekord.sources.image_folder import folder_path, is_picture, stem
+from rekord.sources.image_folder import is_image_name, strip_image_extension, validate_folder
 from rekord.storage.local import LOCAL
 
-_MOST_NESTED = 32
-_MOST_PIXELS = 1e9
+_MAX_NESTING = 32
+_MAX_PIXELS = 1e9
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
 @dataclass(frozen=True, slots=True)
-class Object:
+class VocObject:
     """One object: its class and its box in pixels, with what else is said of it."""
 
     name: str
@@ -60,26 +60,26 @@ class Object:
 
 
 @dataclass(frozen=True, slots=True)
-class Annotation:
+class VocAnnotation:
     """What the xml says of one image."""
 
     filename: str | None = None
     width: int | None = None
     height: int | None = None
-    objects: tuple[Object, ...] = ()
+    objects: tuple[VocObject, ...] = ()
 
 
 @dataclass(slots=True)
-class _Node:
+class _XmlNode:
     tag: str
     line: int
     pieces: list[str] = field(default_factory=list)  # of the text, after the last inner node
-    inner: list[_Node] = field(default_factory=list)
+    inner: list[_XmlNode] = field(default_factory=list)
 
-    def all(self, tag: str) -> Iterator[_Node]:
+    def all(self, tag: str) -> Iterator[_XmlNode]:
         return (node for node in self.inner if node.tag == tag)
 
-    def first(self, tag: str) -> _Node | None:
+    def first(self, tag: str) -> _XmlNode | None:
         return next(self.all(tag), None)
 
     def said(self, tag: str) -> str | None:
@@ -87,19 +87,21 @@ class _Node:
         return None if node is None else "".join(node.pieces).strip()
 
 
-def parse_annotation(data: bytes, path: str) -> Annotation:
+def parse_annotation(data: bytes, path: str) -> VocAnnotation:
     """The annotation in the bytes of an xml file; E371 where it is no such file, E369 where an object is none."""
-    root = _Reader(path).read(data)
+    root = _XmlReader(path).read(data)
     if root.tag != "annotation":
-        raise _refused(
+        raise _annotation_error(
             path, "an xml file is no annotation of Pascal VOC", "<annotation>", f"<{root.tag[:40]}>", 1
         )
-    size = root.first("size") or _Node("size", 0)
-    objects = tuple([_object(node, path) for node in root.all("object")])
-    return Annotation(root.said("filename"), _pixels(size, "width"), _pixels(size, "height"), objects)
+    size = root.first("size") or _XmlNode("size", 0)
+    objects = tuple([_parse_object(node, path) for node in root.all("object")])
+    return VocAnnotation(
+        root.said("filename"), _parse_pixels(size, "width"), _parse_pixels(size, "height"), objects
+    )
 
 
-class _Reader:
+class _XmlReader:
     """Builds the nodes of one file; expat calls it."""
 
     def __init__(self, path: str) -> None:
@@ -110,9 +112,9 @@ class _Reader:
         self.parser.EndElementHandler = self.end
         self.parser.CharacterDataHandler = self.characters
         self.parser.StartDoctypeDeclHandler = self.doctype
-        self.open = [_Node("", 0)]
+        self.open = [_XmlNode("", 0)]
 
-    def read(self, data: bytes) -> _Node:
+    def read(self, data: bytes) -> _XmlNode:
         try:
             self.parser.Parse(data, True)
         except expat.ExpatError as failure:
@@ -122,7 +124,7 @@ class _Reader:
                 expat.errors.codes[expat.errors.XML_ERROR_UNCLOSED_TOKEN],
             )
             what = "an xml file is empty" if not data.strip() else "an xml file cannot be parsed"
-            raise _refused(
+            raise _annotation_error(
                 self.path,
                 f"{what} at line {failure.lineno:,}, column {failure.offset + 1:,}" if data.strip() else what,
                 "the xml of an annotation",
@@ -131,18 +133,18 @@ class _Reader:
                 likely="the file was not copied to its end" if cut and data.strip() else None,
             ) from failure
         except (ValueError, LookupError) as failure:  # an encoding that Python does not have
-            raise _refused(
+            raise _annotation_error(
                 self.path, "an xml file is in no known encoding", "UTF-8", "another", 1
             ) from failure
         return self.open[0].inner[0]
 
     def start(self, tag: str, _: dict[str, str]) -> None:
         line = self.parser.CurrentLineNumber
-        if len(self.open) > _MOST_NESTED:
-            raise _refused(
-                self.path, "an xml file is nested too deeply", f"{_MOST_NESTED} levels", "more", line
+        if len(self.open) > _MAX_NESTING:
+            raise _annotation_error(
+                self.path, "an xml file is nested too deeply", f"{_MAX_NESTING} levels", "more", line
             )
-        node = _Node(tag, line)
+        node = _XmlNode(tag, line)
         self.open[-1].inner.append(node)
         self.open[-1].pieces.clear()
         self.open.append(node)
@@ -155,18 +157,18 @@ class _Reader:
 
     def doctype(self, *_: object) -> None:
         line = self.parser.CurrentLineNumber
-        raise _refused(
+        raise _annotation_error(
             self.path, "an xml file declares a DOCTYPE", "an annotation without one", "<!DOCTYPE", line
         )
 
 
-def _object(node: _Node, path: str) -> Object:
+def _parse_object(node: _XmlNode, path: str) -> VocObject:
     name = node.said("name")
     if not name:
-        _unusable(path, node.line, "an object has no <name>", "the name of a class", "none")
+        _raise_object_error(path, node.line, "an object has no <name>", "the name of a class", "none")
     box = node.first("bndbox")
     if box is None:
-        _unusable(path, node.line, "an object has no <bndbox>", "xmin, ymin, xmax and ymax", "none")
+        _raise_object_error(path, node.line, "an object has no <bndbox>", "xmin, ymin, xmax and ymax", "none")
     sides = []
     for side in _SIDES:
         text = box.said(side)
@@ -174,8 +176,10 @@ def _object(node: _Node, path: str) -> Object:
             sides.append(float(text if text and "_" not in text else ""))  # to Python 1_0 is ten
         except ValueError:
             sides.append(float("nan"))
-        if not abs(sides[-1]) < _MOST_PIXELS:
-            _unusable(path, box.line, f"a box has no usable <{side}>", "a number of pixels", shown(text))
+        if not abs(sides[-1]) < _MAX_PIXELS:
+            _raise_object_error(
+                path, box.line, f"a box has no usable <{side}>", "a number of pixels", preview(text)
+            )
     given: dict[str, Any] = {}
     for flag in ("difficult", "truncated", "occluded"):
         text = node.said(flag)
@@ -183,24 +187,26 @@ def _object(node: _Node, path: str) -> Object:
             # Tools write 1, true, Yes; anything else that is said here is said by mistake.
             known = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1}
             if text.lower() not in known:
-                _unusable(path, node.line, f"an object has no usable <{flag}>", "0 or 1", shown(text))
+                _raise_object_error(
+                    path, node.line, f"an object has no usable <{flag}>", "0 or 1", preview(text)
+                )
             given[flag] = known[text.lower()]
     pose = node.said("pose")
     if pose:
         given["view"] = pose
-    return Object(name, tuple(sides), given, node.line)
+    return VocObject(name, tuple(sides), given, node.line)
 
 
-def _pixels(size: _Node, side: str) -> int | None:
+def _parse_pixels(size: _XmlNode, side: str) -> int | None:
     """A side of the image as the xml states it; tools that do not know it write 0, or nothing."""
     try:
         number = float(size.said(side) or "")
     except ValueError:
         return None
-    return int(number) if 0 < number < _MOST_PIXELS else None
+    return int(number) if 0 < number < _MAX_PIXELS else None
 
 
-def _unusable(path: str, line: int, what: str, expected: str, found: str) -> NoReturn:
+def _raise_object_error(path: str, line: int, what: str, expected: str, found: str) -> NoReturn:
     raise error(
         "E369",
         what,
@@ -211,7 +217,7 @@ def _unusable(path: str, line: int, what: str, expected: str, found: str) -> NoR
     )
 
 
-def _refused(
+def _annotation_error(
     path: str, what: str, expected: str, found: str, line: int, *, likely: str | None = None
 ) -> RekordError:
     return error(
@@ -238,7 +244,7 @@ def voc(
     *,
     lists: Sequence[str] | None = None,
     label_map: str | os.PathLike[str] | None = None,
-) -> Voc:
+) -> VocSource:
     """The images of a Pascal VOC folder with the boxes of their xml files.
 
     `Annotations/*.xml` and `JPEGImages`, with the lists `ImageSets/Main/SPLIT.txt` as splits: train, val and
@@ -252,17 +258,17 @@ def voc(
     the images of such a test set have no boxes.
     """
     names = None if lists is None else tuple([str(name) for name in lists])
-    return Voc(as_path("path", path), names, label_items(label_map))
+    return VocSource(as_path("path", path), names, load_label_items(label_map))
 
 
-class _Pair(NamedTuple):
+class _VocImage(NamedTuple):
     xml: str | None  # below the root
     image: str
     name: str
     split: str | None
 
 
-class _Bad(NamedTuple):
+class _InvalidVocRow(NamedTuple):
     """A row that there is not; its error is made where the row is read."""
 
     kind: str
@@ -272,7 +278,7 @@ class _Bad(NamedTuple):
     line: int | None
 
 
-class _Named(NamedTuple):
+class _ListedXml(NamedTuple):
     """An xml file that is meant: by a list, or because it is there."""
 
     name: str
@@ -282,7 +288,7 @@ class _Named(NamedTuple):
 
 
 @dataclass(eq=False)
-class Voc(Annotated):
+class VocSource(AnnotationSource):
     """The source that `voc` makes."""
 
     root: str
@@ -293,17 +299,17 @@ class Voc(Annotated):
 
     def options(self) -> Mapping[str, Any]:
         lists = None if self.lists is None else list(self.lists)
-        return {"lists": lists, "label_map": label_option(self.items)}
+        return {"lists": lists, "label_map": label_items_to_json(self.items)}
 
-    def look(self) -> Listing:
-        folder_path(self.root)
-        entries: list[Entry] = []
+    def look(self) -> AnnotationListing:
+        validate_folder(self.root)
+        entries: list[RowEntry] = []
         files: dict[str, os.stat_result] = {}
         taken: dict[str, str] = {}
-        for place in _places(self.root):
+        for place in _find_folders(self.root):
             entries += self._entries(place, files, taken)
         if not entries:
-            raise nothing_here(
+            raise no_data_error(
                 self.root,
                 "no annotations of Pascal VOC here",
                 "Annotations/*.xml, or xml files beside their images",
@@ -313,7 +319,7 @@ class Voc(Annotated):
         names: set[str] = set()
         seen: set[str] = set()
         for entry in entries:
-            if isinstance(entry.content, _Pair) and entry.content.xml is not None:
+            if isinstance(entry.content, _VocImage) and entry.content.xml is not None:
                 try:
                     annotation = self._annotation(entry.content.xml)
                 except RekordError:
@@ -321,27 +327,27 @@ class Voc(Annotated):
                 names |= {one.name for one in annotation.objects}
                 seen |= {flag for one in annotation.objects for flag in one.given}
         own = VOC_CLASSES if names <= set(VOC_CLASSES) else tuple(sorted(names, key=os.fsencode))
-        ids = classes_of(own if names else (), self.items)
+        ids = assign_class_ids(own if names else (), self.items)
         has = tuple([name for name in (*_FLAGS, "view") if name in seen])
-        return Listing(
-            entries=in_order(entries),
-            files=source_files(files),
-            classes=named(ids, self.items),
+        return AnnotationListing(
+            entries=sort_entries(entries),
+            files=to_source_files(files),
+            classes=class_names_by_id(ids, self.items),
             has=has,
-            splits=ordered_splits(
-                [entry.content.split for entry in entries if isinstance(entry.content, _Pair)]
+            splits=order_splits(
+                [entry.content.split for entry in entries if isinstance(entry.content, _VocImage)]
             ),
             context=(ids, has),
         )
 
     def _entries(
-        self, place: _Place, files: dict[str, os.stat_result], taken: dict[str, str]
-    ) -> Iterator[Entry]:
+        self, place: _VocFolder, files: dict[str, os.stat_result], taken: dict[str, str]
+    ) -> Iterator[RowEntry]:
         meant = list(self._meant(place, files))
-        xmls = {one.name: file_facts(os.path.join(place.xmls, f"{one.name}.xml")) for one in meant}
+        xmls = {one.name: stat_file(os.path.join(place.xmls, f"{one.name}.xml")) for one in meant}
         labelled = {one.list_file for one in meant if xmls[one.name] is not None}
         for one in meant:
-            xml = below(self.root, os.path.join(place.xmls, f"{one.name}.xml"))
+            xml = relative_path(self.root, os.path.join(place.xmls, f"{one.name}.xml"))
             facts = xmls[one.name]
             at = one.list_file or xml
             position = 0 if one.line is None else one.line - 1
@@ -349,44 +355,48 @@ class Voc(Annotated):
             unlabelled = one.split == "test" and one.list_file not in labelled
             bad = None
             if found is None:
-                bad = _Bad("image", one.name, below(self.root, place.images), at, one.line)
+                bad = _InvalidVocRow("image", one.name, relative_path(self.root, place.images), at, one.line)
             elif facts is None and not unlabelled:
-                bad = _Bad("xml", one.name, xml, at, one.line)
-            elif (before := seen_once(taken, below(self.root, found[0]), at)) is not None:
-                bad = _Bad("twice", one.name, before, at, one.line)
+                bad = _InvalidVocRow("xml", one.name, xml, at, one.line)
+            elif (before := remember_key(taken, relative_path(self.root, found[0]), at)) is not None:
+                bad = _InvalidVocRow("twice", one.name, before, at, one.line)
             if bad is not None or found is None:
-                yield Entry(at, position, 0, bad, one.line)
+                yield RowEntry(at, position, 0, bad, one.line)
                 continue
-            image = below(self.root, found[0])
+            image = relative_path(self.root, found[0])
             files[image] = found[1]
             cost = found[1].st_size
             if facts is not None:
                 files[xml] = facts
                 cost += facts.st_size
-            name = below(place.images, found[0])
-            yield Entry(image, 0, cost, _Pair(xml if facts is not None else None, image, name, one.split))
+            name = relative_path(place.images, found[0])
+            yield RowEntry(
+                image, 0, cost, _VocImage(xml if facts is not None else None, image, name, one.split)
+            )
 
-    def _meant(self, place: _Place, files: dict[str, os.stat_result]) -> Iterator[_Named]:
+    def _meant(self, place: _VocFolder, files: dict[str, os.stat_result]) -> Iterator[_ListedXml]:
         """What the lists name, or every xml file where there are none."""
-        lists = list(_lists(place, self.lists))
+        lists = list(_iter_split_lists(place, self.lists))
         for split, path in lists:
-            facts = file_facts(path)
+            facts = stat_file(path)
             if facts is not None:
-                files[below(self.root, path)] = facts
-            data = read_whole(path, MOST_LABEL_BYTES, "X532")
+                files[relative_path(self.root, path)] = facts
+            data = read_small_file(path, MAX_LABEL_BYTES, "X532")
             for line, text in enumerate(data.decode("utf-8", "surrogateescape").splitlines(), 1):
                 words = text.split()
                 if words and not words[0].startswith("#"):
-                    yield _Named(_listed_name(words[0]), split, below(self.root, path), line)
+                    yield _ListedXml(
+                        _parse_listed_name(words[0]), split, relative_path(self.root, path), line
+                    )
         if lists:
             return
         for entry in LOCAL.list(place.xmls):
             if entry.kind != "folder" and entry.name.lower().endswith(".xml"):
-                yield _Named(os.path.splitext(entry.name)[0], place.split, None, None)
+                yield _ListedXml(os.path.splitext(entry.name)[0], place.split, None, None)
 
-    def _image(self, place: _Place, name: str, xml: str | None) -> tuple[str, os.stat_result] | None:
+    def _image(self, place: _VocFolder, name: str, xml: str | None) -> tuple[str, os.stat_result] | None:
         """The image of an xml file: the one of its name, else the one that it names itself."""
-        found = _beside(place.images, name)
+        found = _find_image_by_stem(place.images, name)
         if found is None and xml is not None:
             try:
                 said = self._annotation(xml).filename
@@ -395,26 +405,26 @@ class Voc(Annotated):
             found = find_image(place.images, said) if said else None
         return found
 
-    def _annotation(self, xml: str) -> Annotation:
+    def _annotation(self, xml: str) -> VocAnnotation:
         path = self.place(xml)
-        return parse_annotation(read_whole(path, MOST_LABEL_BYTES, "E371"), path)
+        return parse_annotation(read_small_file(path, MAX_LABEL_BYTES, "E371"), path)
 
-    def row(self, entry: Entry, context: tuple[dict[str, int], tuple[str, ...]]) -> dict[str, Any]:
+    def row(self, entry: RowEntry, context: tuple[dict[str, int], tuple[str, ...]]) -> dict[str, Any]:
         pair = entry.content
-        if isinstance(pair, _Bad):
+        if isinstance(pair, _InvalidVocRow):
             raise self._refused(pair)
         ids, has = context
-        annotation = Annotation() if pair.xml is None else self._annotation(pair.xml)
+        annotation = VocAnnotation() if pair.xml is None else self._annotation(pair.xml)
         for one in annotation.objects:
             if one.name not in ids:
                 at = Location(path=self.place(pair.xml), line=one.line)
-                raise no_class("an object", one.name, "a class of the label map", at)
+                raise unknown_class_error("an object", one.name, "a class of the label map", at)
         labels = [ids[one.name] for one in annotation.objects]
         values: dict[str, Any] = {
             "image": Path(self.root) / pair.image,
             "filename": pair.name,
             "source_id": pair.name,
-            "boxes": box_array([one.box for one in annotation.objects]),
+            "boxes": to_box_array([one.box for one in annotation.objects]),
             "labels": np.array(labels, np.int64),
             "class_names": [one.name for one in annotation.objects],
             "box_names": [f"the object at line {one.line:,} of its xml" for one in annotation.objects],
@@ -430,15 +440,15 @@ class Voc(Annotated):
             values["split"] = pair.split
         return values
 
-    def _refused(self, bad: _Bad) -> RekordError:
+    def _refused(self, bad: _InvalidVocRow) -> RekordError:
         at = Location(path=self.place(bad.file), line=bad.line)
         if bad.kind == "twice":
-            return listed_twice(bad.name, bad.other, at)
+            return duplicate_image_error(bad.name, bad.other, at)
         if bad.kind == "image":
-            return no_image(bad.name, self.place(bad.other), at, named_folder=False)
+            return missing_image_error(bad.name, self.place(bad.other), at, named_folder=False)
         return error(
             "E366",
-            f"the xml file of {shown(bad.name)} is not there",
+            f"the xml file of {preview(bad.name)} is not there",
             location=at,
             expected=self.place(bad.other),
             found="no such file",
@@ -446,7 +456,7 @@ class Voc(Annotated):
         )
 
 
-class _Place(NamedTuple):
+class _VocFolder(NamedTuple):
     """A folder of xml files and the one of their images."""
 
     xmls: str
@@ -455,23 +465,25 @@ class _Place(NamedTuple):
     split: str | None
 
 
-def _places(root: str) -> list[_Place]:
-    for folder in (root, *_inner(root)):
-        xmls = _first_folder(folder, "Annotations", "annotations")
+def _find_folders(root: str) -> list[_VocFolder]:
+    for folder in (root, *_iter_candidate_roots(root)):
+        xmls = _find_first_folder(folder, "Annotations", "annotations")
         if xmls is not None:
-            images = _first_folder(folder, "JPEGImages", "images", "Images", "PNGImages") or folder
-            return [_Place(xmls, images, _first_folder(folder, "ImageSets"), None)]
-    folders = [entry.name for entry in LOCAL.list(root) if entry.kind == "folder" and split_of(entry.name)]
+            images = _find_first_folder(folder, "JPEGImages", "images", "Images", "PNGImages") or folder
+            return [_VocFolder(xmls, images, _find_first_folder(folder, "ImageSets"), None)]
+    folders = [
+        entry.name for entry in LOCAL.list(root) if entry.kind == "folder" and parse_split_name(entry.name)
+    ]
     places = []
     for name in folders:
         folder = os.path.join(root, name)
-        xmls = _first_folder(folder, "Annotations", "annotations") or folder
-        images = _first_folder(folder, "JPEGImages", "images", "Images") or xmls
-        places.append(_Place(xmls, images, None, name.lower()))
-    return places or [_Place(root, root, None, None)]
+        xmls = _find_first_folder(folder, "Annotations", "annotations") or folder
+        images = _find_first_folder(folder, "JPEGImages", "images", "Images") or xmls
+        places.append(_VocFolder(xmls, images, None, name.lower()))
+    return places or [_VocFolder(root, root, None, None)]
 
 
-def _inner(root: str) -> Iterator[str]:
+def _iter_candidate_roots(root: str) -> Iterator[str]:
     """VOC's archives unpack to VOCdevkit/VOC2012."""
     kits = [root, os.path.join(root, "VOCdevkit")]
     for kit in kits:
@@ -482,12 +494,12 @@ def _inner(root: str) -> Iterator[str]:
                 yield os.path.join(kit, years[0])
 
 
-def _first_folder(folder: str, *names: str) -> str | None:
+def _find_first_folder(folder: str, *names: str) -> str | None:
     paths = [os.path.join(folder, name) for name in names]
     return next((path for path in paths if os.path.isdir(path)), None)
 
 
-def _lists(place: _Place, wanted: tuple[str, ...] | None) -> Iterator[tuple[str, str]]:
+def _iter_split_lists(place: _VocFolder, wanted: tuple[str, ...] | None) -> Iterator[tuple[str, str]]:
     """The lists of a folder with the splits that they are; the other files in there are lists of single classes."""
     folder = None if place.sets is None else os.path.join(place.sets, "Main")
     found = {}
@@ -498,37 +510,37 @@ def _lists(place: _Place, wanted: tuple[str, ...] | None) -> Iterator[tuple[str,
                 found[name] = path
     missing = [name for name in wanted or () if name not in found]
     if missing:
-        raise nothing_here(
+        raise no_data_error(
             folder or place.xmls,
-            f"there is no list {shown(missing[0])}",
+            f"there is no list {preview(missing[0])}",
             f"ImageSets/Main/{missing[0]}.txt",
             "no such file",
             "lists= names of files in ImageSets/Main, without .txt",
         )
-    for name in found if wanted else without_trainval(found):
+    for name in found if wanted else drop_trainval(found):
         yield name, found[name]
 
 
-def _listed_name(word: str) -> str:
+def _parse_listed_name(word: str) -> str:
     """The name of an image in a list; some lists hold paths, and none may lead out of the folder."""
     parts = [part for part in word.replace("\\", "/").split("/") if part not in ("", ".")]
     if word.startswith("/") or ".." in parts:
         parts = parts[-1:]
     if len(parts) > 1 and parts[0] in ("JPEGImages", "images"):
         parts = parts[1:]
-    return stem("/".join(parts))
+    return strip_image_extension("/".join(parts))
 
 
-def _beside(folder: str, name: str) -> tuple[str, os.stat_result] | None:
+def _find_image_by_stem(folder: str, name: str) -> tuple[str, os.stat_result] | None:
     """The image with this name and any extension of pictures."""
     return (
         find_image(folder, name)
-        if is_picture(name)
-        else find_image(folder, name + ".jpg") or _any(folder, name)
+        if is_image_name(name)
+        else find_image(folder, name + ".jpg") or _find_any_image(folder, name)
     )
 
 
-def _any(folder: str, name: str) -> tuple[str, os.stat_result] | None:
+def _find_any_image(folder: str, name: str) -> tuple[str, os.stat_result] | None:
     for extension in (".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".bmp", ".webp", ".gif"):
         found = find_image(folder, name + extension)
         if found is not None:

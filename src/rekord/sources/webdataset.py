@@ -26,48 +26,50 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rekord.arguments import is_unicode
+from rekord.arguments import is_utf8_encodable
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Image, Schema
-from rekord.schema.messages import shown
-from rekord.schema.row_adapters import flat_row
+from rekord.schema.messages import preview
+from rekord.schema.row_adapters import flatten_row
 from rekord.sources.base import (
     PART_BYTES,
-    Facts,
-    Listing,
-    Part,
-    Row,
+    FileListing,
+    SizeCheckedFile,
+    SourceFacts,
     SourceFile,
-    Unchanged,
-    empty,
-    listed,
+    SourcePart,
+    SourceRow,
+    empty_file_error,
+    list_files,
     source_path,
 )
-from rekord.sources.image_folder import groups, printable
-from rekord.sources.rows import PEEKED_BYTES, inferred, size_bytes
+from rekord.sources.image_folder import group_by_bytes, to_printable_path
+from rekord.sources.rows import PEEK_BYTES, estimate_row_bytes, infer_row_schema
 
 EXTENSIONS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
-_NAME = re.compile(r"^(?P<key>(?:.*/|)[^./][^/.]*)\.(?P<extension>[^/]*)$", re.DOTALL)
-_PICTURES = frozenset(("jpg", "jpeg", "png", "gif", "bmp", "webp", "ppm", "pgm", "pnm", "tif", "tiff"))
-_TEXTS = frozenset(("txt", "text", "transcript"))
-_MASKS = ("seg", "mask")
-_MOST_BYTES = (1 << 31) - 1  # of a sample: no record can hold more
-_MOST_HEADER_BYTES = 10_000  # of an array, as NumPy has it
+_MEMBER_PATTERN = re.compile(r"^(?P<key>(?:.*/|)[^./][^/.]*)\.(?P<extension>[^/]*)$", re.DOTALL)
+_IMAGE_EXTENSIONS = frozenset(
+    ("jpg", "jpeg", "png", "gif", "bmp", "webp", "ppm", "pgm", "pnm", "tif", "tiff")
+)
+_TEXT_EXTENSIONS = frozenset(("txt", "text", "transcript"))
+_MASK_EXTENSIONS = ("seg", "mask")
+_MAX_MEMBER_BYTES = (1 << 31) - 1  # of a sample: no record can hold more
+_MAX_HEADER_BYTES = 10_000  # of an array, as NumPy has it
 _READ_BYTES = 1 << 20
-_GZIP = b"\x1f\x8b"
-_PEEKED_ROWS = 1000
-_BROKEN = (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError, ValueError, OverflowError)
+_GZIP_MAGIC = b"\x1f\x8b"
+_PEEK_ROWS = 1000
+_TAR_ERRORS = (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError, ValueError, OverflowError)
 
 
-def webdataset(path: str | os.PathLike[str]) -> WebDataset:
+def webdataset(path: str | os.PathLike[str]) -> WebDatasetSource:
     """The samples of WebDataset tars: a tar, a folder of them, or a pattern; compressed or not."""
-    return WebDataset(source_path(path, "webdataset"))
+    return WebDatasetSource(source_path(path, "webdataset"))
 
 
 @dataclass(frozen=True)
-class WebDataset:
+class WebDatasetSource:
     """The source that `webdataset` makes. A part is one tar or several small ones."""
 
     path: str
@@ -83,7 +85,7 @@ class WebDataset:
     def options(self) -> Mapping[str, Any]:
         return {}
 
-    def facts(self) -> Facts:
+    def facts(self) -> SourceFacts:
         """The files, and the schema of the first samples of the first tar."""
         listing = self._listing()
         schema = self._schema(listing)
@@ -95,39 +97,43 @@ class WebDataset:
             layout = "classification"
         elif columns == {"filename", "text"}:
             layout = "text"
-        return Facts(layout=layout, schema=schema, source_bytes=listing.source_bytes, files=listing.files)
+        return SourceFacts(
+            layout=layout, schema=schema, source_bytes=listing.source_bytes, files=listing.files
+        )
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         listing = self._listing()
         sized = ((file, file.size_bytes) for file in listing.files)
-        return [Part((listing.root, files), cost) for files, cost in groups(sized, part_bytes)]
+        return [SourcePart((listing.root, files), cost) for files, cost in group_by_bytes(sized, part_bytes)]
 
-    def read(self, part: Part) -> Iterator[Row]:
+    def read(self, part: SourcePart) -> Iterator[SourceRow]:
         root, files = part.content
         for file in files:
-            for row, _ in _samples(Listing(root, ()).full(file), file):
+            for row, _ in _read_samples(FileListing(root, ()).full(file), file):
                 yield row
 
-    def _listing(self) -> Listing:
-        return listed(self.path, EXTENSIONS)
+    def _listing(self) -> FileListing:
+        return list_files(self.path, EXTENSIONS)
 
-    def _schema(self, listing: Listing) -> Schema:
-        rows: list[Row] = []
+    def _schema(self, listing: FileListing) -> Schema:
+        rows: list[SourceRow] = []
         pictures: set[str] = set()
         taken_bytes = 0
         for file in listing.files:
-            for row, found in _samples(listing.full(file), file):
+            for row, found in _read_samples(listing.full(file), file):
                 rows.append(row)
                 pictures |= found
-                taken_bytes += 0 if isinstance(row.values, RekordError) else size_bytes(row.values)
-                if len(rows) >= _PEEKED_ROWS or taken_bytes >= PEEKED_BYTES:
+                taken_bytes += 0 if isinstance(row.values, RekordError) else estimate_row_bytes(row.values)
+                if len(rows) >= _PEEK_ROWS or taken_bytes >= PEEK_BYTES:
                     break
             if rows:
                 break
         if not rows:
             path = listing.full(listing.files[0])
-            raise empty(path, "a tar without samples", expected="members such as 000017.jpg and 000017.cls")
-        schema = inferred(rows, complete=False)
+            raise empty_file_error(
+                path, "a tar without samples", expected="members such as 000017.jpg and 000017.cls"
+            )
+        schema = infer_row_schema(rows, complete=False)
         features = {
             name: Image(optional=feature.optional) if name in pictures else feature
             for name, feature in schema.items()
@@ -135,7 +141,7 @@ class WebDataset:
         return Schema(features, evidence=schema.evidence)
 
 
-class _Member(NamedTuple):
+class _SampleMember(NamedTuple):
     """A file in a tar that belongs to a sample, and its bytes, or why there are none."""
 
     key: str
@@ -143,32 +149,34 @@ class _Member(NamedTuple):
     data: bytes | RekordError
 
 
-def _samples(path: str, file: SourceFile) -> Iterator[tuple[Row, set[str]]]:
+def _read_samples(path: str, file: SourceFile) -> Iterator[tuple[SourceRow, set[str]]]:
     """The samples of a tar with the columns that hold pictures; last a bad row, where the tar is damaged."""
     position = 0
-    sample: list[_Member] = []
+    sample: list[_SampleMember] = []
     sample_bytes = 0
     try:
-        for member in _members(path, file):
+        for member in _read_members(path, file):
             if sample and member.key != sample[0].key:
-                yield _row(path, file, position, sample)
+                yield _build_row(path, file, position, sample)
                 position, sample, sample_bytes = position + 1, [], 0
             if isinstance(member.data, bytes):
                 sample_bytes += len(member.data)
-                if sample_bytes > _MOST_BYTES:
-                    sample = [one._replace(data=_too_large(path, member.key, position)) for one in sample]
-                    member = member._replace(data=_too_large(path, member.key, position))
+                if sample_bytes > _MAX_MEMBER_BYTES:
+                    sample = [
+                        one._replace(data=_too_large_error(path, member.key, position)) for one in sample
+                    ]
+                    member = member._replace(data=_too_large_error(path, member.key, position))
             sample.append(member)
-    except _Damage as damage:
+    except _CorruptTar as damage:
         # The members of the sample that was being read may go on behind the damage, so it is not one.
         key = sample[0].key if sample else None
-        yield Row(printable(file.path), position, damage.told(path, position, key)), set()
+        yield SourceRow(to_printable_path(file.path), position, damage.told(path, position, key)), set()
         return
     if sample:
-        yield _row(path, file, position, sample)
+        yield _build_row(path, file, position, sample)
 
 
-class _Damage(Exception):
+class _CorruptTar(Exception):
     """What keeps the rest of a tar from being read."""
 
     def __init__(self, found: str) -> None:
@@ -178,14 +186,14 @@ class _Damage(Exception):
     def told(self, path: str, position: int, key: str | None) -> RekordError:
         return error(
             "E376",
-            location=Location(path=printable(path), row=position),
+            location=Location(path=to_printable_path(path), row=position),
             expected="a whole tar, up to the empty blocks at its end",
-            found=f"{self.found[:60]}, in or after sample {shown(key)}" if key else self.found[:60],
+            found=f"{self.found[:60]}, in or after sample {preview(key)}" if key else self.found[:60],
             do="fetch the tar again from its origin; the samples before this one are good",
         )
 
 
-class _Info(tarfile.TarInfo):
+class _CheckedTarInfo(tarfile.TarInfo):
     """A header that remembers why there is no next one: to tarfile itself a broken header is just the end."""
 
     @classmethod
@@ -197,35 +205,35 @@ class _Info(tarfile.TarInfo):
             raise
 
 
-def _members(path: str, file: SourceFile) -> Iterator[_Member]:
+def _read_members(path: str, file: SourceFile) -> Iterator[_SampleMember]:
     try:
-        with Unchanged(path, file) as probe:
-            gzipped = probe.read(2) == _GZIP
-        with Unchanged(path, file) as stream:
+        with SizeCheckedFile(path, file) as probe:
+            gzipped = probe.read(2) == _GZIP_MAGIC
+        with SizeCheckedFile(path, file) as stream:
             # tarfile's own gzip reader leaves the checksum at the end unread.
             raw: Any = stream
             content: Any = gzip.GzipFile(fileobj=raw, mode="rb") if gzipped else raw
-            yield from _walked(path, content, "r|" if gzipped else "r|*")
+            yield from _walk_members(path, content, "r|" if gzipped else "r|*")
             while gzipped and content.read(_READ_BYTES):
                 pass
-    except _BROKEN as failure:
-        raise _Damage(_words(failure)) from None
+    except _TAR_ERRORS as failure:
+        raise _CorruptTar(_describe_failure(failure)) from None
 
 
-def _walked(path: str, content: Any, mode: str) -> Iterator[_Member]:
+def _walk_members(path: str, content: Any, mode: str) -> Iterator[_SampleMember]:
     opening: Any = tarfile.open
-    with opening(fileobj=content, mode=mode, tarinfo=_Info, bufsize=_READ_BYTES) as archive:
+    with opening(fileobj=content, mode=mode, tarinfo=_CheckedTarInfo, bufsize=_READ_BYTES) as archive:
         while (info := archive.next()) is not None:
             archive.members = []  # it would keep them all
-            member = _member(path, archive, info)
+            member = _read_member(path, archive, info)
             if member is not None:
                 yield member
         ended_by = getattr(archive, "ended_by", None)
     if not isinstance(ended_by, tarfile.EOFHeaderError):  # type: ignore[attr-defined]
-        raise _Damage(_words(ended_by))
+        raise _CorruptTar(_describe_failure(ended_by))
 
 
-def _words(failure: Exception | None) -> str:
+def _describe_failure(failure: Exception | None) -> str:
     if failure is None or isinstance(failure, tarfile.EmptyHeaderError):  # type: ignore[attr-defined]
         return "an end without empty blocks"
     if isinstance(failure, EOFError):
@@ -237,36 +245,38 @@ def _words(failure: Exception | None) -> str:
     return str(failure) or "no end"
 
 
-def _member(path: str, archive: Any, info: tarfile.TarInfo) -> _Member | None:
-    name = _NAME.match(info.name.removeprefix("./"))
+def _read_member(path: str, archive: Any, info: tarfile.TarInfo) -> _SampleMember | None:
+    name = _MEMBER_PATTERN.match(info.name.removeprefix("./"))
     if name is None or info.isdir():
         return None
     key, extension = name["key"], name["extension"].lower()
     refused = None
-    if not is_unicode(info.name):
-        refused = "a name that is UTF-8", shown(os.fsencode(info.name)[:16])
+    if not is_utf8_encodable(info.name):
+        refused = "a name that is UTF-8", preview(os.fsencode(info.name)[:16])
     elif not info.isreg() or info.issparse():
         refused = "a plain file", "a link, a device or a file with holes"
-    elif info.size > _MOST_BYTES:
-        refused = f"at most {_MOST_BYTES:,} bytes", f"{info.size:,} bytes"
+    elif info.size > _MAX_MEMBER_BYTES:
+        refused = f"at most {_MAX_MEMBER_BYTES:,} bytes", f"{info.size:,} bytes"
     if refused is not None:
-        return _Member(key, extension, _unfit(path, key, extension, *refused))
+        return _SampleMember(key, extension, _member_error(path, key, extension, *refused))
     content = archive.extractfile(info).read()
     if len(content) < info.size:
         raise EOFError
-    return _Member(key, extension, content)
+    return _SampleMember(key, extension, content)
 
 
-def _row(path: str, file: SourceFile, position: int, sample: list[_Member]) -> tuple[Row, set[str]]:
+def _build_row(
+    path: str, file: SourceFile, position: int, sample: list[_SampleMember]
+) -> tuple[SourceRow, set[str]]:
     try:
-        values, pictures = _values(path, sample)
+        values, pictures = _build_values(path, sample)
     except RekordError as failure:
-        failure.location = failure.location.within(path=printable(path), row=position)
-        return Row(printable(file.path), position, failure), set()
-    return Row(printable(file.path), position, values), pictures
+        failure.location = failure.location.within(path=to_printable_path(path), row=position)
+        return SourceRow(to_printable_path(file.path), position, failure), set()
+    return SourceRow(to_printable_path(file.path), position, values), pictures
 
 
-def _values(path: str, sample: list[_Member]) -> tuple[dict[str, Any], set[str]]:
+def _build_values(path: str, sample: list[_SampleMember]) -> tuple[dict[str, Any], set[str]]:
     values: dict[str, Any] = {}
     pictures: set[str] = set()
     kinds = {member.extension for member in sample}
@@ -275,69 +285,71 @@ def _values(path: str, sample: list[_Member]) -> tuple[dict[str, Any], set[str]]
             raise member.data
         *names, kind = member.extension.split(".")
         column = ".".join(names)
-        found = _decoded(path, member, kind, column)
-        if kind in _PICTURES:
-            masked = column in _MASKS or (column == "" and kind == "png" and {"jpg", "jpeg"} & kinds)
+        found = _decode_member(path, member, kind, column)
+        if kind in _IMAGE_EXTENSIONS:
+            masked = column in _MASK_EXTENSIONS or (
+                column == "" and kind == "png" and {"jpg", "jpeg"} & kinds
+            )
             name = "mask" if masked else column or "image"
             found = {name: member.data}
             pictures.add(name)
         for name, value in found.items():
             # A text can be the whole name that the key was made of; nothing else is a name.
             if name in values or (name == "filename" and not isinstance(value, (str, type(None)))):
-                raise _twice(path, member, name)
+                raise _duplicate_member_error(path, member, name)
             values[name] = value
     return {"filename": sample[0].key, **values}, pictures
 
 
-def _decoded(path: str, member: _Member, kind: str, column: str) -> dict[str, Any]:
+def _decode_member(path: str, member: _SampleMember, kind: str, column: str) -> dict[str, Any]:
     """The columns of a member by its extension."""
     assert isinstance(member.data, bytes)
     try:
         if kind == "cls":
-            return {column or "label": _whole(member.data)}
-        if kind in _TEXTS:
+            return {column or "label": _parse_integer(member.data)}
+        if kind in _TEXT_EXTENSIONS:
             return {column or "text": member.data.decode("utf-8")}
         if kind == "npy":
-            return {column or "npy": _array(member.data)}
+            return {column or "npy": _parse_array(member.data)}
         if kind == "json":
-            document = json.loads(member.data, object_pairs_hook=_object)
+            document = json.loads(member.data, object_pairs_hook=_reject_duplicate_keys)
             if not isinstance(document, dict):
                 return {column or "json": document}
-            return flat_row({column: document} if column else document, 0, None)
+            return flatten_row({column: document} if column else document, 0, None)
     except UnicodeDecodeError:
-        raise _unfit(path, *member[:2], "UTF-8", "other bytes") from None
+        raise _member_error(path, *member[:2], "UTF-8", "other bytes") from None
     except (ValueError, RecursionError, RekordError) as failure:
         expected = {"cls": "a whole number", "npy": "a NumPy array of numbers"}.get(kind, "JSON")
         what = failure.what if isinstance(failure, RekordError) else str(failure)
-        raise _unfit(path, *member[:2], expected, what[:60] or "something else") from None
+        raise _member_error(path, *member[:2], expected, what[:60] or "something else") from None
     return {column or kind: member.data}
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("an object with the same name twice")
     return found
 
 
-def _whole(data: bytes) -> int:
+def _parse_integer(data: bytes) -> int:
     text = data[:64].decode("utf-8").strip()
     try:
         if len(data) > 64 or "_" in text:  # to Python 1_0 is ten
             raise ValueError
         return int(text)
     except ValueError:
-        raise ValueError(shown(text)) from None
+        raise ValueError(preview(text)) from None
 
 
-def _array(data: bytes) -> Any:
+def _parse_array(data: bytes) -> Any:
     """An array whose header is believed only as far as there are bytes."""
     file = io.BytesIO(data)
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"version {version}")
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(file, max_header_size=_MOST_HEADER_BYTES)
+    shape, fortran, dtype = read(file, max_header_size=_MAX_HEADER_BYTES)
     count = 1
     for size in shape:
         count *= int(size)
@@ -350,34 +362,34 @@ def _array(data: bytes) -> Any:
     return native.reshape(shape, order="F" if fortran else "C")
 
 
-def _unfit(path: str, key: str, extension: str, expected: str, found: str) -> RekordError:
-    name = printable(f"{key}.{extension}")
+def _member_error(path: str, key: str, extension: str, expected: str, found: str) -> RekordError:
+    name = to_printable_path(f"{key}.{extension}")
     return error(
         "E377",
         f"`{name[-60:]}` is not what its extension says",
-        location=Location(path=printable(path)),
+        location=Location(path=to_printable_path(path)),
         expected=expected,
         found=found,
         do="mend the member and pack the tar again, or leave the sample out",
     )
 
 
-def _twice(path: str, member: _Member, name: str) -> RekordError:
+def _duplicate_member_error(path: str, member: _SampleMember, name: str) -> RekordError:
     return error(
         "E378",
-        f"the sample {shown(member.key)} has two values for `{name[:60]}`",
-        location=Location(path=printable(path), feature=name),
+        f"the sample {preview(member.key)} has two values for `{name[:60]}`",
+        location=Location(path=to_printable_path(path), feature=name),
         expected="each column once",
         found=f"another in .{member.extension[:40]}",
         do="give one of them another extension, such as .other.json",
     )
 
 
-def _too_large(path: str, key: str, position: int) -> RekordError:
+def _too_large_error(path: str, key: str, position: int) -> RekordError:
     return error(
         "E327",
-        f"the members of sample {shown(key)} are larger than protobuf's 2 GiB",
-        location=Location(path=printable(path), row=position),
+        f"the members of sample {preview(key)} are larger than protobuf's 2 GiB",
+        location=Location(path=to_printable_path(path), row=position),
         expected="at most 2,147,483,647 bytes",
         found="more",
         do="split the sample into several",

@@ -15,52 +15,54 @@ from rekord.arguments import as_path
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 from rekord.sources.base import SourceFile
 from rekord.sources.detection_common import (
-    MOST_LABEL_BYTES,
-    Annotated,
-    Entry,
-    Listing,
-    box_array,
-    classes_of,
-    file_facts,
-    in_order,
-    label_items,
-    label_option,
-    listed_twice,
-    named,
-    no_class,
-    nothing_here,
-    ordered_splits,
-    read_whole,
-    seen_once,
-    source_files,
-    split_of,
+    MAX_LABEL_BYTES,
+    AnnotationListing,
+    AnnotationSource,
+    RowEntry,
+    assign_class_ids,
+    class_names_by_id,
+    duplicate_image_error,
+    label_items_to_json,
+    load_label_items,
+    no_data_error,
+    order_splits,
+    parse_split_name,
+    read_small_file,
+    remember_key,
+    sort_entries,
+    stat_file,
+    to_box_array,
+    to_source_files,
+    unknown_class_error,
 )
-from rekord.sources.image_folder import folder_path, pictures_below, stem
+from rekord.sources.image_folder import find_images, strip_image_extension, validate_folder
 from rekord.storage.local import LOCAL
 
-_MOST_BYTES = 4 << 20
-_MOST_CLASSES = 1 << 20
-_KEYPOINTS = re.compile(
+_MAX_FILE_BYTES = 4 << 20
+_MAX_CLASSES = 1 << 20
+_KEYPOINT_PATTERN = re.compile(
     r"^kpt_shape[ \t]*:\s*(?:\[\s*(\d{1,4})\s*,\s*([23])\s*\]|-\s*(\d{1,4})\s*\n\s*-\s*([23])\b)",
     re.MULTILINE,
 )
-_PAIR = re.compile(r"""^(["']?)(\d{1,7})\1\s*:\s*(.*)$""")
+_NUMBERED_NAME_PATTERN = re.compile(r"""^(["']?)(\d{1,7})\1\s*:\s*(.*)$""")
 
 
-def class_names(root: str) -> tuple[tuple[str, ...] | None, str | None]:
+def read_class_names(root: str) -> tuple[tuple[str, ...] | None, str | None]:
     """The names by number with the file that they are from; None where no file says them."""
-    for path in _candidates(root):
-        data = read_whole(path, _MOST_BYTES, "X533")
+    for path in _candidate_files(root):
+        data = read_small_file(path, _MAX_FILE_BYTES, "X533")
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as failure:
             line = data.count(b"\n", 0, failure.start) + 1
-            raise _refused(path, line, "the names of classes are not UTF-8", "other bytes") from None
+            raise _class_names_error(
+                path, line, "the names of classes are not UTF-8", "other bytes"
+            ) from None
         if path.lower().endswith((".yaml", ".yml")):
-            names = _from_yaml(text, path)
+            names = _parse_yaml_names(text, path)
             if names is None:
                 continue
         else:
@@ -68,21 +70,21 @@ def class_names(root: str) -> tuple[tuple[str, ...] | None, str | None]:
             while lines and not lines[-1]:
                 lines.pop()
             names = tuple(lines)
-        _check(names, path)
+        _check_class_names(names, path)
         return names, path
     return None, None
 
 
-def keypoint_numbers(root: str) -> int | None:
+def read_keypoint_numbers(root: str) -> int | None:
     """How many numbers of keypoints follow every box; None where no yaml file says that there are any."""
-    for path in _candidates(root):
+    for path in _candidate_files(root):
         if not path.lower().endswith((".yaml", ".yml")):
             continue
-        text = read_whole(path, _MOST_BYTES, "X533").decode("utf-8-sig", "replace")
+        text = read_small_file(path, _MAX_FILE_BYTES, "X533").decode("utf-8-sig", "replace")
         begin = re.search(r"^kpt_shape\s*:", text, re.MULTILINE)
         if begin is None:
             continue
-        found = _KEYPOINTS.search(text)
+        found = _KEYPOINT_PATTERN.search(text)
         if found is None:
             line = text.count("\n", 0, begin.start()) + 1
             raise error(
@@ -98,7 +100,7 @@ def keypoint_numbers(root: str) -> int | None:
     return None
 
 
-def _candidates(root: str) -> Iterator[str]:
+def _candidate_files(root: str) -> Iterator[str]:
     names = [
         entry.name for entry in LOCAL.list(root) if entry.kind == "file" and not entry.name.startswith(".")
     ]
@@ -113,58 +115,58 @@ def _candidates(root: str) -> Iterator[str]:
     ]
 
 
-def _from_yaml(text: str, path: str) -> tuple[str, ...] | None:
+def _parse_yaml_names(text: str, path: str) -> tuple[str, ...] | None:
     """What stands under `names:`: a list or a map, in lines or in brackets."""
     lines = text.splitlines()
     for number, line in enumerate(lines):
         match = re.match(r"names\s*:(.*)$", line)
         if match is None:
             continue
-        rest = _bare(match[1]).strip()
+        rest = _strip_comment(match[1]).strip()
         at = number + 1
         if rest[:1] in ("[", "{"):
-            whole = rest + " " + " ".join([_bare(one) for one in lines[at:]])
-            return _in_brackets(whole, path, at)
+            whole = rest + " " + " ".join([_strip_comment(one) for one in lines[at:]])
+            return _parse_flow_names(whole, path, at)
         if rest:
-            raise _refused(path, at, "`names` is no list and no map", rest[:60])
-        return _in_lines(lines, at, path)
+            raise _class_names_error(path, at, "`names` is no list and no map", rest[:60])
+        return _parse_block_names(lines, at, path)
     return None
 
 
-def _in_lines(lines: list[str], first: int, path: str) -> tuple[str, ...]:
+def _parse_block_names(lines: list[str], first: int, path: str) -> tuple[str, ...]:
     names: dict[int, str] = {}
     for number, line in enumerate(lines[first:], first + 1):
-        bare = _bare(line)
+        bare = _strip_comment(line)
         if not bare.strip():
             continue
         text = bare.strip()
-        pair = _PAIR.match(text)
+        pair = _NUMBERED_NAME_PATTERN.match(text)
         if text.startswith("- "):
-            names[len(names)] = _unquoted(text[2:].strip())
+            names[len(names)] = _unquote(text[2:].strip())
         elif pair is not None and bare[0] in " \t":
-            names[int(pair[2])] = _unquoted(pair[3].strip())
+            names[int(pair[2])] = _unquote(pair[3].strip())
         elif bare[0] in " \t":
-            raise _refused(path, number, "a line below `names` is no class", text[:60])
+            raise _class_names_error(path, number, "a line below `names` is no class", text[:60])
         else:
             break
-    return _by_number(names, path, first)
+    return _order_by_number(names, path, first)
 
 
-def _in_brackets(text: str, path: str, line: int) -> tuple[str, ...]:
+def _parse_flow_names(text: str, path: str, line: int) -> tuple[str, ...]:
     is_map = text[0] == "{"
     names: dict[int, str] = {}
-    for item in _items(text, "}" if is_map else "]", path, line):
-        pair = _PAIR.match(item)
+    for item in _split_flow_items(text, "}" if is_map else "]", path, line):
+        pair = _NUMBERED_NAME_PATTERN.match(item)
         if not is_map:
-            names[len(names)] = _unquoted(item)
+            names[len(names)] = _unquote(item)
         elif pair is not None:
-            names[int(pair[2])] = _unquoted(pair[3].strip())
+            names[int(pair[2])] = _unquote(pair[3].strip())
         else:
-            raise _refused(path, line, "a pair in `names` is no number and name", item[:60])
-    return _by_number(names, path, line)
+            raise _class_names_error(path, line, "a pair in `names` is no number and name", item[:60])
+    return _order_by_number(names, path, line)
 
 
-def _items(text: str, closing: str, path: str, line: int) -> Iterator[str]:
+def _split_flow_items(text: str, closing: str, path: str, line: int) -> Iterator[str]:
     """What stands between the commas of a bracket; a comma inside quotes parts nothing."""
     begin, quote = 1, ""
     for at in range(1, len(text)):
@@ -180,23 +182,23 @@ def _items(text: str, closing: str, path: str, line: int) -> Iterator[str]:
             if letter == closing:
                 return
             begin = at + 1
-    raise _refused(path, line, "the brackets of `names` do not close", text[begin : begin + 40])
+    raise _class_names_error(path, line, "the brackets of `names` do not close", text[begin : begin + 40])
 
 
-def _by_number(names: dict[int, str], path: str, line: int) -> tuple[str, ...]:
+def _order_by_number(names: dict[int, str], path: str, line: int) -> tuple[str, ...]:
     if sorted(names) != list(range(len(names))):
-        raise _refused(
+        raise _class_names_error(
             path, line, "the numbers of `names` have a gap", f"{len(names):,} names up to {max(names):,}"
         )
     return tuple([names[number] for number in range(len(names))])
 
 
-def _bare(line: str) -> str:
+def _strip_comment(line: str) -> str:
     """A line of yaml without its comment."""
     return re.sub(r"(^|\s)#.*$", "", line).rstrip()
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     if len(text) > 1 and text[0] == text[-1] == '"':
         return re.sub(r"\\(.)", r"\1", text[1:-1])
     if len(text) > 1 and text[0] == text[-1] == "'":
@@ -204,18 +206,18 @@ def _unquoted(text: str) -> str:
     return text
 
 
-def _check(names: tuple[str, ...], path: str) -> None:
-    if not names or not all(names) or len(names) > _MOST_CLASSES:
-        raise _refused(
+def _check_class_names(names: tuple[str, ...], path: str) -> None:
+    if not names or not all(names) or len(names) > _MAX_CLASSES:
+        raise _class_names_error(
             path, None, "there are no usable names of classes", "none" if not names else "an empty name"
         )
     if len(set(names)) < len(names):
         first: set[str] = set()
         twice = next(name for name in names if name in first or first.add(name))  # type: ignore[func-returns-value]
-        raise _refused(path, None, "two classes have one name", repr(twice)[:60])
+        raise _class_names_error(path, None, "two classes have one name", repr(twice)[:60])
 
 
-def _refused(path: str, line: int | None, what: str, found: str) -> RekordError:
+def _class_names_error(path: str, line: int | None, what: str, found: str) -> RekordError:
     return error(
         "X533",
         what,
@@ -227,14 +229,14 @@ def _refused(path: str, line: int | None, what: str, found: str) -> RekordError:
 
 
 # Texts that lie in the folders of labels and are none.
-_NO_LABELS = frozenset(
+_NON_LABEL_NAMES = frozenset(
     ("classes.txt", "train.txt", "val.txt", "valid.txt", "test.txt", "trainval.txt", "notes.txt")
 )
-_DARKNET = {"obj_train_data": "train", "obj_valid_data": "valid", "obj_test_data": "test"}
-_LEAST_DECIMALS, _MOST_DECIMALS = 3, 9
+_DARKNET_SPLITS = {"obj_train_data": "train", "obj_valid_data": "valid", "obj_test_data": "test"}
+_MIN_DECIMALS, _MAX_DECIMALS = 3, 9
 
 
-def yolo(path: str | os.PathLike[str], *, label_map: str | os.PathLike[str] | None = None) -> Yolo:
+def yolo(path: str | os.PathLike[str], *, label_map: str | os.PathLike[str] | None = None) -> YoloSource:
     """The images below a folder with the boxes of their label files.
 
     The label file of `images/train/1.jpg` is `labels/train/1.txt`, or `images/train/1.txt` where there is no
@@ -248,16 +250,16 @@ def yolo(path: str | os.PathLike[str], *, label_map: str | os.PathLike[str] | No
     box are keypoints, which are not read. An edge that leaves the image by no more than the
     rounding of the written digits is put back on the border.
     """
-    return Yolo(as_path("path", path), label_items(label_map))
+    return YoloSource(as_path("path", path), load_label_items(label_map))
 
 
-class _Pair(NamedTuple):
+class _YoloImage(NamedTuple):
     image: str  # below the root
     labels: str | None
     split: str | None
 
 
-class _Bad(NamedTuple):
+class _InvalidYoloRow(NamedTuple):
     """A row that there is not: labels without an image, or a second image for one label file."""
 
     kind: str
@@ -265,14 +267,14 @@ class _Bad(NamedTuple):
     other: str
 
 
-class _Context(NamedTuple):
+class _YoloContext(NamedTuple):
     names: tuple[str, ...] | None  # by number; None where the numbers are the names
     ids: dict[str, int]
     keypoints: int | None  # numbers that follow every box
 
 
 @dataclass(eq=False)
-class Yolo(Annotated):
+class YoloSource(AnnotationSource):
     """The source that `yolo` makes."""
 
     root: str
@@ -281,76 +283,76 @@ class Yolo(Annotated):
     kind = "yolo"
 
     def options(self) -> Mapping[str, Any]:
-        return {"label_map": label_option(self.items)}
+        return {"label_map": label_items_to_json(self.items)}
 
-    def look(self) -> Listing:
-        tree = pictures_below(folder_path(self.root))
+    def look(self) -> AnnotationListing:
+        tree = find_images(validate_folder(self.root))
         if not tree.files:
-            raise nothing_here(
+            raise no_data_error(
                 self.root,
                 "no images here",
                 "images/*.jpg and labels/*.txt, at any depth",
                 f"{tree.ignored:,} other files",
                 "name the folder that has images and labels in it",
             )
-        texts = dict(_texts(self.root))
+        texts = dict(_find_label_files(self.root))
         entries, files = self._entries(tree.files, texts)
-        if not any(isinstance(entry.content, _Pair) and entry.content.labels for entry in entries):
-            raise nothing_here(
+        if not any(isinstance(entry.content, _YoloImage) and entry.content.labels for entry in entries):
+            raise no_data_error(
                 self.root,
                 "no image here has a label file",
                 "labels/NAME.txt for images/NAME.jpg, or the two beside each other",
                 f"{len(tree.files):,} images and none",
                 "name the folder that has images and labels in it",
             )
-        names, name_file = class_names(self.root)
+        names, name_file = read_class_names(self.root)
         if name_file is not None:
-            facts = file_facts(name_file)
+            facts = stat_file(name_file)
             if facts is not None:
                 files[os.path.relpath(name_file, self.root).replace(os.sep, "/")] = facts
-        keypoints = keypoint_numbers(self.root)
+        keypoints = read_keypoint_numbers(self.root)
         known = names if names is not None else self._numbers(entries, keypoints)
-        ids = classes_of(known, self.items)
-        return Listing(
-            entries=in_order(entries),
-            files=source_files(files),
-            classes=named(ids, self.items),
-            splits=ordered_splits(
-                [entry.content.split for entry in entries if isinstance(entry.content, _Pair)]
+        ids = assign_class_ids(known, self.items)
+        return AnnotationListing(
+            entries=sort_entries(entries),
+            files=to_source_files(files),
+            classes=class_names_by_id(ids, self.items),
+            splits=order_splits(
+                [entry.content.split for entry in entries if isinstance(entry.content, _YoloImage)]
             ),
-            context=_Context(names, ids, keypoints),
+            context=_YoloContext(names, ids, keypoints),
         )
 
     def _entries(
         self, images: tuple[SourceFile, ...], texts: dict[str, os.stat_result]
-    ) -> tuple[list[Entry], dict[str, os.stat_result]]:
-        entries: list[Entry] = []
+    ) -> tuple[list[RowEntry], dict[str, os.stat_result]]:
+        entries: list[RowEntry] = []
         files: dict[str, os.stat_result] = {}
         taken: dict[str, str] = {}
         folders = set()
         for image in images:
-            labels = next((path for path in _label_paths(image.path) if path in texts), None)
+            labels = next((path for path in _candidate_label_paths(image.path) if path in texts), None)
             folders.add(image.path.rpartition("/")[0])
-            facts = file_facts(os.path.join(self.root, image.path))
+            facts = stat_file(os.path.join(self.root, image.path))
             if facts is not None:
                 files[image.path] = facts
-            before = None if labels is None else seen_once(taken, labels, image.path)
-            content: _Pair | _Bad = _Pair(image.path, labels, _split(image.path))
+            before = None if labels is None else remember_key(taken, labels, image.path)
+            content: _YoloImage | _InvalidYoloRow = _YoloImage(image.path, labels, _parse_split(image.path))
             if before is not None:
-                content = _Bad("twice", image.path, before)
-            entries.append(Entry(image.path, 0, image.size_bytes, content))
+                content = _InvalidYoloRow("twice", image.path, before)
+            entries.append(RowEntry(image.path, 0, image.size_bytes, content))
         for path, facts in texts.items():
             if path in taken:
                 files[path] = facts
             elif _is_orphan(self.root, path, folders):
-                entries.append(Entry(path, 0, 0, _Bad("orphan", path, "")))
+                entries.append(RowEntry(path, 0, 0, _InvalidYoloRow("orphan", path, "")))
         return entries, files
 
-    def _numbers(self, entries: list[Entry], keypoints: int | None) -> tuple[str, ...]:
+    def _numbers(self, entries: list[RowEntry], keypoints: int | None) -> tuple[str, ...]:
         """The numbers of all classes up to the greatest one in any label file, as names."""
         most = -1
         for entry in entries:
-            if isinstance(entry.content, _Pair) and entry.content.labels is not None:
+            if isinstance(entry.content, _YoloImage) and entry.content.labels is not None:
                 try:
                     for one in self._lines(entry.content.labels, keypoints):
                         most = max(most, one.number)
@@ -358,32 +360,34 @@ class Yolo(Annotated):
                     continue  # its row will say so
         return tuple([str(number) for number in range(most + 1)])
 
-    def _lines(self, labels: str, keypoints: int | None) -> Iterator[_Line]:
+    def _lines(self, labels: str, keypoints: int | None) -> Iterator[_YoloObject]:
         path = self.place(labels)
-        data = read_whole(os.path.join(self.root, labels), MOST_LABEL_BYTES, "E372")
+        data = read_small_file(os.path.join(self.root, labels), MAX_LABEL_BYTES, "E372")
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as failure:
             line = data.count(b"\n", 0, failure.start) + 1
             found = data[failure.start : failure.start + 8].hex(" ")
-            raise _bad_line(path, line, "a label file is not UTF-8", found) from None
+            raise _line_error(path, line, "a label file is not UTF-8", found) from None
         for line, words in enumerate(text.split("\n"), 1):
             if words.strip():
-                yield _line(words.split(), path, line, keypoints)
+                yield _parse_line(words.split(), path, line, keypoints)
 
-    def row(self, entry: Entry, context: _Context) -> dict[str, Any]:
+    def row(self, entry: RowEntry, context: _YoloContext) -> dict[str, Any]:
         content = entry.content
-        if isinstance(content, _Bad):
+        if isinstance(content, _InvalidYoloRow):
             raise self._refused(content)
         boxes, labels, names, whose = [], [], [], []
         lines = () if content.labels is None else self._lines(content.labels, context.keypoints)
         for one in lines:
             at = Location(path=self.place(content.labels), line=one.line)
             if context.names is not None and one.number >= len(context.names):
-                raise no_class("a box", one.number, f"a class from 0 to {len(context.names) - 1}", at)
+                raise unknown_class_error(
+                    "a box", one.number, f"a class from 0 to {len(context.names) - 1}", at
+                )
             name = str(one.number) if context.names is None else context.names[one.number]
             if name not in context.ids:
-                raise no_class("a box", name, "a class of the label map", at)
+                raise unknown_class_error("a box", name, "a class of the label map", at)
             boxes.append(one.box)
             labels.append(context.ids[name])
             names.append(name)
@@ -392,7 +396,7 @@ class Yolo(Annotated):
             "image": Path(self.root) / content.image,
             "filename": content.image,
             "source_id": content.image,
-            "boxes_normalised": box_array(boxes),
+            "boxes_normalised": to_box_array(boxes),
             "labels": np.array(labels, np.int64),
             "class_names": names,
             "box_names": whose,
@@ -401,27 +405,28 @@ class Yolo(Annotated):
             values["split"] = content.split
         return values
 
-    def _refused(self, bad: _Bad) -> RekordError:
+    def _refused(self, bad: _InvalidYoloRow) -> RekordError:
         at = Location(path=self.place(bad.file))
         if bad.kind == "twice":
-            return listed_twice(stem(bad.file), self.place(bad.other), at)
+            return duplicate_image_error(strip_image_extension(bad.file), self.place(bad.other), at)
         return error(
             "E373",
             "labels have no image",
             location=at,
-            expected=f"an image called {shown(stem(os.path.basename(bad.file)[:-4]))} beside, or below images",
+            expected=f"an image called {preview(strip_image_extension(os.path.basename(bad.file)[:-4]))} "
+            "beside, or below images",
             found="none",
             do="fetch the image, or take the label file away",
         )
 
 
-class _Line(NamedTuple):
+class _YoloObject(NamedTuple):
     line: int
     number: int
     box: tuple[float, float, float, float]
 
 
-def _line(words: list[str], path: str, line: int, keypoints: int | None = None) -> _Line:
+def _parse_line(words: list[str], path: str, line: int, keypoints: int | None = None) -> _YoloObject:
     """One object: `class cx cy w h`, or `class x y x y x y …` for an outline.
 
     With keypoints it is always a box, and so many numbers follow: taken for an outline, they would be another box.
@@ -433,14 +438,14 @@ def _line(words: list[str], path: str, line: int, keypoints: int | None = None) 
             raise ValueError
         number, values = float(words[0]), [float(word) for word in words[1:]]
     except ValueError:
-        raise _bad_line(
+        raise _line_error(
             path, line, "a line of a label file has a word that is no number", " ".join(words)
         ) from None
-    if not number.is_integer() or not 0 <= number < _MOST_CLASSES:
-        raise _bad_line(path, line, "a line of a label file begins with no class", words[0])
+    if not number.is_integer() or not 0 <= number < _MAX_CLASSES:
+        raise _line_error(path, line, "a line of a label file begins with no class", words[0])
     if len(values) != 4 and (keypoints is not None or len(values) < 6 or len(values) % 2):
         likely = "the sixth number is a confidence: these are predictions" if len(values) == 5 else None
-        raise _bad_line(
+        raise _line_error(
             path,
             line,
             "a line of a label file has a number too many or too few",
@@ -448,27 +453,27 @@ def _line(words: list[str], path: str, line: int, keypoints: int | None = None) 
             likely,
         )
     decimals = max([len(word.lower().partition("e")[0].partition(".")[2]) for word in words[1:]])
-    rounding = 10.0 ** -min(max(decimals, _LEAST_DECIMALS), _MOST_DECIMALS)
+    rounding = 10.0 ** -min(max(decimals, _MIN_DECIMALS), _MAX_DECIMALS)
     wrong = next((value for value in values if not -rounding <= value <= 1 + rounding), None)
     if wrong is not None:
         likely = "these are pixels" if 2 < wrong < 1e6 else None
-        raise _bad_line(path, line, "a line of a label file is not normalised", f"{wrong:g}", likely)
+        raise _line_error(path, line, "a line of a label file is not normalised", f"{wrong:g}", likely)
     if len(values) == 4:
         x, y, width, height = values
         edges = x - width / 2, y - height / 2, x + width / 2, y + height / 2
     else:
         edges = min(values[0::2]), min(values[1::2]), max(values[0::2]), max(values[1::2])
-    left, top, right, bottom = [_on_border(edge, rounding) for edge in edges]
-    return _Line(line, int(number), (left, top, right, bottom))
+    left, top, right, bottom = [_snap_to_border(edge, rounding) for edge in edges]
+    return _YoloObject(line, int(number), (left, top, right, bottom))
 
 
-def _on_border(edge: float, rounding: float) -> float:
+def _snap_to_border(edge: float, rounding: float) -> float:
     if -rounding <= edge < 0:
         return 0.0
     return 1.0 if 1 < edge <= 1 + rounding else edge
 
 
-def _bad_line(path: str, line: int, what: str, found: str, likely: str | None = None) -> RekordError:
+def _line_error(path: str, line: int, what: str, found: str, likely: str | None = None) -> RekordError:
     return error(
         "E372",
         what,
@@ -480,7 +485,7 @@ def _bad_line(path: str, line: int, what: str, found: str, likely: str | None = 
     )
 
 
-def _texts(root: str) -> Iterator[tuple[str, os.stat_result]]:
+def _find_label_files(root: str) -> Iterator[tuple[str, os.stat_result]]:
     """Every text file below the root that can be a label file."""
     seen: set[tuple[int, int]] = set()
     folders = [""]
@@ -496,15 +501,15 @@ def _texts(root: str) -> Iterator[tuple[str, os.stat_result]]:
                 continue
             if entry.kind == "folder":
                 folders.append(path)
-            elif entry.name.lower().endswith(".txt") and entry.name.lower() not in _NO_LABELS:
-                facts = file_facts(os.path.join(root, path))
+            elif entry.name.lower().endswith(".txt") and entry.name.lower() not in _NON_LABEL_NAMES:
+                facts = stat_file(os.path.join(root, path))
                 if facts is not None:
                     yield path, facts
 
 
-def _label_paths(image: str) -> Iterator[str]:
+def _candidate_label_paths(image: str) -> Iterator[str]:
     """Where the label file of an image may be: in `labels` for the last `images` of its path, else beside it."""
-    name = f"{stem(image)}.txt"
+    name = f"{strip_image_extension(image)}.txt"
     parts = name.split("/")
     for i in range(len(parts) - 2, -1, -1):
         if parts[i].lower() == "images":
@@ -515,9 +520,9 @@ def _label_paths(image: str) -> Iterator[str]:
         yield f"labels/{name}"
 
 
-def _split(path: str) -> str | None:
+def _parse_split(path: str) -> str | None:
     for folder in path.lower().split("/")[:-1]:
-        split = _DARKNET.get(folder) or split_of(folder)
+        split = _DARKNET_SPLITS.get(folder) or parse_split_name(folder)
         if split is not None:
             return split
     return None
@@ -533,6 +538,6 @@ def _is_orphan(root: str, path: str, image_folders: set[str]) -> bool:
     try:
         with open(os.path.join(root, path), "rb") as file:
             first = file.readline(4096).decode("ascii").split()
-        return len(first) >= 5 and _line(first, path, 1).number >= 0
+        return len(first) >= 5 and _parse_line(first, path, 1).number >= 0
     except (OSError, ValueError, RekordError):
         return False

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 WRITE_BYTES = 4 << 20
 """So much is written at once; a file of less is written without a thread."""
 
-_WAITING = 3  # such pieces, at the most
+_MAX_PENDING = 3  # such pieces, at the most
 
 _SYNC_BYTES = 8 << 20
 """So often the disk is told to begin. What is hashed is to last, and its end waits for the disk."""
 
-LENT = _WAITING + 1
+LENT_BUFFERS = _MAX_PENDING + 1
 """What was lent may be used again when so many more were lent."""
 
 
-class Output:
+class AsyncWriter:
     """Takes bytes in any pieces. Use it in a `with` block and `finish` it; the file itself is left open.
 
     What goes wrong with writing is raised by a later `write`, or by `finish`. After that nothing more is written.
@@ -41,7 +41,7 @@ class Output:
         self.n_bytes = 0
         self._begun = 0  # so many bytes are on their way to the disk
 
-    def __enter__(self) -> Output:
+    def __enter__(self) -> AsyncWriter:
         return self
 
     def __exit__(
@@ -56,15 +56,15 @@ class Output:
         """Take some bytes, which may be used again after that."""
         self._gathered += memoryview(data)
         if len(self._gathered) >= WRITE_BYTES:
-            self._hand_over()
+            self._submit_buffer()
 
-    def lend(self, data: Buffer) -> None:
-        """Take some bytes as they lie, which must stay as they are until `LENT` more were lent, or all is written."""
+    def write_borrowed(self, data: Buffer) -> None:
+        """Queue a buffer, uncopied; it must stay unchanged until `LENT_BUFFERS` more were lent, or all is done."""
         if self._gathered:
-            self._hand_over()
+            self._submit_buffer()
         self._submit(data)
 
-    def _hand_over(self) -> None:
+    def _submit_buffer(self) -> None:
         gathered, self._gathered = self._gathered, bytearray()
         self._submit(gathered)
 
@@ -72,7 +72,7 @@ class Output:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, thread_name_prefix="rekord-write-behind")
         self._waiting.append(self._pool.submit(self._put, data))
-        if len(self._waiting) > _WAITING:
+        if len(self._waiting) > _MAX_PENDING:
             self._waiting.popleft().result()
 
     def finish(self) -> None:

@@ -18,13 +18,13 @@ from typing import Any
 
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
-from rekord.schema.messages import near_miss, shown
-from rekord.storage.local import LOCAL, Entry, Stat, Storage
-from rekord.storage.remote import CHECK_ADDRESS, is_remote
-from rekord.storage.router import REMOTE, each
+from rekord.schema.messages import closest_match, preview
+from rekord.storage.local import LOCAL, DirectoryEntry, Stat, Storage
+from rekord.storage.remote import CHECK_ADDRESS_HINT, is_remote
+from rekord.storage.router import REMOTE, map_concurrently
 
 # Names that are always taken, damaged or not, so that damage is seen. Matched in lower case.
-_RECORDS = re.compile(
+_RECORD_NAME = re.compile(
     r"""
       (?: [._-]tfrecords? (?: [_-][a-z0-9_-]+ | \.\d+ )?  # also data_tfrecord_eval, x.tfrecords.3
         | \.records? | \.tfrecs? | \.tfr ) (?: \.gz | \.zz | \.zlib )? $
@@ -37,7 +37,7 @@ _RECORDS = re.compile(
 
 # Names that are never taken, whatever stands before the extension: `train-00000-of-00004.json` tells about
 # a shard and is none.
-_OTHERS = re.compile(
+_NON_RECORD_NAME = re.compile(
     r"""
     \. (?:
       jsonl? | ndjson | csv | tsv | txt | text | log | md | rst | html? | xml | ya?ml | toml | ini | cfg
@@ -55,20 +55,20 @@ _OTHERS = re.compile(
 )
 
 # Ray calls its record files `.tar`; others call tar archives `train-00000-of-00004.tar`. Only the content tells.
-_TAR = re.compile(r"\. (?: tar | tgz ) (?: \.gz | \.zz | \.zlib | \.bz2 | \.xz | \.zst )? $", re.VERBOSE)
-_CHECKPOINT = re.compile(r"(?P<stem>.+)\.data-\d{5}-of-\d{5}$")
-_MAGIC = re.compile(r"[*?[]")
-_HIDDEN = (".", "_")
-_SIBLINGS_LOOKED_AT = 10_000  # a hint must not cost more than the error that it is for
+_TAR_NAME = re.compile(r"\. (?: tar | tgz ) (?: \.gz | \.zz | \.zlib | \.bz2 | \.xz | \.zst )? $", re.VERBOSE)
+_CHECKPOINT_NAME = re.compile(r"(?P<stem>.+)\.data-\d{5}-of-\d{5}$")
+_GLOB_CHARACTERS = re.compile(r"[*?[]")
+_HIDDEN_PREFIXES = (".", "_")
+_MAX_SIBLINGS = 10_000  # a hint must not cost more than the error that it is for
 
-PROBED_BYTES = 4096
+PROBE_BYTES = 4096
 """How much of a file is read to recognise it: 12 bytes are enough, unless they are compressed."""
 
-MOST_PROBED = 1000
-MOST_PROBED_REMOTE = 100
+MAX_PROBED = 1000
+MAX_PROBED_REMOTE = 100
 """How many files are read to recognise them. Of more than these, files with one extension are judged by a sample."""
 
-_LEAST_BYTES = 12  # of a file with a record
+_MIN_FILE_BYTES = 12  # of a file with a record
 _NUMBER = re.compile(r"\d+")
 
 IsRecordHead = Callable[[bytes], bool]
@@ -76,7 +76,7 @@ IsRecordHead = Callable[[bytes], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundFiles:
     """The record files that some paths mean, sorted by the bytes of their paths.
 
     `skipped` are files whose names say nothing and that were not read, because other files have the names of records.
@@ -86,12 +86,12 @@ class Found:
     skipped: list[str] = field(default_factory=list)
 
 
-def find(
+def resolve_record_files(
     path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     begins_with_a_record: IsRecordHead,
     *,
     storage: Storage = LOCAL,
-) -> Found:
+) -> FoundFiles:
     """The record files that `path` means, each once.
 
     A file that is named is taken, whatever it is. Of a folder (searched to its depth) or a pattern (`*`, `?`, `[…]`,
@@ -107,7 +107,7 @@ def find(
     if wrong:
         raise error(
             "U605",
-            f"a path cannot be {shown(wrong[0])}",
+            f"a path cannot be {preview(wrong[0])}",
             expected="the path of a file or folder, a pattern, or a list of them",
             found=type(wrong[0]).__name__,
             do="name a file, a folder or a pattern",
@@ -123,24 +123,24 @@ def find(
             by_real.setdefault(one.real, one.path)
         skipped.update({one.real: one.path for one in search.skipped})
     left = [path for real, path in skipped.items() if real not in by_real]
-    return Found(sorted(by_real.values(), key=os.fsencode), sorted(left, key=os.fsencode))
+    return FoundFiles(sorted(by_real.values(), key=os.fsencode), sorted(left, key=os.fsencode))
 
 
-def begin_with_records(
+def filter_record_files(
     paths: Sequence[str], begins_with_a_record: IsRecordHead, *, storage: Storage = LOCAL
 ) -> list[str]:
     """Those of some files that begin with a record, as far as they are read: not all of very many."""
-    paths = paths[: _most_probed(paths[0])] if paths else paths
-    heads = _heads(paths, storage)
+    paths = paths[: _max_probed(paths[0])] if paths else paths
+    heads = _read_heads(paths, storage)
     return [path for path, head in zip(paths, heads, strict=True) if head and begins_with_a_record(head)]
 
 
 def is_record_name(name: str) -> bool | None:
     """Whether a file of this name holds records: yes, no, or None where only its content can tell."""
     name = name.lower()
-    if _OTHERS.search(name):
+    if _NON_RECORD_NAME.search(name):
         return False
-    return True if _RECORDS.search(name) and not _TAR.search(name) else None
+    return True if _RECORD_NAME.search(name) and not _TAR_NAME.search(name) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,22 +161,22 @@ class _Search:
         self.begins_with_a_record = begins_with_a_record
         self.storage = storage
         self.skipped: list[_Candidate] = []
-        self.passed_over: Counter[str] = Counter()
-        self.folders_seen: set[tuple[int, int]] = set()
+        self.skipped_extensions: Counter[str] = Counter()
+        self.visited_folders: set[tuple[int, int]] = set()
         self.expanded: set[tuple[str, int]] = set()
 
     def run(self) -> list[_Candidate]:
         """Every record file."""
         there = self._stat(self.place)
-        if there is None and not _MAGIC.search(self.place):
-            raise _missing(self.place, self.storage)
+        if there is None and not _GLOB_CHARACTERS.search(self.place):
+            raise _not_found_error(self.place, self.storage)
         if there is not None and there.kind != "folder":
             return [_Candidate(self.place, self.storage.real(self.place))]
         reached = list(self._folder(self.place) if there is not None else self._pattern())
         found = [one for one in reached if one.is_record]
         unexplained = [one for one in reached if one.is_record is None]
         if found:
-            self.skipped = list(filter(_can_hold_a_record, unexplained))
+            self.skipped = list(filter(_is_large_enough, unexplained))
         else:
             found = self._by_content(unexplained)
         if not found:
@@ -185,19 +185,19 @@ class _Search:
 
     def _by_content(self, unexplained: Sequence[_Candidate]) -> list[_Candidate]:
         """The files that begin with a record; where they are too many to read, by a sample of each extension."""
-        large = list(filter(_can_hold_a_record, unexplained))
+        large = list(filter(_is_large_enough, unexplained))
         alike: dict[str, list[_Candidate]] = defaultdict(list)
         for one in sorted(large, key=lambda one: os.fsencode(one.path)):
-            alike[_NUMBER.sub("#", _extension(one.path))].append(one)
-        most = _most_probed(self.place)
+            alike[_NUMBER.sub("#", _file_extension(one.path))].append(one)
+        most = _max_probed(self.place)
         quota = len(large) if len(large) <= most else most // len(alike)
         if alike and not quota:
-            raise self._undecided(large, f"{len(alike):,} different extensions")
+            raise self._undecided_error(large, f"{len(alike):,} different extensions")
         found: list[_Candidate] = []
         for ending, files in alike.items():
             # Drawn by lot, the same each time: every tenth file may be every tenth for a reason.
             sample = files if len(files) <= quota else random.Random(0).sample(files, quota)
-            heads = _heads([one.path for one in sample], self.storage)
+            heads = _read_heads([one.path for one in sample], self.storage)
             are_records = [
                 one
                 for one, head in zip(sample, heads, strict=True)
@@ -207,16 +207,16 @@ class _Search:
             all_are = len(are_records) == sum(head != b"" for head in heads)
             if len(sample) < len(files) and are_records and not all_are:
                 said = f"{len(are_records):,} of {len(sample):,} that were read begin with a record"
-                raise self._undecided(files, f"{ending or 'no extension'}: {said}")
+                raise self._undecided_error(files, f"{ending or 'no extension'}: {said}")
             found += are_records if len(sample) == len(files) or not are_records else files
         taken = {one.path for one in found}
         for one in unexplained:
             if one.path not in taken:
-                self._pass_over(one.path)
+                self._record_skipped(one.path)
         return found
 
-    def _pass_over(self, path: str) -> None:
-        self.passed_over[_extension(path) or "without extension"] += 1
+    def _record_skipped(self, path: str) -> None:
+        self.skipped_extensions[_file_extension(path) or "without extension"] += 1
 
     def _stat(self, path: str) -> Stat | None:
         try:
@@ -236,17 +236,17 @@ class _Search:
             while folders:
                 folder = folders.pop()
                 identity = self.storage.stat(folder).identity
-                if identity in self.folders_seen:
+                if identity in self.visited_folders:
                     continue
-                self.folders_seen.add(identity)
+                self.visited_folders.add(identity)
                 entries = self.storage.list(folder)
                 names = {entry.name for entry in entries}
                 real = self.storage.real(folder)
                 for entry in entries:
                     path = os.path.join(folder, entry.name)
-                    if entry.kind == "folder" and not entry.name.startswith(_HIDDEN):
+                    if entry.kind == "folder" and not entry.name.startswith(_HIDDEN_PREFIXES):
                         (linked_folders if entry.link else folders).append(path)
-                    elif (verdict := self._verdict(path, entry, names)) is not False:
+                    elif (verdict := self._classify_entry(path, entry, names)) is not False:
                         if entry.link:
                             real_path = self.storage.real(path)
                             linked_files.append(_Candidate(path, real_path, verdict, entry.size_bytes))
@@ -255,34 +255,36 @@ class _Search:
                             yield _Candidate(path, real_path, verdict, entry.size_bytes)
         yield from linked_files
 
-    def _verdict(self, path: str, entry: Entry, beside: set[str], *, hidden: bool = False) -> bool | None:
+    def _classify_entry(
+        self, path: str, entry: DirectoryEntry, beside: set[str], *, hidden: bool = False
+    ) -> bool | None:
         """Whether a file is one of records: yes, no, or None where only its content can tell."""
         if entry.kind == "folder":
             return False
         verdict: bool | None = False
-        if (hidden or not entry.name.startswith(_HIDDEN)) and entry.kind != "other":
+        if (hidden or not entry.name.startswith(_HIDDEN_PREFIXES)) and entry.kind != "other":
             verdict = is_record_name(entry.name)
-            checkpoint = _CHECKPOINT.match(entry.name)
+            checkpoint = _CHECKPOINT_NAME.match(entry.name)
             if verdict and checkpoint and f"{checkpoint['stem']}.index" in beside:
                 verdict = False  # TensorFlow numbers the files of a checkpoint like shards
             if verdict is None and entry.kind != "file":
                 verdict = False
         if verdict is False:
-            self._pass_over(path)
+            self._record_skipped(path)
         return verdict
 
     def _pattern(self) -> Iterator[_Candidate]:
-        root = _root(self.place)
+        root = _path_root(self.place)
         parts = [part for part in self.place[len(root) :].split("/") if part]
         if self.place.endswith("/"):
             parts.append("**")  # as in a shell, only folders match
         fixed = root
         for part in parts:
-            if _MAGIC.search(part) and self._stat(os.path.join(fixed, part)) is None:
+            if _GLOB_CHARACTERS.search(part) and self._stat(os.path.join(fixed, part)) is None:
                 break
             fixed = os.path.join(fixed, part)
         if fixed and self._stat(fixed) is None:
-            raise _missing(fixed, self.storage)
+            raise _not_found_error(fixed, self.storage)
         yield from self._expand(root, parts)
 
     def _expand(self, folder: str, parts: list[str]) -> Iterator[_Candidate]:
@@ -302,16 +304,16 @@ class _Search:
                 yield from self._expand(below, rest)
         else:
             # What is not a pattern, or is there by this very name, matches itself alone.
-            exact = there is not None or not _MAGIC.search(part)
+            exact = there is not None or not _GLOB_CHARACTERS.search(part)
             entries = self.storage.list(folder or ".")
             names = {entry.name for entry in entries}
             for entry in entries:
-                if (part == entry.name) if exact else _matches(entry.name, part):
+                if (part == entry.name) if exact else _is_match(entry.name, part):
                     path = os.path.join(folder, entry.name)
                     if entry.kind == "folder":
                         yield from self._expand(path, rest) if rest else self._folder(path)
                     elif not rest:
-                        verdict = self._verdict(path, entry, names, hidden=True)
+                        verdict = self._classify_entry(path, entry, names, hidden=True)
                         if verdict is not False:
                             yield _Candidate(path, self.storage.real(path), verdict, entry.size_bytes)
 
@@ -326,10 +328,10 @@ class _Search:
             seen.add(identity)
             yield folder
             for entry in self.storage.list(folder or "."):
-                if entry.kind == "folder" and not entry.name.startswith(_HIDDEN):
+                if entry.kind == "folder" and not entry.name.startswith(_HIDDEN_PREFIXES):
                     folders.append(os.path.join(folder, entry.name))
 
-    def _undecided(self, files: Sequence[_Candidate], found: str) -> RekordError:
+    def _undecided_error(self, files: Sequence[_Candidate], found: str) -> RekordError:
         return error(
             "X502",
             f"cannot determine which of {len(files):,} files hold records",
@@ -340,11 +342,11 @@ class _Search:
         )
 
     def _nothing(self, *, pattern: bool) -> RekordError:
-        count = sum(self.passed_over.values())
+        count = sum(self.skipped_extensions.values())
         found = "no file matches" if pattern else "a folder without files"
         do = "name a folder that holds record files"
         if count:
-            most_first = sorted(self.passed_over.items(), key=lambda kind: (-kind[1], kind[0]))
+            most_first = sorted(self.skipped_extensions.items(), key=lambda kind: (-kind[1], kind[0]))
             kinds = ", ".join(f"{n:,} {extension}" for extension, n in most_first[:4])
             more = ", …" if len(most_first) > 4 else ""
             found = f"{count:,} file{'s' if count > 1 else ''} passed over: {kinds}{more}"
@@ -359,23 +361,25 @@ class _Search:
         )
 
 
-def _can_hold_a_record(one: _Candidate) -> bool:
-    return one.size_bytes is None or one.size_bytes >= _LEAST_BYTES
+def _is_large_enough(one: _Candidate) -> bool:
+    return one.size_bytes is None or one.size_bytes >= _MIN_FILE_BYTES
 
 
-def _most_probed(place: str) -> int:
-    return MOST_PROBED_REMOTE if is_remote(place) else MOST_PROBED
+def _max_probed(place: str) -> int:
+    return MAX_PROBED_REMOTE if is_remote(place) else MAX_PROBED
 
 
-def _heads(paths: Sequence[str], storage: Storage) -> list[bytes | None]:
+def _read_heads(paths: Sequence[str], storage: Storage) -> list[bytes | None]:
     """The first bytes of each file; None of one that cannot be read."""
-    return each(lambda path: _head(path, storage), paths, remote=bool(paths) and is_remote(paths[0]))
+    return map_concurrently(
+        lambda path: _read_head(path, storage), paths, remote=bool(paths) and is_remote(paths[0])
+    )
 
 
-def _head(path: str, storage: Storage) -> bytes | None:
+def _read_head(path: str, storage: Storage) -> bytes | None:
     if is_remote(path):
-        return REMOTE.head(path, PROBED_BYTES)
-    head = bytearray(PROBED_BYTES)
+        return REMOTE.head(path, PROBE_BYTES)
+    head = bytearray(PROBE_BYTES)
     filled = 0
     try:
         with storage.open_read(path) as file, memoryview(head) as view:
@@ -386,21 +390,21 @@ def _head(path: str, storage: Storage) -> bytes | None:
     return bytes(head[:filled])
 
 
-def _extension(path: str) -> str:
+def _file_extension(path: str) -> str:
     return os.path.splitext(os.path.basename(path))[1]
 
 
-def _matches(name: str, pattern: str) -> bool:
+def _is_match(name: str, pattern: str) -> bool:
     # As in a shell: a wildcard does not match a hidden name's first character, a written one does.
-    if name.startswith(_HIDDEN) and not pattern.startswith(name[0]):
+    if name.startswith(_HIDDEN_PREFIXES) and not pattern.startswith(name[0]):
         return False
     return fnmatchcase(name, pattern)
 
 
-def _missing(path: str, storage: Storage) -> RekordError:
+def _not_found_error(path: str, storage: Storage) -> RekordError:
     """X501 for a path, with the name that may have been meant."""
-    root = _root(path)
-    folder, name = _split(path, root)
+    root = _path_root(path)
+    folder, name = _split_path(path, root)
     siblings: list[str] = []
     # The first name that is missing is the one to look at. Of a remote place nobody lists all that there is.
     while not is_remote(root) or folder != root:
@@ -410,10 +414,10 @@ def _missing(path: str, storage: Storage) -> RekordError:
         except DatasetError:
             if not folder or folder == "/":
                 break
-            folder, name = _split(folder, root)
+            folder, name = _split_path(folder, root)
     first_missing = os.path.join(folder, name)
     found = likely = None
-    do = CHECK_ADDRESS if is_remote(path) else f"ls {shlex.quote(folder or '.')}"
+    do = CHECK_ADDRESS_HINT if is_remote(path) else f"ls {shlex.quote(folder or '.')}"
     if name in siblings:
         whole = first_missing == path.rstrip("/")
         found = (
@@ -423,19 +427,19 @@ def _missing(path: str, storage: Storage) -> RekordError:
     else:
         if first_missing != path.rstrip("/"):
             found = f"nothing at {first_missing} either"
-        near = near_miss(name, sorted(siblings[:_SIBLINGS_LOOKED_AT]))
+        near = closest_match(name, sorted(siblings[:_MAX_SIBLINGS]))
         if near is not None:
             likely = f"`{near}` is meant: it is there, and its name is nearly the same"
             do = f"use {shlex.quote(os.path.join(folder, near))}"
     return error("X501", location=Location(path=path), found=found, likely=likely, do=do)
 
 
-def _root(path: str) -> str:
+def _path_root(path: str) -> str:
     """What a path begins with that is no name: `/`, or a scheme."""
     scheme, found, _ = path.partition("://")
     return scheme + found if is_remote(path) else "/" if path.startswith("/") else ""
 
 
-def _split(path: str, root: str) -> tuple[str, str]:
+def _split_path(path: str, root: str) -> tuple[str, str]:
     folder, name = os.path.split(path[len(root) :].rstrip("/"))
     return root + folder, name

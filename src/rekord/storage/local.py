@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.storage import portability
-from rekord.storage.os_hints import quoted_folder, to_read, to_write, working_directory_error
+from rekord.storage.os_hints import quote_folder, read_hint, working_directory_error, write_hint
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
-Kind = Literal["file", "folder", "other", "unreachable"]
+PathKind = Literal["file", "folder", "other", "unreachable"]
 """What a name stands for. `other`: a pipe, a socket or a device. `unreachable`: a link that leads nowhere."""
 
 
@@ -32,18 +32,18 @@ Kind = Literal["file", "folder", "other", "unreachable"]
 class Stat:
     """What a path stands for, links followed."""
 
-    kind: Kind
+    kind: PathKind
     size_bytes: int
     mtime_ns: int
     identity: tuple[int, int]  # device and inode: equal for two paths to one thing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class DirectoryEntry:
     """One name in a folder. `kind` is that of a link's end; `size_bytes` is None where the listing does not say."""
 
     name: str
-    kind: Kind
+    kind: PathKind
     link: bool
     size_bytes: int | None = None
 
@@ -123,7 +123,7 @@ class Storage(Protocol):
     def sync_folder(self, path: str) -> None:
         """Return when the names in this folder are on the disk itself."""
 
-    def list(self, folder: str) -> Sequence[Entry]:
+    def list(self, folder: str) -> Sequence[DirectoryEntry]:
         """The names in a folder, in byte order."""
 
     def stat(self, path: str) -> Stat: ...
@@ -140,12 +140,12 @@ class Storage(Protocol):
 
 def read_error(path: str, failure: OSError) -> RekordError:
     """The error for a path that could not be read."""
-    where, found = Location(path=path), _words(failure)
+    where, found = Location(path=path), _describe_failure(failure)
     # A name below a file, or one longer than any name can be, is missing like any other.
     if failure.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
         gone = None if os.path.isabs(path) else working_directory_error()
-        return gone or error("X501", location=where, found=found, do=f"ls {quoted_folder(path)}")
-    return error("X503", location=where, found=found, do=to_read(path, failure.errno))
+        return gone or error("X501", location=where, found=found, do=f"ls {quote_folder(path)}")
+    return error("X503", location=where, found=found, do=read_hint(path, failure.errno))
 
 
 def read_file(path: str, storage: Storage, *, most_bytes: int) -> bytes:
@@ -156,8 +156,8 @@ def read_file(path: str, storage: Storage, *, most_bytes: int) -> bytes:
             "X503",
             location=Location(path=path),
             expected=f"a file of at most {most_bytes:,} bytes",
-            found=f"{found.size_bytes:,} bytes" if found.kind == "file" else _KINDS[found.kind],
-            do=f"ls -l {quoted_folder(path)}",
+            found=f"{found.size_bytes:,} bytes" if found.kind == "file" else _KIND_NAMES[found.kind],
+            do=f"ls -l {quote_folder(path)}",
         )
     with storage.open_read(path) as file:
         data = bytearray(min(found.size_bytes, most_bytes))
@@ -167,23 +167,27 @@ def read_file(path: str, storage: Storage, *, most_bytes: int) -> bytes:
     return bytes(view[:filled])
 
 
-_KINDS = {"folder": "a folder", "other": "a pipe, a socket or a device", "unreachable": "a link to nothing"}
+_KIND_NAMES = {
+    "folder": "a folder",
+    "other": "a pipe, a socket or a device",
+    "unreachable": "a link to nothing",
+}
 
 
 def write_error(path: str, failure: OSError, *, left_bytes: int | None = None) -> RekordError:
     """The error for a path that could not be written; `left_bytes` were still to come, if that is known."""
-    do = to_write(path, failure.errno, left_bytes)
+    do = write_hint(path, failure.errno, left_bytes)
     gone = None if failure.errno != errno.ENOENT or os.path.isabs(path) else working_directory_error()
-    return gone or error("X504", location=Location(path=path), found=_words(failure), do=do)
+    return gone or error("X504", location=Location(path=path), found=_describe_failure(failure), do=do)
 
 
-def _words(failure: OSError) -> str:
+def _describe_failure(failure: OSError) -> str:
     return failure.strerror or str(failure) or type(failure).__name__
 
 
 @contextmanager
-def _reading(path: str) -> Iterator[None]:
-    _refuse_impossible(path)
+def _translate_read_errors(path: str) -> Iterator[None]:
+    _reject_invalid_path(path)
     try:
         yield
     except RekordError:  # some of them are an OSError or a ValueError too
@@ -193,8 +197,8 @@ def _reading(path: str) -> Iterator[None]:
 
 
 @contextmanager
-def _writing(path: str) -> Iterator[None]:
-    _refuse_impossible(path)
+def _translate_write_errors(path: str) -> Iterator[None]:
+    _reject_invalid_path(path)
     try:
         yield
     except RekordError:  # some of them are an OSError or a ValueError too
@@ -203,7 +207,7 @@ def _writing(path: str) -> Iterator[None]:
         raise write_error(path, failure) from failure
 
 
-def _refuse_impossible(path: str) -> None:
+def _reject_invalid_path(path: str) -> None:
     # The operating system's own answers to these are a ValueError and "No such file" about nothing.
     if not path or "\0" in path:
         found = "a path with a zero byte in it" if path else "an empty path"
@@ -216,68 +220,68 @@ class LocalStorage:
     """The file system of this machine."""
 
     def open_read(self, path: str) -> Readable:
-        with _reading(path):
+        with _translate_read_errors(path):
             return _LocalReadable(path)
 
     def create(self, path: str) -> Writable:
-        with _writing(path):
+        with _translate_write_errors(path):
             return _LocalWritable(path, io.FileIO(path, "x"))
 
     def rename(self, source: str, target: str) -> None:
-        _refuse_impossible(source)
-        with _writing(target):
+        _reject_invalid_path(source)
+        with _translate_write_errors(target):
             portability.replace(source, target)
 
     def exchange(self, one: str, other: str) -> bool:
-        _refuse_impossible(other)
-        with _writing(one):
+        _reject_invalid_path(other)
+        with _translate_write_errors(one):
             return portability.exchange_names(one, other)
 
     def link(self, source: str, target: str) -> bool:
-        _refuse_impossible(source)
-        with _writing(target):
+        _reject_invalid_path(source)
+        with _translate_write_errors(target):
             return portability.link_file(source, target)
 
     def remove(self, path: str) -> None:
-        with _writing(path):
+        with _translate_write_errors(path):
             try:
                 os.unlink(path)
             except FileNotFoundError as failure:
                 raise read_error(path, failure) from failure
 
     def make_folder(self, path: str) -> None:
-        with _writing(path):
+        with _translate_write_errors(path):
             os.makedirs(path, exist_ok=True)
 
     def remove_folder(self, path: str) -> None:
-        with _writing(path):
+        with _translate_write_errors(path):
             os.rmdir(path)
 
     def sync_folder(self, path: str) -> None:
-        with _writing(path):
+        with _translate_write_errors(path):
             portability.sync_folder(path)
 
-    def list(self, folder: str) -> Sequence[Entry]:
-        with _reading(folder), os.scandir(folder) as names:
-            return sorted((_entry(name) for name in names), key=lambda entry: os.fsencode(entry.name))
+    def list(self, folder: str) -> Sequence[DirectoryEntry]:
+        with _translate_read_errors(folder), os.scandir(folder) as names:
+            return sorted((_to_entry(name) for name in names), key=lambda entry: os.fsencode(entry.name))
 
     def stat(self, path: str) -> Stat:
-        with _reading(path):
+        with _translate_read_errors(path):
             facts = os.stat(path)
         return Stat(
-            kind=_kind(facts.st_mode),
+            kind=_kind_from_mode(facts.st_mode),
             size_bytes=facts.st_size,
             mtime_ns=facts.st_mtime_ns,
             identity=(facts.st_dev, facts.st_ino),
         )
 
     def real(self, path: str) -> str:
-        with _reading(path):
+        with _translate_read_errors(path):
             return os.path.realpath(path)
 
     @contextmanager
     def lock(self, path: str) -> Iterator[None]:
-        with _writing(path):
+        with _translate_write_errors(path):
             try:
                 descriptor = portability.lock_file(path)
             except BlockingIOError:
@@ -304,17 +308,17 @@ def _in_use(path: str) -> RekordError:
     )
 
 
-def _kind(mode: int) -> Kind:
+def _kind_from_mode(mode: int) -> PathKind:
     if modes.S_ISREG(mode):
         return "file"
     return "folder" if modes.S_ISDIR(mode) else "other"
 
 
-def _entry(name: os.DirEntry[str]) -> Entry:
+def _to_entry(name: os.DirEntry[str]) -> DirectoryEntry:
     link = name.is_symlink()
     try:
         if name.is_dir():
-            kind: Kind = "folder"
+            kind: PathKind = "folder"
         elif name.is_file():
             kind = "file"
         else:
@@ -322,7 +326,7 @@ def _entry(name: os.DirEntry[str]) -> Entry:
             kind = "unreachable" if link and not os.path.exists(name.path) else "other"
     except OSError:
         kind = "unreachable"
-    return Entry(name=name.name, kind=kind, link=link)
+    return DirectoryEntry(name=name.name, kind=kind, link=link)
 
 
 class _LocalReadable:
@@ -342,7 +346,7 @@ class _LocalReadable:
 
     @property
     def size_bytes(self) -> int:
-        with _reading(self.path):
+        with _translate_read_errors(self.path):
             return os.fstat(self._file.fileno()).st_size
 
     def readinto(self, buffer: Buffer, /) -> int:
@@ -353,7 +357,7 @@ class _LocalReadable:
             raise read_error(self.path, failure) from failure
 
     def seek(self, offset: int, /) -> int:
-        with _reading(self.path):
+        with _translate_read_errors(self.path):
             return self._file.seek(offset)
 
     def close(self) -> None:
@@ -397,11 +401,11 @@ class _LocalWritable:
         return whole_bytes
 
     def fsync(self) -> None:
-        with _writing(self.path):
+        with _translate_write_errors(self.path):
             portability.sync_file(self._file.fileno())
 
     def close(self) -> None:
-        with _writing(self.path):
+        with _translate_write_errors(self.path):
             self._file.close()
 
 

@@ -11,12 +11,12 @@ from rekord.location import Location
 from rekord.storage import portability
 
 
-def quoted_folder(path: str) -> str:
+def quote_folder(path: str) -> str:
     """The folder of a path, for a command line."""
     return shlex.quote(os.path.dirname(path) or ".")
 
 
-def to_read(path: str, number: int | None) -> str:
+def read_hint(path: str, number: int | None) -> str:
     """For a path that could not be read, by the number of the error."""
     name = shlex.quote(path)
     match number:
@@ -35,9 +35,9 @@ def to_read(path: str, number: int | None) -> str:
     return f"check that {name} can be read: head -c 1 {name}"
 
 
-def to_write(path: str, number: int | None, left_bytes: int | None) -> str:
+def write_hint(path: str, number: int | None, left_bytes: int | None) -> str:
     """For a path that could not be written; `left_bytes` were still to come, if that is known."""
-    name, folder = shlex.quote(path), quoted_folder(path)
+    name, folder = shlex.quote(path), quote_folder(path)
     space = "space" if left_bytes is None else f"at least {left_bytes:,} bytes"
     match number:
         case errno.ENOSPC:
@@ -69,57 +69,61 @@ def to_write(path: str, number: int | None, left_bytes: int | None) -> str:
     return "choose another place"
 
 
-_NO_THREAD = "can't start new thread"
-_NOT_LOADED = ("failed to map segment", "cannot allocate memory", "cannot create shared object descriptor")
-_AGAIN = "then run the same command again"
-_FILES = f"ulimit -n 4096      (too many files are open at once; {_AGAIN})"
-_THREADS = f"ulimit -u unlimited      (too many threads or processes; {_AGAIN})"
-_REFUSED = {
+_NO_THREAD_MESSAGE = "can't start new thread"
+_LOAD_FAILURE_MESSAGES = (
+    "failed to map segment",
+    "cannot allocate memory",
+    "cannot create shared object descriptor",
+)
+_RERUN_HINT = "then run the same command again"
+_FILES = f"ulimit -n 4096      (too many files are open at once; {_RERUN_HINT})"
+_THREADS_HINT = f"ulimit -u unlimited      (too many threads or processes; {_RERUN_HINT})"
+_ERRNO_HINTS = {
     errno.EMFILE: _FILES,
     errno.ENFILE: _FILES,
-    errno.EAGAIN: _THREADS,
+    errno.EAGAIN: _THREADS_HINT,
     errno.ENOSPC: "free space on the disk of temporary files, or name another: export TMPDIR=FOLDER",
 }
 
 
-def refused(failure: BaseException) -> RekordError | None:
+def system_limit_error(failure: BaseException) -> RekordError | None:
     """The error for what the system refused, None if that is not why something failed."""
     text = " ".join(str(failure).split())
     if isinstance(failure, MemoryError) or getattr(failure, "errno", None) == errno.ENOMEM:
-        return out_of_memory(f"{type(failure).__name__}{f': {text}' if text else ''}"[:200])
-    if isinstance(failure, ImportError) and any(words in text.lower() for words in _NOT_LOADED):
-        return out_of_memory(text[-120:])
-    if isinstance(failure, RuntimeError) and text == _NO_THREAD:
+        return out_of_memory_error(f"{type(failure).__name__}{f': {text}' if text else ''}"[:200])
+    if isinstance(failure, ImportError) and any(words in text.lower() for words in _LOAD_FAILURE_MESSAGES):
+        return out_of_memory_error(text[-120:])
+    if isinstance(failure, RuntimeError) and text == _NO_THREAD_MESSAGE:
         # The stack of a thread is memory too, and a limit of memory is set far more often than one of threads.
         return (
-            out_of_memory(text)
+            out_of_memory_error(text)
             if portability.address_space_limit()
-            else error("X509", found=text, do=_THREADS)
+            else error("X509", found=text, do=_THREADS_HINT)
         )
     if not isinstance(failure, OSError):
         return None
     if failure.errno == errno.ENOENT and failure.filename is None:
-        return working_directory_error() or _no_temporary_folder(failure)
+        return working_directory_error() or _temporary_folder_error(failure)
     if failure.filename is not None:
         path = os.fsdecode(failure.filename) if isinstance(failure.filename, (str, bytes)) else None
         return error(
             "X509",
             location=Location(path=path),
             found=failure.strerror or text,
-            do=to_write(path or ".", failure.errno, None),
+            do=write_hint(path or ".", failure.errno, None),
         )
-    if failure.errno in _REFUSED:
-        return error("X509", found=failure.strerror or text, do=_REFUSED[failure.errno])
+    if failure.errno in _ERRNO_HINTS:
+        return error("X509", found=failure.strerror or text, do=_ERRNO_HINTS[failure.errno])
     return None
 
 
-def out_of_memory(found: str, *, expected: str | None = None) -> RekordError:
+def out_of_memory_error(found: str, *, expected: str | None = None) -> RekordError:
     """The error for memory that ran out, with the limit that is set, if one is."""
     limit, can_raise = portability.address_space_limit() or (None, False)
     if limit is None:
         do = "close other programs, or use a machine with more memory"
     elif can_raise:
-        do = f"ulimit -v unlimited      ({_AGAIN})"
+        do = f"ulimit -v unlimited      ({_RERUN_HINT})"
     else:
         do = "run the same command in another shell, without this limit"
     likely = None if limit is None else f"`ulimit -v` limits this process to {limit // 1024:,} KB of memory"
@@ -131,7 +135,7 @@ def check_address_space(need_bytes: int, what: str) -> None:
     limit = portability.address_space_limit()
     used = portability.address_space_bytes()
     if limit is not None and used is not None and limit[0] - used < need_bytes:
-        raise out_of_memory(
+        raise out_of_memory_error(
             f"{max(limit[0] - used, 0) >> 20:,} MiB that are left",
             expected=f"at least {need_bytes >> 20:,} MiB of address space for {what}",
         )
@@ -159,7 +163,7 @@ def working_directory_error() -> RekordError | None:
     return None
 
 
-def _no_temporary_folder(failure: OSError) -> RekordError | None:
+def _temporary_folder_error(failure: OSError) -> RekordError | None:
     if "temporary directory" not in (failure.strerror or ""):
         return None
     return error(

@@ -33,10 +33,10 @@ try:
 except ImportError:
     resource = None  # type: ignore[assignment]
 
-_HERE = -100  # AT_FDCWD of Linux: paths are relative to the working folder
-_EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
-_UNABLE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
-_NO_LINKS = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS)
+_AT_FDCWD = -100  # AT_FDCWD of Linux: paths are relative to the working folder
+_RENAME_EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
+_UNSUPPORTED_ERRNOS = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+_NO_LINK_ERRNOS = (errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS)
 """Another disk, too many names, a file of somebody else, or a file system that knows nothing of them."""
 
 _LOCKED_BYTE = 1 << 30  # Windows locks bytes, and nobody else can read them: not those that name the holder
@@ -112,7 +112,7 @@ def sync_folder(path: str) -> None:
         os.fsync(descriptor)
     except OSError as failure:
         # Some network file systems cannot sync a folder; they have no way to be safer.
-        if failure.errno not in _UNABLE:
+        if failure.errno not in _UNSUPPORTED_ERRNOS:
             raise
     finally:
         os.close(descriptor)
@@ -135,7 +135,7 @@ def link_file(source: str, target: str) -> bool:
     try:
         os.link(source, target)
     except OSError as failure:
-        if failure.errno in _NO_LINKS:
+        if failure.errno in _NO_LINK_ERRNOS:
             return False
         raise
     return True
@@ -143,28 +143,28 @@ def link_file(source: str, target: str) -> bool:
 
 def exchange_names(one: str, other: str) -> bool:
     """Exchange two names; False where the system or the file system cannot. Raises OSError for all else."""
-    call = _call()
+    call = _load_renameat2()
     if call is None:
         return False
     failed, number = call(os.fsencode(one), os.fsencode(other))
     if not failed:
         return True
-    if number in _UNABLE:
+    if number in _UNSUPPORTED_ERRNOS:
         return False
     raise OSError(number, os.strerror(number), one)
 
 
 @cache
-def _call() -> Any:
+def _load_renameat2() -> Any:
     library = _c_library()
     if hasattr(library, "renameat2") and sys.platform.startswith("linux"):
         return lambda one, other: (
-            library.renameat2(_HERE, one, _HERE, other, ctypes.c_uint(_EXCHANGE)),
+            library.renameat2(_AT_FDCWD, one, _AT_FDCWD, other, ctypes.c_uint(_RENAME_EXCHANGE)),
             ctypes.get_errno(),
         )
     if hasattr(library, "renamex_np") and sys.platform == "darwin":
         return lambda one, other: (
-            library.renamex_np(one, other, ctypes.c_uint(_EXCHANGE)),
+            library.renamex_np(one, other, ctypes.c_uint(_RENAME_EXCHANGE)),
             ctypes.get_errno(),
         )
     return None
@@ -265,7 +265,7 @@ def address_space_bytes() -> int | None:
         return None
 
 
-def spare_address_space() -> None:
+def reduce_address_space() -> None:
     """Where memory is limited, let libraries that are not loaded yet reserve less of it in advance."""
     if address_space_limit() is not None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

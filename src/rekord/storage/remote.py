@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.storage.local import Entry, Kind, Readable, Stat
+from rekord.storage.local import DirectoryEntry, PathKind, Readable, Stat
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -29,7 +29,7 @@ FIRST_BYTES = 256 << 10
 BLOCK_BYTES = 8 << 20
 """What one request of a sequential read asks for: enough to forget its latency."""
 
-BLOCKS_AHEAD = 2
+READ_AHEAD_BLOCKS = 2
 """So many blocks are on their way: while one arrives, the other has been asked for."""
 
 
@@ -48,7 +48,7 @@ class ReadAhead:
         self._block = b""
         self._ahead: deque[tuple[int, Future[bytes]]] = deque()  # the end of each block that comes
         self._threads: ThreadPoolExecutor | None = None
-        self._wanted = _Wanted()
+        self._wanted = _CancelToken()
 
     def readinto(self, buffer: Buffer, /) -> int:
         with memoryview(buffer).cast("B") as view:
@@ -88,7 +88,7 @@ class ReadAhead:
         goes_on = bool(self._block) and begin == self._begin + len(self._block)
         self._block = b""  # before the next one comes, so that there is never one more than said
         if goes_on:
-            self._ask_ahead(begin)
+            self._prefetch(begin)
             self._begin, self._block = begin, self._ahead.popleft()[1].result()
         else:
             self._forget()
@@ -96,43 +96,43 @@ class ReadAhead:
             self._block = self._fetch(begin, min(begin + size_bytes, self.size_bytes))
             self._begin = begin
 
-    def _ask_ahead(self, begin: int) -> None:
+    def _prefetch(self, begin: int) -> None:
         """Ask for the block that begins here and for those behind it, as far as nobody has yet."""
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(1 + BLOCKS_AHEAD, thread_name_prefix="rekord-fetch")
+            self._threads = ThreadPoolExecutor(1 + READ_AHEAD_BLOCKS, thread_name_prefix="rekord-fetch")
         begin = self._ahead[-1][0] if self._ahead else begin
-        while len(self._ahead) <= BLOCKS_AHEAD and begin < self.size_bytes:
+        while len(self._ahead) <= READ_AHEAD_BLOCKS and begin < self.size_bytes:
             end = min(begin + BLOCK_BYTES, self.size_bytes)
             self._ahead.append((end, self._threads.submit(self._wanted.fetch, self._fetch, begin, end)))
             begin = end
 
     def _forget(self) -> None:
         """Begin none of the requests that wait."""
-        self._wanted.given_up = True
-        self._wanted = _Wanted()
+        self._wanted.is_cancelled = True
+        self._wanted = _CancelToken()
         self._ahead.clear()
 
 
-class _Wanted:
+class _CancelToken:
     """Whether what was asked for ahead is still wanted."""
 
-    given_up = False
+    is_cancelled = False
 
     def fetch(self, fetch: Callable[[int, int], bytes], begin: int, end: int) -> bytes:
         """The range, unless nobody wants it any more."""
-        return b"" if self.given_up else fetch(begin, end)
+        return b"" if self.is_cancelled else fetch(begin, end)
 
 
-REQUESTS_AT_ONCE = 32
+MAX_CONCURRENT_REQUESTS = 32
 """So many requests wait for a server side by side."""
 
-CHECK_ADDRESS = "check the address: upper and lower case differ there"
+CHECK_ADDRESS_HINT = "check the address: upper and lower case differ there"
 
-_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
-_MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
-_REFUSED = (errno.EACCES, errno.EPERM)
-_REFUSED_STATUS = (401, 403)
-_CUT_OFF = ("IncompleteRead", "ClientPayloadError", "ContentLengthError", "ResponseStreaming")
+_SCHEME_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
+_NOT_FOUND_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+_DENIED_ERRNOS = (errno.EACCES, errno.EPERM)
+_DENIED_STATUSES = (401, 403)
+_INCOMPLETE_ERRORS = ("IncompleteRead", "ClientPayloadError", "ContentLengthError", "ResponseStreaming")
 
 
 def is_remote(path: str) -> bool:
@@ -145,24 +145,24 @@ class RemoteStorage:
     """All places with a scheme. Files are known by their URLs."""
 
     def open_read(self, path: str) -> Readable:
-        system, inner = _system(path)
-        with _reading(path):
+        system, inner = _resolve_filesystem(path)
+        with _translate_read_errors(path):
             info = system.info(inner)
-        if _kind(info) == "folder":
+        if _kind_from_info(info) == "folder":
             raise error(
                 "X503", location=Location(path=path), found="a folder", do="name a file in this folder"
             )
-        return ReadAhead(path, _size_bytes(path, info), partial(self._range, path))
+        return ReadAhead(path, _size_from_info(path, info), partial(self._range, path))
 
     def head(self, path: str, most_bytes: int) -> bytes:
         """The first bytes of a file that is not empty, or all of a shorter one, in one request."""
-        system, inner = _system(path)
-        with _reading(path):
+        system, inner = _resolve_filesystem(path)
+        with _translate_read_errors(path):
             return bytes(system.cat_file(inner, start=0, end=most_bytes))
 
     def ranges(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes]:
         """The bytes from begin to end of each file, fetched side by side."""
-        systems = {path: _system(path) for path in dict.fromkeys(path for path, _, _ in wanted)}
+        systems = {path: _resolve_filesystem(path) for path in dict.fromkeys(path for path, _, _ in wanted)}
         # Files of several places can be asked for at once; each place is asked in one go.
         together: dict[int, list[int]] = {}
         for number, (path, _, _) in enumerate(wanted):
@@ -171,7 +171,7 @@ class RemoteStorage:
         for numbers in together.values():
             asked = [wanted[number] for number in numbers]
             system = systems[asked[0][0]][0]
-            with _reading(asked[0][0]):
+            with _translate_read_errors(asked[0][0]):
                 found = system.cat_ranges(
                     [systems[path][1] for path, _, _ in asked],
                     [begin for _, begin, _ in asked],
@@ -179,15 +179,15 @@ class RemoteStorage:
                     on_error="return",
                 )
             for number, piece, data in zip(numbers, asked, found, strict=True):
-                out[number] = _whole(piece, data)
+                out[number] = _require_complete(piece, data)
         return out
 
     def _range(self, path: str, begin: int, end: int) -> bytes:
         return self.ranges([(path, begin, end)])[0]
 
-    def list(self, folder: str) -> Sequence[Entry]:
-        system, inner = _system(folder)
-        with _reading(folder):
+    def list(self, folder: str) -> Sequence[DirectoryEntry]:
+        system, inner = _resolve_filesystem(folder)
+        with _translate_read_errors(folder):
             found = system.ls(inner, detail=True)
         entries = []
         for info in found:
@@ -195,31 +195,33 @@ class RemoteStorage:
             if name and str(info["name"]).rstrip("/") != inner.rstrip("/"):
                 size_bytes = info.get("size")
                 size_bytes = None if size_bytes is None else int(size_bytes)
-                entries.append(Entry(name=name, kind=_kind(info), link=False, size_bytes=size_bytes))
+                entries.append(
+                    DirectoryEntry(name=name, kind=_kind_from_info(info), link=False, size_bytes=size_bytes)
+                )
         return sorted(entries, key=lambda entry: os.fsencode(entry.name))
 
     def stat(self, path: str) -> Stat:
-        system, inner = _system(path)
-        with _reading(path):
+        system, inner = _resolve_filesystem(path)
+        with _translate_read_errors(path):
             info = system.info(inner)
         return Stat(
-            kind=_kind(info),
-            size_bytes=_size_bytes(path, info),
-            mtime_ns=_version(info),
-            identity=_identity(path),
+            kind=_kind_from_info(info),
+            size_bytes=_size_from_info(path, info),
+            mtime_ns=_version_from_info(info),
+            identity=_path_identity(path),
         )
 
     def real(self, path: str) -> str:
         return path
 
     def _refuse_to_write(self, *paths: str, **named: str) -> NoReturn:
-        raise _only_read([*paths, *named.values()][-1])
+        raise _read_only_error([*paths, *named.values()][-1])
 
     create = rename = exchange = link = remove = lock = _refuse_to_write
     make_folder = remove_folder = sync_folder = _refuse_to_write
 
 
-def _system(path: str) -> tuple[Any, str]:
+def _resolve_filesystem(path: str) -> tuple[Any, str]:
     """The file system of a URL, and what the path is called there.
 
     fsspec keeps connections by process, since they do not survive a fork, and where they cannot be shared by thread.
@@ -228,7 +230,7 @@ def _system(path: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError:
-        raise _missing(scheme, "remote") from None
+        raise _missing_package_error(scheme, "remote") from None
     try:
         kind = fsspec.get_filesystem_class(scheme)
         # A host or a user that the URL names.
@@ -237,12 +239,12 @@ def _system(path: str) -> tuple[Any, str]:
             # What was listed once may be something else by now.
             options["use_listings_cache"] = False
         if scheme in ("s3", "s3a") and "config_kwargs" not in fsspec.config.conf.get("s3", {}):
-            options["config_kwargs"] = {"max_pool_connections": REQUESTS_AT_ONCE}
-        with _reading(path):
+            options["config_kwargs"] = {"max_pool_connections": MAX_CONCURRENT_REQUESTS}
+        with _translate_read_errors(path):
             system = kind(**options)
             return system, system._strip_protocol(path)
     except ImportError:
-        raise _missing(scheme, _EXTRAS.get(scheme, "remote")) from None
+        raise _missing_package_error(scheme, _SCHEME_EXTRAS.get(scheme, "remote")) from None
     except ValueError:
         raise error(
             "U605",
@@ -253,7 +255,7 @@ def _system(path: str) -> tuple[Any, str]:
         ) from None
 
 
-def _missing(scheme: str, extra: str) -> RekordError:
+def _missing_package_error(scheme: str, extra: str) -> RekordError:
     return error(
         "U602",
         f"reading {scheme[:30]}:// needs a package that is not installed",
@@ -264,20 +266,20 @@ def _missing(scheme: str, extra: str) -> RekordError:
 
 
 @contextmanager
-def _reading(path: str) -> Iterator[None]:
+def _translate_read_errors(path: str) -> Iterator[None]:
     try:
         yield
     except (RekordError, ImportError):
         raise
     except Exception as failure:
-        raise _failure(path, failure) from failure
+        raise _translate_failure(path, failure) from failure
 
 
-def _whole(piece: tuple[str, int, int], data: Any) -> bytes:
+def _require_complete(piece: tuple[str, int, int], data: Any) -> bytes:
     """What came for a range, if it is all of it."""
     path, begin, end = piece
     if isinstance(data, Exception):
-        with _reading(path):
+        with _translate_read_errors(path):
             raise data
     if len(data) != end - begin:
         raise error(
@@ -290,27 +292,31 @@ def _whole(piece: tuple[str, int, int], data: Any) -> bytes:
     return bytes(data)
 
 
-def _failure(path: str, failure: Exception) -> RekordError:
+def _translate_failure(path: str, failure: Exception) -> RekordError:
     """What a file system or a package of some cloud raised, in our words: their kinds of errors are many."""
     where = Location(path=path)
     name = type(failure).__name__
     number = failure.errno if isinstance(failure, OSError) else None
     found = f"{name}: {' '.join(str(failure).split())[:100]}"
     impossible = "ParamValidation" in name  # a name that nothing there can have
-    if isinstance(failure, (FileNotFoundError, NotADirectoryError)) or number in _MISSING or impossible:
-        return error("X501", location=where, found="nothing of this name", do=CHECK_ADDRESS)
+    if (
+        isinstance(failure, (FileNotFoundError, NotADirectoryError))
+        or number in _NOT_FOUND_ERRNOS
+        or impossible
+    ):
+        return error("X501", location=where, found="nothing of this name", do=CHECK_ADDRESS_HINT)
     status = getattr(failure, "status", getattr(failure, "code", None))
-    if isinstance(failure, PermissionError) or number in _REFUSED or status in _REFUSED_STATUS:
+    if isinstance(failure, PermissionError) or number in _DENIED_ERRNOS or status in _DENIED_STATUSES:
         return error(
             "X556", location=where, found=found, do="use credentials that may list and read this place"
         )
     if "Credential" in name:
         scheme = path.partition("://")[0]
-        setting = "FSSPEC_S3_ANON=true" if _EXTRAS.get(scheme) == "s3" else "FSSPEC_GS_TOKEN=anon"
+        setting = "FSSPEC_S3_ANON=true" if _SCHEME_EXTRAS.get(scheme) == "s3" else "FSSPEC_GS_TOKEN=anon"
         do = "say who you are, as other tools of this place expect it"
-        public = f"; for a public place: export {setting}" if scheme in _EXTRAS else ""
+        public = f"; for a public place: export {setting}" if scheme in _SCHEME_EXTRAS else ""
         return error("X556", location=where, found=found, do=do + public)
-    if any(word in name for word in _CUT_OFF):
+    if any(word in name for word in _INCOMPLETE_ERRORS):
         return error(
             "X557",
             location=where,
@@ -326,13 +332,13 @@ def _failure(path: str, failure: Exception) -> RekordError:
     )
 
 
-def _kind(info: Any) -> Kind:
+def _kind_from_info(info: Any) -> PathKind:
     return {"file": "file", "directory": "folder"}.get(info.get("type"), "other")  # type: ignore[return-value]
 
 
-def _size_bytes(path: str, info: Any) -> int:
+def _size_from_info(path: str, info: Any) -> int:
     size_bytes = info.get("size")
-    if size_bytes is None and _kind(info) == "file":
+    if size_bytes is None and _kind_from_info(info) == "file":
         raise error(
             "X557",
             "a remote place does not say how long a file is",
@@ -344,7 +350,7 @@ def _size_bytes(path: str, info: Any) -> int:
     return int(size_bytes or 0)
 
 
-def _version(info: Any) -> int:
+def _version_from_info(info: Any) -> int:
     """A number that changes with the file: of its tag or time, whatever the place keeps."""
     for name in ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "created"):
         if info.get(name):
@@ -353,18 +359,18 @@ def _version(info: Any) -> int:
     return 0
 
 
-def _identity(path: str) -> tuple[int, int]:
+def _path_identity(path: str) -> tuple[int, int]:
     digest = hashlib.blake2b(path.encode(errors="replace"), digest_size=14).digest()
     return int.from_bytes(digest[:7], "big"), int.from_bytes(digest[7:], "big")
 
 
-def refuse_to_write(path: str) -> None:
+def reject_remote_write(path: str) -> None:
     """Raise where a path is one elsewhere: on this machine it would become a folder with a colon in its name."""
     if is_remote(path):
-        raise _only_read(path)
+        raise _read_only_error(path)
 
 
-def _only_read(path: str) -> RekordError:
+def _read_only_error(path: str) -> RekordError:
     return error(
         "X504",
         "remote places are only read",

@@ -8,82 +8,82 @@ from contextlib import AbstractContextManager
 from typing import Final, TypeVar
 
 from rekord.errors import RekordError
-from rekord.storage.local import LOCAL, Entry, Kind, Readable, Stat, Storage, Writable
-from rekord.storage.remote import REQUESTS_AT_ONCE, RemoteStorage, is_remote
+from rekord.storage.local import LOCAL, DirectoryEntry, PathKind, Readable, Stat, Storage, Writable
+from rekord.storage.remote import MAX_CONCURRENT_REQUESTS, RemoteStorage, is_remote
 
 REMOTE: Final = RemoteStorage()
 
-Asked = TypeVar("Asked")
-Given = TypeVar("Given")
+ArgumentT = TypeVar("ArgumentT")
+ResultT = TypeVar("ResultT")
 
 
-class _Anywhere:
+class _RoutedStorage:
     """Hands each path to the storage that it belongs to."""
 
     def open_read(self, path: str) -> Readable:
-        return _of(path).open_read(path)
+        return _storage_for(path).open_read(path)
 
     def create(self, path: str) -> Writable:
-        return _of(path).create(path)
+        return _storage_for(path).create(path)
 
     def rename(self, source: str, target: str) -> None:
-        _of(target).rename(source, target)
+        _storage_for(target).rename(source, target)
 
     def exchange(self, one: str, other: str) -> bool:
-        return _of(one).exchange(one, other)
+        return _storage_for(one).exchange(one, other)
 
     def link(self, source: str, target: str) -> bool:
-        return _of(target).link(source, target) if not is_remote(source) else False
+        return _storage_for(target).link(source, target) if not is_remote(source) else False
 
     def remove(self, path: str) -> None:
-        _of(path).remove(path)
+        _storage_for(path).remove(path)
 
     def make_folder(self, path: str) -> None:
-        _of(path).make_folder(path)
+        _storage_for(path).make_folder(path)
 
     def remove_folder(self, path: str) -> None:
-        _of(path).remove_folder(path)
+        _storage_for(path).remove_folder(path)
 
     def sync_folder(self, path: str) -> None:
-        _of(path).sync_folder(path)
+        _storage_for(path).sync_folder(path)
 
-    def list(self, folder: str) -> Sequence[Entry]:
-        return _of(folder).list(folder)
+    def list(self, folder: str) -> Sequence[DirectoryEntry]:
+        return _storage_for(folder).list(folder)
 
     def stat(self, path: str) -> Stat:
-        return _of(path).stat(path)
+        return _storage_for(path).stat(path)
 
     def real(self, path: str) -> str:
-        return _of(path).real(path)
+        return _storage_for(path).real(path)
 
     def lock(self, path: str) -> AbstractContextManager[None]:
-        return _of(path).lock(path)
+        return _storage_for(path).lock(path)
 
 
-def _of(path: str) -> Storage:
+def _storage_for(path: str) -> Storage:
     return REMOTE if is_remote(path) else LOCAL
 
 
-ANYWHERE: Final[Storage] = _Anywhere()
+ROUTED_STORAGE: Final[Storage] = _RoutedStorage()
 
 
-def kind_of(path: str) -> Kind | None:
+def get_path_kind(path: str) -> PathKind | None:
     """What a path stands for; None where there is nothing, or nothing that can be looked at."""
     try:
-        return ANYWHERE.stat(path).kind
+        return ROUTED_STORAGE.stat(path).kind
     except RekordError as failure:
         if failure.code == "X555":
             raise  # a place that cannot be reached says nothing of what is there
         return None
 
 
-def each(
-    function: Callable[[Asked], Given],
-    asked: Sequence[Asked],
+def map_concurrently(
+    function: Callable[[ArgumentT], ResultT],
+    asked: Sequence[ArgumentT],
     *,
     remote: bool,
-    at_once: int = REQUESTS_AT_ONCE,
-) -> list[Given]:
+    at_once: int = MAX_CONCURRENT_REQUESTS,
+) -> list[ResultT]:
     """What a function gives for each, in order: side by side where most of the time is waiting for a server."""
     if not remote or len(asked) < 2:
         return [function(one) for one in asked]

@@ -27,8 +27,8 @@ import msgspec
 
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
-from rekord.storage.local import LOCAL, Kind, PathLike, Storage, Writable, read_file
-from rekord.storage.remote import refuse_to_write
+from rekord.storage.local import LOCAL, PathKind, PathLike, Storage, Writable, read_file
+from rekord.storage.remote import reject_remote_write
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -48,10 +48,10 @@ _SYNCING = 8  # threads: what they ask for at once, a file system does in one go
 _WRITE_BYTES = 1 << 20
 
 _Done = TypeVar("_Done", bound=msgspec.Struct)
-_Swap = TypeVar("_Swap", bound="Swap")
+_Swap = TypeVar("_Swap", bound="SwapRecord")
 
 
-def kind_at(storage: Storage, path: str) -> Kind | None:
+def kind_at(storage: Storage, path: str) -> PathKind | None:
     """What there is by this name; None where there is nothing."""
     try:
         return storage.stat(path).kind
@@ -93,7 +93,7 @@ class Transaction:
 
     def __init__(self, path: PathLike, storage: Storage = LOCAL, *, shown: str | None = None) -> None:
         self.path = os.fspath(path)
-        refuse_to_write(self.path)
+        reject_remote_write(self.path)
         self.shown = self.path if shown is None else shown
         self.storage = storage
         # A link stays a link: what it leads to is replaced.
@@ -632,7 +632,7 @@ def _spills_of(folder: str, storage: Storage) -> str | None:
     return spills if ours and exists(storage, spills) else None
 
 
-class Swap(msgspec.Struct, frozen=True, kw_only=True):
+class SwapRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A new folder in place of an old one, by the digests of what they hold. Others add what they want to know."""
 
     old: str
@@ -669,7 +669,7 @@ class Replacement(Transaction):
         with Transaction(self.work, self.storage, shown=self.shown).lock():
             yield self
 
-    def swap(self, swap: Swap, check: Callable[[], None]) -> str | None:
+    def swap(self, swap: SwapRecord, check: Callable[[], None]) -> str | None:
         """Put `data` in the place of the target, if that is still `swap.old` and `check` has nothing against it.
 
         A folder in which something was left that is not ours.
@@ -737,7 +737,7 @@ class Replacement(Transaction):
         self.storage.remove(self._journal)
         return left
 
-    def _write_journal(self, swap: Swap) -> None:
+    def _write_journal(self, swap: SwapRecord) -> None:
         """On the disk itself. It is put together in `work`, which is removed with all that is in it."""
         passing = os.path.join(self.work, "swap")
         Staging(self.work, self.storage).write(passing, msgspec.json.encode(swap), sync=True)

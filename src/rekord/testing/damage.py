@@ -13,7 +13,7 @@ _HEADER_BYTES = 12
 _FOOTER_BYTES = 4
 
 
-def _table() -> tuple[int, ...]:
+def _build_crc_table() -> tuple[int, ...]:
     table = []
     for crc in range(256):
         for _ in range(8):
@@ -22,7 +22,7 @@ def _table() -> tuple[int, ...]:
     return tuple(table)
 
 
-_TABLE = _table()
+_TABLE = _build_crc_table()
 _ROW_BYTES = 256
 _LONG_BYTES = 16 * _ROW_BYTES
 
@@ -31,19 +31,19 @@ def crc32c(data: bytes) -> int:
     """The CRC-32C of `data`."""
     if len(data) >= _LONG_BYTES:
         return _long_crc32c(data)
-    return _advanced(0xFFFFFFFF, data) ^ 0xFFFFFFFF
+    return _advance_crc(0xFFFFFFFF, data) ^ 0xFFFFFFFF
 
 
-def _advanced(crc: int, data: bytes) -> int:
+def _advance_crc(crc: int, data: bytes) -> int:
     """The register after `data`, without inversions."""
     for byte in data:
         crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
     return crc
 
 
-def _row_tables() -> list[list[int]]:
+def _build_row_tables() -> list[list[int]]:
     """For each byte of a register, what becomes of its values after a row of zeros: the CRC is linear."""
-    bits = [_advanced(1 << bit, bytes(_ROW_BYTES)) for bit in range(32)]
+    bits = [_advance_crc(1 << bit, bytes(_ROW_BYTES)) for bit in range(32)]
     tables = []
     for first in range(0, 32, 8):
         table = [0]
@@ -53,7 +53,7 @@ def _row_tables() -> list[list[int]]:
     return tables
 
 
-_ROW_TABLES = _row_tables()
+_ROW_TABLES = _build_row_tables()
 
 
 def _long_crc32c(data: bytes) -> int:

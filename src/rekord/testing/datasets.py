@@ -14,20 +14,20 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from rekord.conversion import driver, encode_rows, shards, spill, tasks
-from rekord.conversion.driver import Conversion, Outcome
+from rekord.conversion.driver import Conversion, ConversionResult
 from rekord.dataset.manifest import Manifest, _checksum
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Int64, Label, Schema, Text
-from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, Row, SourceFile
+from rekord.sources.base import PART_BYTES, Chunk, ColumnChunk, SourceFacts, SourceFile, SourcePart, SourceRow
 from rekord.storage.local import LOCAL, Storage
 from rekord.verbs.options import WriteOptions
-from rekord.verbs.write import prepare, run
+from rekord.verbs.write import prepare_conversion, run_prepared_conversion
 
-Change = Callable[[dict[str, Any]], object]
+ManifestEdit = Callable[[dict[str, Any]], object]
 
 
-def edit_manifest(folder: Path | str, change: Change) -> None:
+def edit_manifest(folder: Path | str, change: ManifestEdit) -> None:
     """Change the document of a manifest, and make its checksum agree with it again where that is possible."""
     path = Path(folder) / "rekord.json"
     document = json.loads(path.read_text())
@@ -37,10 +37,10 @@ def edit_manifest(folder: Path | str, change: Change) -> None:
     path.write_text(json.dumps(document, indent=1) + "\n")
 
 
-CLASSES = 4
+DEFAULT_CLASSES = 4
 
 
-class _Stretch(NamedTuple):
+class _LineRange(NamedTuple):
     """Some lines of a file."""
 
     path: str
@@ -50,7 +50,7 @@ class _Stretch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class NumberedFiles:
+class NumberedFilesSource:
     """All files below a folder: a line `2 some text` is a row with a label and a text, and its line number.
 
     An empty line is no row, and moves none: positions are line numbers. A line that begins with `!` is a row that
@@ -69,13 +69,13 @@ class NumberedFiles:
     def options(self) -> Mapping[str, Any]:
         return {}
 
-    def facts(self) -> Facts:
+    def facts(self) -> SourceFacts:
         paths = self._paths()
         stats = [os.stat(os.path.join(self.root, path)) for path in paths]
         splits = tuple(sorted({path.split("/")[0] for path in paths})) if self.folders else None
-        return Facts(
+        return SourceFacts(
             layout="table",
-            schema=Schema({"line": Int64(), "label": Label(CLASSES), "text": Text()}),
+            schema=Schema({"line": Int64(), "label": Label(DEFAULT_CLASSES), "text": Text()}),
             source_bytes=sum(stat.st_size for stat in stats),
             splits=splits,
             files=tuple(
@@ -84,29 +84,29 @@ class NumberedFiles:
             ),
         )
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
-        parts: list[Part] = []
-        waiting: list[_Stretch] = []
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+        parts: list[SourcePart] = []
+        waiting: list[_LineRange] = []
         waiting_bytes = 0
         for path in self._paths():
             begin = end = first_line = 0
             for line, text in enumerate(self._lines(path), 1):
                 end += len(text)
                 if waiting_bytes + end - begin >= part_bytes:
-                    waiting.append(_Stretch(path, begin, end, first_line))
-                    parts.append(Part(tuple(waiting), waiting_bytes + end - begin))
+                    waiting.append(_LineRange(path, begin, end, first_line))
+                    parts.append(SourcePart(tuple(waiting), waiting_bytes + end - begin))
                     waiting, waiting_bytes, begin, first_line = [], 0, end, line
             if end > begin:
-                waiting.append(_Stretch(path, begin, end, first_line))
+                waiting.append(_LineRange(path, begin, end, first_line))
                 waiting_bytes += end - begin
         if waiting:
-            parts.append(Part(tuple(waiting), waiting_bytes))
+            parts.append(SourcePart(tuple(waiting), waiting_bytes))
         return parts
 
-    def read(self, part: Part) -> Iterator[Chunk]:
+    def read(self, part: SourcePart) -> Iterator[Chunk]:
         for stretch in part.content:
             rows = self._rows(stretch)
-            yield from self._side_by_side(rows) if self.columns else rows
+            yield from self._to_column_chunks(rows) if self.columns else rows
 
     def _paths(self) -> list[str]:
         found = []
@@ -119,13 +119,13 @@ class NumberedFiles:
         with open(os.path.join(self.root, path), "rb") as file:
             return file.read().splitlines(keepends=True)
 
-    def _rows(self, stretch: _Stretch) -> Iterator[Row]:
+    def _rows(self, stretch: _LineRange) -> Iterator[SourceRow]:
         with open(os.path.join(self.root, stretch.path), "rb") as file:
             file.seek(stretch.begin)
             lines = file.read(stretch.end - stretch.begin).decode().splitlines()
         for line, text in enumerate(lines, stretch.first_line):
             if text:
-                yield Row(stretch.path, line, self._values(stretch.path, line, text), line + 1)
+                yield SourceRow(stretch.path, line, self._values(stretch.path, line, text), line + 1)
 
     def _values(self, path: str, line: int, text: str) -> Mapping[str, Any] | RekordError:
         if text.startswith("!"):
@@ -136,25 +136,25 @@ class NumberedFiles:
         return {**values, "split": path.split("/")[0]} if self.folders else values
 
     @staticmethod
-    def _side_by_side(rows: Iterator[Row]) -> Iterator[Chunk]:
+    def _to_column_chunks(rows: Iterator[SourceRow]) -> Iterator[Chunk]:
         """Rows of following lines in one chunk; those that cannot be made between them."""
-        together: list[Row] = []
+        together: list[SourceRow] = []
         for row in rows:
             good = not isinstance(row.values, RekordError)
             if together and not (good and row.position == together[-1].position + 1):
-                yield _chunk(together)
+                yield _to_column_chunk(together)
                 together = []
             if good:
                 together.append(row)
             else:
                 yield row
         if together:
-            yield _chunk(together)
+            yield _to_column_chunk(together)
 
 
-def _chunk(rows: list[Row]) -> Columns:
+def _to_column_chunk(rows: list[SourceRow]) -> ColumnChunk:
     values: list[Any] = [row.values for row in rows]
-    return Columns(
+    return ColumnChunk(
         path=rows[0].path,
         first=rows[0].position,
         values={name: [one[name] for one in values] for name in values[0]},
@@ -163,8 +163,8 @@ def _chunk(rows: list[Row]) -> Columns:
     )
 
 
-def numbered_lines(count: int, *, start: int = 0, classes: int = CLASSES) -> str:
-    """Lines for a file of `NumberedFiles`, no two alike, of different lengths, with unequal classes."""
+def numbered_lines(count: int, *, start: int = 0, classes: int = DEFAULT_CLASSES) -> str:
+    """Lines for a file of `NumberedFilesSource`, no two alike, of different lengths, with unequal classes."""
     lines = []
     for i in range(start, start + count):
         label = (i * i + i // 3) % classes
@@ -172,7 +172,7 @@ def numbered_lines(count: int, *, start: int = 0, classes: int = CLASSES) -> str
     return "".join(lines)
 
 
-def tree(folder: str | os.PathLike[str]) -> dict[str, bytes]:
+def read_tree(folder: str | os.PathLike[str]) -> dict[str, bytes]:
     """Every file below a folder with its bytes; a folder that is empty is there too, without any."""
     found: dict[str, bytes] = {}
     for place, folders, names in os.walk(folder):
@@ -187,7 +187,7 @@ def tree(folder: str | os.PathLike[str]) -> dict[str, bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class Generated:
+class GeneratedSource:
     """Rows that are made when they are read: of any number, and on no disk."""
 
     rows: int
@@ -204,20 +204,24 @@ class Generated:
     def options(self) -> Mapping[str, Any]:
         return {"rows": self.rows, "row_bytes": self.row_bytes}
 
-    def facts(self) -> Facts:
-        schema = Schema({"number": Int64(), "label": Label(CLASSES), "blob": Bytes()})
-        return Facts(layout="table", schema=schema, rows=self.rows, source_bytes=self.rows * self.row_bytes)
+    def facts(self) -> SourceFacts:
+        schema = Schema({"number": Int64(), "label": Label(DEFAULT_CLASSES), "blob": Bytes()})
+        return SourceFacts(
+            layout="table", schema=schema, rows=self.rows, source_bytes=self.rows * self.row_bytes
+        )
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         step = max(1, part_bytes // self.row_bytes)
         ranges = [(begin, min(begin + step, self.rows)) for begin in range(0, self.rows, step)]
-        return [Part((begin, end), (end - begin) * self.row_bytes) for begin, end in ranges]
+        return [SourcePart((begin, end), (end - begin) * self.row_bytes) for begin, end in ranges]
 
-    def read(self, part: Part) -> Iterator[Chunk]:
+    def read(self, part: SourcePart) -> Iterator[Chunk]:
         begin, end = part.content
         for number in range(begin, end):
             blob = (b"%016d" % number) * (self.row_bytes // 16)
-            yield Row("rows", number, {"number": number, "label": number % CLASSES, "blob": blob})
+            yield SourceRow(
+                "rows", number, {"number": number, "label": number % DEFAULT_CLASSES, "blob": blob}
+            )
 
 
 class PeakMemory:
@@ -238,17 +242,17 @@ class PeakMemory:
 
     def _look(self) -> None:
         while not self._ended.wait(0.005):
-            self.peak_bytes = max(self.peak_bytes, sum(map(_anonymous_bytes, _family(os.getpid()))))
+            self.peak_bytes = max(self.peak_bytes, sum(map(_anonymous_bytes, _process_tree(os.getpid()))))
 
 
-def _family(process: int) -> list[int]:
+def _process_tree(process: int) -> list[int]:
     """A process and all that descend from it."""
     found = [process]
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{process}/task"):
             with open(f"/proc/{process}/task/{thread}/children", encoding="ascii") as file:
                 for child in file.read().split():
-                    found += _family(int(child))
+                    found += _process_tree(int(child))
     return found
 
 
@@ -260,11 +264,13 @@ def _anonymous_bytes(process: int) -> int:
     return 0
 
 
-class _Patch(Protocol):
+class _Patcher(Protocol):
     def setattr(self, target: Any, name: str, value: object) -> None: ...
 
 
-def cut_small(patch: _Patch, *, part_bytes: int = 250, run_bytes: int = 600, piece_bytes: int = 300) -> None:
+def use_small_parts(
+    patch: _Patcher, *, part_bytes: int = 250, run_bytes: int = 600, piece_bytes: int = 300
+) -> None:
     """Make parts, runs and pieces small in this process, so that few rows make several of each."""
     patch.setattr(driver, "PART_BYTES", part_bytes)
     patch.setattr(tasks, "PART_BYTES", part_bytes)
@@ -273,26 +279,26 @@ def cut_small(patch: _Patch, *, part_bytes: int = 250, run_bytes: int = 600, pie
     patch.setattr(encode_rows, "_PIECE_BYTES", piece_bytes)
 
 
-def never_wait_for_disks(patch: _Patch) -> None:
+def disable_fsync(patch: _Patcher) -> None:
     """Skip what makes a disk keep its bytes. `FaultyStorage` loses what was not synced without looking at disks."""
     patch.setattr(os, "fsync", lambda _descriptor: None)
 
 
-def conversion(
+def build_conversion(
     rows: Any, out: str | os.PathLike[str], options: Mapping[str, Any], storage: Storage = LOCAL
 ) -> Conversion:
     """What `rk.write(rows, out, **options)` would run, in this process alone unless options say otherwise."""
-    return prepare(rows, out, WriteOptions(**{"workers": 1, **options}), storage=storage)
+    return prepare_conversion(rows, out, WriteOptions(**{"workers": 1, **options}), storage=storage)
 
 
-def converted(
+def execute_conversion(
     rows: Any, out: str | os.PathLike[str], options: Mapping[str, Any], storage: Storage = LOCAL
-) -> Outcome:
+) -> ConversionResult:
     """Run a conversion."""
-    return run(conversion(rows, out, options, storage))
+    return run_prepared_conversion(build_conversion(rows, out, options, storage))
 
 
-def strays(out: str | os.PathLike[str]) -> list[str]:
+def find_leftovers(out: str | os.PathLike[str]) -> list[str]:
     """What lies beside a dataset and begins with its hidden name: stagings, locks, older datasets."""
     parent, name = os.path.split(os.path.abspath(out))
     return sorted(other for other in os.listdir(parent) if other.startswith(f".{name}."))

@@ -9,7 +9,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
-from rekord.storage.local import LOCAL, Entry, Readable, Stat, Storage, Writable, read_error, write_error
+from rekord.storage.local import (
+    LOCAL,
+    DirectoryEntry,
+    Readable,
+    Stat,
+    Storage,
+    Writable,
+    read_error,
+    write_error,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -132,7 +141,7 @@ class FaultyStorage:
         self._before(Operation(name="sync_folder", path=path))
         self.inner.sync_folder(path)
 
-    def list(self, folder: str) -> Sequence[Entry]:
+    def list(self, folder: str) -> Sequence[DirectoryEntry]:
         self._alive()
         return self.inner.list(folder)
 

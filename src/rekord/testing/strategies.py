@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from rekord.schema.base import ABSENT, INTEGERS, TENSORS, Feature, dtype_name, integer_bounds
+from rekord.schema.base import ABSENT, INTEGER_DTYPES, TENSOR_DTYPES, Feature, dtype_name, integer_bounds
 from rekord.schema.features import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor, Text
 from rekord.schema.schema import Schema
 from rekord.schema.timestamp import TICKS_PER_SECOND, Timestamp
@@ -22,7 +22,7 @@ from rekord.testing.wire import (
     I64,
     LEN,
     VARINT,
-    Kind,
+    WireKind,
     group,
     int64_list,
     length_delimited,
@@ -30,7 +30,7 @@ from rekord.testing.wire import (
     varint,
 )
 
-_MOST_COLUMNS = 6
+_MAX_COLUMNS = 6
 
 
 def names() -> st.SearchStrategy[str]:
@@ -82,7 +82,7 @@ def _presence(draw: st.DrawFn, default: st.SearchStrategy[Any]) -> dict[str, Any
 
 @st.composite
 def _int64s(draw: st.DrawFn) -> Feature:
-    dtype = draw(st.sampled_from(INTEGERS))
+    dtype = draw(st.sampled_from(INTEGER_DTYPES))
     low, high = integer_bounds(dtype)
     limits = draw(st.one_of(st.none(), st.tuples(st.integers(low, high), st.integers(low, high)).map(sorted)))
     shape = draw(shapes())
@@ -138,10 +138,10 @@ def _labels(draw: st.DrawFn) -> Feature:
 
 @st.composite
 def _tensors(draw: st.DrawFn) -> Feature:
-    dtype = draw(st.sampled_from(TENSORS))
+    dtype = draw(st.sampled_from(TENSOR_DTYPES))
     shape = draw(shapes())
     one: st.SearchStrategy[Any] = (
-        st.integers(0, 1) if dtype in INTEGERS else st.sampled_from([0.5, -1.0, 0.1])
+        st.integers(0, 1) if dtype in INTEGER_DTYPES else st.sampled_from([0.5, -1.0, 0.1])
     )
     if dtype.startswith("complex"):
         one = st.sampled_from([1j, 0.5, complex("nan"), complex(0.1, float("-inf"))])
@@ -224,18 +224,18 @@ def features() -> st.SearchStrategy[Feature]:
 def _columns(draw: st.DrawFn, taken: frozenset[str], *, defaults: bool) -> dict[str, Feature]:
     found: dict[str, Feature] = {}
     for name in draw(
-        st.lists(names().filter(lambda one: one not in taken), max_size=_MOST_COLUMNS, unique=True)
+        st.lists(names().filter(lambda one: one not in taken), max_size=_MAX_COLUMNS, unique=True)
     ):
         feature = draw(features())
         if not defaults:
-            feature = _with(feature, default=ABSENT)
+            feature = _replace_fields(feature, default=ABSENT)
         # Every record key begins with its column's number, so that no two columns meet on one.
         stem = f"{len(found)}:{name}"
         partitions = getattr(feature, "partitions", ())
         if partitions:
-            feature = _with(feature, partitions=tuple([f"{stem}/{key}" for key in partitions]))
+            feature = _replace_fields(feature, partitions=tuple([f"{stem}/{key}" for key in partitions]))
         needs_key = feature.storage == "parallel" or name[:1].isdigit() or draw(st.booleans())
-        found[name] = _with(feature, key=stem) if needs_key else feature
+        found[name] = _replace_fields(feature, key=stem) if needs_key else feature
     images = [name for name, feature in found.items() if isinstance(feature, Image)]
     if images and "mask" not in (*found, *taken) and draw(st.booleans()):
         ignore = draw(st.one_of(st.none(), st.integers(0, 255)))
@@ -245,7 +245,7 @@ def _columns(draw: st.DrawFn, taken: frozenset[str], *, defaults: bool) -> dict[
     return found
 
 
-def _with(feature: Feature, **fields: Any) -> Feature:
+def _replace_fields(feature: Feature, **fields: Any) -> Feature:
     return replace(feature, **fields)
 
 
@@ -272,15 +272,15 @@ _IMAGES = {
     ),
     "webp": bytes.fromhex("524946461a000000574542505650384c0d0000002f00000010071011118888fe0700"),
 }
-_MOST_STEPS = 3
+_MAX_STEPS = 3
 
 
 def rows(schema: Schema) -> st.SearchStrategy[dict[str, Any]]:
     """Rows that a schema allows; absent values are None, or have no key at all."""
     columns = {name: column_values(feature) for name, feature in schema.context.items()}
     for name, feature in schema.steps.items():
-        columns[name] = _maybe(feature, st.lists(one_value(feature), max_size=_MOST_STEPS))
-    return st.tuples(st.fixed_dictionaries(columns), st.booleans()).map(lambda pair: _with_holes(*pair))
+        columns[name] = _maybe(feature, st.lists(one_value(feature), max_size=_MAX_STEPS))
+    return st.tuples(st.fixed_dictionaries(columns), st.booleans()).map(lambda pair: _drop_missing(*pair))
 
 
 def column_values(feature: Feature) -> st.SearchStrategy[Any]:
@@ -292,7 +292,7 @@ def _maybe(feature: Feature, value: st.SearchStrategy[Any]) -> st.SearchStrategy
     return value if feature.required else st.one_of(st.none(), value)
 
 
-def _with_holes(row: Mapping[str, Any], keep: bool) -> dict[str, Any]:
+def _drop_missing(row: Mapping[str, Any], keep: bool) -> dict[str, Any]:
     return {name: value for name, value in row.items() if keep or value is not None}
 
 
@@ -385,7 +385,7 @@ def _quarters() -> st.SearchStrategy[float]:
 
 
 def _element(dtype: Any) -> st.SearchStrategy[Any]:
-    return st.integers(0, 1) if dtype_name(dtype) in INTEGERS else _quarters()
+    return st.integers(0, 1) if dtype_name(dtype) in INTEGER_DTYPES else _quarters()
 
 
 def _as_array(nested: Any, feature: Tensor) -> Any:
@@ -397,8 +397,8 @@ def _as_array(nested: Any, feature: Tensor) -> Any:
     return shaped.tolist() if isinstance(feature.dtype, str) else shaped
 
 
-_FIELDS: dict[Kind, int] = {"bytes": 1, "float": 2, "int64": 3}
-_EDGES = [0, 1, -1, 127, 128, 1 << 31, 1 << 32, (1 << 63) - 1, -(1 << 63)]
+_FIELDS: dict[WireKind, int] = {"bytes": 1, "float": 2, "int64": 3}
+_EDGE_INTS = [0, 1, -1, 127, 128, 1 << 31, 1 << 32, (1 << 63) - 1, -(1 << 63)]
 # As little-endian bits: zeros, infinities, the smallest and largest numbers, NaNs with a payload.
 _FLOATS = ["00000000", "00000080", "0000807f", "000080ff", "01000000", "ffff7f7f", "0100a07f", "addec0ff"]
 
@@ -420,7 +420,7 @@ def keys() -> SearchStrategy[str]:
 
 def int64_bytes() -> SearchStrategy[bytes]:
     """One int64 as a varint: usual, longer than needed, or with bits above the 64th."""
-    number = st.sampled_from(_EDGES) | st.integers(-(1 << 63), (1 << 63) - 1)
+    number = st.sampled_from(_EDGE_INTS) | st.integers(-(1 << 63), (1 << 63) - 1)
     padded = st.builds(varint, st.integers(0, 127), st.integers(2, 10))
     overflowing = st.binary(min_size=9, max_size=9).map(lambda b: bytes(x | 0x80 for x in b) + b"\x7f")
     return number.map(varint) | padded | overflowing
@@ -443,7 +443,7 @@ def unknown_fields() -> SearchStrategy[bytes]:
     return st.recursive(flat, lambda inner: st.builds(group, numbers, _joined(inner, most=2)), max_leaves=4)
 
 
-def value_lists(kind: Kind) -> SearchStrategy[bytes]:
+def value_lists(kind: WireKind) -> SearchStrategy[bytes]:
     """A BytesList, FloatList or Int64List: in one piece or several, packed or not, with strangers between."""
     if kind == "bytes":
         usual = _field(st.just(1), LEN, _delimited(st.binary(max_size=8)))
@@ -487,7 +487,7 @@ def sequences() -> SearchStrategy[bytes]:
 
 
 @st.composite
-def mutated(draw: st.DrawFn, payloads: SearchStrategy[bytes]) -> bytes:
+def mutated_payloads(draw: st.DrawFn, payloads: SearchStrategy[bytes]) -> bytes:
     """A payload with some of its bytes changed, lost, added or repeated."""
     data = bytearray(draw(payloads))
     for _ in range(draw(st.integers(1, 3))):

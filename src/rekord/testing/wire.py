@@ -17,10 +17,10 @@ from typing import Literal, TypeAlias
 VARINT, I64, LEN, SGROUP, EGROUP, I32 = range(6)
 """The wire types, by protobuf's own names."""
 
-Kind: TypeAlias = Literal["bytes", "float", "int64"]
+WireKind: TypeAlias = Literal["bytes", "float", "int64"]
 Values: TypeAlias = Sequence[int] | Sequence[float] | Sequence[bytes] | Sequence[str]
 
-_FEATURE_FIELDS: dict[Kind, int] = {"bytes": 1, "float": 2, "int64": 3}
+_FEATURE_FIELDS: dict[WireKind, int] = {"bytes": 1, "float": 2, "int64": 3}
 
 
 def varint(n: int, width: int | None = None) -> bytes:
@@ -75,12 +75,12 @@ def unknown(field: int, wire: int) -> bytes:
 
 def int64_list(values: Iterable[int], packed: bool = True, chunks: Sequence[int] | None = None) -> bytes:
     """An Int64List. `chunks` gives the number of values in each packed piece; one piece unless told."""
-    return _numbers([varint(value) for value in values], VARINT, packed, chunks)
+    return _encode_numbers([varint(value) for value in values], VARINT, packed, chunks)
 
 
 def float_list(values: Iterable[float], packed: bool = True, chunks: Sequence[int] | None = None) -> bytes:
     """A FloatList. `chunks` gives the number of values in each packed piece; one piece unless told."""
-    return _numbers([struct.pack("<f", value) for value in values], I32, packed, chunks)
+    return _encode_numbers([struct.pack("<f", value) for value in values], I32, packed, chunks)
 
 
 def bytes_list(values: Iterable[bytes]) -> bytes:
@@ -88,7 +88,7 @@ def bytes_list(values: Iterable[bytes]) -> bytes:
     return b"".join(length_delimited(1, value) for value in values)
 
 
-def _numbers(encoded: list[bytes], wire: int, packed: bool, chunks: Sequence[int] | None) -> bytes:
+def _encode_numbers(encoded: list[bytes], wire: int, packed: bool, chunks: Sequence[int] | None) -> bytes:
     if not packed:
         if chunks is not None:
             raise ValueError("unpacked values stand alone: they have no chunks")
@@ -102,7 +102,7 @@ def _numbers(encoded: list[bytes], wire: int, packed: bool, chunks: Sequence[int
     return b"".join(length_delimited(1, b"".join(islice(values, count))) for count in chunks)
 
 
-def feature(*kinds: tuple[Kind, bytes]) -> bytes:
+def feature(*kinds: tuple[WireKind, bytes]) -> bytes:
     """A Feature that holds these lists: one normally; none is "kind unset"; on two, readers disagree."""
     return b"".join(length_delimited(_FEATURE_FIELDS[kind], body) for kind, body in kinds)
 
@@ -146,28 +146,28 @@ def example_bytes(row: Mapping[str, Values | None]) -> bytes:
 
     Ints, floats, and bytes or text make the three kinds of list; None leaves the kind unset.
     """
-    return example(_features_of(row))
+    return example(_encode_features(row))
 
 
 def sequence_bytes(
     context: Mapping[str, Values | None], steps: Mapping[str, Sequence[Values | None]]
 ) -> bytes:
     """The SequenceExample of a context and of lists with one value a step, in the same fixed order."""
-    lists = {name: feature_list(_feature_of(step, name) for step in steps[name]) for name in steps}
-    entries = [entry(name, lists[name]) for name in _in_order(lists)]
-    return sequence_example(_features_of(context), features(entries))
+    lists = {name: feature_list(_encode_feature(step, name) for step in steps[name]) for name in steps}
+    entries = [entry(name, lists[name]) for name in _sort_names(lists)]
+    return sequence_example(_encode_features(context), features(entries))
 
 
-def _features_of(row: Mapping[str, Values | None]) -> bytes:
-    return features(entry(key, _feature_of(row[key], key)) for key in _in_order(row))
+def _encode_features(row: Mapping[str, Values | None]) -> bytes:
+    return features(entry(key, _encode_feature(row[key], key)) for key in _sort_names(row))
 
 
-def _in_order(names: Iterable[str]) -> list[str]:
+def _sort_names(names: Iterable[str]) -> list[str]:
     # By bytes: text order differs from it above U+FFFF in other languages, and files must not.
     return sorted(names, key=str.encode)
 
 
-def _feature_of(values: Values | None, key: str) -> bytes:
+def _encode_feature(values: Values | None, key: str) -> bytes:
     if values is None:
         return feature()
     encoded = [value.encode() if isinstance(value, str) else value for value in values]

@@ -14,23 +14,23 @@ from rekord.storage.portability import usable_cores
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
-    from rekord.training.result import Epoch
+    from rekord.training.result import EpochResult
     from rekord.training.task import Task
 
 BOTTLENECK_SHARE = 0.2
 """A model that waits for more of its time than this is held up by its input."""
 
-_MUCH_LARGER = 4
+_MIN_LARGER_FACTOR = 4
 """Pictures of so many times the pixels that the model takes are worth writing again: most of the work is decoding."""
-_UNUSED_SHARE = 0.5
-_UNUSED_BYTES = 1000
-_SMALL_BATCH = 16
+_MIN_UNUSED_SHARE = 0.5
+_MIN_UNUSED_BYTES = 1000
+_MAX_SMALL_BATCH = 16
 _SAMPLED_RECORDS = 16
 _SAMPLED_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class InputFacts:
     """What makes reading a split fast or slow; what could not be found out is 0, none or empty."""
 
     compression: str = "none"  # none, gzip or zlib
@@ -43,18 +43,18 @@ class Facts:
     cores: int = 1
 
 
-def facts(split: Split, task: Task, image_size: tuple[int, int] | None) -> Facts:
+def collect_input_facts(split: Split, task: Task, image_size: tuple[int, int] | None) -> InputFacts:
     """Look at the first few records and at the head of one file; whatever goes wrong there goes without saying."""
     from rekord.storage.remote import is_remote
 
     used = (*(each.column for each in task.inputs), task.target)
-    sample = _sampled(split)
-    sizes = {name: _bytes_of(column) // max(len(column), 1) for name, column in sample.items()}
+    sample = _read_sample(split)
+    sizes = {name: _estimate_column_bytes(column) // max(len(column), 1) for name, column in sample.items()}
     pictures = [sample[each.column] for each in task.inputs if each.form == "image" and each.column in sample]
-    return Facts(
-        compression=_compression(split.paths),
+    return InputFacts(
+        compression=_detect_path_compression(split.paths),
         remote=any(map(is_remote, split.paths)),
-        stored_size=_usual_size(pictures[0]) if pictures else None,
+        stored_size=_find_median_size(pictures[0]) if pictures else None,
         wanted_size=image_size,
         used_columns=used,
         used_bytes=sum(size for name, size in sizes.items() if name in used),
@@ -64,10 +64,10 @@ def facts(split: Split, task: Task, image_size: tuple[int, int] | None) -> Facts
 
 
 def advise(
-    known: Facts, *, path: str, epochs: Sequence[Epoch], batch_size: int, threads: int | None
+    known: InputFacts, *, path: str, epochs: Sequence[EpochResult], batch_size: int, threads: int | None
 ) -> tuple[str, ...]:
     """What to change, what helps most first; nothing where the input is not the bottleneck."""
-    if not is_bottleneck(_waited_share(epochs)):
+    if not is_bottleneck(_compute_waited_share(epochs)):
         return ()
     source = shlex.quote(path)
     told = []
@@ -78,33 +78,34 @@ def advise(
         )
     if known.stored_size is not None and known.wanted_size is not None:
         (high, wide), (height, width) = known.stored_size, known.wanted_size
-        if high * wide >= _MUCH_LARGER * height * width:
+        if high * wide >= _MIN_LARGER_FACTOR * height * width:
             told.append(
                 f"the images have {high}×{wide} pixels, the model takes {height}×{width}: make them small once, "
-                f"not in every epoch: rekord write {source} {_beside(path, f'{height}x{width}')} "
+                f"not in every epoch: rekord write {source} {_make_output_name(path, f'{height}x{width}')} "
                 f"--resize {height}x{width}"
             )
     if known.compression != "none":
         told.append(
             f"the files are compressed with {known.compression}, and shuffled records are inflated in blocks: "
-            f"rekord rewrite {source} {_beside(path, 'plain')} --compression none"
+            f"rekord rewrite {source} {_make_output_name(path, 'plain')} --compression none"
         )
-    if known.unused_bytes > _UNUSED_BYTES and known.unused_bytes > _UNUSED_SHARE * _all_bytes(known):
-        share = 100 * known.unused_bytes / _all_bytes(known)
+    if known.unused_bytes > _MIN_UNUSED_BYTES and known.unused_bytes > _MIN_UNUSED_SHARE * _sum_bytes(known):
+        share = 100 * known.unused_bytes / _sum_bytes(known)
         told.append(
             f"{share:.0f} % of each record is in columns that are not used, and is read all the same: "
-            f"rekord rewrite {source} {_beside(path, 'used')} --keep {shlex.quote(','.join(known.used_columns))}"
+            f"rekord rewrite {source} {_make_output_name(path, 'used')} --keep "
+            f"{shlex.quote(','.join(known.used_columns))}"
         )
-    used_threads = _usual_threads(known.cores) if threads is None else threads
+    used_threads = _compute_default_threads(known.cores) if threads is None else threads
     if used_threads < known.cores:
         told.append(
             f"{used_threads} of {known.cores} cores read and decode: --threads {known.cores} lets all of them"
         )
-    if batch_size < _SMALL_BATCH:
+    if batch_size < _MAX_SMALL_BATCH:
         told.append(
             f"each batch has a cost of its own, and has only {batch_size} records to share it: --batch-size 32"
         )
-    return tuple(told) or (_fast_model(epochs),)
+    return tuple(told) or (_describe_fast_model(epochs),)
 
 
 def is_bottleneck(waited_share: float | None) -> bool:
@@ -112,7 +113,7 @@ def is_bottleneck(waited_share: float | None) -> bool:
     return waited_share is not None and waited_share > BOTTLENECK_SHARE
 
 
-def verdict(waited_share: float | None) -> str:
+def describe_bottleneck(waited_share: float | None) -> str:
     """One line that says which of the two is slower."""
     if waited_share is None:
         return "too few steps to say how long the model waited for data"
@@ -121,52 +122,52 @@ def verdict(waited_share: float | None) -> str:
         if is_bottleneck(waited_share)
         else "the model is the bottleneck, not the input"
     )
-    return f"waited for data {percent(waited_share)} of the time: {slower}"
+    return f"waited for data {format_percent(waited_share)} of the time: {slower}"
 
 
-def percent(share: float | None) -> str:
+def format_percent(share: float | None) -> str:
     """`3 %`; what is little is not said to be nothing."""
     if share is None:
         return "–"
     return "<1 %" if 0 < share < 0.01 else f"{100 * share:.0f} %"
 
 
-def _waited_share(epochs: Sequence[Epoch]) -> float:
+def _compute_waited_share(epochs: Sequence[EpochResult]) -> float:
     seconds = sum(epoch.seconds for epoch in epochs)
     return sum(epoch.waited_seconds for epoch in epochs) / seconds if seconds > 0 else 0.0
 
 
-def _fast_model(epochs: Sequence[Epoch]) -> str:
+def _describe_fast_model(epochs: Sequence[EpochResult]) -> str:
     computed = sum(epoch.seconds - epoch.waited_seconds for epoch in epochs)
     records = sum(epoch.timed_records for epoch in epochs)
     rate = f": it computes {records / computed:,.0f} records a second" if computed > 0 else ""
     return f"nothing stands out in the data; a model this small is simply fast{rate}. A larger one waits less"
 
 
-def _all_bytes(known: Facts) -> int:
+def _sum_bytes(known: InputFacts) -> int:
     return max(known.used_bytes + known.unused_bytes, 1)
 
 
-def _beside(path: str, suffix: str) -> str:
+def _make_output_name(path: str, suffix: str) -> str:
     """A name for what is made of a dataset, in the folder where a person works."""
     return shlex.quote(f"{os.path.basename(os.path.normpath(path)) or 'dataset'}-{suffix}")
 
 
-def _usual_threads(cores: int) -> int:
-    from rekord.dataset.batches import usual_threads
+def _compute_default_threads(cores: int) -> int:
+    from rekord.dataset.batches import get_default_threads
 
-    return min(cores, usual_threads())
+    return min(cores, get_default_threads())
 
 
-def _compression(paths: Sequence[str]) -> str:
-    from rekord.dataset.shard_index import compression_of
+def _detect_path_compression(paths: Sequence[str]) -> str:
+    from rekord.dataset.shard_index import detect_file_compression
 
     with suppress(RekordError):
-        return compression_of(paths[0]) if paths else "none"
+        return detect_file_compression(paths[0]) if paths else "none"
     return "none"
 
 
-def _sampled(split: Split) -> dict[str, Any]:
+def _read_sample(split: Split) -> dict[str, Any]:
     """The first records, all columns; few where records are large."""
     with suppress(RekordError):
         per_record = sum(stat.size_bytes for stat in split.view.stats()) // max(len(split.view.shards), 1)
@@ -176,14 +177,18 @@ def _sampled(split: Split) -> dict[str, Any]:
     return {}
 
 
-def _bytes_of(column: Any) -> int:
+def _estimate_column_bytes(column: Any) -> int:
     """About how many bytes a column's values take up: of what is made of parts, those of the parts."""
     if hasattr(column, "nbytes"):
         return int(column.nbytes)
-    return sum(_bytes_of(getattr(column, part)) for part in ("indices", "values") if hasattr(column, part))
+    return sum(
+        _estimate_column_bytes(getattr(column, part))
+        for part in ("indices", "values")
+        if hasattr(column, part)
+    )
 
 
-def _usual_size(column: Any) -> tuple[int, int] | None:
+def _find_median_size(column: Any) -> tuple[int, int] | None:
     """The height and width of the picture in the middle, by pixels."""
     from rekord import _core
     from rekord.codec.columns import Strings

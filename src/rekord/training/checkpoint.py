@@ -13,22 +13,22 @@ import numpy.typing as npt
 
 from rekord.codec.decode import decode
 from rekord.dataset.read import records
-from rekord.dataset.shard_index import compression_of
+from rekord.dataset.shard_index import detect_file_compression
 from rekord.dataset.writer import Writer
 from rekord.errors import DataError, FormatError, RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Int64, Schema, Text
 from rekord.storage.local import LOCAL
-from rekord.storage.remote import refuse_to_write
-from rekord.storage.router import ANYWHERE
+from rekord.storage.remote import reject_remote_write
+from rekord.storage.router import ROUTED_STORAGE
 from rekord.storage.transaction import STAGED_PREFIX
-from rekord.training.model import numpy_of
+from rekord.training.model import variable_to_numpy
 
 _CHECKPOINT = "checkpoint.tfrecord"
 _FILES = ("model.keras", "inputs.json", "metrics.json", "report.html", _CHECKPOINT)
 
 
-class Place:
+class RunFolder:
     """The files of a run. `inputs` is what was learned of the inputs before training: means, words."""
 
     def __init__(self, folder: str) -> None:
@@ -37,7 +37,7 @@ class Place:
         self.model, self.inputs, self.metrics, self.report, self.checkpoint = files
 
 
-def usual_folder(path: str) -> str:
+def get_default_run_folder(path: str) -> str:
     """Where the run of a dataset goes if nothing else is said: beside the reader, not beside the data."""
     parent, name = os.path.split(os.path.normpath(path))
     if re.fullmatch(r"\d+\.\d+\.\d+", name):  # a version of TFDS, in a folder that has the name
@@ -45,10 +45,10 @@ def usual_folder(path: str) -> str:
     return f"{name.split('.')[0].split('*')[0].rstrip('-_') or 'dataset'}-model"
 
 
-def refuse_place(folder: str, *, dataset: str, resume: bool, fresh: bool) -> None:
+def check_run_folder(folder: str, *, dataset: str, resume: bool, fresh: bool) -> None:
     """A UsageError where no run may begin or go on at a place; nothing there is touched."""
-    refuse_to_write(folder)
-    if _is_among(folder, dataset):
+    reject_remote_write(folder)
+    if _is_inside_dataset(folder, dataset):
         raise error(
             "U631",
             "a run cannot lie among the data that it learns from",
@@ -57,39 +57,39 @@ def refuse_place(folder: str, *, dataset: str, resume: bool, fresh: bool) -> Non
             found=f"{os.path.normpath(folder)!r} in {os.path.normpath(dataset)!r}"[:60],
             do="name another place for the run",
         )
-    names = _names(folder)
+    names = _list_names(folder)
     begun = _CHECKPOINT in names
     if resume and not begun:
         raise error(
             "U609",
             "there is no run to go on with",
-            location=Location(path=Place(folder).checkpoint),
+            location=Location(path=RunFolder(folder).checkpoint),
             expected="the checkpoint of a run",
             found="none" if names else "no folder, or an empty one",
             do="leave --resume out, to begin",
         )
     # What lies beside a run is no reason against another one there; files that only have the names of ours are.
     if not resume and (names - set(_FILES) and not begun if fresh else names):
-        raise _taken(folder, names)
+        raise _folder_in_use_error(folder, names)
 
 
-def prepared(folder: str, *, dataset: str, resume: bool, fresh: bool) -> Place:
+def prepare_run_folder(folder: str, *, dataset: str, resume: bool, fresh: bool) -> RunFolder:
     """The folder, ready for a run that begins or goes on; whoever calls this holds the lock."""
-    refuse_place(folder, dataset=dataset, resume=resume, fresh=fresh)
+    check_run_folder(folder, dataset=dataset, resume=resume, fresh=fresh)
     LOCAL.make_folder(folder)
     for entry in LOCAL.list(folder):
         # A run that was killed may have left a file half written.
         if (fresh and entry.name in _FILES) or entry.name.startswith(STAGED_PREFIX):
             LOCAL.remove(os.path.join(folder, entry.name))
-    return Place(folder)
+    return RunFolder(folder)
 
 
-def _is_among(folder: str, dataset: str) -> bool:
+def _is_inside_dataset(folder: str, dataset: str) -> bool:
     data = os.path.realpath(dataset)
     return os.path.isdir(data) and os.path.commonpath([data, os.path.realpath(folder)]) == data
 
 
-def _names(folder: str) -> set[str]:
+def _list_names(folder: str) -> set[str]:
     if not os.path.lexists(folder):
         return set()
     if LOCAL.stat(folder).kind != "folder":
@@ -105,7 +105,7 @@ def _names(folder: str) -> set[str]:
     return {name for name in names if not name.startswith(STAGED_PREFIX)}
 
 
-def _taken(folder: str, names: set[str]) -> RekordError:
+def _folder_in_use_error(folder: str, names: set[str]) -> RekordError:
     ours, others = sorted(names & set(_FILES)), sorted(names - set(_FILES))
     is_run = _CHECKPOINT in names or not others
     return error(
@@ -124,13 +124,13 @@ _SCHEMA = Schema({"name": Text(), "dtype": Text(), "shape": Int64(shape=(None,))
 _STATE = "state"
 
 
-def save(path: str, state: dict[str, Any], variables: Sequence[Any]) -> None:
+def save_checkpoint(path: str, state: dict[str, Any], variables: Sequence[Any]) -> None:
     """Write the state and the variables of Keras, in place of the checkpoint before."""
     with Writer(path, _SCHEMA) as writer:
         told = msgspec.json.encode(state)
         writer.write({"name": _STATE, "dtype": "json", "shape": [len(told)], "data": told})
         for variable in variables:
-            array = numpy_of(variable)
+            array = variable_to_numpy(variable)
             writer.write(
                 {
                     "name": variable.path,
@@ -143,41 +143,41 @@ def save(path: str, state: dict[str, Any], variables: Sequence[Any]) -> None:
 
 def read_state(path: str) -> dict[str, Any]:
     """The state alone."""
-    row = next(_rows(path), None)
+    row = next(_iter_rows(path), None)
     if row is None or row["name"] != _STATE:
-        raise _damaged(path, "a state at its front", "none")
+        raise _checkpoint_error(path, "a state at its front", "none")
     try:
         state = msgspec.json.decode(row["data"])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as failure:
-        raise _damaged(path, "a state as JSON", str(failure)[:60]) from None
+        raise _checkpoint_error(path, "a state as JSON", str(failure)[:60]) from None
     if not isinstance(state, dict):
-        raise _damaged(path, "a state as a JSON object", type(state).__name__)
+        raise _checkpoint_error(path, "a state as a JSON object", type(state).__name__)
     return state
 
 
-def restore(path: str, variables: Sequence[Any]) -> None:
+def restore_variables(path: str, variables: Sequence[Any]) -> None:
     """Put the saved values into these variables, which must be the same ones."""
-    rows = _rows(path)
+    rows = _iter_rows(path)
     next(rows, None)
     values = []
     for variable in variables:
         row = next(rows, None)
         wanted = f"`{variable.path}` of shape {tuple(variable.shape)}"
         if row is None:
-            raise _damaged(path, wanted, "the end of the file")
+            raise _checkpoint_error(path, wanted, "the end of the file")
         shape = tuple(int(size) for size in row["shape"])
-        fits = shape == tuple(variable.shape) and len(row["data"]) == _size_bytes(row["dtype"], shape)
+        fits = shape == tuple(variable.shape) and len(row["data"]) == _compute_size_bytes(row["dtype"], shape)
         if not fits:
-            raise _damaged(path, wanted, f"`{row['name']}` of shape {shape}"[:60])
+            raise _checkpoint_error(path, wanted, f"`{row['name']}` of shape {shape}"[:60])
         values.append(np.frombuffer(row["data"], row["dtype"]).reshape(shape))
     if next(rows, None) is not None:
-        raise _damaged(path, f"{len(values)} variables", "more")
+        raise _checkpoint_error(path, f"{len(values)} variables", "more")
     # Only now: a checkpoint that does not fit leaves the model as it was.
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
 
 
-def _size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
+def _compute_size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
     if dtype not in ("float16", "float32", "float64", "int32", "int64", "uint32", "uint64", "uint8", "bool"):
         return -1
     size = np.dtype(dtype).itemsize
@@ -186,22 +186,22 @@ def _size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
     return size
 
 
-def _rows(path: str) -> Iterator[dict[str, Any]]:
-    if ANYWHERE.stat(path).kind != "file":  # a pipe would be waited for without end
-        raise _damaged(path, "a checkpoint of `rekord train`", "no file")
+def _iter_rows(path: str) -> Iterator[dict[str, Any]]:
+    if ROUTED_STORAGE.stat(path).kind != "file":  # a pipe would be waited for without end
+        raise _checkpoint_error(path, "a checkpoint of `rekord train`", "no file")
     try:
         # None is ever written compressed: a few bytes could become more than there is memory.
-        if compression_of(path) != "none":
-            raise _damaged(path, "a checkpoint of `rekord train`", "a compressed file")
+        if detect_file_compression(path) != "none":
+            raise _checkpoint_error(path, "a checkpoint of `rekord train`", "a compressed file")
         for payload in records(path):
             yield decode(payload, _SCHEMA)
     except (FormatError, DataError) as failure:
-        raise _damaged(
+        raise _checkpoint_error(
             path, "a checkpoint of `rekord train`", f"{failure.code}: {failure.what}"[:60]
         ) from failure
 
 
-def _damaged(path: str, expected: str, found: str) -> RekordError:
+def _checkpoint_error(path: str, expected: str, found: str) -> RekordError:
     return error(
         "X575",
         location=Location(path=path),

@@ -8,108 +8,110 @@ from typing import Any
 import numpy as np
 
 from rekord import _core
-from rekord.codec.columns import Column, Optional, Strings, Valid
-from rekord.codec.images.inspect import FORMATS
-from rekord.dataset.balanced import ByClass, Coded
-from rekord.dataset.options import checked_columns
-from rekord.dataset.read_transforms import refuse_changed
+from rekord.codec.columns import Column, Optional, Strings, Validity
+from rekord.codec.images.inspect import FORMAT_NAMES
+from rekord.dataset.balanced import ClassCodes, ClassIndex
+from rekord.dataset.options import validate_columns
+from rekord.dataset.read_transforms import reject_transformed_column
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Boxes, Bytes, Feature, Image, Mask, Schema, of_type
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 from rekord.training.task import (
     TOKEN_COMPANIONS,
-    Form,
-    Input,
-    Kind,
-    Seen,
-    Taken,
+    ColumnForm,
+    ColumnSample,
+    ExclusionReason,
+    InputColumn,
+    InputForm,
     Task,
-    Unfit,
-    as_text,
-    describes,
-    first_batch,
-    form_of,
+    TaskKind,
+    decode_string,
+    explain_exclusion,
+    find_valid_rows,
+    get_last_name_part,
+    infer_column_form,
     is_id_like,
     is_mask_like,
-    last_part,
-    survey,
+    is_target_leak,
+    read_first_batch,
+    survey_columns,
     target_kind,
-    tells,
-    valid_rows,
 )
 
-MOST_CLASSES = 10_000
+MAX_CLASSES = 10_000
 
-_NAMES = ("label", "labels", "class", "target", "y", "category")
-_LISTED = 8
+_TARGET_NAMES = ("label", "labels", "class", "target", "y", "category")
+_MAX_LISTED_COLUMNS = 8
 _ROWS = 8192
-_PICTURES = 128
+_SAMPLED_IMAGES = 128
 
 
-def target_of(schema: Schema, label: str | None) -> tuple[Kind, str]:
+def choose_target(schema: Schema, label: str | None) -> tuple[TaskKind, str]:
     """What is learned, and from which column: the one that is named, or the only one that can be meant."""
     if label is not None:
         feature = schema[label]
         kind = None if label in schema.steps else target_kind(feature)
         if kind is None:
-            raise _no_target(schema, label, feature)
+            raise _target_type_error(schema, label, feature)
         return kind, label
     context = schema.context
     masks = list(of_type(context, Mask))
     labels = [name for name, one in context.items() if one.class_count is not None and not one.shape]
-    called = [name for name, feature in context.items() if _is_called_so(name, feature)]
+    called = [name for name, feature in context.items() if _has_target_name(name, feature)]
     for kind, found in (("segmentation", masks), ("classification", labels), (None, called)):
         if len(found) > 1:
-            raise no_baseline(
+            raise no_baseline_error(
                 "several columns could be what is to be learned",
-                found=listed(schema, found),
+                found=describe_columns(schema, found),
                 expected="one of them",
                 do=f"rekord train PATH --label {found[0]}, or another of them",
             )
         if found:
             return kind or target_kind(schema[found[0]]) or "classification", found[0]
     if of_type(schema.features, Boxes):
-        raise no_baseline(
+        raise no_baseline_error(
             "there is no baseline for boxes",
             expected="one class, one number or a mask for each record",
-            found=listed(schema),
+            found=describe_columns(schema),
             do="rekord reader PATH --for tensorflow, for a model of your own; or --label KEY",
         )
-    raise no_baseline(
+    raise no_baseline_error(
         "nothing says which column is to be learned",
         expected="a Mask, one Label, or one column of single values called label, class, target, category or y",
-        found=listed(schema),
+        found=describe_columns(schema),
         do="rekord train PATH --label KEY",
     )
 
 
-def classes_of(split: Split, kind: Kind, target: str) -> tuple[tuple[str, ...], tuple[Any, ...] | None]:
+def read_target_classes(
+    split: Split, kind: TaskKind, target: str
+) -> tuple[tuple[str, ...], tuple[Any, ...] | None]:
     """The names of the classes, and what stands in the column for each where that is not its id.
 
     All records of the split are looked at, through the index where it has the column.
     """
     feature = split.schema[target]
     if not len(split):
-        raise _unlearnable(
+        raise _unlearnable_error(
             "there are no records to learn from", target, expected="some records", found="none"
         )
     if isinstance(feature, Mask):
-        _check_count(target, feature.classes, len(split))
+        _check_class_count(target, feature.classes, len(split))
         _check_present(split, target, feature)
-        return _numbered(feature.classes), None
+        return _number_classes(feature.classes), None
     if kind == "regression":
         _check_numbers(split, target)
         return (), None
-    coded = _coded(split, target)
+    coded = _read_class_codes(split, target)
     if feature.class_count is not None:
-        _check_count(target, feature.class_count, len(split))
-        _check_several(target, coded, len(split))
-        return feature.class_names or _numbered(feature.class_count), None
-    _check_several(target, coded, len(split))
-    _check_count(target, len(coded.classes), len(split), feature=feature)
-    return tuple([_name(value) for value in coded.classes]), coded.classes
+        _check_class_count(target, feature.class_count, len(split))
+        _check_multiple_classes(target, coded, len(split))
+        return feature.class_names or _number_classes(feature.class_count), None
+    _check_multiple_classes(target, coded, len(split))
+    _check_class_count(target, len(coded.classes), len(split), feature=feature)
+    return tuple([_format_class_name(value) for value in coded.classes]), coded.classes
 
 
 def check_target(split: Split, task: Task) -> None:
@@ -120,44 +122,50 @@ def check_target(split: Split, task: Task) -> None:
     elif task.kind == "regression":
         _check_numbers(split, task.target, constant=True)
     else:
-        coded = _coded(split, task.target)
+        coded = _read_class_codes(split, task.target)
         known = set(task.values or ())
         new = [value for value in coded.classes if task.values is not None and value not in known]
         if new:
             counts = coded.counts()
             records = sum(int(counts[coded.classes.index(value)]) for value in new)
-            raise _unlearnable(
+            raise _unlearnable_error(
                 f"{records:,} records of `{split.name}` have a class that the training split has not",
                 task.target,
                 expected=f"one of the {len(task.classes):,} classes that are learned",
-                found=f"{len(new):,} others, such as {shown(new[0])}",
+                found=f"{len(new):,} others, such as {preview(new[0])}",
                 do=f"rekord split IN OUT --split train=0.9,val=0.1 --stratify {task.target}",
             )
 
 
-def listed(schema: Schema, names: Sequence[str] | None = None) -> str:
+def describe_columns(schema: Schema, names: Sequence[str] | None = None) -> str:
     """Columns and what they are declared as."""
     chosen = list(schema if names is None else names)
-    some = ", ".join([f"`{name}` {_declared(schema, name)}" for name in chosen[:_LISTED]])
-    return (some or "no columns") + (f" and {len(chosen) - _LISTED:,} more" if len(chosen) > _LISTED else "")
+    some = ", ".join(
+        [f"`{name}` {_describe_declared(schema, name)}" for name in chosen[:_MAX_LISTED_COLUMNS]]
+    )
+    return (some or "no columns") + (
+        f" and {len(chosen) - _MAX_LISTED_COLUMNS:,} more" if len(chosen) > _MAX_LISTED_COLUMNS else ""
+    )
 
 
-def no_baseline(what: str, *, expected: str, found: str, do: str, feature: str | None = None) -> RekordError:
+def no_baseline_error(
+    what: str, *, expected: str, found: str, do: str, feature: str | None = None
+) -> RekordError:
     """The error for columns that no small model is made for."""
     return error("U608", what, location=Location(feature=feature), expected=expected, found=found, do=do)
 
 
-def no_class(task: Task, what: str, expected: str, found: str) -> RekordError:
+def target_error(task: Task, what: str, expected: str, found: str) -> RekordError:
     """The error for a target that the model cannot be told."""
-    return _unlearnable(what, task.target, expected=expected, found=found)
+    return _unlearnable_error(what, task.target, expected=expected, found=found)
 
 
-def _is_called_so(name: str, feature: Feature) -> bool:
+def _has_target_name(name: str, feature: Feature) -> bool:
     names = {part.rpartition("/")[2].casefold() for part in (name, feature.key or name)}
-    return target_kind(feature) in ("classification", "regression") and not names.isdisjoint(_NAMES)
+    return target_kind(feature) in ("classification", "regression") and not names.isdisjoint(_TARGET_NAMES)
 
 
-def _no_target(schema: Schema, label: str, feature: Feature) -> RekordError:
+def _target_type_error(schema: Schema, label: str, feature: Feature) -> RekordError:
     if isinstance(feature, Boxes):
         what = "there is no baseline for boxes"
     elif label in schema.steps:
@@ -165,18 +173,18 @@ def _no_target(schema: Schema, label: str, feature: Feature) -> RekordError:
     else:
         what = f"`{label}` is nothing that a baseline learns"
     others = [name for name in schema.context if name != label and target_kind(schema[name]) is not None]
-    return no_baseline(
+    return no_baseline_error(
         what,
         feature=label,
         expected="one class, one number or a mask for each record",
-        found=_declared(schema, label),
+        found=_describe_declared(schema, label),
         do=f"--label {others[0]}, or another column of single values"
         if others
         else "add a column to be learned",
     )
 
 
-def _declared(schema: Schema, name: str) -> str:
+def _describe_declared(schema: Schema, name: str) -> str:
     feature = schema[name]
     kind = f"{type(feature).__name__}"
     if feature.storage == "blob" and feature.dtype is not None:
@@ -186,10 +194,10 @@ def _declared(schema: Schema, name: str) -> str:
     return f"{kind} in each step" if name in schema.steps else kind
 
 
-def _coded(split: Split, target: str) -> Coded:
-    refuse_changed(split, target, "train")
+def _read_class_codes(split: Split, target: str) -> ClassCodes:
+    reject_transformed_column(split, target, "train")
     try:
-        return ByClass(split.view.shards, split.stored_schema, target, split.view.ids).coded
+        return ClassIndex(split.view.shards, split.stored_schema, target, split.view.ids).class_codes
     except RekordError as failure:
         if failure.code != "X552":
             raise
@@ -200,27 +208,27 @@ def _coded(split: Split, target: str) -> Coded:
             location=failure.location,
             expected=failure.expected,
             found=failure.found,
-            do=f'rekord rewrite IN OUT --where "{_sql(target)} is not null", and train on OUT'
+            do=f'rekord rewrite IN OUT --where "{_quote_column(target)} is not null", and train on OUT'
             if is_missing
             else "rekord check PATH, which names such records",
         ) from None
 
 
-def _check_several(target: str, coded: Coded, records: int) -> None:
+def _check_multiple_classes(target: str, coded: ClassCodes, records: int) -> None:
     if len(coded.classes) < 2:
-        raise _unlearnable(
+        raise _unlearnable_error(
             f"all {records:,} records have the same class",
             target,
             expected="at least two classes that occur",
-            found=f"only {shown(coded.classes[0])}",
+            found=f"only {preview(coded.classes[0])}",
             do="--label KEY, if another column is meant; --split NAME, if another split is",
         )
 
 
-def _check_count(target: str, count: int, records: int, *, feature: Feature | None = None) -> None:
+def _check_class_count(target: str, count: int, records: int, *, feature: Feature | None = None) -> None:
     """Refuse as many classes as no small model tells; values that hardly occur twice are no classes at all."""
     if count < 2:
-        raise _unlearnable(
+        raise _unlearnable_error(
             f"`{target}` has one class",
             target,
             expected="at least two classes",
@@ -229,15 +237,15 @@ def _check_count(target: str, count: int, records: int, *, feature: Feature | No
         )
     is_number = feature is not None and feature.as_given == "int"
     hardly_twice = feature is not None and count > 2 and 2 * count > records
-    if count <= MOST_CLASSES and not hardly_twice:
+    if count <= MAX_CLASSES and not hardly_twice:
         return
     cast = f"rekord rewrite IN OUT --cast {target}=float32, and train on OUT to learn it as a number"
-    raise _unlearnable(
+    raise _unlearnable_error(
         f"`{target}` has {count:,} different values in {records:,} records"
         if feature is not None
         else f"`{target}` has {count:,} classes",
         target,
-        expected=f"at most {MOST_CLASSES:,} classes" + (", each of several records" if hardly_twice else ""),
+        expected=f"at most {MAX_CLASSES:,} classes" + (", each of several records" if hardly_twice else ""),
         found="a number that is measured, or one for each record" if is_number else f"{count:,}",
         do=cast if is_number else "--label KEY, with the column of the classes",
     )
@@ -246,18 +254,18 @@ def _check_count(target: str, count: int, records: int, *, feature: Feature | No
 def _check_present(split: Split, target: str, feature: Feature) -> None:
     if not feature.optional:
         return
-    missing = _Places()
-    for batch in split.batches(_PICTURES, columns=[target]):
-        missing.add(~valid_rows(batch[target]))
+    missing = _RowTally()
+    for batch in split.batches(_SAMPLED_IMAGES, columns=[target]):
+        missing.add(~find_valid_rows(batch[target]))
     _check_missing(split, target, missing)
 
 
 def _check_numbers(split: Split, target: str, *, constant: bool = False) -> None:
-    missing, strange = _Places(), _Places()
+    missing, strange = _RowTally(), _RowTally()
     least, most = np.inf, -np.inf
     for batch in split.batches(_ROWS, columns=[target]):
         column = batch[target]
-        valid = valid_rows(column)
+        valid = find_valid_rows(column)
         with np.errstate(over="ignore"):
             values = (column.values if isinstance(column, Optional) else np.asarray(column)).astype(
                 np.float32
@@ -275,10 +283,10 @@ def _check_numbers(split: Split, target: str, *, constant: bool = False) -> None
             location=strange.location(split, target),
             expected="a finite number in each record",
             found="NaN, or an infinite one",
-            do=f'rekord rewrite IN OUT --where "isfinite({_sql(target)})", and train on OUT',
+            do=f'rekord rewrite IN OUT --where "isfinite({_quote_column(target)})", and train on OUT',
         )
     if least == most and not constant:
-        raise _unlearnable(
+        raise _unlearnable_error(
             f"all {len(split):,} records have the same number",
             target,
             expected="numbers that differ",
@@ -287,7 +295,7 @@ def _check_numbers(split: Split, target: str, *, constant: bool = False) -> None
         )
 
 
-class _Places:
+class _RowTally:
     """How many records something is true of, and which is the first."""
 
     def __init__(self) -> None:
@@ -295,7 +303,7 @@ class _Places:
         self._seen = 0
         self._first = 0
 
-    def add(self, true: Valid) -> None:
+    def add(self, true: Validity) -> None:
         if not self.count and true.any():
             self._first = self._seen + int(np.argmax(true))
         self.count += int(true.sum())
@@ -307,7 +315,7 @@ class _Places:
         return Location(path=where.path, record=where.record, offset=where.offset, feature=target)
 
 
-def _check_missing(split: Split, target: str, missing: _Places) -> None:
+def _check_missing(split: Split, target: str, missing: _RowTally) -> None:
     if missing.count:
         raise error(
             "U608",
@@ -315,11 +323,11 @@ def _check_missing(split: Split, target: str, missing: _Places) -> None:
             location=missing.location(split, target),
             expected="a value in each record",
             found="no value",
-            do=f'rekord rewrite IN OUT --where "{_sql(target)} is not null", and train on OUT',
+            do=f'rekord rewrite IN OUT --where "{_quote_column(target)} is not null", and train on OUT',
         )
 
 
-def _unlearnable(
+def _unlearnable_error(
     what: str,
     target: str,
     *,
@@ -330,41 +338,41 @@ def _unlearnable(
     return error("U608", what, location=Location(feature=target), expected=expected, found=found, do=do)
 
 
-def _sql(column: str) -> str:
+def _quote_column(column: str) -> str:
     """A column as a query names it, inside a command whose quotes are double."""
     return column if column.isidentifier() else f'\\"{column}\\"'
 
 
-def _numbered(count: int) -> tuple[str, ...]:
+def _number_classes(count: int) -> tuple[str, ...]:
     return tuple([str(number) for number in range(count)])
 
 
-def _name(value: Any) -> str:
-    return as_text(value) if isinstance(value, (str, bytes)) else str(value)
+def _format_class_name(value: Any) -> str:
+    return decode_string(value) if isinstance(value, (str, bytes)) else str(value)
 
 
-MOST_CATEGORIES = 1_000
+MAX_CATEGORIES = 1_000
 _DEEPLAB_MASK = "image/segmentation/class/encoded"
 _DO = "rekord train PATH --columns A,B, with columns that say something of the target; or --label KEY"
 
 
-def choose(split: Split, *, label: str | None = None, columns: Sequence[str] | None = None) -> Task:
+def choose_task(split: Split, *, label: str | None = None, columns: Sequence[str] | None = None) -> Task:
     """The task that the schema of a split asks for.
 
     `label` names the column that is learned, `columns` those that it is learned from. What the types and names of
     columns leave open is decided by a look at some records.
     """
     schema = split.schema
-    kind, target = _target(split, label)
-    named = None if columns is None else checked_columns(columns)
+    kind, target = _choose_split_target(split, label)
+    named = None if columns is None else validate_columns(columns)
     if named is not None:
         _check_named(schema, named, target)
-    classes, values = classes_of(split, kind, target)
+    classes, values = read_target_classes(split, kind, target)
     feature = schema[target]
     if isinstance(feature, Mask):
-        inputs, left_out = _image_of_mask(schema, target, feature, named)
+        inputs, left_out = _find_mask_image(schema, target, feature, named)
     else:
-        inputs, left_out = _Choice(split, kind, target, named).made()
+        inputs, left_out = _InputSelection(split, kind, target, named).made()
     return Task(
         kind=kind,
         inputs=inputs,
@@ -376,10 +384,10 @@ def choose(split: Split, *, label: str | None = None, columns: Sequence[str] | N
     )
 
 
-class _Choice:
+class _InputSelection:
     """The inputs for a target that is told from records as they are."""
 
-    def __init__(self, split: Split, kind: Kind, target: str, named: tuple[str, ...] | None) -> None:
+    def __init__(self, split: Split, kind: TaskKind, target: str, named: tuple[str, ...] | None) -> None:
         self._split = split
         self._schema = split.schema
         self._kind = kind
@@ -387,54 +395,54 @@ class _Choice:
         self._named = named
         self._left_out: dict[str, str] = {}
 
-    def made(self) -> tuple[tuple[Input, ...], dict[str, str]]:
+    def made(self) -> tuple[tuple[InputColumn, ...], dict[str, str]]:
         """The inputs in the order of the schema, and why others are none."""
-        forms = self._without_images(self._looked_into(self._by_type()))
+        forms = self._without_images(self._resolve_byte_strings(self._by_type()))
         if "image" not in forms.values() or self._named is not None:
             forms = self._without_companions(forms)
-            forms = self._surveyed(forms)
+            forms = self._apply_survey(forms)
         if not forms:
-            raise no_baseline(
+            raise no_baseline_error(
                 f"no column is left to learn `{self._target}` from",
                 feature=self._target,
                 expected="an image, a text, tokens or numbers beside it",
-                found=self._why_not(),
+                found=self._explain_no_inputs(),
                 do=_DO,
             )
-        inputs = [Input(name, form) for name, form in forms.items() if form != "string"]
+        inputs = [InputColumn(name, form) for name, form in forms.items() if form != "string"]
         return tuple(inputs), self._left_out
 
-    def _by_type(self) -> dict[str, Taken]:
-        forms: dict[str, Taken] = {}
+    def _by_type(self) -> dict[str, ColumnForm]:
+        forms: dict[str, ColumnForm] = {}
         for name in self._schema if self._named is None else self._named:
             if name == self._target:
                 continue
-            why = None if self._named is not None else describes(self._schema, name, self._target)
-            form = form_of(self._schema, name)
-            if why is not None or isinstance(form, Unfit):
-                self._leave_out(name, why or form)
+            why = None if self._named is not None else explain_exclusion(self._schema, name, self._target)
+            form = infer_column_form(self._schema, name)
+            if why is not None or isinstance(form, ExclusionReason):
+                self._exclude(name, why or form)
             else:
                 forms[name] = form
         return forms
 
-    def _looked_into(self, forms: dict[str, Taken]) -> dict[str, Taken]:
+    def _resolve_byte_strings(self, forms: dict[str, ColumnForm]) -> dict[str, ColumnForm]:
         """Byte strings that nobody declared as anything else: images, texts, or neither."""
         stored = [name for name, form in forms.items() if form == "string" and self._is_bytes(name)]
-        batch = first_batch(self._split, stored) if stored else {}
+        batch = read_first_batch(self._split, stored) if stored else {}
         for name in stored:
-            values = _values(batch.get(name))
-            if _are_pictures(values):
+            values = _get_byte_values(batch.get(name))
+            if _is_image_column(values):
                 if is_mask_like(name) and self._named is None:
                     del forms[name]
-                    self._leave_out(name, "pictures that no rk.Mask declares")
+                    self._exclude(name, "pictures that no rk.Mask declares")
                 else:
                     forms[name] = "image"
             elif not all(_is_text(value) for value in values):
                 del forms[name]
-                self._leave_out(name, "bytes that are no text and no picture")
+                self._exclude(name, "bytes that are no text and no picture")
         return forms
 
-    def _without_images(self, forms: dict[str, Taken]) -> dict[str, Taken]:
+    def _without_images(self, forms: dict[str, ColumnForm]) -> dict[str, ColumnForm]:
         """One image, and nothing beside it that is not named: it says more than what else a record holds."""
         images = [name for name, form in forms.items() if form == "image"]
         if not images:
@@ -443,37 +451,37 @@ class _Choice:
         if self._named is None:
             for name in forms:
                 if name != chosen:
-                    self._leave_out(name, f"the image alone is taken; --columns {chosen},{name} takes both")
+                    self._exclude(name, f"the image alone is taken; --columns {chosen},{name} takes both")
             return {chosen: "image"}
         for name in images:
             if name != chosen:
-                self._leave_out(name, f"one image is taken, and that is `{chosen}`")
+                self._exclude(name, f"one image is taken, and that is `{chosen}`")
         return forms
 
-    def _without_companions(self, forms: dict[str, Taken]) -> dict[str, Taken]:
-        companions = [name for name in forms if last_part(name) in TOKEN_COMPANIONS]
+    def _without_companions(self, forms: dict[str, ColumnForm]) -> dict[str, ColumnForm]:
+        companions = [name for name in forms if get_last_name_part(name) in TOKEN_COMPANIONS]
         tokens = [name for name, form in forms.items() if form == "tokens" and name not in companions]
         if self._named is None and tokens:
             for name in companions:
-                self._leave_out(name, f"goes with `{tokens[0]}`, and says nothing by itself")
+                self._exclude(name, f"goes with `{tokens[0]}`, and says nothing by itself")
                 del forms[name]
         return forms
 
-    def _surveyed(self, forms: dict[str, Taken]) -> dict[str, Taken]:
+    def _apply_survey(self, forms: dict[str, ColumnForm]) -> dict[str, ColumnForm]:
         """What some records say: categories or texts, numbers of records, copies of the target."""
         single = [name for name, form in forms.items() if form != "image" and self._is_single(name)]
-        seen = survey(self._split, [*single, self._target])
+        seen = survey_columns(self._split, [*single, self._target])
         target = seen[self._target]
         for name in single:
-            why = self._useless(name, seen[name], target)
+            why = self._find_exclusion(name, seen[name], target)
             if why is not None:
                 del forms[name]
-                self._leave_out(name, why)
+                self._exclude(name, why)
             elif forms[name] == "string":
-                forms[name] = _form_of_string(seen[name])
+                forms[name] = _infer_string_form(seen[name])
         return forms
 
-    def _useless(self, name: str, seen: Seen, target: Seen) -> str | None:
+    def _find_exclusion(self, name: str, seen: ColumnSample, target: ColumnSample) -> str | None:
         if not seen.valid.any():
             return "has no value in the records that were looked at"
         if self._named is not None:
@@ -482,22 +490,22 @@ class _Choice:
             return "the same in every record"
         if seen.all_different and seen.values.dtype.kind in "iu" and is_id_like(name):
             return "a number for each record" if not seen.is_text else "a name for each record"
-        if tells(seen, target):
+        if is_target_leak(seen, target):
             return f"gives `{self._target}` away: one value for each that it has"
         return None
 
-    def _leave_out(self, name: str, why: str) -> None:
+    def _exclude(self, name: str, why: str) -> None:
         if self._named is not None:
-            raise no_baseline(
+            raise no_baseline_error(
                 f"`{name}` cannot be learned from",
                 feature=name,
                 expected="an image, a text, tokens, classes or numbers",
-                found=f"{listed(self._schema, [name])}: {why}",
+                found=f"{describe_columns(self._schema, [name])}: {why}",
                 do="leave it out of --columns",
             )
         self._left_out[name] = why
 
-    def _why_not(self) -> str:
+    def _explain_no_inputs(self) -> str:
         some = [f"`{name}`: {why}" for name, why in list(self._left_out.items())[:4]]
         more = len(self._left_out) - len(some)
         return ("; ".join(some) or "no other column") + (f"; and {more:,} more" if more > 0 else "")
@@ -509,30 +517,32 @@ class _Choice:
         return name in self._schema.context and self._schema[name].shape == ()
 
 
-def _target(split: Split, label: str | None) -> tuple[Kind, str]:
+def _choose_split_target(split: Split, label: str | None) -> tuple[TaskKind, str]:
     """What is learned; pictures of classes that are stored as plain bytes are said to be what they are."""
     schema = split.schema
     try:
-        kind, target = target_of(schema, label)
+        kind, target = choose_target(schema, label)
     except RekordError as failure:
         stored = [name for name in of_type(schema.context, Bytes) if is_mask_like(name)]
         if failure.code != "U608" or label is not None or not stored:
             raise
-        batch = first_batch(split, stored)
-        undeclared = next((name for name in stored if _are_pictures(_values(batch.get(name)))), None)
+        batch = read_first_batch(split, stored)
+        undeclared = next(
+            (name for name in stored if _is_image_column(_get_byte_values(batch.get(name)))), None
+        )
         if undeclared is None:
             raise
-        raise _not_declared(schema, undeclared) from None
-    if schema[target].as_given == "bytes" and _are_pictures(
-        _values(first_batch(split, [target]).get(target))
+        raise _undeclared_column_error(schema, undeclared) from None
+    if schema[target].as_given == "bytes" and _is_image_column(
+        _get_byte_values(read_first_batch(split, [target]).get(target))
     ):
-        raise _not_declared(schema, target)
+        raise _undeclared_column_error(schema, target)
     return kind, target
 
 
-def _not_declared(schema: Schema, column: str) -> RekordError:
+def _undeclared_column_error(schema: Schema, column: str) -> RekordError:
     key = schema[column].key or column
-    return no_baseline(
+    return no_baseline_error(
         f"`{column}` holds pictures, and nothing says that they are classes of pixels",
         feature=column,
         expected="an rk.Mask, with the number of its classes",
@@ -543,13 +553,13 @@ def _not_declared(schema: Schema, column: str) -> RekordError:
     )
 
 
-def _image_of_mask(
+def _find_mask_image(
     schema: Schema, target: str, mask: Mask, named: tuple[str, ...] | None
-) -> tuple[tuple[Input, ...], dict[str, str]]:
+) -> tuple[tuple[InputColumn, ...], dict[str, str]]:
     """The image that a mask belongs to: a schema has exactly one for each."""
     image = mask.of or next(iter(of_type(schema.context, Image)))
     if named is not None and named != (image,):
-        raise no_baseline(
+        raise no_baseline_error(
             f"`{target}` is a mask, which is learned from its image alone",
             feature=target,
             expected=f"--columns {image}",
@@ -559,10 +569,12 @@ def _image_of_mask(
     left_out = {}
     for name in schema:
         if name not in (target, image):
-            form = form_of(schema, name)
-            why = describes(schema, name, target) or (form if isinstance(form, Unfit) else None)
+            form = infer_column_form(schema, name)
+            why = explain_exclusion(schema, name, target) or (
+                form if isinstance(form, ExclusionReason) else None
+            )
             left_out[name] = why or "a mask is learned from its image alone"
-    return (Input(image, "image"),), left_out
+    return (InputColumn(image, "image"),), left_out
 
 
 def _check_named(schema: Schema, named: tuple[str, ...], target: str) -> None:
@@ -581,23 +593,23 @@ def _check_named(schema: Schema, named: tuple[str, ...], target: str) -> None:
         )
 
 
-def _form_of_string(seen: Seen) -> Form:
+def _infer_string_form(seen: ColumnSample) -> InputForm:
     known = int(seen.valid.sum())
-    return "category" if seen.distinct <= MOST_CATEGORIES and 2 * seen.distinct <= known else "text"
+    return "category" if seen.distinct <= MAX_CATEGORIES and 2 * seen.distinct <= known else "text"
 
 
-def _values(column: Column | None) -> list[bytes]:
+def _get_byte_values(column: Column | None) -> list[bytes]:
     values = column.tolist() if isinstance(column, Strings) else []
     return [value for value in values if value is not None]
 
 
-def _are_pictures(values: list[bytes]) -> bool:
-    return bool(values) and all(_is_picture(value) for value in values)
+def _is_image_column(values: list[bytes]) -> bool:
+    return bool(values) and all(_is_image(value) for value in values)
 
 
-def _is_picture(data: bytes) -> bool:
+def _is_image(data: bytes) -> bool:
     facts = _core.look(data, False)
-    return facts.fault == _core.PictureFault.NONE and FORMATS.get(facts.format) not in (None, "tiff")
+    return facts.fault == _core.PictureFault.NONE and FORMAT_NAMES.get(facts.format) not in (None, "tiff")
 
 
 def _is_text(data: bytes) -> bool:

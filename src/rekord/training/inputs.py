@@ -13,54 +13,54 @@ import numpy.typing as npt
 from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema.messages import shown
-from rekord.training.choose import no_class
-from rekord.training.task import MOST_CHANNELS, Form, Task, as_text, valid_rows
-from rekord.transforms.vocabularies import Splitting, Words
+from rekord.schema.messages import preview
+from rekord.training.choose import target_error
+from rekord.training.task import MAX_CHANNELS, InputForm, Task, decode_string, find_valid_rows
+from rekord.transforms.vocabularies import WordList, WordSplitter
 
 Array: TypeAlias = "npt.NDArray[Any]"
 Batch: TypeAlias = "Mapping[str, Column]"
 
-PAD = 0
-UNKNOWN = 1
-FIRST = 2
+PAD_ID = 0
+UNKNOWN_ID = 1
+FIRST_WORD_ID = 2
 """The ids of texts and tokens: nothing, something that was not learned, and from here on what was."""
 
-MOST_IDS = 1 << 16
+MAX_IDS = 1 << 16
 """Of more ids some share one: a table of so many rows is what a small model has room for, and learns in time."""
 
-MOST_LENGTH = 256
+MAX_LENGTH = 256
 """Of a longer text or list of tokens the rest is cut off."""
 
-_LARGEST = np.float32(1e19)
+_MAX_FLOAT = np.float32(1e19)
 
-SPLITTING = Splitting("words", lowercase=True)
+WORD_SPLITTING = WordSplitter("words", lowercase=True)
 
 
 @dataclass(frozen=True)
-class Spec:
+class InputSpec:
     """An input as the model declares it. `size` is how many ids there are, 0 where it holds no ids.
 
     An image of uint8 has values up to 255, one of float32 values up to 1.
     """
 
-    form: Form
+    form: InputForm
     shape: tuple[int, ...]
     dtype: str
     size: int = 0
 
 
-class Part(Protocol):
+class InputEncoder(Protocol):
     """One input. A frozen value, shared by threads."""
 
-    form: ClassVar[Form]
+    form: ClassVar[InputForm]
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that it is made of."""
 
     @property
-    def spec(self) -> Spec:
+    def spec(self) -> InputSpec:
         """What comes out, of one record."""
 
     def __call__(self, batch: Batch) -> Array:
@@ -71,7 +71,7 @@ class Part(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Numbers:
+class NumberInput:
     """Numbers side by side. What is missing or NaN is the mean, and what is infinite the largest that was seen."""
 
     columns: tuple[str, ...]
@@ -80,14 +80,14 @@ class Numbers:
     least: Array
     most: Array
 
-    form: ClassVar[Form] = "numbers"
+    form: ClassVar[InputForm] = "numbers"
 
     @property
-    def spec(self) -> Spec:
-        return Spec("numbers", (len(self.mean),), "float32")
+    def spec(self) -> InputSpec:
+        return InputSpec("numbers", (len(self.mean),), "float32")
 
     def __call__(self, batch: Batch) -> Array:
-        values = side_by_side(batch, self.columns)
+        values = stack_columns(batch, self.columns)
         for strange, instead in (
             (np.isnan(values), self.mean),
             (values == np.inf, self.most),
@@ -102,7 +102,7 @@ class Numbers:
         return {"columns": list(self.columns), **arrays}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Numbers:
+    def from_dict(cls, told: Mapping[str, Any]) -> NumberInput:
         arrays = [np.array(told[name], np.float32) for name in ("mean", "variance", "least", "most")]
         if len({array.shape for array in arrays}) != 1 or arrays[0].ndim != 1:
             raise ValueError("as many means as variances")
@@ -110,35 +110,37 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Category:
+class CategoryInput:
     """One of some values as an id from 1 on; 0 where there is none, or one that was not learned.
 
     `count` ids from 0 on are stored where no `words` are given.
     """
 
     column: str
-    words: Words | None
+    words: WordList | None
     count: int
 
-    form: ClassVar[Form] = "category"
+    form: ClassVar[InputForm] = "category"
 
     @property
     def columns(self) -> tuple[str, ...]:
         return (self.column,)
 
     @property
-    def spec(self) -> Spec:
-        return Spec("category", (), "int32", 1 + self.count)
+    def spec(self) -> InputSpec:
+        return InputSpec("category", (), "int32", 1 + self.count)
 
     def __call__(self, batch: Batch) -> Array:
         column = batch[self.column]
         if self.words is not None:
             assert isinstance(column, Strings)
             places = self.words.ids
-            found = [-1 if value is None else places.get(as_text(value), -1) for value in column.tolist()]
+            found = [
+                -1 if value is None else places.get(decode_string(value), -1) for value in column.tolist()
+            ]
             return np.array(found, np.int32) + np.array(1, np.int32)
-        values = dense(column)
-        known = valid_rows(column) & (values >= 0) & (values < self.count)
+        values = to_dense(column)
+        known = find_valid_rows(column) & (values >= 0) & (values < self.count)
         ids: Array = np.where(known, values + 1, 0).astype(np.int32)
         return ids
 
@@ -147,29 +149,29 @@ class Category:
         return {"column": self.column, "words": words, "count": self.count}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Category:
-        words = None if told["words"] is None else _words(told["words"])
-        count = bounded(told["count"], MOST_IDS) if words is None else len(words)
+    def from_dict(cls, told: Mapping[str, Any]) -> CategoryInput:
+        words = None if told["words"] is None else _load_words(told["words"])
+        count = validate_bounded(told["count"], MAX_IDS) if words is None else len(words)
         return cls(str(told["column"]), words, count)
 
 
 @dataclass(frozen=True)
-class WordIds:
+class TextInput:
     """A text as the ids of its words, cut or padded to one length."""
 
     column: str
-    words: Words
+    words: WordList
     length: int
 
-    form: ClassVar[Form] = "text"
+    form: ClassVar[InputForm] = "text"
 
     @property
     def columns(self) -> tuple[str, ...]:
         return (self.column,)
 
     @property
-    def spec(self) -> Spec:
-        return Spec("text", (self.length,), "int32", FIRST + len(self.words))
+    def spec(self) -> InputSpec:
+        return InputSpec("text", (self.length,), "int32", FIRST_WORD_ID + len(self.words))
 
     def __call__(self, batch: Batch) -> Array:
         column = batch[self.column]
@@ -177,20 +179,25 @@ class WordIds:
         ids = self.words.ids
         out = np.zeros((len(column), self.length), np.int32)
         for row, text in enumerate(column.tolist()):
-            found = [ids.get(word, -1) + FIRST for word in SPLITTING(as_text(text))[: self.length]]
+            found = [
+                ids.get(word, -1) + FIRST_WORD_ID
+                for word in WORD_SPLITTING(decode_string(text))[: self.length]
+            ]
             out[row, : len(found)] = found
-        return _never_empty(out)
+        return _ensure_nonempty(out)
 
     def to_dict(self) -> dict[str, Any]:
         return {"column": self.column, "words": list(self.words.words), "length": self.length}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> WordIds:
-        return cls(str(told["column"]), _words(told["words"]), bounded(told["length"], MOST_LENGTH))
+    def from_dict(cls, told: Mapping[str, Any]) -> TextInput:
+        return cls(
+            str(told["column"]), _load_words(told["words"]), validate_bounded(told["length"], MAX_LENGTH)
+        )
 
 
 @dataclass(frozen=True)
-class TokenIds:
+class TokenInput:
     """Whole numbers from 0 to `largest` as ids, cut or padded to one length.
 
     Of a column of one length, the zeros at the end are what somebody has padded it with.
@@ -200,43 +207,45 @@ class TokenIds:
     largest: int
     length: int
 
-    form: ClassVar[Form] = "tokens"
+    form: ClassVar[InputForm] = "tokens"
 
     @property
     def columns(self) -> tuple[str, ...]:
         return (self.column,)
 
     @property
-    def spec(self) -> Spec:
-        return Spec("tokens", (self.length,), "int32", min(FIRST + 1 + self.largest, MOST_IDS))
+    def spec(self) -> InputSpec:
+        return InputSpec("tokens", (self.length,), "int32", min(FIRST_WORD_ID + 1 + self.largest, MAX_IDS))
 
     def __call__(self, batch: Batch) -> Array:
-        tokens = token_lists(batch[self.column])
+        tokens = to_token_lists(batch[self.column])
         ids = Ragged(self._ids(np.asarray(tokens.values)), tokens.offsets, valid=tokens.valid)
-        return _never_empty(ids.to_padded(PAD, self.length))
+        return _ensure_nonempty(ids.to_padded(PAD_ID, self.length))
 
     def _ids(self, tokens: Array) -> Array:
         known = (tokens >= 0) & (tokens <= self.largest)
-        room = self.spec.size - FIRST
-        return np.where(known, tokens % np.int64(room) + FIRST, UNKNOWN).astype(np.int32)
+        room = self.spec.size - FIRST_WORD_ID
+        return np.where(known, tokens % np.int64(room) + FIRST_WORD_ID, UNKNOWN_ID).astype(np.int32)
 
     def to_dict(self) -> dict[str, Any]:
         return {"column": self.column, "largest": self.largest, "length": self.length}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> TokenIds:
-        return cls(str(told["column"]), int(told["largest"]), bounded(told["length"], MOST_LENGTH))
+    def from_dict(cls, told: Mapping[str, Any]) -> TokenInput:
+        return cls(str(told["column"]), int(told["largest"]), validate_bounded(told["length"], MAX_LENGTH))
 
 
-def dense(column: Column) -> Array:
+def to_dense(column: Column) -> Array:
     """A column of one shape as an array, zero where a row is missing."""
     if isinstance(column, Optional):
-        return np.where(_beside(column.valid, column.values), column.values, column.values.dtype.type(0))
+        return np.where(
+            _broadcast_mask(column.valid, column.values), column.values, column.values.dtype.type(0)
+        )
     assert isinstance(column, np.ndarray)
     return column
 
 
-def side_by_side(batch: Batch, columns: tuple[str, ...]) -> Array:
+def stack_columns(batch: Batch, columns: tuple[str, ...]) -> Array:
     """Columns of numbers as one float32 matrix, NaN where a row is missing."""
     made = []
     for name in columns:
@@ -249,17 +258,17 @@ def side_by_side(batch: Batch, columns: tuple[str, ...]) -> Array:
             flat = values.reshape(len(values), -1).astype(np.float32)
         # What float32 cannot square counts as infinite, and is then bounded: it stands for a missing value mostly,
         # and no variance would be left that says anything of the others.
-        flat[np.abs(flat) > _LARGEST] *= np.float32(np.inf)
-        flat[~valid_rows(column)] = np.nan
+        flat[np.abs(flat) > _MAX_FLOAT] *= np.float32(np.inf)
+        flat[~find_valid_rows(column)] = np.nan
         made.append(flat)
     return made[0] if len(made) == 1 else np.concatenate(made, axis=1)
 
 
-def token_lists(column: Column) -> Ragged:
+def to_token_lists(column: Column) -> Ragged:
     """The tokens of each row as int64, those of a fixed length without the zeros at their end."""
     if isinstance(column, Ragged):
         return Ragged(np.asarray(column.values).astype(np.int64), column.offsets, valid=column.valid)
-    values = dense(column).astype(np.int64)
+    values = to_dense(column).astype(np.int64)
     width = values.shape[1]
     last = width - np.argmax(values[:, ::-1] != 0, axis=1)
     kept = np.arange(width) < np.where((values != 0).any(axis=1), last, 0)[:, None]
@@ -267,7 +276,7 @@ def token_lists(column: Column) -> Ragged:
     return Ragged(values[kept], offsets)
 
 
-def bounded(told: Any, most: int) -> int:
+def validate_bounded(told: Any, most: int) -> int:
     """A number of things that was told, from 1 to `most`: what is read back must not take more memory than it did."""
     number = int(told)
     if not 1 <= number <= most:
@@ -275,7 +284,7 @@ def bounded(told: Any, most: int) -> int:
     return number
 
 
-def damaged(found: str) -> RekordError:
+def input_state_error(found: str) -> RekordError:
     """The error for what was learned and cannot be read back."""
     return error(
         "X575",
@@ -287,29 +296,29 @@ def damaged(found: str) -> RekordError:
     )
 
 
-def _never_empty(ids: Array) -> Array:
+def _ensure_nonempty(ids: Array) -> Array:
     # The mean over no words at all would be no number.
-    ids[ids[:, 0] == PAD, 0] = UNKNOWN
+    ids[ids[:, 0] == PAD_ID, 0] = UNKNOWN_ID
     return ids
 
 
-def _beside(valid: Array, values: Array) -> Array:
+def _broadcast_mask(valid: Array, values: Array) -> Array:
     return valid.reshape(-1, *[1] * (values.ndim - 1))
 
 
-def _words(told: Any) -> Words:
+def _load_words(told: Any) -> WordList:
     if not isinstance(told, list) or not all(isinstance(word, str) for word in told):
         raise TypeError("a list of words")
-    return Words(tuple(told))
+    return WordList(tuple(told))
 
 
-LEAST_SIDE = 8
-MOST_SIDE = 4096
+MIN_SIDE = 8
+MAX_SIDE = 4096
 """What a model can be asked to take as the height or width of an image."""
 
 
 @dataclass(frozen=True)
-class Picture:
+class ImageInput:
     """An image, all of them of one size; a record that has none gets a black one.
 
     `is_stored` says that the column is declared as bytes, which nobody has decoded before.
@@ -321,29 +330,29 @@ class Picture:
     channels: int
     is_stored: bool = False
 
-    form: ClassVar[Form] = "image"
+    form: ClassVar[InputForm] = "image"
 
     @property
     def columns(self) -> tuple[str, ...]:
         return (self.column,)
 
     @property
-    def spec(self) -> Spec:
-        return Spec("image", (self.height, self.width, self.channels), "uint8")
+    def spec(self) -> InputSpec:
+        return InputSpec("image", (self.height, self.width, self.channels), "uint8")
 
     def __call__(self, batch: Batch) -> Array:
         column = batch[self.column]
         if not isinstance(column, Strings):
-            return dense(column)
-        from rekord.codec.images.decode import image_pixels
-        from rekord.codec.images.inspect import Unsound
+            return to_dense(column)
+        from rekord.codec.images.decode import decode_image
+        from rekord.codec.images.inspect import InvalidImage
 
         out = np.zeros((len(column), *self.spec.shape), np.uint8)
         for row, data in enumerate(column.tolist()):
             if data is not None:
                 try:
-                    out[row] = image_pixels(data, self.channels, (self.height, self.width))
-                except Unsound as refused:
+                    out[row] = decode_image(data, self.channels, (self.height, self.width))
+                except InvalidImage as refused:
                     raise refused.told(self.column) from refused.__cause__
         return out
 
@@ -357,13 +366,13 @@ class Picture:
         }
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Picture:
-        height, width, channels = _size(told)
+    def from_dict(cls, told: Mapping[str, Any]) -> ImageInput:
+        height, width, channels = _load_size(told)
         return cls(str(told["column"]), height, width, channels, bool(told["is_stored"]))
 
 
 @dataclass(frozen=True)
-class Pixels:
+class PixelInput:
     """An image that is stored as numbers, `scale` of which are 1; larger ones are thinned out to the size."""
 
     column: str
@@ -372,20 +381,23 @@ class Pixels:
     channels: int
     scale: float
 
-    form: ClassVar[Form] = "image"
+    form: ClassVar[InputForm] = "image"
 
     @property
     def columns(self) -> tuple[str, ...]:
         return (self.column,)
 
     @property
-    def spec(self) -> Spec:
-        return Spec("image", (self.height, self.width, self.channels), "float32")
+    def spec(self) -> InputSpec:
+        return InputSpec("image", (self.height, self.width, self.channels), "float32")
 
     def __call__(self, batch: Batch) -> Array:
-        values = dense(batch[self.column])
+        values = to_dense(batch[self.column])
         values = values.reshape(len(values), *values.shape[1:3], self.channels)
-        rows, columns = _nearest(values.shape[1], self.height), _nearest(values.shape[2], self.width)
+        rows, columns = (
+            _compute_nearest(values.shape[1], self.height),
+            _compute_nearest(values.shape[2], self.width),
+        )
         with np.errstate(over="ignore"):
             scaled = values[:, rows[:, None], columns].astype(np.float32) / np.float32(self.scale)
         bounded: Array = np.nan_to_num(scaled, nan=0.0, posinf=1.0, neginf=-1.0)
@@ -401,37 +413,37 @@ class Pixels:
         }
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> Pixels:
-        height, width, channels = _size(told)
+    def from_dict(cls, told: Mapping[str, Any]) -> PixelInput:
+        height, width, channels = _load_size(told)
         return cls(str(told["column"]), height, width, channels, float(told["scale"]))
 
 
-def _size(told: Mapping[str, Any]) -> list[int]:
-    most = {"height": MOST_SIDE, "width": MOST_SIDE, "channels": MOST_CHANNELS}
-    return [bounded(told[name], limit) for name, limit in most.items()]
+def _load_size(told: Mapping[str, Any]) -> list[int]:
+    most = {"height": MAX_SIDE, "width": MAX_SIDE, "channels": MAX_CHANNELS}
+    return [validate_bounded(told[name], limit) for name, limit in most.items()]
 
 
-def _nearest(have: int, want: int) -> Array:
+def _compute_nearest(have: int, want: int) -> Array:
     places: Array = ((np.arange(want) + 0.5) * have / want).astype(np.int64)
     return places
 
 
-__all__ = ["Encoder", "Spec", "Step"]
+__all__ = ["BatchEncoder", "InputSpec", "TrainingStep"]
 
 
 _KINDS: Mapping[str, Any] = {
-    "picture": Picture,
-    "pixels": Pixels,
-    "numbers": Numbers,
-    "category": Category,
-    "words": WordIds,
-    "tokens": TokenIds,
+    "picture": ImageInput,
+    "pixels": PixelInput,
+    "numbers": NumberInput,
+    "category": CategoryInput,
+    "words": TextInput,
+    "tokens": TokenInput,
 }
 """What is told under which name."""
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class TrainingStep:
     """What a model takes at once: inputs by name, targets, and of how many records they are."""
 
     x: dict[str, Array]
@@ -440,16 +452,16 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Encoder:
+class BatchEncoder:
     """Makes steps of batches by what was learned of the training split. Can be pickled and shared by threads."""
 
     task: Task
-    parts: Mapping[str, Part]  # by the names of the model's inputs
+    parts: Mapping[str, InputEncoder]  # by the names of the model's inputs
     target_mean: float = 0.0
     target_std: float = 1.0
 
     @cached_property
-    def specs(self) -> Mapping[str, Spec]:
+    def specs(self) -> Mapping[str, InputSpec]:
         """The inputs as the model declares them."""
         return {name: part.spec for name, part in self.parts.items()}
 
@@ -469,26 +481,28 @@ class Encoder:
     def image_size(self) -> tuple[int, int] | None:
         """Height and width of the image, where there is one."""
         image = self.parts.get("image")
-        return (image.height, image.width) if isinstance(image, (Picture, Pixels)) else None
+        return (image.height, image.width) if isinstance(image, (ImageInput, PixelInput)) else None
 
     def reading(self) -> dict[str, Any]:
         """What `split.batches` is to be asked for."""
         columns = [column for part in self.parts.values() for column in part.columns]
         image = self.parts.get("image")
-        decodes = isinstance(image, Picture) and not image.is_stored
+        decodes = isinstance(image, ImageInput) and not image.is_stored
         return {
             "columns": [*columns, self.task.target],
             "decode": decodes,
             "resize": self.image_size if decodes else None,
         }
 
-    def __call__(self, batch: dict[str, Column]) -> Step:
+    def __call__(self, batch: dict[str, Column]) -> TrainingStep:
         y = self._target(batch[self.task.target])
-        return Step({name: part(batch) for name, part in self.parts.items()}, y, len(y))
+        return TrainingStep({name: part(batch) for name, part in self.parts.items()}, y, len(y))
 
     def to_dict(self) -> dict[str, Any]:
         """What was learned, as JSON holds it; with the classes, so that the model can be used with it alone."""
-        inputs = {name: {"kind": _kind_of(part), **part.to_dict()} for name, part in self.parts.items()}
+        inputs = {
+            name: {"kind": _get_input_kind(part), **part.to_dict()} for name, part in self.parts.items()
+        }
         target = {
             "column": self.task.target,
             "kind": self.task.kind,
@@ -499,24 +513,24 @@ class Encoder:
         return {"inputs": inputs, "target": target}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any], task: Task) -> Encoder:
+    def from_dict(cls, told: Mapping[str, Any], task: Task) -> BatchEncoder:
         """The encoder that `to_dict` told of, for the same task."""
         try:
             parts = {str(name): _KINDS[one["kind"]].from_dict(one) for name, one in told["inputs"].items()}
             return cls(task, parts, float(told["target"]["mean"]), float(told["target"]["std"]))
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as failure:
-            raise damaged(f"{type(failure).__name__}: {failure}") from None
+            raise input_state_error(f"{type(failure).__name__}: {failure}") from None
 
     @property
-    def _numbers(self) -> Numbers | None:
+    def _numbers(self) -> NumberInput | None:
         numbers = self.parts.get("numbers")
-        return numbers if isinstance(numbers, Numbers) else None
+        return numbers if isinstance(numbers, NumberInput) else None
 
     def _target(self, column: Column) -> Array:
-        missing = int((~valid_rows(column)).sum())
+        missing = int((~find_valid_rows(column)).sum())
         if missing:
             what = f"{missing:,} of {len(column):,} records of a batch have no value in `{self.task.target}`"
-            raise no_class(self.task, what, "a value in each record", "no value")
+            raise target_error(self.task, what, "a value in each record", "no value")
         stored = column.values if isinstance(column, Optional) else column
         if self.task.kind == "segmentation":
             return self._pixel_ids(np.asarray(stored).astype(np.int32))
@@ -535,7 +549,7 @@ class Encoder:
             )
             ignored = "" if self.task.ignore is None else f", or {self.task.ignore}, which is ignored"
             found = str(int(ids[strange][0]))
-            raise no_class(self.task, what, f"ids below {len(self.task.classes):,}{ignored}", found)
+            raise target_error(self.task, what, f"ids below {len(self.task.classes):,}{ignored}", found)
         return ids
 
     def _number(self, stored: Array) -> Array:
@@ -544,7 +558,7 @@ class Encoder:
         strange = ~np.isfinite(values)
         if strange.any():
             what = f"`{self.task.target}` is no finite number in {int(strange.sum()):,} records of a batch"
-            raise no_class(self.task, what, "a finite number in each record", f"{values[strange][0]}")
+            raise target_error(self.task, what, "a finite number in each record", f"{values[strange][0]}")
         return values
 
     def _class_ids(self, stored: Any) -> Array:
@@ -559,11 +573,11 @@ class Encoder:
             return ids.astype(np.int32)
         row = int(np.argmin(known))
         values = stored[row] if isinstance(stored, Strings) else np.asarray(stored)[row].item()
-        raise no_class(
+        raise target_error(
             self.task,
             f"`{self.task.target}` has a value that is none of the classes",
             f"one of {len(self.task.classes):,} classes",
-            shown(values),
+            preview(values),
         )
 
     @cached_property
@@ -571,5 +585,5 @@ class Encoder:
         return {value: number for number, value in enumerate(self.task.values or ())}
 
 
-def _kind_of(part: Part) -> str:
+def _get_input_kind(part: InputEncoder) -> str:
     return next(name for name, kind in _KINDS.items() if type(part) is kind)

@@ -19,15 +19,15 @@ from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.training import result
-from rekord.training.inputs import Encoder, Step
-from rekord.training.model import Learner
-from rekord.training.result import MOST_MATRIX_CLASSES, Epoch, Totals
+from rekord.training.inputs import BatchEncoder, TrainingStep
+from rekord.training.model import ModelTrainer
+from rekord.training.result import MAX_MATRIX_CLASSES, EpochResult, StepTotals
 
 if TYPE_CHECKING:
     from rekord.training.task import Task
 
 
-class Watch:
+class TrainingListener:
     """Hears how a run goes; this one keeps it to itself."""
 
     def chosen(self, task: Task) -> None:
@@ -51,17 +51,17 @@ class Watch:
     def validated(self, step: int) -> None:
         """A step of the validation is done."""
 
-    def epoch(self, epoch: Epoch) -> None:
+    def epoch(self, epoch: EpochResult) -> None:
         """An epoch is done."""
 
     def saved(self, path: str, epoch: int, step: int) -> None:
         """A checkpoint is on disk."""
 
 
-_HEARD = (signal.SIGINT, signal.SIGTERM)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Stopping:
+class InterruptGuard:
     """In a `with` block a first signal is noted and told by `check`; a second one ends the block at once.
 
     Only the main thread of a process can hear signals: in another one this does nothing.
@@ -71,9 +71,9 @@ class Stopping:
         self._asked = False
         self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> Stopping:
+    def __enter__(self) -> InterruptGuard:
         if threading.current_thread() is threading.main_thread():
-            self._before = {each: signal.signal(each, self._hear) for each in _HEARD}
+            self._before = {each: signal.signal(each, self._on_signal) for each in _STOP_SIGNALS}
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -85,17 +85,17 @@ class Stopping:
         if self._asked:
             raise KeyboardInterrupt
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._asked:
             raise KeyboardInterrupt
         self._asked = True
 
 
-Matrix: TypeAlias = "npt.NDArray[np.int64]"
+CountMatrix: TypeAlias = "npt.NDArray[np.int64]"
 
 
 @dataclass(frozen=True)
-class Reading:
+class TrainingData:
     """How the splits are read."""
 
     train: Split
@@ -106,33 +106,33 @@ class Reading:
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """How far a run is. What stands here is all that a checkpoint holds beside the model's numbers."""
 
     plan: dict[str, Any]  # what must be the same when the run is gone on with
     epoch: int = 0  # the one that runs, from 0 on
     reader: dict[str, Any] | None = None  # where in the epoch; None at its beginning
-    totals: Totals | None = None  # of the epoch so far
-    done: tuple[Epoch, ...] = ()
-    confusion: Matrix | None = None  # of the last epoch
+    totals: StepTotals | None = None  # of the epoch so far
+    done: tuple[EpochResult, ...] = ()
+    confusion: CountMatrix | None = None  # of the last epoch
     chance: float | None = None
     compile_seconds: float = 0.0
     first_batch_seconds: float = 0.0
 
 
-class Loop:
+class TrainingLoop:
     """Runs epochs of a learner from where `progress` is."""
 
     def __init__(
         self,
-        learner: Learner,
-        encoder: Encoder,
-        reading: Reading,
-        progress: Progress,
+        learner: ModelTrainer,
+        encoder: BatchEncoder,
+        reading: TrainingData,
+        progress: TrainingProgress,
         *,
-        save: Callable[[Progress], str],
+        save: Callable[[TrainingProgress], str],
         checkpoint_steps: int,
-        watch: Watch,
+        watch: TrainingListener,
     ) -> None:
         self._learner = learner
         self._encoder = encoder
@@ -146,7 +146,7 @@ class Loop:
 
     def run(self, epochs: int) -> None:
         """Train up to this number of epochs. Whatever ends it early leaves a checkpoint of the last whole step."""
-        with Stopping() as stopping:
+        with InterruptGuard() as stopping:
             try:
                 while self.progress.epoch < epochs:
                     self._train(stopping)
@@ -158,15 +158,15 @@ class Loop:
                     self._checkpoint()
                 raise
 
-    def look_at(self, split: Split) -> None:
+    def evaluate_confusion(self, split: Split) -> None:
         """Fill the confusion matrix from a split, where nothing was held out."""
         if self.progress.confusion is None:
-            with Stopping() as stopping:
+            with InterruptGuard() as stopping:
                 self.progress.confusion = self._validated(split, stopping)[1]
 
-    def _train(self, stopping: Stopping) -> None:
+    def _train(self, stopping: InterruptGuard) -> None:
         progress = self.progress
-        totals = progress.totals = progress.totals or Totals(self._encoder.task)
+        totals = progress.totals = progress.totals or StepTotals(self._encoder.task)
         loader = self._batches(self._reading.train, epoch=progress.epoch, shuffle=True)
         if progress.reader is not None:
             loader.load_state_dict(progress.reader)
@@ -177,7 +177,7 @@ class Loop:
                 arrived = time.perf_counter()
                 if batch is None:
                     return
-                step: Step = batch["step"]  # type: ignore[assignment]
+                step: TrainingStep = batch["step"]  # type: ignore[assignment]
                 self._whole = False
                 loss = self._learner.train(step, totals)
                 ended = time.perf_counter()
@@ -191,7 +191,7 @@ class Loop:
                     self._checkpoint()
                 stopping.check()
 
-    def _count(self, totals: Totals, rows: int, waited_seconds: float, trained_seconds: float) -> None:
+    def _count(self, totals: StepTotals, rows: int, waited_seconds: float, trained_seconds: float) -> None:
         totals.steps += 1
         if not self._built:
             # The first batch opens files and starts threads.
@@ -205,7 +205,7 @@ class Loop:
         totals.seconds += waited_seconds + trained_seconds
         totals.waited_seconds += waited_seconds
 
-    def _check_loss(self, loss: float, totals: Totals) -> None:
+    def _check_loss(self, loss: float, totals: StepTotals) -> None:
         if math.isfinite(loss):
             return
         raise error(
@@ -216,7 +216,7 @@ class Loop:
             do="a tenth of the --learning-rate; and rekord stats PATH, for numbers that are very large",
         )
 
-    def _check_learned(self, totals: Totals) -> None:
+    def _check_learned(self, totals: StepTotals) -> None:
         """Refuse masks in which there is nothing but what is ignored."""
         task = self._encoder.task
         if task.kind == "segmentation" and not totals.by_class[1].any():
@@ -229,14 +229,14 @@ class Loop:
                 do="rekord stats PATH, which shows how many pixels each class has",
             )
 
-    def _finish_epoch(self, stopping: Stopping) -> None:
+    def _finish_epoch(self, stopping: InterruptGuard) -> None:
         progress, totals = self.progress, self.progress.totals
         assert totals is not None
         self._check_learned(totals)
         held_out = None if self._reading.val is None else self._validated(self._reading.val, stopping)
         progress.chance = (totals if held_out is None else held_out[0]).chance
         progress.confusion = None if held_out is None else held_out[1]
-        epoch = Epoch(
+        epoch = EpochResult(
             number=progress.epoch + 1,
             loss=totals.mean_loss,
             score=totals.score,
@@ -253,16 +253,16 @@ class Loop:
         progress.reader = progress.totals = None
         self._watch.epoch(epoch)
 
-    def _validated(self, split: Split, stopping: Stopping) -> tuple[Totals, Matrix | None]:
+    def _validated(self, split: Split, stopping: InterruptGuard) -> tuple[StepTotals, CountMatrix | None]:
         task = self._encoder.task
-        totals = Totals(task)
+        totals = StepTotals(task)
         classes = len(task.classes)
-        matrix = np.zeros((classes, classes), np.int64) if 0 < classes <= MOST_MATRIX_CLASSES else None
+        matrix = np.zeros((classes, classes), np.int64) if 0 < classes <= MAX_MATRIX_CLASSES else None
         loader = self._batches(split, epoch=0, shuffle=False)
         self._watch.validating(self.progress.epoch + 1, len(loader))
         with iter(loader) as batches:
             for batch in batches:
-                step: Step = batch["step"]  # type: ignore[assignment]
+                step: TrainingStep = batch["step"]  # type: ignore[assignment]
                 said = self._learner.said(step)
                 totals.steps += 1
                 totals.rows += step.rows
@@ -271,18 +271,20 @@ class Loop:
                 else:
                     # Weighted as in training, so that the two losses can be compared.
                     weights = self._learner.weights
-                    loss, weight = result.cross_entropy(said, step.y, ignore=task.ignore, weights=weights)
+                    loss, weight = result.compute_cross_entropy(
+                        said, step.y, ignore=task.ignore, weights=weights
+                    )
                     totals.loss += loss
                     totals.weight += weight
                     told = said.argmax(-1)
-                    totals.by_class += result.tallied(step.y, told, classes, ignore=task.ignore)
+                    totals.by_class += result.count_by_class(step.y, told, classes, ignore=task.ignore)
                     if matrix is not None:
-                        matrix += result.counted(step.y, told, classes, ignore=task.ignore)
+                        matrix += result.compute_confusion(step.y, told, classes, ignore=task.ignore)
                 self._watch.validated(totals.steps)
                 stopping.check()
         return totals, matrix
 
-    def _add_errors(self, totals: Totals, step: Step, said: npt.NDArray[Any]) -> None:
+    def _add_errors(self, totals: StepTotals, step: TrainingStep, said: npt.NDArray[Any]) -> None:
         off = np.abs(said.reshape(-1).astype(np.float64) - step.y)
         totals.error += float(off.sum())
         totals.blind_error += float(np.abs(step.y.astype(np.float64) - self._encoder.target_mean).sum())

@@ -13,40 +13,40 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord.errors import RekordError, error
-from rekord.training.inputs import Encoder, Spec, Step
-from rekord.training.result import Totals
+from rekord.training.inputs import BatchEncoder, InputSpec, TrainingStep
+from rekord.training.result import StepTotals
 from rekord.training.task import Task
 
 BACKENDS = ("tensorflow", "torch", "jax")
-_VARIABLE = "KERAS_BACKEND"
+_BACKEND_VARIABLE = "KERAS_BACKEND"
 
 
 def load_keras(backend: str | None = None) -> Any:
     """Keras on the backend that is asked for, on that of KERAS_BACKEND, or on the first that is installed."""
-    wanted = backend if backend is not None else os.environ.get(_VARIABLE) or None
+    wanted = backend if backend is not None else os.environ.get(_BACKEND_VARIABLE) or None
     if wanted is not None and wanted not in BACKENDS:
         raise error(
             "U677",
             f"there is no backend {wanted[:60]!r}",
             expected=", ".join(BACKENDS),
-            found=wanted[:60] if backend is not None else f"{_VARIABLE}={wanted[:60]}",
+            found=wanted[:60] if backend is not None else f"{_BACKEND_VARIABLE}={wanted[:60]}",
             do="--backend tensorflow",
         )
     if "keras" in sys.modules:
-        return _already_running(wanted)
+        return _find_loaded_keras(wanted)
     chosen = wanted or next((name for name in BACKENDS if find_spec(name)), None)
     if chosen is None or find_spec(chosen) is None:
-        raise _missing(chosen or "tensorflow")
+        raise _missing_package_error(chosen or "tensorflow")
     if find_spec("keras") is None:
-        raise _missing("keras")
-    os.environ[_VARIABLE] = chosen
+        raise _missing_package_error("keras")
+    os.environ[_BACKEND_VARIABLE] = chosen
     # What TensorFlow says of the processor and its own start is nothing that a user of ours asked for.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    return _checked(_imported(chosen))
+    return _check_keras(_import_keras(chosen))
 
 
-def _already_running(wanted: str | None) -> Any:
-    keras = _checked(sys.modules["keras"])
+def _find_loaded_keras(wanted: str | None) -> Any:
+    keras = _check_keras(sys.modules["keras"])
     running = keras.backend.backend()
     if wanted not in (None, running):
         raise error(
@@ -54,12 +54,12 @@ def _already_running(wanted: str | None) -> Any:
             f"Keras runs on {running} in this process already",
             expected=f"{wanted}, which is asked for",
             found=f"{running}: something imported Keras before",
-            do=f"set {_VARIABLE}={wanted} before Keras or TensorFlow is imported, or use the command line",
+            do=f"set {_BACKEND_VARIABLE}={wanted} before Keras or TensorFlow is imported, or use the command line",
         )
     return keras
 
 
-def _imported(backend: str) -> Any:
+def _import_keras(backend: str) -> Any:
     try:
         return import_module("keras")
     except ImportError as failure:
@@ -72,7 +72,7 @@ def _imported(backend: str) -> Any:
         ) from failure
 
 
-def _checked(keras: Any) -> Any:
+def _check_keras(keras: Any) -> Any:
     version = str(getattr(keras, "__version__", "0"))
     if not hasattr(keras, "ops"):
         raise error(
@@ -85,7 +85,7 @@ def _checked(keras: Any) -> Any:
     return keras
 
 
-def _missing(package: str) -> RekordError:
+def _missing_package_error(package: str) -> RekordError:
     return error(
         "U602",
         f"training needs {package}, which is not installed",
@@ -98,17 +98,17 @@ def _missing(package: str) -> RekordError:
 
 
 _MOMENTUM = 0.7  # of batch normalisation: a run may have some hundred steps, and the first ones say little
-_LEAST_SIDE = 8  # pictures are halved until they are about so small
+_MIN_SIDE = 8  # pictures are halved until they are about so small
 _WIDTHS = (16, 32, 64, 96, 128)
-_MOST_EMBEDDED = 64
-_HIDDEN = 64
+_MAX_EMBEDDING = 64
+_HIDDEN_UNITS = 64
 
 
-def build(keras: Any, encoder: Encoder, seed: int) -> Any:
+def build_model(keras: Any, encoder: BatchEncoder, seed: int) -> Any:
     """The model for a task: of its inputs by name, to one logit a class (and pixel), or to a number."""
-    task, builder = encoder.task, _Builder(keras, seed)
+    task, builder = encoder.task, _ModelBuilder(keras, seed)
     if task.kind == "segmentation":
-        return builder.segmenting(encoder.specs["image"], len(task.classes))
+        return builder.build_segmentation(encoder.specs["image"], len(task.classes))
     inputs = {
         name: keras.Input(spec.shape, name=name, dtype=spec.dtype) for name, spec in encoder.specs.items()
     }
@@ -122,7 +122,7 @@ def build(keras: Any, encoder: Encoder, seed: int) -> Any:
     return keras.Model(inputs, output)
 
 
-def describe(task: Task) -> str:
+def describe_model(task: Task) -> str:
     """What kind of model it is, in a few words."""
     if task.kind == "segmentation":
         return "small encoder–decoder"
@@ -133,7 +133,7 @@ def describe(task: Task) -> str:
     return "MLP with normalisation"
 
 
-class _Builder:
+class _ModelBuilder:
     """Layers whose first weights come from seeds in a row."""
 
     def __init__(self, keras: Any, seed: int) -> None:
@@ -141,44 +141,44 @@ class _Builder:
         self._layers = keras.layers
         self._seed = seed * 1_000
 
-    def joined(self, inputs: Mapping[str, Any], encoder: Encoder) -> Any:
+    def joined(self, inputs: Mapping[str, Any], encoder: BatchEncoder) -> Any:
         """All inputs as one vector."""
         vectors = [self._vector(tensor, encoder.specs[name], encoder) for name, tensor in inputs.items()]
         joined = vectors[0] if len(vectors) == 1 else self._layers.Concatenate()(vectors)
         if all(spec.form == "image" for spec in encoder.specs.values()):
             return joined
         for _ in range(2):
-            joined = self.dense(_HIDDEN, "relu")(joined)
+            joined = self.dense(_HIDDEN_UNITS, "relu")(joined)
         return joined
 
-    def segmenting(self, spec: Spec, classes: int) -> Any:
+    def build_segmentation(self, spec: InputSpec, classes: int) -> Any:
         """Down by halves, and up again, with what was seen on the way down beside it."""
         inputs = self._keras.Input(spec.shape, name="image", dtype=spec.dtype)
-        x = self._scaled(inputs, spec)
-        seen, widths = [], _WIDTHS[: self._halvings(spec, most=3)]
+        x = self._rescale(inputs, spec)
+        seen, widths = [], _WIDTHS[: self._count_halvings(spec, most=3)]
         for width in widths:
-            x = self._convolved(self._convolved(x, width), width)
+            x = self._convolve(self._convolve(x, width), width)
             seen.append(x)
             x = self._layers.MaxPooling2D()(x)
-        x = self._convolved(x, _WIDTHS[len(widths)])
+        x = self._convolve(x, _WIDTHS[len(widths)])
         for width, beside in zip(reversed(widths), reversed(seen), strict=True):
             x = self._layers.UpSampling2D()(x)
-            x = self._convolved(self._layers.Concatenate()([x, beside]), width)
+            x = self._convolve(self._layers.Concatenate()([x, beside]), width)
         return self._keras.Model({"image": inputs}, self._convolution(classes, 1)(x))
 
     def dense(self, width: int, activation: str | None) -> Any:
-        return self._layers.Dense(width, activation=activation, kernel_initializer=self._first_weights())
+        return self._layers.Dense(width, activation=activation, kernel_initializer=self._next_initializer())
 
-    def _vector(self, tensor: Any, spec: Spec, encoder: Encoder) -> Any:
+    def _vector(self, tensor: Any, spec: InputSpec, encoder: BatchEncoder) -> Any:
         layers = self._layers
         if spec.form == "image":
             return self._image(tensor, spec)
         if spec.form == "numbers":
             return layers.Normalization(mean=encoder.mean, variance=encoder.variance)(tensor)
-        width = min(_MOST_EMBEDDED, max(2, round(spec.size**0.5)))
+        width = min(_MAX_EMBEDDING, max(2, round(spec.size**0.5)))
         embedding = layers.Embedding(
             spec.size,
-            width if spec.form == "category" else _MOST_EMBEDDED,
+            width if spec.form == "category" else _MAX_EMBEDDING,
             mask_zero=spec.form != "category",
             embeddings_initializer=self._keras.initializers.RandomUniform(
                 -0.05, 0.05, seed=self._next_seed()
@@ -190,36 +190,36 @@ class _Builder:
             else layers.GlobalAveragePooling1D()(embedding)
         )
 
-    def _image(self, tensor: Any, spec: Spec) -> Any:
-        x = self._scaled(tensor, spec)
-        for width in _WIDTHS[: self._halvings(spec, most=4)]:
-            x = self._layers.MaxPooling2D()(self._convolved(x, width))
-        x = self._convolved(x, _WIDTHS[-1])
+    def _image(self, tensor: Any, spec: InputSpec) -> Any:
+        x = self._rescale(tensor, spec)
+        for width in _WIDTHS[: self._count_halvings(spec, most=4)]:
+            x = self._layers.MaxPooling2D()(self._convolve(x, width))
+        x = self._convolve(x, _WIDTHS[-1])
         # The strongest answer beside the mean one: an object may fill a small part of the picture.
         means = self._layers.GlobalAveragePooling2D()(x)
         return self._layers.Concatenate()([means, self._layers.GlobalMaxPooling2D()(x)])
 
-    def _scaled(self, tensor: Any, spec: Spec) -> Any:
+    def _rescale(self, tensor: Any, spec: InputSpec) -> Any:
         if spec.dtype != "uint8":
             return tensor
         return self._layers.Rescaling(1 / 127.5, -1.0)(tensor)
 
-    def _convolved(self, tensor: Any, width: int) -> Any:
+    def _convolve(self, tensor: Any, width: int) -> Any:
         x = self._convolution(width, 3, use_bias=False)(tensor)
         return self._layers.ReLU()(self._layers.BatchNormalization(momentum=_MOMENTUM)(x))
 
     def _convolution(self, width: int, side: int, *, use_bias: bool = True) -> Any:
         return self._layers.Conv2D(
-            width, side, padding="same", use_bias=use_bias, kernel_initializer=self._first_weights()
+            width, side, padding="same", use_bias=use_bias, kernel_initializer=self._next_initializer()
         )
 
-    def _halvings(self, spec: Spec, *, most: int) -> int:
+    def _count_halvings(self, spec: InputSpec, *, most: int) -> int:
         halvings, side = 0, min(spec.shape[:2])
-        while halvings < most and side >= 2 * _LEAST_SIDE:
+        while halvings < most and side >= 2 * _MIN_SIDE:
             halvings, side = halvings + 1, side // 2
         return halvings
 
-    def _first_weights(self) -> Any:
+    def _next_initializer(self) -> Any:
         return self._keras.initializers.GlorotUniform(seed=self._next_seed())
 
     def _next_seed(self) -> int:
@@ -230,23 +230,23 @@ class _Builder:
 Array: TypeAlias = "npt.NDArray[Any]"
 
 
-class Learner:
+class ModelTrainer:
     """A model with its optimizer. `weights` holds one weight a class, where classes are weighted."""
 
     def __init__(
-        self, keras: Any, encoder: Encoder, *, seed: int, learning_rate: float, weights: Array | None
+        self, keras: Any, encoder: BatchEncoder, *, seed: int, learning_rate: float, weights: Array | None
     ) -> None:
         self._keras = keras
         self._encoder = encoder
         self._seed = seed
         self.weights = None if weights is None else weights.astype(np.float32)
-        self._model = build(keras, encoder, seed)
+        self._model = build_model(keras, encoder, seed)
         task = encoder.task
         if task.kind == "regression":
             self._tally = keras.metrics.MeanAbsoluteError(name="error")
-            loss = _squared_error(keras, encoder.target_std)
+            loss = _make_squared_error(keras, encoder.target_std)
         else:
-            self._tally = _tally(keras, len(task.classes), task.ignore)
+            self._tally = _make_class_counter(keras, len(task.classes), task.ignore)
             loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=task.ignore)
         self._model.compile(
             optimizer=keras.optimizers.Adam(learning_rate),
@@ -270,7 +270,7 @@ class Learner:
         """All that changes while the model learns."""
         return [*self._model.variables, *self._model.optimizer.variables]
 
-    def train(self, step: Step, totals: Totals) -> float:
+    def train(self, step: TrainingStep, totals: StepTotals) -> float:
         """Take one step; its loss and counts are added to the totals."""
         self._model.reset_metrics()
         told = self._model.train_on_batch(
@@ -282,27 +282,27 @@ class Learner:
             totals.error += float(told["error"]) * step.rows
             totals.blind_error += float(np.abs(step.y - self._encoder.target_mean).sum())
         else:
-            counts = numpy_of(self._tally.counts).reshape(3, -1).astype(np.int64)
+            counts = variable_to_numpy(self._tally.counts).reshape(3, -1).astype(np.int64)
             totals.by_class += counts
             learned = int(counts[1].sum())  # of masks: the pixels that are not ignored
         totals.loss += loss * learned
         totals.weight += learned
         return loss
 
-    def said(self, step: Step) -> Array:
+    def said(self, step: TrainingStep) -> Array:
         """What the model says: logits, or numbers."""
         return np.asarray(self._model.predict_on_batch(step.x))
 
     def save(self, path: str) -> None:
         """Write the model as Keras loads it, without what only training needs."""
-        bare = build(self._keras, self._encoder, self._seed)
+        bare = build_model(self._keras, self._encoder, self._seed)
         bare.set_weights(self._model.get_weights())
         bare.save(path)
 
-    def _targets(self, step: Step) -> Array:
+    def _targets(self, step: TrainingStep) -> Array:
         return step.y[:, None] if self._encoder.task.kind == "regression" else step.y
 
-    def _step_weights(self, step: Step) -> Array | None:
+    def _step_weights(self, step: TrainingStep) -> Array | None:
         if self.weights is None:
             return None
         # What is ignored has an id that may be no class; the loss leaves it out.
@@ -310,7 +310,7 @@ class Learner:
         return self.weights[known]
 
 
-def numpy_of(variable: Any) -> Array:
+def variable_to_numpy(variable: Any) -> Array:
     """What a variable of Keras holds, on any backend."""
     value = variable.value
     if hasattr(value, "detach"):
@@ -318,14 +318,14 @@ def numpy_of(variable: Any) -> Array:
     return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
 
-def _squared_error(keras: Any, unit: float) -> Any:
+def _make_squared_error(keras: Any, unit: float) -> Any:
     def loss(true: Any, said: Any) -> Any:
         return keras.ops.mean(keras.ops.square((true - said) / unit), axis=-1)
 
     return loss
 
 
-def _tally(keras: Any, classes: int, ignore: int | None) -> Any:
+def _make_class_counter(keras: Any, classes: int, ignore: int | None) -> Any:
     """Counts of each class, of one step: how often it was said rightly, is true, and was said."""
     ops = keras.ops
 

@@ -10,90 +10,99 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from rekord.report.charts import Curve, bar_cell, curves, escaped, legend, time_bar
-from rekord.report.formatting import count
+from rekord.report.charts import (
+    ChartCurve,
+    escape_html,
+    render_bar_cell,
+    render_curves,
+    render_legend,
+    render_time_bar,
+)
+from rekord.report.formatting import format_count
 from rekord.report.style import STYLE
 from rekord.report.style import TRAINING_STYLE as MORE_STYLE
-from rekord.training.advice import is_bottleneck, percent, verdict
-from rekord.training.model import describe
-from rekord.training.result import Epoch, Trained, class_ious
+from rekord.training.advice import describe_bottleneck, format_percent, is_bottleneck
+from rekord.training.model import describe_model
+from rekord.training.result import EpochResult, TrainingResult, compute_class_ious
 from rekord.training.task import Task
 from rekord.version import VERSION
 
-_SHOWN_INPUTS = 4
+_MAX_SHOWN_INPUTS = 4
 
 
-def dataset_name(path: str) -> str:
+def get_dataset_name(path: str) -> str:
     """What a person calls the dataset."""
     return os.path.basename(os.path.normpath(path)) or path
 
 
-def learned(task: Task) -> str:
+def describe_task(task: Task) -> str:
     """`image → label, 4 classes`."""
     names = [each.column for each in task.inputs]
-    more = len(names) - _SHOWN_INPUTS + 1
-    shown = ", ".join(names) if more < 2 else f"{', '.join(names[: _SHOWN_INPUTS - 1])} and {more:,} more"
+    more = len(names) - _MAX_SHOWN_INPUTS + 1
+    shown = ", ".join(names) if more < 2 else f"{', '.join(names[: _MAX_SHOWN_INPUTS - 1])} and {more:,} more"
     classes = f", {len(task.classes):,} classes" if task.classes else ""
     return f"{shown} → {task.target}{classes}"
 
 
-def blind(task: Task) -> str:
+def describe_chance(task: Task) -> str:
     """Who it is that has the score of chance."""
     return "always the mean" if task.kind == "regression" else "always the most frequent class"
 
 
-def figure(value: float | None) -> str:
+def format_score(value: float | None) -> str:
     """A loss or a score: `0.953`, `12,345`."""
     if value is None:
         return "–"
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-Matrix: TypeAlias = "npt.NDArray[np.int64]"
+CountMatrix: TypeAlias = "npt.NDArray[np.int64]"
 
-MOST_MATRIX = 30
+MAX_MATRIX_CLASSES = 30
 """So many classes are drawn as a matrix; of more, those that occur most."""
-MOST_LISTED = 100
-MOST_PAIRS = 10
+MAX_LISTED_CLASSES = 100
+MAX_CONFUSED_PAIRS = 10
 
-_LONGEST_NAME = 40
-_STRONGEST = 45
+_MAX_NAME_CHARACTERS = 40
+_MAX_HEAT_PERCENT = 45
 """A cell with all of its row has so many percent of the accent: figures in it can still be read."""
 
 
-def matrix_table(matrix: Matrix, names: Sequence[str], counted: str) -> str:
+def render_confusion_matrix(matrix: CountMatrix, names: Sequence[str], counted: str) -> str:
     """The matrix as a heat map: counts, with a colour for the share of their row. `counted` names what is counted."""
-    shown = _most_frequent(matrix, MOST_MATRIX)
+    shown = _find_most_frequent(matrix, MAX_MATRIX_CLASSES)
     totals = matrix.sum(1)
-    heads = "".join(f'<th scope="col"><span>{_name(names, i)}</span></th>' for i in shown)
+    heads = "".join(f'<th scope="col"><span>{_get_name(names, i)}</span></th>' for i in shown)
     rows = "".join(
-        f'<tr><th scope="row">{_name(names, true)}</th>'
-        + "".join(_cell(matrix, int(totals[true]), true, said, names, counted) for said in shown)
-        + f'<td class="n total">{_short(int(totals[true]))}</td></tr>'
+        f'<tr><th scope="row">{_get_name(names, true)}</th>'
+        + "".join(_render_cell(matrix, int(totals[true]), true, said, names, counted) for said in shown)
+        + f'<td class="n total">{_format_short_count(int(totals[true]))}</td></tr>'
         for true in shown
     )
     hint = (
-        f'<p class="hint">The {MOST_MATRIX} of {len(names):,} classes that occur most.</p>'
+        f'<p class="hint">The {MAX_MATRIX_CLASSES} of {len(names):,} classes that occur most.</p>'
         if len(shown) < len(names)
         else ""
     )
     return (
         f'{hint}<div class="panel"><table class="heat"><thead><tr><th scope="col">true ↓ said →</th>{heads}'
-        f'<th scope="col" class="n">{escaped(counted)}</th></tr></thead><tbody>{rows}</tbody></table></div>'
+        f'<th scope="col" class="n">{escape_html(counted)}</th></tr></thead><tbody>{rows}</tbody></table></div>'
     )
 
 
-def confused_pairs(matrix: Matrix, names: Sequence[str]) -> str:
+def render_confused_pairs(matrix: CountMatrix, names: Sequence[str]) -> str:
     """The classes that are most often taken for another one; nothing where none ever is."""
     off = matrix.copy()
     np.fill_diagonal(off, 0)
-    order = np.argsort(off, axis=None, kind="stable")[::-1][:MOST_PAIRS]
+    order = np.argsort(off, axis=None, kind="stable")[::-1][:MAX_CONFUSED_PAIRS]
     pairs = [divmod(int(at), len(off)) for at in order if off.flat[at] > 0]
     if not pairs:
         return ""
     totals = matrix.sum(1)
     most = int(off.max())
-    rows = "".join(_pair_row(true, said, int(off[true, said]), totals, most, names) for true, said in pairs)
+    rows = "".join(
+        _render_pair_row(true, said, int(off[true, said]), totals, most, names) for true, said in pairs
+    )
     return (
         '<h3>Most often confused</h3><div class="panel"><table><thead><tr><th scope="col">true</th>'
         '<th scope="col">said</th><td></td><th scope="col" class="n">count</th>'
@@ -101,79 +110,84 @@ def confused_pairs(matrix: Matrix, names: Sequence[str]) -> str:
     )
 
 
-def class_table(matrix: Matrix, names: Sequence[str], counted: str, *, with_iou: bool) -> str:
+def render_class_table(matrix: CountMatrix, names: Sequence[str], counted: str, *, with_iou: bool) -> str:
     """Precision and recall of each class; intersection over union too, where pixels are told."""
     right, true, said = np.diag(matrix), matrix.sum(1), matrix.sum(0)
-    ious = class_ious(matrix)
+    ious = compute_class_ious(matrix)
     listed, hint = list(range(len(names))), ""
-    if len(names) > MOST_LISTED:
+    if len(names) > MAX_LISTED_CLASSES:
         occurring = [i for i in listed if true[i]]
-        listed = sorted(occurring, key=lambda i: (right[i] / true[i], -true[i]))[:MOST_LISTED]
+        listed = sorted(occurring, key=lambda i: (right[i] / true[i], -true[i]))[:MAX_LISTED_CLASSES]
         hint = (
             f'<p class="hint">The {len(listed):,} of {len(names):,} classes that are found least often.</p>'
         )
     rows = ""
     for i in listed:
-        recall, precision = _part(right[i], true[i]), _part(right[i], said[i])
+        recall, precision = _divide_or_none(right[i], true[i]), _divide_or_none(right[i], said[i])
         figures = [*([ious[i]] if with_iou else []), recall, precision]
-        cells = "".join(f'<td class="n">{_decimal(figure)}</td>' for figure in figures)
+        cells = "".join(f'<td class="n">{_format_decimal(figure)}</td>' for figure in figures)
         rows += (
-            f'<tr><th scope="row">{_name(names, i)}</th>{bar_cell(figures[0] or 0.0, 1)}{cells}'
+            f'<tr><th scope="row">{_get_name(names, i)}</th>{render_bar_cell(figures[0] or 0.0, 1)}{cells}'
             f'<td class="n wide">{int(true[i]):,}</td></tr>'
         )
     iou = '<th scope="col" class="n">IoU</th>' if with_iou else ""
     return (
         f'<h3>Each class</h3>{hint}<div class="panel"><table><thead><tr><th scope="col">class</th><td></td>{iou}'
         '<th scope="col" class="n">recall</th><th scope="col" class="n">precision</th>'
-        f'<th scope="col" class="n wide">{escaped(counted)}</th></tr></thead><tbody>{rows}</tbody></table></div>'
+        f'<th scope="col" class="n wide">{escape_html(counted)}</th></tr></thead><tbody>{rows}</tbody></table></div>'
     )
 
 
-def _pair_row(true: int, said: int, times: int, totals: Matrix, most: int, names: Sequence[str]) -> str:
+def _render_pair_row(
+    true: int, said: int, times: int, totals: CountMatrix, most: int, names: Sequence[str]
+) -> str:
     return (
-        f'<tr><th scope="row">{_name(names, true)}</th><td>{_name(names, said)}</td>{bar_cell(times, most)}'
-        f'<td class="n">{times:,}</td><td class="n">{_share(times, int(totals[true]))}</td></tr>'
+        f'<tr><th scope="row">{_get_name(names, true)}</th><td>{_get_name(names, said)}'
+        f"</td>{render_bar_cell(times, most)}"
+        f'<td class="n">{times:,}</td><td class="n">{_format_share(times, int(totals[true]))}</td></tr>'
     )
 
 
-def _cell(matrix: Matrix, total: int, true: int, said: int, names: Sequence[str], counted: str) -> str:
+def _render_cell(
+    matrix: CountMatrix, total: int, true: int, said: int, names: Sequence[str], counted: str
+) -> str:
     times = int(matrix[true, said])
     share = times / total if total else 0.0
-    true_name, said_name = _short_class_name(names[true]), _short_class_name(names[said])
+    true_name, said_name = _shorten_class_name(names[true]), _shorten_class_name(names[said])
     words = f"{true_name} said to be {said_name}: {times:,} of {total:,} {counted}"
     kind = "right" if true == said else "wrong"
-    shade = f' style="--share:{_STRONGEST * share:.1f}%"' if times else ""
-    figure = f"{_short(times)}<small>{_share(times, total)}</small>" if times else "·"
-    return f'<td class="{kind}"{shade} title="{escaped(words)}">{figure}</td>'
+    shade = f' style="--share:{_MAX_HEAT_PERCENT * share:.1f}%"' if times else ""
+    figure = f"{_format_short_count(times)}<small>{_format_share(times, total)}</small>" if times else "·"
+    return f'<td class="{kind}"{shade} title="{escape_html(words)}">{figure}</td>'
 
 
-def _most_frequent(matrix: Matrix, most: int) -> list[int]:
+def _find_most_frequent(matrix: CountMatrix, most: int) -> list[int]:
     if len(matrix) <= most:
         return list(range(len(matrix)))
     return sorted(int(i) for i in np.argsort(-matrix.sum(1), kind="stable")[:most])
 
 
-def _name(names: Sequence[str], number: int) -> str:
-    return escaped(_short_class_name(names[number]))
+def _get_name(names: Sequence[str], number: int) -> str:
+    return escape_html(_shorten_class_name(names[number]))
 
 
-def _short_class_name(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+def _shorten_class_name(name: str) -> str:
+    return name if len(name) <= _MAX_NAME_CHARACTERS else f"{name[: _MAX_NAME_CHARACTERS - 1]}…"
 
 
-def _part(part: int, whole: int) -> float | None:
+def _divide_or_none(part: int, whole: int) -> float | None:
     return int(part) / int(whole) if whole else None
 
 
-def _decimal(value: float | None) -> str:
+def _format_decimal(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _share(part: int, whole: int) -> str:
-    return escaped(percent(part / whole)) if whole else "–"
+def _format_share(part: int, whole: int) -> str:
+    return escape_html(format_percent(part / whole)) if whole else "–"
 
 
-def _short(times: int) -> str:
+def _format_short_count(times: int) -> str:
     """A count in a narrow cell; the words behind it have all digits."""
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if times >= 10 * size:
@@ -182,87 +196,89 @@ def _short(times: int) -> str:
 
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_MOST_EPOCHS = 200
-_MOST_LEFT_OUT = 100
+_MAX_EPOCHS = 200
+_MAX_LEFT_OUT = 100
 
 
-def page(trained: Trained) -> str:
+def render_training_page(trained: TrainingResult) -> str:
     """The whole page. It loads nothing, runs nothing, and holds no text from the data that is not escaped."""
-    title = dataset_name(trained.dataset)
-    body = "".join(_sections(trained))
+    title = get_dataset_name(trained.dataset)
+    body = "".join(_iter_sections(trained))
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8" />'
-        f'<meta http-equiv="Content-Security-Policy" content="{escaped(_POLICY)}" />'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape_html(_POLICY)}" />'
         '<meta name="viewport" content="width=device-width, initial-scale=1" />'
-        f"<title>{escaped(title)}: training</title><style>{STYLE}{MORE_STYLE}</style></head><body>"
-        f'<header class="top"><p class="eyebrow">Training run</p><h1>{escaped(title)}</h1>'
-        f'<p class="lead">{escaped(_sentence(trained))}</p></header>'
-        f"<main>{body}<footer>rekord {escaped(VERSION)} · {escaped(trained.dataset)}</footer></main></body></html>\n"
+        f"<title>{escape_html(title)}: training</title><style>{STYLE}{MORE_STYLE}</style></head><body>"
+        f'<header class="top"><p class="eyebrow">Training run</p><h1>{escape_html(title)}</h1>'
+        f'<p class="lead">{escape_html(_summarize(trained))}</p></header>'
+        f"<main>{body}<footer>rekord {escape_html(VERSION)} · {escape_html(trained.dataset)}</footer></main>"
+        "</body></html>\n"
     )
 
 
-def _sentence(trained: Trained) -> str:
-    model = f"{describe(trained.task)}, {count(trained.parameters, 'parameter')}"
-    return f"{learned(trained.task)} · {model} · keras on {trained.backend}"
+def _summarize(trained: TrainingResult) -> str:
+    model = f"{describe_model(trained.task)}, {format_count(trained.parameters, 'parameter')}"
+    return f"{describe_task(trained.task)} · {model} · keras on {trained.backend}"
 
 
-def _sections(trained: Trained) -> Iterator[str]:
-    yield _cards(trained)
-    yield _advice(trained)
-    yield _curves(trained)
-    yield _epochs(trained)
+def _iter_sections(trained: TrainingResult) -> Iterator[str]:
+    yield _render_cards(trained)
+    yield _render_advice(trained)
+    yield _render_curves(trained)
+    yield _render_epochs(trained)
     if trained.confusion is not None and trained.task.classes:
-        yield _classes(trained)
-    yield _time(trained)
-    yield _inputs(trained)
-    yield _use(trained)
+        yield _render_classes(trained)
+    yield _render_time(trained)
+    yield _render_inputs(trained)
+    yield _render_usage(trained)
 
 
-def _cards(trained: Trained) -> str:
+def _render_cards(trained: TrainingResult) -> str:
     held_out = trained.val_split is not None
     split = "validation" if held_out else "training"
-    cards = [(figure(trained.score), f"{trained.task.metric}, {split}")]
+    cards = [(format_score(trained.score), f"{trained.task.metric}, {split}")]
     if trained.chance is not None:
-        cards.append((figure(trained.chance), blind(trained.task)))
+        cards.append((format_score(trained.chance), describe_chance(trained.task)))
     cards += [
         (f"{len(trained.epochs):,}", "epoch" if len(trained.epochs) == 1 else "epochs"),
         (f"{trained.train_records:,}", f"records in {trained.train_split}"),
-        (_rate(trained.records_per_second), "records a second"),
-        (percent(trained.waited_share), "of the time waited for data"),
+        (_format_rate(trained.records_per_second), "records a second"),
+        (format_percent(trained.waited_share), "of the time waited for data"),
     ]
     items = "".join(
-        f"<li><b>{escaped(value)}</b><span>{escaped(label)}</span></li>" for value, label in cards
+        f"<li><b>{escape_html(value)}</b><span>{escape_html(label)}</span></li>" for value, label in cards
     )
     return f'<ul class="cards">{items}</ul>'
 
 
-def _advice(trained: Trained) -> str:
-    said = escaped(_capital(verdict(trained.waited_share)))
+def _render_advice(trained: TrainingResult) -> str:
+    said = escape_html(_capitalize(describe_bottleneck(trained.waited_share)))
     kind = "notice" if is_bottleneck(trained.waited_share) else "good"
-    listed = "".join(f"<li>{escaped(line)}</li>" for line in trained.advice)
+    listed = "".join(f"<li>{escape_html(line)}</li>" for line in trained.advice)
     return f'<div class="{kind}" role="note"><b>{said}.</b>{f"<ul>{listed}</ul>" if listed else ""}</div>'
 
 
-def _curves(trained: Trained) -> str:
+def _render_curves(trained: TrainingResult) -> str:
     epochs, task = trained.epochs, trained.task
-    losses = [Curve("training", "train", [epoch.loss for epoch in epochs])]
-    scores = [Curve("training", "train", [epoch.score for epoch in epochs])]
+    losses = [ChartCurve("training", "train", [epoch.loss for epoch in epochs])]
+    scores = [ChartCurve("training", "train", [epoch.score for epoch in epochs])]
     held_out = [epoch for epoch in epochs if epoch.val_loss is not None and epoch.val_score is not None]
     if len(held_out) == len(epochs):
-        losses.append(Curve("validation", "held", [epoch.val_loss or 0.0 for epoch in epochs]))
-        scores.append(Curve("validation", "held", [epoch.val_score or 0.0 for epoch in epochs]))
+        losses.append(ChartCurve("validation", "held", [epoch.val_loss or 0.0 for epoch in epochs]))
+        scores.append(ChartCurve("validation", "held", [epoch.val_score or 0.0 for epoch in epochs]))
     top = None if task.kind == "regression" else 1.0
-    level = None if trained.chance is None else blind(trained.task)
+    level = None if trained.chance is None else describe_chance(trained.task)
     drawn = (
-        ("loss", curves("loss", losses), legend(losses)),
+        ("loss", render_curves("loss", losses), render_legend(losses)),
         (
             task.metric,
-            curves(task.metric, scores, top=top, level=trained.chance),
-            legend(scores, level=level),
+            render_curves(task.metric, scores, top=top, level=trained.chance),
+            render_legend(scores, level=level),
         ),
     )
     figures = "".join(
-        f'<figure class="panel"><figcaption>{escaped(name)}</figcaption>{chart}<p class="keys">{keys}</p></figure>'
+        f'<figure class="panel"><figcaption>{escape_html(name)}</figcaption>{chart}<p class="keys">{keys}</p>'
+        "</figure>"
         for name, chart, keys in drawn
     )
     return (
@@ -271,14 +287,14 @@ def _curves(trained: Trained) -> str:
     )
 
 
-def _epochs(trained: Trained) -> str:
-    shown = trained.epochs[-_MOST_EPOCHS:]
-    metric = escaped(trained.task.metric)
+def _render_epochs(trained: TrainingResult) -> str:
+    shown = trained.epochs[-_MAX_EPOCHS:]
+    metric = escape_html(trained.task.metric)
     held_out = trained.val_split is not None
     heads = ["epoch", "loss", metric, *(["val loss", f"val {metric}"] if held_out else [])]
     head = "".join(f'<th scope="col" class="n">{name}</th>' for name in heads)
-    rows = "".join(f"<tr>{_epoch_cells(epoch, held_out=held_out)}</tr>" for epoch in shown)
-    hint = f'<p class="hint">The last {_MOST_EPOCHS} epochs.</p>' if len(shown) < len(trained.epochs) else ""
+    rows = "".join(f"<tr>{_render_epoch_cells(epoch, held_out=held_out)}</tr>" for epoch in shown)
+    hint = f'<p class="hint">The last {_MAX_EPOCHS} epochs.</p>' if len(shown) < len(trained.epochs) else ""
     return (
         f'<h3>Each epoch</h3>{hint}<div class="panel"><table><thead><tr>{head}'
         '<th scope="col" class="n wide">records/s</th>'
@@ -286,59 +302,60 @@ def _epochs(trained: Trained) -> str:
     )
 
 
-def _epoch_cells(epoch: Epoch, *, held_out: bool) -> str:
+def _render_epoch_cells(epoch: EpochResult, *, held_out: bool) -> str:
     values = [epoch.loss, epoch.score, *([epoch.val_loss, epoch.val_score] if held_out else [])]
-    cells = "".join(f'<td class="n">{escaped(figure(value))}</td>' for value in values)
+    cells = "".join(f'<td class="n">{escape_html(format_score(value))}</td>' for value in values)
     return (
         f'<th scope="row" class="n">{epoch.number:,}</th>{cells}'
-        f'<td class="n wide">{_rate(epoch.records_per_second)}</td>'
-        f'<td class="n wide">{escaped(percent(epoch.waited_share))}</td>'
+        f'<td class="n wide">{_format_rate(epoch.records_per_second)}</td>'
+        f'<td class="n wide">{escape_html(format_percent(epoch.waited_share))}</td>'
     )
 
 
-def _classes(trained: Trained) -> str:
+def _render_classes(trained: TrainingResult) -> str:
     matrix, task = trained.confusion, trained.task
     assert matrix is not None
     pixels = task.kind == "segmentation"
     counted = "pixels" if pixels else "records"
     where = trained.val_split or trained.train_split
     return (
-        f'<h2>What is taken for what</h2><p class="hint">On {escaped(where)}, after the last epoch. A row is what is '
+        f'<h2>What is taken for what</h2><p class="hint">On {escape_html(where)}, after the last epoch. A row '
+        "is what is "
         "true, a column what the model says; the colour is the share of the row.</p>"
-        + matrix_table(matrix, task.classes, counted)
-        + confused_pairs(matrix, task.classes)
-        + class_table(matrix, task.classes, counted, with_iou=pixels)
+        + render_confusion_matrix(matrix, task.classes, counted)
+        + render_confused_pairs(matrix, task.classes)
+        + render_class_table(matrix, task.classes, counted, with_iou=pixels)
     )
 
 
-def _time(trained: Trained) -> str:
+def _render_time(trained: TrainingResult) -> str:
     waited = sum(epoch.waited_seconds for epoch in trained.epochs)
     computed = sum(epoch.seconds for epoch in trained.epochs) - waited
     once = trained.compile_seconds + trained.first_batch_seconds
     return (
         '<h2>Where the time went</h2><p class="hint">The steps of training. The first batch and the first step, '
         "which builds the model's program, come once and are not counted as waiting.</p>"
-        + time_bar(
+        + render_time_bar(
             [("computing", "computing", computed), ("waiting", "waiting", waited), ("once", "once", once)]
         )
     )
 
 
-def _inputs(trained: Trained) -> str:
+def _render_inputs(trained: TrainingResult) -> str:
     task = trained.task
     rows: list[tuple[str, str, str]] = [(each.column, each.form, "") for each in task.inputs]
     target = "a number" if task.kind == "regression" else f"{len(task.classes):,} classes"
     ignored = "" if task.ignore is None else f"; pixels of {task.ignore} are not learned"
     rows.append((task.target, "target", f"{target}{ignored}"))
     left_out = list(task.left_out.items())
-    rows += [(name, "left out", why) for name, why in left_out[:_MOST_LEFT_OUT]]
+    rows += [(name, "left out", why) for name, why in left_out[:_MAX_LEFT_OUT]]
     body = "".join(
-        f'<tr><th scope="row">{escaped(_short_name(name))}</th>'
+        f'<tr><th scope="row">{escape_html(_shorten_name(name))}</th>'
         f'<td><span class="pill{" kind" if use != "left out" else ""}">'
-        f"{escaped(use)}</span></td><td>{escaped(why)}</td></tr>"
+        f"{escape_html(use)}</span></td><td>{escape_html(why)}</td></tr>"
         for name, use, why in rows
     )
-    more = len(left_out) - _MOST_LEFT_OUT
+    more = len(left_out) - _MAX_LEFT_OUT
     hint = f'<p class="hint">{more:,} more columns are left out.</p>' if more > 0 else ""
     return (
         '<h2>What it learned from</h2><div class="panel"><table><thead><tr><th scope="col">column</th>'
@@ -346,21 +363,21 @@ def _inputs(trained: Trained) -> str:
     )
 
 
-def _use(trained: Trained) -> str:
+def _render_usage(trained: TrainingResult) -> str:
     again = (
         f"rekord train {shlex.quote(trained.dataset)} {shlex.quote(trained.out)} --epochs {len(trained.epochs)} "
         f"--batch-size {trained.batch_size} --backend {trained.backend} --fresh"
     )
     return (
         '<h2>How to use it</h2><p class="hint">Load the model, and what turns records into its inputs. The model '
-        f"was trained on {escaped(trained.backend)}; it runs on every backend of Keras (KERAS_BACKEND).</p>"
-        f"<pre>{escaped_lines(snippet(trained))}</pre>"
+        f"was trained on {escape_html(trained.backend)}; it runs on every backend of Keras (KERAS_BACKEND).</p>"
+        f"<pre>{escape_lines(make_usage_snippet(trained))}</pre>"
         '<p class="hint">Train again, from the beginning; other options as they were.</p>'
-        f"<pre>{escaped(again)}</pre>"
+        f"<pre>{escape_html(again)}</pre>"
     )
 
 
-def snippet(trained: Trained) -> str:
+def make_usage_snippet(trained: TrainingResult) -> str:
     """Code that loads the model and asks it about the records of a split."""
     task, inputs = trained.task, [each.column for each in trained.task.inputs]
     said = "[:, 0]" if task.kind == "regression" else ".argmax(-1)"
@@ -388,18 +405,18 @@ def snippet(trained: Trained) -> str:
     )
 
 
-def escaped_lines(text: str) -> str:
+def escape_lines(text: str) -> str:
     """Text of several lines; their ends stay."""
-    return "\n".join(escaped(line) for line in text.split("\n"))
+    return "\n".join(escape_html(line) for line in text.split("\n"))
 
 
-def _rate(records_per_second: float) -> str:
+def _format_rate(records_per_second: float) -> str:
     return f"{records_per_second:,.0f}" if records_per_second > 0 else "–"
 
 
-def _capital(text: str) -> str:
+def _capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _short_name(name: str) -> str:
+def _shorten_name(name: str) -> str:
     return name if len(name) <= 60 else f"{name[:59]}…"

@@ -11,23 +11,23 @@ import numpy.typing as npt
 from rekord.training.task import Task
 
 Array: TypeAlias = "npt.NDArray[Any]"
-Matrix: TypeAlias = "npt.NDArray[np.int64]"
+CountMatrix: TypeAlias = "npt.NDArray[np.int64]"
 
 
-def tallied(true: Array, said: Array, classes: int, *, ignore: int | None = None) -> Matrix:
+def count_by_class(true: Array, said: Array, classes: int, *, ignore: int | None = None) -> CountMatrix:
     """Of each class how often it was said rightly, how often it is true, and how often it was said."""
-    true, said = _learned(true, said, ignore)
+    true, said = _drop_ignored(true, said, ignore)
     parts = (true[true == said], true, said)
     return np.stack([np.bincount(part, minlength=classes) for part in parts]).astype(np.int64)
 
 
-def counted(true: Array, said: Array, classes: int, *, ignore: int | None = None) -> Matrix:
+def compute_confusion(true: Array, said: Array, classes: int, *, ignore: int | None = None) -> CountMatrix:
     """How often each class was taken for each: rows are what is true, columns what is said."""
-    true, said = _learned(true, said, ignore)
+    true, said = _drop_ignored(true, said, ignore)
     return np.bincount(true * classes + said, minlength=classes * classes).reshape(classes, classes)
 
 
-def _learned(true: Array, said: Array, ignore: int | None) -> tuple[Array, Array]:
+def _drop_ignored(true: Array, said: Array, ignore: int | None) -> tuple[Array, Array]:
     true, said = true.reshape(-1).astype(np.int64), said.reshape(-1).astype(np.int64)
     if ignore is None:
         return true, said
@@ -35,34 +35,34 @@ def _learned(true: Array, said: Array, ignore: int | None) -> tuple[Array, Array
     return true[kept], said[kept]
 
 
-def accuracy(matrix: Matrix) -> float:
+def compute_accuracy(matrix: CountMatrix) -> float:
     """The share of what was said right."""
     total = int(matrix.sum())
     return int(np.trace(matrix)) / total if total else 0.0
 
 
-def class_ious(matrix: Matrix) -> list[float | None]:
+def compute_class_ious(matrix: CountMatrix) -> list[float | None]:
     """Of each class, what is in both over what is in either; None of a class that occurs in neither."""
-    return _ious(np.diag(matrix), matrix.sum(1), matrix.sum(0))
+    return _compute_ious(np.diag(matrix), matrix.sum(1), matrix.sum(0))
 
 
-def mean_iou(matrix: Matrix) -> float:
+def compute_mean_iou(matrix: CountMatrix) -> float:
     """The mean over the classes that occur."""
-    return mean_of_ious(np.diag(matrix), matrix.sum(1), matrix.sum(0))
+    return compute_mean_iou_of_counts(np.diag(matrix), matrix.sum(1), matrix.sum(0))
 
 
-def mean_of_ious(right: Matrix, true: Matrix, said: Matrix) -> float:
+def compute_mean_iou_of_counts(right: CountMatrix, true: CountMatrix, said: CountMatrix) -> float:
     """The same from what is right, true and said of each class."""
-    found = [iou for iou in _ious(right, true, said) if iou is not None]
+    found = [iou for iou in _compute_ious(right, true, said) if iou is not None]
     return sum(found) / len(found) if found else 0.0
 
 
-def _ious(right: Matrix, true: Matrix, said: Matrix) -> list[float | None]:
+def _compute_ious(right: CountMatrix, true: CountMatrix, said: CountMatrix) -> list[float | None]:
     either = true + said - right
     return [int(r) / int(e) if e else None for r, e in zip(right, either, strict=True)]
 
 
-def cross_entropy(
+def compute_cross_entropy(
     logits: Array, true: Array, *, ignore: int | None = None, weights: Array | None = None
 ) -> tuple[float, int]:
     """The sum of the losses, and over how many values it is. `weights` holds one weight a class."""
@@ -81,12 +81,12 @@ def cross_entropy(
     return float(losses.sum()), len(true)
 
 
-MOST_MATRIX_CLASSES = 1000
+MAX_MATRIX_CLASSES = 1000
 """Of more classes no matrix is kept, which would have millions of cells: only what is right, true and said."""
 
 
 @dataclass
-class Totals:
+class StepTotals:
     """Sums over steps; counts are whole numbers."""
 
     task: Task
@@ -121,7 +121,7 @@ class Totals:
         if self.task.kind == "regression":
             return self.error / self.rows if self.rows else 0.0
         if self.task.kind == "segmentation":
-            return mean_of_ious(right, true, said)
+            return compute_mean_iou_of_counts(right, true, said)
         return int(right.sum()) / max(int(true.sum()), 1)
 
     @property
@@ -150,7 +150,7 @@ class Totals:
         }
 
     @classmethod
-    def from_dict(cls, told: dict[str, Any], task: Task) -> Totals:
+    def from_dict(cls, told: dict[str, Any], task: Task) -> StepTotals:
         """The sums that `to_dict` told of."""
         totals = cls(task)
         for name in ("loss", "weight", "error", "blind_error", "seconds", "waited_seconds"):
@@ -162,7 +162,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch:
+class EpochResult:
     """One pass over the training split, and over the validation split after it."""
 
     number: int  # from 1 on
@@ -203,7 +203,7 @@ class Epoch:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainingResult:
     """A finished run: `model`, `report` and `metrics` are the paths of files in `out`."""
 
     dataset: str
@@ -216,15 +216,15 @@ class Trained:
     val_split: str | None
     train_records: int
     val_records: int
-    epochs: tuple[Epoch, ...]
-    confusion: Matrix | None  # true by said, of validation or, without it, of training
+    epochs: tuple[EpochResult, ...]
+    confusion: CountMatrix | None  # true by said, of validation or, without it, of training
     chance: float | None  # the score, there, of who always says the most frequent class, or the mean
     compile_seconds: float  # of the steps that build the model's program, and are not timed
     first_batch_seconds: float
     advice: tuple[str, ...]  # what to change where the input is the bottleneck; empty where it is not
 
     @property
-    def last(self) -> Epoch:
+    def last(self) -> EpochResult:
         """The last epoch."""
         return self.epochs[-1]
 

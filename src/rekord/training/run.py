@@ -15,26 +15,26 @@ import numpy as np
 from rekord.arguments import height_and_width, integer, positive_int, real_number, seed_number
 from rekord.dataset.dataset import Dataset, open
 from rekord.dataset.split import Split
-from rekord.errors import RekordError, error, located
+from rekord.errors import RekordError, add_location, error
 from rekord.location import Location
 from rekord.storage.local import LOCAL, write_error
 from rekord.storage.transaction import STAGED_PREFIX, Transaction, publish
 from rekord.training import checkpoint
-from rekord.training.advice import advise, facts
-from rekord.training.checkpoint import Place, prepared, refuse_place, usual_folder
-from rekord.training.choose import check_target, choose
-from rekord.training.inputs import LEAST_SIDE, MOST_SIDE, Encoder
-from rekord.training.loop import Loop, Progress, Reading, Watch
-from rekord.training.model import Learner, load_keras
-from rekord.training.report import page
-from rekord.training.result import Epoch, Totals, Trained
-from rekord.training.statistics import class_weights_of, learn, refuse_numbers
+from rekord.training.advice import advise, collect_input_facts
+from rekord.training.checkpoint import RunFolder, check_run_folder, get_default_run_folder, prepare_run_folder
+from rekord.training.choose import check_target, choose_task
+from rekord.training.inputs import MAX_SIDE, MIN_SIDE, BatchEncoder
+from rekord.training.loop import TrainingData, TrainingListener, TrainingLoop, TrainingProgress
+from rekord.training.model import ModelTrainer, load_keras
+from rekord.training.report import render_training_page
+from rekord.training.result import EpochResult, StepTotals, TrainingResult
+from rekord.training.statistics import compute_class_weights, fit_encoder, reject_regression
 from rekord.training.task import Task
 from rekord.verbs.options import VerbOptions
 
-_TRAINING = ("train", "training")
+_TRAINING_SPLITS = ("train", "training")
 _PLANNED = ("batch_size", "balance", "class_weights", "image_size", "seed", "learning_rate", "limit")
-_VALIDATION = ("val", "validation", "valid", "dev", "eval", "test")
+_VALIDATION_SPLITS = ("val", "validation", "valid", "dev", "eval", "test")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class TrainOptions(VerbOptions):
         positive_int("batch_size", self.batch_size, do="batch_size=32")
         seed_number("seed", self.seed)
         if self.image_size is not None:
-            height_and_width("image_size", self.image_size, least=LEAST_SIDE, most=MOST_SIDE)
+            height_and_width("image_size", self.image_size, least=MIN_SIDE, most=MAX_SIDE)
         if self.limit is not None:
             positive_int("limit", self.limit)
         real_number(
@@ -108,8 +108,8 @@ def train(
     limit: int | None = None,
     resume: bool = False,
     fresh: bool = False,
-    watch: Watch | None = None,
-) -> Trained:
+    watch: TrainingListener | None = None,
+) -> TrainingResult:
     """Train a small model on a dataset, as proof that it trains, and a baseline for the real one.
 
     The schema says which: image and label → a small CNN, image and mask → a small encoder–decoder, numbers and label
@@ -129,17 +129,17 @@ def run_training(
     out: str | os.PathLike[str] | None,
     asked: TrainOptions,
     *,
-    watch: Watch | None = None,
-) -> Trained:
+    watch: TrainingListener | None = None,
+) -> TrainingResult:
     """What `train` does."""
-    path, folder = os.fspath(path), usual_folder(os.fspath(path)) if out is None else os.fspath(out)
-    watch = watch or Watch()
+    path, folder = os.fspath(path), get_default_run_folder(os.fspath(path)) if out is None else os.fspath(out)
+    watch = watch or TrainingListener()
     dataset = open(path)
-    refuse_place(folder, dataset=path, resume=asked.resume, fresh=asked.fresh)
-    splits = _splits(dataset, asked.split, asked.validation, asked.limit)
-    task = choose(splits.train, label=asked.label, columns=asked.columns)
+    check_run_folder(folder, dataset=path, resume=asked.resume, fresh=asked.fresh)
+    splits = _select_splits(dataset, asked.split, asked.validation, asked.limit)
+    task = choose_task(splits.train, label=asked.label, columns=asked.columns)
     if asked.balance or asked.class_weights:
-        refuse_numbers(task)
+        reject_regression(task)
     if splits.val is not None:
         check_target(splits.val, task)
     watch.chosen(task)
@@ -147,26 +147,26 @@ def run_training(
     transaction = Transaction(folder)
     LOCAL.make_folder(transaction.parent)
     with transaction.lock():
-        place = prepared(folder, dataset=path, resume=asked.resume, fresh=asked.fresh)
-        return _Run(path, place, asked, splits, task, keras, watch).run()
+        place = prepare_run_folder(folder, dataset=path, resume=asked.resume, fresh=asked.fresh)
+        return _TrainingRun(path, place, asked, splits, task, keras, watch).run()
 
 
 @dataclass(frozen=True)
-class _Splits:
+class _TrainSplits:
     train: Split
     val: Split | None
 
 
-class _Run:
+class _TrainingRun:
     def __init__(
         self,
         path: str,
-        place: Place,
+        place: RunFolder,
         asked: TrainOptions,
-        splits: _Splits,
+        splits: _TrainSplits,
         task: Task,
         keras: Any,
-        watch: Watch,
+        watch: TrainingListener,
     ) -> None:
         self._path = path
         self._place = place
@@ -176,17 +176,17 @@ class _Run:
         self._keras = keras
         self._watch = watch
 
-    def run(self) -> Trained:
+    def run(self) -> TrainingResult:
         asked, splits, task = self._asked, self._splits, self._task
         plan = self._plan()
         state = checkpoint.read_state(self._place.checkpoint) if asked.resume else None
         if state is None:
-            encoder = learn(splits.train, task, image_size=asked.image_size)
-            progress = Progress(plan)
+            encoder = fit_encoder(splits.train, task, image_size=asked.image_size)
+            progress = TrainingProgress(plan)
         else:
             encoder, progress = self._restored(state, plan)
         weighs = asked.class_weights or (asked.balance and task.kind == "segmentation")
-        learner = Learner(
+        learner = ModelTrainer(
             self._keras,
             encoder,
             seed=asked.seed,
@@ -194,21 +194,23 @@ class _Run:
             weights=self._weights(encoder) if weighs else None,
         )
         if state is not None:
-            checkpoint.restore(self._place.checkpoint, learner.variables)
+            checkpoint.restore_variables(self._place.checkpoint, learner.variables)
         drawn = splits.train
         if asked.balance and not weighs:
             drawn = drawn.balanced(by=task.target, target="present")
-        reading = Reading(drawn, splits.val, asked.batch_size, asked.seed, asked.threads)
+        reading = TrainingData(drawn, splits.val, asked.batch_size, asked.seed, asked.threads)
         steps = -(-len(drawn) // asked.batch_size)
         self._watch.begun(task, self._keras.backend.backend(), learner.parameters, asked.epochs, steps)
         if state is not None:
             self._watch.resumed(progress.epoch + 1, progress.totals.steps if progress.totals else 0)
 
-        def save(progress: Progress) -> str:
-            checkpoint.save(self._place.checkpoint, _told(progress, encoder), learner.variables)
+        def save(progress: TrainingProgress) -> str:
+            checkpoint.save_checkpoint(
+                self._place.checkpoint, _progress_to_dict(progress, encoder), learner.variables
+            )
             return self._place.checkpoint
 
-        loop = Loop(
+        loop = TrainingLoop(
             learner,
             encoder,
             reading,
@@ -219,7 +221,7 @@ class _Run:
         )
         loop.run(asked.epochs)
         if splits.val is None:
-            loop.look_at(splits.train)
+            loop.evaluate_confusion(splits.train)
         return self._finished(learner, encoder, progress)
 
     def _plan(self) -> dict[str, Any]:
@@ -237,7 +239,7 @@ class _Run:
         # As it comes back from a checkpoint: tuples are lists there.
         return dict(msgspec.json.decode(msgspec.json.encode(told)))
 
-    def _restored(self, state: dict[str, Any], plan: dict[str, Any]) -> tuple[Encoder, Progress]:
+    def _restored(self, state: dict[str, Any], plan: dict[str, Any]) -> tuple[BatchEncoder, TrainingProgress]:
         path = self._place.checkpoint
         told = state.get("plan")
         for name, value in plan.items():
@@ -252,8 +254,10 @@ class _Run:
                     do="give the same options as then; or --fresh, to start over",
                 )
         try:
-            with located(path=path):
-                return Encoder.from_dict(state["encoder"], self._task), _progress(state, self._task)
+            with add_location(path=path):
+                return BatchEncoder.from_dict(state["encoder"], self._task), _progress_from_dict(
+                    state, self._task
+                )
         except RekordError:  # some of them are an OSError or a ValueError too
             raise
         except (
@@ -273,14 +277,18 @@ class _Run:
                 do="rekord train PATH OUT --fresh      (starts over)",
             ) from failure
 
-    def _weights(self, encoder: Encoder) -> Any:
+    def _weights(self, encoder: BatchEncoder) -> Any:
         asked = self._asked
-        return class_weights_of(self._splits.train, encoder, seed=asked.seed, batch_size=asked.batch_size)
+        return compute_class_weights(
+            self._splits.train, encoder, seed=asked.seed, batch_size=asked.batch_size
+        )
 
-    def _finished(self, learner: Learner, encoder: Encoder, progress: Progress) -> Trained:
+    def _finished(
+        self, learner: ModelTrainer, encoder: BatchEncoder, progress: TrainingProgress
+    ) -> TrainingResult:
         asked, splits, place = self._asked, self._splits, self._place
-        known = facts(splits.train, encoder.task, encoder.image_size)
-        trained = Trained(
+        known = collect_input_facts(splits.train, encoder.task, encoder.image_size)
+        trained = TrainingResult(
             dataset=self._path,
             out=place.folder,
             task=encoder.task,
@@ -305,21 +313,26 @@ class _Run:
             ),
         )
         _save_model(learner, place)
-        _put(place.inputs, msgspec.json.format(msgspec.json.encode(encoder.to_dict()), indent=2))
-        _put(place.metrics, msgspec.json.format(msgspec.json.encode(trained.to_dict()), indent=2))
-        _put(place.report, page(trained).encode())
+        _write_file(place.inputs, msgspec.json.format(msgspec.json.encode(encoder.to_dict()), indent=2))
+        _write_file(place.metrics, msgspec.json.format(msgspec.json.encode(trained.to_dict()), indent=2))
+        _write_file(place.report, render_training_page(trained).encode())
         return trained
 
 
-def _splits(dataset: Dataset, train: str | None, val: str | None, limit: int | None) -> _Splits:
+def _select_splits(dataset: Dataset, train: str | None, val: str | None, limit: int | None) -> _TrainSplits:
     """The split to train on, and the one that is held out, if there is one."""
     names = list(dataset.splits)
-    trained = _called(names, _TRAINING)
-    usual = [name for name in names if name not in _called(names, _VALIDATION)] or names
+    trained = _match_split_names(names, _TRAINING_SPLITS)
+    usual = [name for name in names if name not in _match_split_names(names, _VALIDATION_SPLITS)] or names
     chosen = train or [*trained, *usual][0]
     # One without records holds nothing out.
     held_out = val or next(
-        (name for name in _called(names, _VALIDATION) if name != chosen and len(dataset[name])), None
+        (
+            name
+            for name in _match_split_names(names, _VALIDATION_SPLITS)
+            if name != chosen and len(dataset[name])
+        ),
+        None,
     )
     if held_out == chosen:
         raise error(
@@ -341,17 +354,17 @@ def _splits(dataset: Dataset, train: str | None, val: str | None, limit: int | N
         )
     if limit is not None:
         first, second = first.take(limit), second if second is None else second.take(limit)
-    return _Splits(first, second)
+    return _TrainSplits(first, second)
 
 
-def _called(names: Sequence[str], words: Sequence[str]) -> list[str]:
+def _match_split_names(names: Sequence[str], words: Sequence[str]) -> list[str]:
     """The splits that are called one of these, then those that have it in their name, such as flowers-train."""
     exact = [word for word in words if word in names]
     alike = [name for word in words for name in names if word in re.split(r"[^a-z]+", name.casefold())]
     return list(dict.fromkeys([*exact, *alike]))
 
 
-def _told(progress: Progress, encoder: Encoder) -> dict[str, Any]:
+def _progress_to_dict(progress: TrainingProgress, encoder: BatchEncoder) -> dict[str, Any]:
     """What a checkpoint keeps of a run."""
     return {
         "rekord": 1,
@@ -368,17 +381,17 @@ def _told(progress: Progress, encoder: Encoder) -> dict[str, Any]:
     }
 
 
-def _progress(state: dict[str, Any], task: Task) -> Progress:
+def _progress_from_dict(state: dict[str, Any], task: Task) -> TrainingProgress:
     """The run as a checkpoint tells of it."""
     totals, confusion, classes = state["totals"], state["confusion"], len(task.classes)
-    done = msgspec.convert(state["done"], tuple[Epoch, ...])
+    done = msgspec.convert(state["done"], tuple[EpochResult, ...])
     if state["epoch"] != len(done):
         raise ValueError("as many epochs as are done")
-    return Progress(
+    return TrainingProgress(
         plan=state["plan"],
         epoch=len(done),
         reader=msgspec.convert(state["reader"], dict[str, Any] | None),
-        totals=None if totals is None else Totals.from_dict(totals, task),
+        totals=None if totals is None else StepTotals.from_dict(totals, task),
         done=done,
         confusion=None if confusion is None else np.array(confusion, np.int64).reshape(classes, classes),
         chance=msgspec.convert(state["chance"], float | None),
@@ -387,7 +400,7 @@ def _progress(state: dict[str, Any], task: Task) -> Progress:
     )
 
 
-def _save_model(learner: Learner, place: Place) -> None:
+def _save_model(learner: ModelTrainer, place: RunFolder) -> None:
     # Keras insists on the ending; nothing is at the model's place until it is whole.
     staged = os.path.join(place.folder, f"{STAGED_PREFIX}model.keras")
     try:
@@ -400,6 +413,6 @@ def _save_model(learner: Learner, place: Place) -> None:
             os.unlink(staged)
 
 
-def _put(path: str, data: bytes) -> None:
+def _write_file(path: str, data: bytes) -> None:
     with publish(path) as staged:
         staged.write(data)

@@ -16,38 +16,38 @@ from rekord.dataset.split import Split
 from rekord.errors import error
 from rekord.schema import Feature
 from rekord.training.inputs import (
-    LEAST_SIDE,
-    MOST_IDS,
-    MOST_LENGTH,
-    MOST_SIDE,
-    SPLITTING,
+    MAX_IDS,
+    MAX_LENGTH,
+    MAX_SIDE,
+    MIN_SIDE,
+    WORD_SPLITTING,
     Batch,
-    Category,
-    Encoder,
-    Numbers,
-    Part,
-    Picture,
-    Pixels,
-    Step,
-    TokenIds,
-    WordIds,
-    dense,
-    side_by_side,
-    token_lists,
+    BatchEncoder,
+    CategoryInput,
+    ImageInput,
+    InputEncoder,
+    NumberInput,
+    PixelInput,
+    TextInput,
+    TokenInput,
+    TrainingStep,
+    stack_columns,
+    to_dense,
+    to_token_lists,
 )
-from rekord.training.task import Task, as_text, first_batch, sampled, valid_rows
-from rekord.transforms.vocabularies import WordCounts, Words
+from rekord.training.task import Task, decode_string, find_valid_rows, read_first_batch, sample_evenly
+from rekord.transforms.vocabularies import WordCounts, WordList
 
 Weights: TypeAlias = "npt.NDArray[np.float64]"
 
-_MASKS = 1000
+_MAX_SAMPLED_MASKS = 1000
 """The pixels of so many masks, chosen at random, tell how frequent the classes are."""
 
-_MOST = 10.0
+_MAX_WEIGHT = 10.0
 """A class of a few pixels would otherwise weigh more than all others together."""
 
 
-def refuse_numbers(task: Task) -> None:
+def reject_regression(task: Task) -> None:
     """A number has no classes that could be balanced."""
     if task.kind == "regression":
         raise error(
@@ -59,11 +59,11 @@ def refuse_numbers(task: Task) -> None:
         )
 
 
-def class_weights_of(split: Split, encoder: Encoder, *, seed: int, batch_size: int) -> Weights:
+def compute_class_weights(split: Split, encoder: BatchEncoder, *, seed: int, batch_size: int) -> Weights:
     """One weight a class: records (or pixels) / (classes × those of the class); 1 of a class that does not occur."""
     task = encoder.task
     if task.kind == "segmentation":
-        return _of_pixels(split, encoder, seed=seed, batch_size=batch_size)
+        return _compute_pixel_weights(split, encoder, seed=seed, batch_size=batch_size)
     found = split.class_weights(by=task.target)
     ids: dict[Any, int] = {value: i for i, value in enumerate(task.values or range(len(task.classes)))}
     weights = np.ones(len(task.classes))
@@ -72,7 +72,7 @@ def class_weights_of(split: Split, encoder: Encoder, *, seed: int, batch_size: i
     return weights
 
 
-def _of_pixels(split: Split, encoder: Encoder, *, seed: int, batch_size: int) -> Weights:
+def _compute_pixel_weights(split: Split, encoder: BatchEncoder, *, seed: int, batch_size: int) -> Weights:
     task = encoder.task
     counts = np.zeros(len(task.classes), np.int64)
     seen = 0
@@ -81,66 +81,68 @@ def _of_pixels(split: Split, encoder: Encoder, *, seed: int, batch_size: int) ->
     )
     with iter(loader) as batches:
         for batch in batches:
-            step: Step = batch["step"]  # type: ignore[assignment]
+            step: TrainingStep = batch["step"]  # type: ignore[assignment]
             ids = step.y.reshape(-1)
             if task.ignore is not None:
                 ids = ids[ids != task.ignore]
             counts += np.bincount(ids, minlength=len(counts))
             seen += step.rows
-            if seen >= _MASKS:
+            if seen >= _MAX_SAMPLED_MASKS:
                 break
     present = counts > 0
     weights = np.ones(len(counts))
     weights[present] = counts.sum() / (present.sum() * counts[present])
-    return np.minimum(weights, _MOST)
+    return np.minimum(weights, _MAX_WEIGHT)
 
 
 Array: TypeAlias = "npt.NDArray[Any]"
-Size: TypeAlias = "tuple[int, int]"
-Progress: TypeAlias = "Callable[[int, int], None] | None"
+ImageSize: TypeAlias = "tuple[int, int]"
+FitCallback: TypeAlias = "Callable[[int, int], None] | None"
 """Called with how many records are done, and of how many."""
 
-LEARNED_RECORDS = 100_000
-MOST_WORDS = 20_000
-MOST_CATEGORIES = 1_000
-USUAL_SIDE = 64
-SEGMENTED_SIDE = 128
+MAX_FIT_RECORDS = 100_000
+MAX_WORDS = 20_000
+MAX_CATEGORIES = 1_000
+DEFAULT_SIDE = 64
+DEFAULT_SEGMENTATION_SIDE = 128
 _SIDE_STEP = 8  # what is halved three times must be a multiple of this
-_LONG_PERCENT = 95  # so many texts of a hundred are not cut
+_LENGTH_PERCENTILE = 95  # so many texts of a hundred are not cut
 
-_COUNTED_WORDS = 1_000_000
+_MAX_COUNTED_WORDS = 1_000_000
 _BATCH_VALUES = 1 << 22
-_MOST_ROWS = 1024
+_MAX_ROWS = 1024
 _SCALES = {"uint8": 255.0, "uint16": 65535.0, "bool": 1.0}
 
 
-def learn(split: Split, task: Task, *, image_size: Size | None = None, progress: Progress = None) -> Encoder:
+def fit_encoder(
+    split: Split, task: Task, *, image_size: ImageSize | None = None, progress: FitCallback = None
+) -> BatchEncoder:
     """The encoder for a task. At most 100,000 records are read, with equal gaps; none if nothing is learned."""
     schema = split.schema
     if image_size is not None:
-        image_size = height_and_width("image_size", image_size, least=LEAST_SIDE, most=MOST_SIDE)
-    learners = _learners(split, task, image_size)
-    target = _Moments(task.target) if task.kind == "regression" else None
-    reading = [one for one in (*learners.values(), target) if isinstance(one, _Learner)]
+        image_size = height_and_width("image_size", image_size, least=MIN_SIDE, most=MAX_SIDE)
+    learners = _build_inputs(split, task, image_size)
+    target = _NumberFitter(task.target) if task.kind == "regression" else None
+    reading = [one for one in (*learners.values(), target) if isinstance(one, _InputFitter)]
     columns = [name for one in reading for name in one.columns]
     if columns:
-        some = sampled(split, LEARNED_RECORDS)
-        most_values = max([_values_of(schema[name]) for name in columns])
-        rows = max(1, min(_MOST_ROWS, _BATCH_VALUES // most_values))
+        some = sample_evenly(split, MAX_FIT_RECORDS)
+        most_values = max([_count_values(schema[name]) for name in columns])
+        rows = max(1, min(_MAX_ROWS, _BATCH_VALUES // most_values))
         batches = iter(some.batches(rows, columns=columns))
         for batch in batches:
             for one in reading:
                 one.add(batch)
             if progress is not None:
                 progress(batches.consumed, len(some))
-    parts = {name: one.made() if isinstance(one, _Learner) else one for name, one in learners.items()}
+    parts = {name: one.made() if isinstance(one, _InputFitter) else one for name, one in learners.items()}
     if target is None:
-        return Encoder(task, parts)
+        return BatchEncoder(task, parts)
     mean, variance = target.mean_and_variance()
-    return Encoder(task, parts, float(mean[0]), math.sqrt(float(variance[0])))
+    return BatchEncoder(task, parts, float(mean[0]), math.sqrt(float(variance[0])))
 
 
-class _Learner:
+class _InputFitter:
     """Takes batches, and makes a part of what it has seen."""
 
     columns: tuple[str, ...]
@@ -148,11 +150,11 @@ class _Learner:
     def add(self, batch: Batch) -> None:
         raise NotImplementedError
 
-    def made(self) -> Part:
+    def made(self) -> InputEncoder:
         raise NotImplementedError
 
 
-class _Moments(_Learner):
+class _NumberFitter(_InputFitter):
     """Means and variances of numbers side by side, of those that are finite."""
 
     def __init__(self, *columns: str) -> None:
@@ -164,7 +166,7 @@ class _Moments(_Learner):
         self._most: Array = np.zeros(0)
 
     def add(self, batch: Batch) -> None:
-        values = side_by_side(batch, self.columns).astype(np.float64)
+        values = stack_columns(batch, self.columns).astype(np.float64)
         if not len(self._count):
             width = values.shape[1]
             self._count, self._mean, self._squares = np.zeros(width), np.zeros(width), np.zeros(width)
@@ -188,14 +190,14 @@ class _Moments(_Learner):
         # What never varied is divided by 1, not by 0.
         return self._mean.astype(np.float32), np.where(bounded > 0, bounded, np.float32(1))
 
-    def made(self) -> Part:
+    def made(self) -> InputEncoder:
         mean, variance = self.mean_and_variance()
         seen = self._count > 0
         bounds = [np.where(seen, bound, 0.0).astype(np.float32) for bound in (self._least, self._most)]
-        return Numbers(self.columns, mean, variance, *bounds)
+        return NumberInput(self.columns, mean, variance, *bounds)
 
 
-class _Categories(_Learner):
+class _CategoryFitter(_InputFitter):
     """The values of a string column that occur most often."""
 
     def __init__(self, column: str) -> None:
@@ -205,16 +207,16 @@ class _Categories(_Learner):
     def add(self, batch: Batch) -> None:
         column = batch[self.columns[0]]
         assert isinstance(column, Strings)
-        there = valid_rows(column).tolist()
-        values = [as_text(value) for value, known in zip(column.tolist(), there, strict=True) if known]
+        there = find_valid_rows(column).tolist()
+        values = [decode_string(value) for value, known in zip(column.tolist(), there, strict=True) if known]
         self._counts.counts.update(values)
 
-    def made(self) -> Part:
-        words = Words(tuple(sorted(self._counts.most_common(MOST_CATEGORIES, 1))))
-        return Category(self.columns[0], words, len(words))
+    def made(self) -> InputEncoder:
+        words = WordList(tuple(sorted(self._counts.most_common(MAX_CATEGORIES, 1))))
+        return CategoryInput(self.columns[0], words, len(words))
 
 
-class _Vocabulary(_Learner):
+class _VocabularyFitter(_InputFitter):
     """The words that occur most often, and how many most texts have."""
 
     def __init__(self, column: str) -> None:
@@ -225,18 +227,20 @@ class _Vocabulary(_Learner):
     def add(self, batch: Batch) -> None:
         column = batch[self.columns[0]]
         assert isinstance(column, Strings)
-        texts = [SPLITTING(as_text(text)) for text in column.tolist()]
+        texts = [WORD_SPLITTING(decode_string(text)) for text in column.tolist()]
         for words in texts:
-            if len(self._counts.counts) < _COUNTED_WORDS:  # rarer ones would not be among the most frequent
+            if (
+                len(self._counts.counts) < _MAX_COUNTED_WORDS
+            ):  # rarer ones would not be among the most frequent
                 self._counts.add(words)
         self._lengths.append(np.array([len(words) for words in texts], np.int64))
 
-    def made(self) -> Part:
-        words = Words(self._counts.most_common(MOST_WORDS, 1))
-        return WordIds(self.columns[0], words, _usual_length(self._lengths))
+    def made(self) -> InputEncoder:
+        words = WordList(self._counts.most_common(MAX_WORDS, 1))
+        return TextInput(self.columns[0], words, _choose_length(self._lengths))
 
 
-class _Tokens(_Learner):
+class _TokenFitter(_InputFitter):
     """The largest token, and how many most lists have."""
 
     def __init__(self, column: str) -> None:
@@ -245,80 +249,82 @@ class _Tokens(_Learner):
         self._lengths: list[Array] = []
 
     def add(self, batch: Batch) -> None:
-        tokens = token_lists(batch[self.columns[0]])
+        tokens = to_token_lists(batch[self.columns[0]])
         self._largest = max(self._largest, int(np.asarray(tokens.values).max(initial=0)))
         self._lengths.append(tokens.lengths)
 
-    def made(self) -> Part:
-        return TokenIds(self.columns[0], self._largest, _usual_length(self._lengths))
+    def made(self) -> InputEncoder:
+        return TokenInput(self.columns[0], self._largest, _choose_length(self._lengths))
 
 
-class _Scale(_Learner):
+class _ScaleFitter(_InputFitter):
     """The largest number in images that are stored as such numbers as say nothing of their range."""
 
-    def __init__(self, image: Pixels) -> None:
+    def __init__(self, image: PixelInput) -> None:
         self.columns = (image.column,)
         self._image = image
         self._most = 0.0
 
     def add(self, batch: Batch) -> None:
-        values = dense(batch[self.columns[0]]).astype(np.float64)
+        values = to_dense(batch[self.columns[0]]).astype(np.float64)
         self._most = max(self._most, float(np.abs(values[np.isfinite(values)]).max(initial=0.0)))
 
-    def made(self) -> Part:
+    def made(self) -> InputEncoder:
         bounded = min(self._most, float(np.finfo(np.float32).max))
         image = self._image
-        return Pixels(image.column, image.height, image.width, image.channels, bounded or 1.0)
+        return PixelInput(image.column, image.height, image.width, image.channels, bounded or 1.0)
 
 
-def _learners(split: Split, task: Task, size: Size | None) -> dict[str, Part | _Learner]:
+def _build_inputs(split: Split, task: Task, size: ImageSize | None) -> dict[str, InputEncoder | _InputFitter]:
     """The inputs by name: parts where all is known, else who learns them."""
-    found: dict[str, Part | _Learner] = {}
+    found: dict[str, InputEncoder | _InputFitter] = {}
     numbers = [each.column for each in task.inputs if each.form == "numbers"]
     several = {"category": 0, "text": 0, "tokens": 0}
     for each in task.inputs:
         if each.form == "image":
-            found["image"] = _image(split, task, each.column, size)
+            found["image"] = _build_image_input(split, task, each.column, size)
         elif each.form == "numbers":
-            found.setdefault("numbers", _Moments(*numbers))
+            found.setdefault("numbers", _NumberFitter(*numbers))
         else:
-            found[f"{each.form}_{several[each.form]}"] = _ids(
+            found[f"{each.form}_{several[each.form]}"] = _build_id_input(
                 split.schema[each.column], each.column, each.form
             )
             several[each.form] += 1
     return found
 
 
-def _ids(feature: Feature, column: str, form: str) -> Part | _Learner:
+def _build_id_input(feature: Feature, column: str, form: str) -> InputEncoder | _InputFitter:
     if feature.class_count is not None:
-        return Category(column, None, min(feature.class_count, MOST_IDS))
-    made: dict[str, Callable[[str], _Learner]] = {
-        "category": _Categories,
-        "text": _Vocabulary,
-        "tokens": _Tokens,
+        return CategoryInput(column, None, min(feature.class_count, MAX_IDS))
+    made: dict[str, Callable[[str], _InputFitter]] = {
+        "category": _CategoryFitter,
+        "text": _VocabularyFitter,
+        "tokens": _TokenFitter,
     }
     return made[form](column)
 
 
-def _image(split: Split, task: Task, column: str, size: Size | None) -> Part | _Learner:
+def _build_image_input(
+    split: Split, task: Task, column: str, size: ImageSize | None
+) -> InputEncoder | _InputFitter:
     feature = split.schema[column]
     if feature.dtype is None:
-        seen = _picture_size(split, column)
-        height, width = _size(task, seen, size)
+        seen = _measure_image_size(split, column)
+        height, width = _choose_image_size(task, seen, size)
         channels = getattr(feature, "channels", None) or 3
-        return Picture(column, height, width, channels, is_stored=not feature.is_picture)
+        return ImageInput(column, height, width, channels, is_stored=not feature.is_picture)
     shape = [length or 1 for length in feature.shape]
-    height, width = _size(task, (shape[0], shape[1]), size)
-    image = Pixels(column, height, width, shape[2] if len(shape) > 2 else 1, 1.0)
+    height, width = _choose_image_size(task, (shape[0], shape[1]), size)
+    image = PixelInput(column, height, width, shape[2] if len(shape) > 2 else 1, 1.0)
     if feature.dtype.name not in _SCALES:
-        return _Scale(image)
-    return Pixels(column, height, width, image.channels, _SCALES[feature.dtype.name])
+        return _ScaleFitter(image)
+    return PixelInput(column, height, width, image.channels, _SCALES[feature.dtype.name])
 
 
-def _picture_size(split: Split, column: str) -> Size:
+def _measure_image_size(split: Split, column: str) -> ImageSize:
     """Height and width that hold the first few pictures; what cannot be looked at says nothing."""
     sizes = [(1, 1)]
-    for data in first_batch(split, [column]).get(column, []):
+    for data in read_first_batch(split, [column]).get(column, []):
         facts = None if data is None else _core.look(data, False)
         if facts is not None and facts.width and facts.height:
             sizes.append((facts.height, facts.width))
@@ -327,23 +333,23 @@ def _picture_size(split: Split, column: str) -> Size:
     )
 
 
-def _size(task: Task, seen: Size, asked: Size | None) -> Size:
+def _choose_image_size(task: Task, seen: ImageSize, asked: ImageSize | None) -> ImageSize:
     """The size that is asked for, else a usual one, not larger than the pictures are."""
     is_segmentation = task.kind == "segmentation"
-    usual = SEGMENTED_SIDE if is_segmentation else USUAL_SIDE
+    usual = DEFAULT_SEGMENTATION_SIDE if is_segmentation else DEFAULT_SIDE
     height, width = asked or (min(seen[0], usual), min(seen[1], usual))
     step = _SIDE_STEP if is_segmentation else 1
     return -(-height // step) * step, -(-width // step) * step
 
 
-def _usual_length(lengths: list[Array]) -> int:
+def _choose_length(lengths: list[Array]) -> int:
     """What most lists fit into; at least one place, and not more than a small model has use for."""
     joined = np.concatenate(lengths) if lengths else np.zeros(1)
     if not len(joined):
         return 1
-    return max(1, min(MOST_LENGTH, math.ceil(float(np.percentile(joined, _LONG_PERCENT)))))
+    return max(1, min(MAX_LENGTH, math.ceil(float(np.percentile(joined, _LENGTH_PERCENTILE)))))
 
 
-def _values_of(feature: Feature) -> int:
+def _count_values(feature: Feature) -> int:
     """How many numbers a record has in a column, about."""
-    return max(1, math.prod([size or MOST_LENGTH for size in feature.shape]))
+    return max(1, math.prod([size or MAX_LENGTH for size in feature.shape]))

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings, Valid
+from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings, Validity
 from rekord.dataset.split import Split
 from rekord.schema import (
     Boxes,
@@ -30,10 +30,10 @@ from rekord.schema import (
     of_type,
 )
 
-Kind: TypeAlias = Literal["classification", "segmentation", "regression"]
-Form: TypeAlias = Literal["image", "numbers", "category", "text", "tokens"]
+TaskKind: TypeAlias = Literal["classification", "segmentation", "regression"]
+InputForm: TypeAlias = Literal["image", "numbers", "category", "text", "tokens"]
 
-METRICS: Mapping[Kind, str] = {
+METRICS: Mapping[TaskKind, str] = {
     "classification": "accuracy",
     "segmentation": "mIoU",
     "regression": "mean absolute error",
@@ -41,19 +41,19 @@ METRICS: Mapping[Kind, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class InputColumn:
     """One column that the model takes, and how it takes it."""
 
     column: str
-    form: Form
+    form: InputForm
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """The inputs and the target, and what was left out and why."""
 
-    kind: Kind
-    inputs: tuple[Input, ...]
+    kind: TaskKind
+    inputs: tuple[InputColumn, ...]
     target: str
     classes: tuple[str, ...] = ()  # their names, by id; none of a number
     values: tuple[Any, ...] | None = (
@@ -68,7 +68,7 @@ class Task:
         return METRICS[self.kind]
 
     @property
-    def forms(self) -> set[Form]:
+    def forms(self) -> set[InputForm]:
         """The forms of all inputs."""
         return {each.form for each in self.inputs}
 
@@ -86,21 +86,21 @@ class Task:
 
 Array: TypeAlias = "npt.NDArray[Any]"
 
-SURVEYED_RECORDS = 10_000
+MAX_SURVEYED_RECORDS = 10_000
 FIRST_RECORDS = 32
 
-_LEAST_EVIDENCE = 20
+_MIN_EVIDENCE = 20
 """Of fewer records it may well be chance that two columns go together."""
 
 _ROWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class ColumnSample:
     """A column of one value a record. Texts stand here as numbers, equal for equal texts in one process."""
 
     values: Array
-    valid: Valid
+    valid: Validity
     is_text: bool
 
     @cached_property
@@ -119,7 +119,7 @@ class Seen:
         return self.records > 1 and bool(self.valid.all()) and self.distinct == self.records
 
 
-def sampled(split: Split, most: int) -> Split:
+def sample_evenly(split: Split, most: int) -> Split:
     """All records, or at most so many with equal gaps: the first ones may all be of one class."""
     records = len(split)
     if records <= most:
@@ -128,27 +128,27 @@ def sampled(split: Split, most: int) -> Split:
     return view
 
 
-def first_batch(split: Split, columns: Sequence[str]) -> dict[str, Column]:
+def read_first_batch(split: Split, columns: Sequence[str]) -> dict[str, Column]:
     """These columns of the first few records; nothing where there are no records."""
     with iter(split.batches(FIRST_RECORDS, columns=columns, threads=1, prefetch=0)) as batches:
         return next(batches, {})
 
 
-def survey(split: Split, columns: Sequence[str]) -> dict[str, Seen]:
+def survey_columns(split: Split, columns: Sequence[str]) -> dict[str, ColumnSample]:
     """Columns of one value a record, of some thousand records."""
-    parts: dict[str, list[tuple[Array, Valid]]] = {name: [] for name in columns}
+    parts: dict[str, list[tuple[Array, Validity]]] = {name: [] for name in columns}
     texts: set[str] = set()
     if columns:
-        for batch in sampled(split, SURVEYED_RECORDS).batches(_ROWS, columns=columns):
+        for batch in sample_evenly(split, MAX_SURVEYED_RECORDS).batches(_ROWS, columns=columns):
             for name in columns:
                 column = batch[name]
                 if isinstance(column, Strings):
                     texts.add(name)
-                parts[name].append((_values(column), valid_rows(column)))
-    return {name: _joined(found, name in texts) for name, found in parts.items() if found}
+                parts[name].append((_get_values(column), find_valid_rows(column)))
+    return {name: _concat_sample(found, name in texts) for name, found in parts.items() if found}
 
 
-def tells(seen: Seen, target: Seen) -> bool:
+def is_target_leak(seen: ColumnSample, target: ColumnSample) -> bool:
     """Whether a column gives the target away: it equals it, or has one value for each class and no other."""
     both = seen.valid & target.valid
     if 2 * int(both.sum()) < seen.records:
@@ -158,48 +158,48 @@ def tells(seen: Seen, target: Seen) -> bool:
     classes, their_codes = np.unique(theirs, return_inverse=True)
     if len(classes) < 2 or len(values) != len(classes):
         return False
-    if seen.is_text == target.is_text and np.array_equal(_plain(ours), _plain(theirs)):
+    if seen.is_text == target.is_text and np.array_equal(_to_plain(ours), _to_plain(theirs)):
         return True
-    if len(ours) < _LEAST_EVIDENCE or 2 * len(values) > len(ours):
+    if len(ours) < _MIN_EVIDENCE or 2 * len(values) > len(ours):
         return False
     pairs = our_codes.reshape(-1).astype(np.int64) * len(classes) + their_codes.reshape(-1)
     return len(np.unique(pairs)) == len(values)
 
 
-def valid_rows(column: Column) -> Valid:
+def find_valid_rows(column: Column) -> Validity:
     """True for each row that has a value."""
     if isinstance(column, (Optional, Strings, Ragged, SparseColumn)) and column.valid is not None:
         return column.valid
     return np.ones(len(column), np.bool_)
 
 
-def as_text(value: str | bytes | None) -> str:
+def decode_string(value: str | bytes | None) -> str:
     """A stored string as a text; what is no UTF-8 is replaced, and what is missing is empty."""
     if value is None:
         return ""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def _values(column: Column) -> Array:
+def _get_values(column: Column) -> Array:
     if isinstance(column, Strings):
-        return np.array([hash(as_text(value)) for value in column.tolist()], np.int64)
+        return np.array([hash(decode_string(value)) for value in column.tolist()], np.int64)
     return column.values if isinstance(column, Optional) else np.asarray(column)
 
 
-def _joined(parts: list[tuple[Array, Valid]], is_text: bool) -> Seen:
+def _concat_sample(parts: list[tuple[Array, Validity]], is_text: bool) -> ColumnSample:
     values = np.concatenate([values for values, _ in parts])
-    return Seen(values, np.concatenate([valid for _, valid in parts]), is_text)
+    return ColumnSample(values, np.concatenate([valid for _, valid in parts]), is_text)
 
 
-def _plain(values: Array) -> Array:
+def _to_plain(values: Array) -> Array:
     # A label that was copied as a float is still the label; texts are compared as they are.
     with np.errstate(over="ignore"):
         return values.astype(np.float32) if values.dtype.kind == "f" else values
 
 
-MOST_VALUES = 65_536
+MAX_VALUES = 65_536
 
-Taken: TypeAlias = 'Form | Literal["string"]'
+ColumnForm: TypeAlias = 'InputForm | Literal["string"]'
 """A form; of a string the records have to say which."""
 
 TOKEN_COMPANIONS = frozenset(
@@ -217,8 +217,8 @@ TOKEN_COMPANIONS = frozenset(
         "word_lengths",
     ]
 )
-_TOKENS = frozenset(["tokens", "token_ids", "input_ids", "input_word_ids", "word_ids", "ids"])
-_FILES = frozenset(
+_TOKEN_NAMES = frozenset(["tokens", "token_ids", "input_ids", "input_word_ids", "word_ids", "ids"])
+_FILE_NAMES = frozenset(
     [
         "filename",
         "file_name",
@@ -234,7 +234,7 @@ _FILES = frozenset(
         "key",
     ]
 )
-_DESCRIBES = frozenset(
+_METADATA_NAMES = frozenset(
     [
         "format",
         "height",
@@ -248,7 +248,7 @@ _DESCRIBES = frozenset(
         "bits",
     ]
 )
-_CLASSES = frozenset(["class", "label", "labels", "category", "target"])
+_TARGET_NAMES = frozenset(["class", "label", "labels", "category", "target"])
 _CLASS_NAMES = frozenset(
     [
         "label_name",
@@ -261,56 +261,56 @@ _CLASS_NAMES = frozenset(
         "target_name",
     ]
 )
-_ID = re.compile(
+_ID_PATTERN = re.compile(
     r"(?:.*[_/ .-])?(?:id|idx|index|uid|uuid|guid|key|row|record|number|nr|no|unnamed: 0)|.*[a-z](?:Id|ID)"
 )
-_LEAST_SIDE = 8
-MOST_CHANNELS = 32
+_MIN_SIDE = 8
+MAX_CHANNELS = 32
 
 
-class Unfit(str):
+class ExclusionReason(str):
     """Why a column is not taken."""
 
 
-def form_of(schema: Schema, column: str) -> Taken | Unfit:
+def infer_column_form(schema: Schema, column: str) -> ColumnForm | ExclusionReason:
     """The form in which a column could be taken, or why it cannot."""
     feature = schema[column]
     if column not in schema.steps:
         return input_form(feature, column)
     if _is_whole(feature) and feature.shape == ():
         return "tokens"
-    return Unfit("of steps, only those that hold one whole number each are taken")
+    return ExclusionReason("of steps, only those that hold one whole number each are taken")
 
 
 @singledispatch
-def input_form(feature: Feature, column: str) -> Taken | Unfit:
+def input_form(feature: Feature, column: str) -> ColumnForm | ExclusionReason:
     """How a baseline takes a column of a feature type, or why it does not."""
-    return Unfit(f"{type(feature).__name__}: no baseline takes it")
+    return ExclusionReason(f"{type(feature).__name__}: no baseline takes it")
 
 
 input_form.register(Image, lambda feature, column: "image")
-input_form.register(Mask, lambda feature, column: Unfit(f"a mask: --label {column} learns it"))
-input_form.register(Boxes, lambda feature, column: Unfit("boxes: no baseline takes them"))
+input_form.register(Mask, lambda feature, column: ExclusionReason(f"a mask: --label {column} learns it"))
+input_form.register(Boxes, lambda feature, column: ExclusionReason("boxes: no baseline takes them"))
 
 
 @input_form.register(Label)
-def _(feature: Label, column: str) -> Taken | Unfit:
-    return "category" if feature.shape == () else Unfit("several classes a record")
+def _(feature: Label, column: str) -> ColumnForm | ExclusionReason:
+    return "category" if feature.shape == () else ExclusionReason("several classes a record")
 
 
 @input_form.register(Text)
 @input_form.register(Bytes)
-def _(feature: Feature, column: str) -> Taken | Unfit:
-    return "string" if feature.shape == () else Unfit("a list of strings")
+def _(feature: Feature, column: str) -> ColumnForm | ExclusionReason:
+    return "string" if feature.shape == () else ExclusionReason("a list of strings")
 
 
 @input_form.register(Sparse)
-def _(feature: Sparse, column: str) -> Taken | Unfit:
-    return "numbers" if feature.size <= MOST_VALUES else _too_many(feature.size)
+def _(feature: Sparse, column: str) -> ColumnForm | ExclusionReason:
+    return "numbers" if feature.size <= MAX_VALUES else _too_many_values(feature.size)
 
 
 @singledispatch
-def target_kind(feature: Feature) -> Kind | None:
+def target_kind(feature: Feature) -> TaskKind | None:
     """What kind of task it is to learn a column of a feature type; None where there is no model for it."""
     if feature.shape != ():
         return None
@@ -326,7 +326,7 @@ target_kind.register(Mask, lambda feature: "segmentation")
 
 
 @target_kind.register(Tensor)
-def _(feature: Tensor) -> Kind | None:
+def _(feature: Tensor) -> TaskKind | None:
     # bfloat16 has a kind of its own.
     return "regression" if feature.shape == () and feature.dtype.kind not in "biuc" else None
 
@@ -337,18 +337,18 @@ def _is_whole(feature: Feature) -> bool:
     return is_int and bool(feature.dtype.kind != "b")
 
 
-def describes(schema: Schema, column: str, target: str) -> str | None:
+def explain_exclusion(schema: Schema, column: str, target: str) -> str | None:
     """Why a column says nothing that is to be learned from, or gives the answer away; None where it may be taken."""
     feature = schema[column]
     key = feature.key or column
-    names = {column.casefold(), last_part(column), last_part(key)}
+    names = {column.casefold(), get_last_name_part(column), get_last_name_part(key)}
     is_string = feature.as_given in ("str", "bytes")
-    if is_string and not schema[target].is_picture and _names_the_class(schema, column, target):
+    if is_string and not schema[target].is_picture and _is_class_name_column(schema, column, target):
         return f"says the class in words, and would give `{target}` away"
-    if not names.isdisjoint(_FILES) and is_string and feature.shape == ():
+    if not names.isdisjoint(_FILE_NAMES) and is_string and feature.shape == ():
         return "says where the record came from"
     has_image = bool(of_type(schema.features, Image))
-    if not names.isdisjoint(_DESCRIBES) and (has_image or key.startswith("image/")):
+    if not names.isdisjoint(_METADATA_NAMES) and (has_image or key.startswith("image/")):
         return "says how the image is stored"
     return None
 
@@ -356,7 +356,7 @@ def describes(schema: Schema, column: str, target: str) -> str | None:
 def is_id_like(column: str) -> bool:
     """Whether a column is called as those are that number records."""
     name = column.rpartition("/")[2]
-    return _ID.fullmatch(name) is not None or _ID.fullmatch(name.casefold()) is not None
+    return _ID_PATTERN.fullmatch(name) is not None or _ID_PATTERN.fullmatch(name.casefold()) is not None
 
 
 def is_mask_like(column: str) -> bool:
@@ -364,55 +364,63 @@ def is_mask_like(column: str) -> bool:
     return re.search(r"mask|segmentation|annotation|label", column.casefold()) is not None
 
 
-def last_part(name: str) -> str:
+def get_last_name_part(name: str) -> str:
     """The last part of a name such as image/class/label, in lower case."""
     return name.rpartition("/")[2].casefold()
 
 
-def _names_the_class(schema: Schema, column: str, target: str) -> bool:
+def _is_class_name_column(schema: Schema, column: str, target: str) -> bool:
     key, target_key = schema[column].key or column, schema[target].key or target
-    if column.casefold() in _CLASS_NAMES or last_part(key) in _CLASS_NAMES:
+    if column.casefold() in _CLASS_NAMES or get_last_name_part(key) in _CLASS_NAMES:
         return True
-    stem = last_part(target)
+    stem = get_last_name_part(target)
     if column.casefold() in {
         f"{stem}{mark}{word}" for mark in "_/" for word in ("name", "names", "text", "str")
     }:
         return True
     folder, _, _ = key.rpartition("/")
     # image/class/text beside image/class/label: all that stands below a class is said of it.
-    return last_part(folder) in _CLASSES and folder in (target_key.rpartition("/")[0], target_key)
+    return get_last_name_part(folder) in _TARGET_NAMES and folder in (
+        target_key.rpartition("/")[0],
+        target_key,
+    )
 
 
 @input_form.register(Int64)
 @input_form.register(Float32)
 @input_form.register(Tensor)
-def _form_of_numbers(feature: Feature, column: str) -> Form | Unfit:
+def _infer_number_form(feature: Feature, column: str) -> InputForm | ExclusionReason:
     shape, dtype = feature.shape, feature.dtype
     if dtype.kind == "c":
-        return Unfit("complex numbers")
+        return ExclusionReason("complex numbers")
     is_whole = _is_whole(feature)
     if None in shape:
         if is_whole and shape == (None,):
             return "tokens"
-        return Unfit(
+        return ExclusionReason(
             "lists of different lengths that are no whole numbers" if len(shape) == 1 else "varying shapes"
         )
     values = math.prod([size or 0 for size in shape])
     if not values:
-        return Unfit("no values")
-    if _is_image(column, shape):
+        return ExclusionReason("no values")
+    if _is_image_shape(column, shape):
         return "image"
-    if is_whole and len(shape) == 1 and values > 1 and (last_part(column) in _TOKENS | TOKEN_COMPANIONS):
+    if (
+        is_whole
+        and len(shape) == 1
+        and values > 1
+        and (get_last_name_part(column) in _TOKEN_NAMES | TOKEN_COMPANIONS)
+    ):
         return "tokens"
-    return "numbers" if values <= MOST_VALUES else _too_many(values)
+    return "numbers" if values <= MAX_VALUES else _too_many_values(values)
 
 
-def _is_image(column: str, shape: tuple[int | None, ...]) -> bool:
-    if not last_part(column).startswith(("image", "img", "picture")) or len(shape) not in (2, 3):
+def _is_image_shape(column: str, shape: tuple[int | None, ...]) -> bool:
+    if not get_last_name_part(column).startswith(("image", "img", "picture")) or len(shape) not in (2, 3):
         return False
     sizes = [size or 0 for size in shape]
-    return min(sizes[:2]) >= _LEAST_SIDE and (len(sizes) == 2 or sizes[2] <= MOST_CHANNELS)
+    return min(sizes[:2]) >= _MIN_SIDE and (len(sizes) == 2 or sizes[2] <= MAX_CHANNELS)
 
 
-def _too_many(values: int) -> Unfit:
-    return Unfit(f"{values:,} values a record, and at most {MOST_VALUES:,} are taken")
+def _too_many_values(values: int) -> ExclusionReason:
+    return ExclusionReason(f"{values:,} values a record, and at most {MAX_VALUES:,} are taken")

@@ -1,6 +1,6 @@
 """Transforms of rows, for writing (`rk.write(…, transforms=…)`) and for reading (`split.transform(…)`)."""
 
-from rekord.transforms.base import Bound, Learning, Lesson, Transform
+from rekord.transforms.base import Bound, FitState, Learning, Transform
 from rekord.transforms.chain import Chain, chain
 from rekord.transforms.images import crop, decode, encode, grayscale, normalize, resize
 from rekord.transforms.numeric import bucketize, cast, one_hot, standardize
@@ -11,8 +11,8 @@ from rekord.transforms.vocabularies import vocabulary
 __all__ = [
     "Bound",
     "Chain",
+    "FitState",
     "Learning",
-    "Lesson",
     "Transform",
     "bucketize",
     "cast",

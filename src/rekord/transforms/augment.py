@@ -14,20 +14,20 @@ from PIL import ImageEnhance
 
 from rekord import _core
 from rekord.codec.columns import Array
-from rekord.codec.images.inspect import FORMATS, MadeMask, grey_png
-from rekord.codec.images.store import stored_image
-from rekord.codec.values import Unfit
+from rekord.codec.images.inspect import FORMAT_NAMES, GeneratedMask, encode_grey_png
+from rekord.codec.images.store import store_image
+from rekord.codec.values import InvalidValue
 from rekord.errors import error
 from rekord.schema import Image, Mask, Schema
-from rekord.schema.messages import near_miss, shown
+from rekord.schema.messages import closest_match, preview
 from rekord.transforms.base import Row
-from rekord.transforms.image_binding import Known, bind_pictures
-from rekord.transforms.image_row import Pixels, Size, Work, _ids, loaded
+from rekord.transforms.image_binding import ImageState, bind_image_transforms
+from rekord.transforms.image_row import ImagePipeline, ImagePixels, Size, _decode_ids, load_pixels
 
 _BLOCK_PIXELS = 1 << 20
 
 
-class Turn(NamedTuple):
+class AffineMap(NamedTuple):
     """Where each place of the new picture comes from: x = a·X + b·Y + c, y = d·X + e·Y + f, in pixels."""
 
     a: float
@@ -38,7 +38,7 @@ class Turn(NamedTuple):
     f: float
 
     @classmethod
-    def drawn(cls, names: Sequence[str], size: Size, roll: Callable[[str], float]) -> Turn | None:
+    def drawn(cls, names: Sequence[str], size: Size, roll: Callable[[str], float]) -> AffineMap | None:
         """One for a picture of a size; None where nothing moves."""
         height, width = size
         if not {"flip", "crop", "rotate"} & set(names) or 0 in size:
@@ -68,7 +68,7 @@ class Turn(NamedTuple):
         return (abs(self.a), self.b, self.d, self.e) == (1.0, 0.0, 0.0, 1.0)
 
 
-def turned_image(image: Any, turn: Turn) -> Any:
+def warp_image(image: Any, turn: AffineMap) -> Any:
     """The pixels of an image after a turn."""
     width, height = image.size
     if turn.b or turn.d:
@@ -81,7 +81,7 @@ def turned_image(image: Any, turn: Turn) -> Any:
     return image.transpose(Pillow.Transpose.FLIP_LEFT_RIGHT) if turn.a < 0 else image
 
 
-def turned_ids(ids: Array, turn: Turn) -> Array:
+def warp_ids(ids: Array, turn: AffineMap) -> Array:
     """Class ids after a turn: each pixel has that of the nearest one before."""
     height, width = ids.shape
     out = np.empty_like(ids)
@@ -95,10 +95,10 @@ def turned_ids(ids: Array, turn: Turn) -> Array:
     return out
 
 
-class TurnedFrame:
+class WarpedFrame:
     """What `Frame` is for moves: brings along what is given in coordinates."""
 
-    def __init__(self, size: Size, turn: Turn) -> None:
+    def __init__(self, size: Size, turn: AffineMap) -> None:
         self._sides = np.array([size[1], size[0]], np.float64)
         self._turn = turn
 
@@ -123,19 +123,19 @@ class TurnedFrame:
         return np.concatenate([first, last], axis=1).astype(np.float32), kept
 
 
-Roll: TypeAlias = Callable[[str], float]
+RandomFunction: TypeAlias = Callable[[str], float]
 """A number from 0 up to 1 for each name, always the same."""
 
 AUGMENTATIONS = ("flip", "crop", "rotate", "colour")
 
-_MOVES = ("flip", "crop", "rotate")
-_SPELLINGS = {"color": "colour"}
-_TOP_OF_16_BITS = 65_535.0
-_ANY = Image()
-_OUTLINE = Mask(classes=256)
+_GEOMETRIC_AUGMENTATIONS = ("flip", "crop", "rotate")
+_ALIASES = {"color": "colour"}
+_MAX_UINT16 = 65_535.0
+_ANY_IMAGE = Image()
+_OUTLINE_MASK = Mask(classes=256)
 
 
-def roll_of(*words: object) -> Roll:
+def seeded_random(*words: object) -> RandomFunction:
     """Numbers that are as good as random, for whoever says the same words: on every machine, in any order."""
     key = hashlib.blake2b("\0".join(map(str, words)).encode("utf-8", "surrogateescape")).digest()
 
@@ -146,20 +146,20 @@ def roll_of(*words: object) -> Roll:
     return roll
 
 
-def checked_augmentations(given: object) -> tuple[str, ...]:
+def validate_augmentations(given: object) -> tuple[str, ...]:
     """The names of augmentations, each once."""
     names = (
         [given] if isinstance(given, str) else list(given) if isinstance(given, (list, tuple)) else [given]
     )
-    made = [_SPELLINGS.get(one, one) if isinstance(one, str) else one for one in names]
+    made = [_ALIASES.get(one, one) if isinstance(one, str) else one for one in names]
     for one in made:
         if one not in AUGMENTATIONS:
-            near = near_miss(one, AUGMENTATIONS) if isinstance(one, str) else None
+            near = closest_match(one, AUGMENTATIONS) if isinstance(one, str) else None
             raise error(
                 "U605",
-                f"there is no augmentation {shown(one)}",
+                f"there is no augmentation {preview(one)}",
                 expected="some of " + ", ".join(AUGMENTATIONS),
-                found=shown(one),
+                found=preview(one),
                 do=f'augment=["{near or "flip"}"]',
             )
     return tuple([one for one in AUGMENTATIONS if one in made])
@@ -169,29 +169,29 @@ def checked_augmentations(given: object) -> tuple[str, ...]:
 class Augmentation:
     """What varies the pictures of rows. A row may be changed in place."""
 
-    works: tuple[Varying, ...]
+    works: tuple[ImageAugmenter, ...]
     touches: frozenset[str]
 
-    def __call__(self, row: Row, roll: Roll) -> Row:
+    def __call__(self, row: Row, roll: RandomFunction) -> Row:
         """The row, varied as the roll says; raises what does not fit, with its column."""
         for work in self.works:
-            work.vary(row, roll)
+            work.augment_row(row, roll)
         return row
 
 
-def augmentation(
+def build_augmentation(
     names: Sequence[str], schema: Schema, *, per_box: Sequence[str] | None = None
 ) -> Augmentation:
     """The augmentations of these names for rows of a schema. A SchemaError where it has no pictures for them."""
-    asked = _Asked(tuple(names), None if per_box is None else tuple(per_box))
-    bound, _ = bind_pictures([asked], schema, {})
-    works: Sequence[Work] = bound.apply.works  # type: ignore[attr-defined]
-    varying = tuple([Varying(one.layers, one.feature, (), one.output, asked.names) for one in works])
+    asked = _AugmentTransform(tuple(names), None if per_box is None else tuple(per_box))
+    bound, _ = bind_image_transforms([asked], schema, {})
+    works: Sequence[ImagePipeline] = bound.apply.works  # type: ignore[attr-defined]
+    varying = tuple([ImageAugmenter(one.layers, one.feature, (), one.output, asked.names) for one in works])
     return Augmentation(varying, bound.touches or frozenset(schema))
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _AugmentTransform:
     """Augmentations as a transform, to find out which columns belong together."""
 
     names: tuple[str, ...]
@@ -203,61 +203,63 @@ class _Asked:
     def step(self) -> None:
         return None
 
-    def after(self, known: Known, column: str, image: Image) -> Known:
-        moves = any(one in _MOVES for one in self.names)
+    def after(self, known: ImageState, column: str, image: Image) -> ImageState:
+        moves = any(one in _GEOMETRIC_AUGMENTATIONS for one in self.names)
         cuts = any(one in ("crop", "rotate") for one in self.names)
         return replace(known, moves=moves, drops_boxes=cuts, per_box=self.per_box)
 
 
 @dataclass(frozen=True)
-class Varying(Work):
+class ImageAugmenter(ImagePipeline):
     """The picture of a row, varied. Its size, its format and the columns beside it stay what they are."""
 
     names: tuple[str, ...] = ()
 
-    def vary(self, row: Row, roll: Roll) -> None:
+    def augment_row(self, row: Row, roll: RandomFunction) -> None:
         """Vary the picture, and what lies on it."""
         value = row.get(self.layers.image)
         if value is None:
             return
         try:
-            data = value if isinstance(value, bytes) else stored_image(value, _ANY)
+            data = value if isinstance(value, bytes) else store_image(value, _ANY_IMAGE)
             facts = _core.look(data, False)
             size = (facts.height, facts.width)
-            pixels = loaded(data, None, "nearest")
-        except Unfit as unfit:
+            pixels = load_pixels(data, None, "nearest")
+        except InvalidValue as unfit:
             raise unfit.told(self.layers.image) from unfit.__cause__
-        turn = Turn.drawn(self.names, size, roll)
+        turn = AffineMap.drawn(self.names, size, roll)
         if turn is not None:
-            pixels.image = turned_image(pixels.image, turn)
+            pixels.image = warp_image(pixels.image, turn)
         if "colour" in self.names:
-            recolour(pixels, roll)
-        format = FORMATS.get(facts.format, "png")
+            adjust_colours(pixels, roll)
+        format = FORMAT_NAMES.get(facts.format, "png")
         self._store(row, pixels, size, data, format, self._format(format))
         if turn is not None:
             for name, mask in self.layers.masks.items():
                 if row.get(name) is not None:
-                    row[name] = MadeMask(grey_png(turned_ids(_ids(row[name], mask, size, name), turn)))
-            self._boxes(row, TurnedFrame(size, turn))  # type: ignore[arg-type]
-            self._turn_outlines(row, size, turn)
+                    row[name] = GeneratedMask(
+                        encode_grey_png(warp_ids(_decode_ids(row[name], mask, size, name), turn))
+                    )
+            self._boxes(row, WarpedFrame(size, turn))  # type: ignore[arg-type]
+            self._warp_outlines(row, size, turn)
 
-    def _turn_outlines(self, row: Row, size: Size, turn: Turn) -> None:
+    def _warp_outlines(self, row: Row, size: Size, turn: AffineMap) -> None:
         for name in self.layers.outlines:
             if row.get(name) is not None:
-                found = [_ids(bytes(data), _OUTLINE, size, name) for data in row[name]]
-                row[name] = [grey_png(turned_ids(ids, turn)) for ids in found]
+                found = [_decode_ids(bytes(data), _OUTLINE_MASK, size, name) for data in row[name]]
+                row[name] = [encode_grey_png(warp_ids(ids, turn)) for ids in found]
 
 
-def recolour(pixels: Pixels, roll: Roll) -> None:
+def adjust_colours(pixels: ImagePixels, roll: RandomFunction) -> None:
     """Another brightness, contrast and saturation; alpha stays."""
     brightness, contrast, saturation = [
-        _factor(roll, one) for one in ("brightness", "contrast", "saturation")
+        _random_factor(roll, one) for one in ("brightness", "contrast", "saturation")
     ]
     image: Any = pixels.image
     if image.mode == "F":  # grey of 16 bits
         values = np.asarray(image) * brightness
         middle = values.mean()
-        values = np.clip(middle + (values - middle) * contrast, 0, _TOP_OF_16_BITS)
+        values = np.clip(middle + (values - middle) * contrast, 0, _MAX_UINT16)
         pixels.image = Pillow.fromarray(values.astype(np.float32))
         return
     image = ImageEnhance.Brightness(image).enhance(brightness)
@@ -267,7 +269,7 @@ def recolour(pixels: Pixels, roll: Roll) -> None:
     pixels.image = image
 
 
-def _factor(roll: Roll, name: str) -> float:
+def _random_factor(roll: RandomFunction, name: str) -> float:
     """By so much more or less: always enough to be another picture."""
     by = 0.1 + 0.2 * roll(f"colour/{name}/by")
     return 1 + by if roll(f"colour/{name}/up") < 0.5 else 1 - by

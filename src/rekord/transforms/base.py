@@ -10,25 +10,25 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from rekord.arguments import flag, invalid, is_unicode, positive_int
+from rekord.arguments import flag, invalid, is_utf8_encodable, positive_int
 from rekord.codec.columns import Array
-from rekord.codec.numbers import NumberRule, stored_numbers
-from rekord.codec.values import Unfit, stored_string, stored_strings
+from rekord.codec.numbers import NumberRule, store_numbers
+from rekord.codec.values import InvalidValue, store_string, store_strings
 from rekord.errors import RekordError, error
 from rekord.schema import Feature, Schema
 from rekord.schema.base import dtype_name
-from rekord.schema.messages import refuse
+from rekord.schema.messages import schema_error
 
-_MOST_SIDE = 16_384
+_MAX_SIDE = 16_384
 """Larger pictures are hardly meant, and a batch of them would not fit into memory."""
 
 
-def side(name: str, value: object) -> int:
+def validate_side(name: str, value: object) -> int:
     """A height or a width."""
-    return positive_int(name, value, most=_MOST_SIDE, do=f"{name}=224")
+    return positive_int(name, value, most=_MAX_SIDE, do=f"{name}=224")
 
 
-def colour(name: str, value: Any) -> tuple[int, ...]:
+def validate_colour(name: str, value: Any) -> tuple[int, ...]:
     """A grey value, or red, green and blue."""
     parts = list(value) if isinstance(value, (tuple, list)) else [value]
     sound = [hasattr(one, "__index__") and not isinstance(one, bool) and 0 <= one <= 255 for one in parts]
@@ -37,7 +37,7 @@ def colour(name: str, value: Any) -> tuple[int, ...]:
     return tuple([int(one.__index__()) for one in parts])
 
 
-def numbers(name: str, value: Any) -> tuple[float, ...]:
+def validate_numbers(name: str, value: Any) -> tuple[float, ...]:
     """A finite number, or one for each channel."""
     parts = list(value) if isinstance(value, (tuple, list)) or hasattr(value, "tolist") else [value]
     try:
@@ -86,17 +86,17 @@ class Learning(Protocol):
     @property
     def name(self) -> str: ...
 
-    def begin(self, before: Schema) -> Lesson:
+    def begin(self, before: Schema) -> FitState:
         """Nothing seen yet."""
 
 
-class Lesson(Protocol):
+class FitState(Protocol):
     """What was seen of some rows. It is pickled between workers, so it is as small as it can be."""
 
     def see(self, row: Row) -> None:
         """One more row; it is not changed."""
 
-    def merge(self, other: Lesson) -> None:
+    def merge(self, other: FitState) -> None:
         """What another worker saw, too. The order must not matter."""
 
     def learned(self) -> Transform:
@@ -110,7 +110,7 @@ def apply_all(bounds: Sequence[Bound], row: Row) -> Row:
     return row
 
 
-def companions_of(steps: Iterable[Transform]) -> dict[str, bytes]:
+def collect_companions(steps: Iterable[Transform]) -> dict[str, bytes]:
     """The files of all steps by name. Two steps may share one, but not its name alone."""
     files: dict[str, bytes] = {}
     for step in steps:
@@ -128,7 +128,7 @@ def companions_of(steps: Iterable[Transform]) -> dict[str, bytes]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneColumn:
+class ColumnTransform:
     """A transform of `column`. Its result takes the column's place, or is called `into`; `keep` leaves both."""
 
     column: str
@@ -148,19 +148,19 @@ class OneColumn:
         """The column of the result."""
         return self.into or self.column
 
-    def placed(self) -> dict[str, Any]:
+    def placement_options(self) -> dict[str, Any]:
         """Which column and where to, as JSON holds it."""
         return {"column": self.column, "into": self.into, "keep": self.keep}
 
-    def source_of(self, before: Schema, allowed: tuple[type[Feature], ...], wanted: str) -> Feature:
+    def require_source(self, before: Schema, allowed: tuple[type[Feature], ...], wanted: str) -> Feature:
         """The feature of the column, if it is one of these types; refused also where the result has no place."""
         feature = before[self.column]
         if self.column in before.steps or bool(getattr(feature, "partitions", None)):
-            raise self.misfit("a column of one value or one list a record", feature)
+            raise self.column_type_error("a column of one value or one list a record", feature)
         if not isinstance(feature, allowed):
-            raise self.misfit(wanted, feature)
+            raise self.column_type_error(wanted, feature)
         if self.into is not None and self.into != self.column and self.into in before:
-            raise refuse(
+            raise schema_error(
                 "S143",
                 f"the result of a transform is to be called `{self.into}`, as a column is already",
                 column=self.into,
@@ -170,12 +170,12 @@ class OneColumn:
             )
         return feature
 
-    def misfit(
+    def column_type_error(
         self, wanted: str, feature: Feature, do: str = "name another column, or `cast` it first"
     ) -> RekordError:
         """The refusal of a column for what it holds."""
         verb = getattr(self, "name", "a transform")
-        return refuse(
+        return schema_error(
             "S142",
             f"`{verb}` has no meaning for `{self.column}`",
             column=self.column,
@@ -200,11 +200,11 @@ class OneColumn:
             schema = Schema(context=columns, steps=before.steps)
         else:
             schema = Schema(columns)
-        put = partial(_put, value_of, self.target, None if self.keep else self.column)
+        put = partial(_put_value, value_of, self.target, None if self.keep else self.column)
         return Bound(schema, put, frozenset((self.column, self.target)))
 
 
-def _put(value_of: Callable[[Row], Any], target: str, dropped: str | None, row: Row) -> Row:
+def _put_value(value_of: Callable[[Row], Any], target: str, dropped: str | None, row: Row) -> Row:
     value = value_of(row)
     if dropped is not None and dropped != target:
         row.pop(dropped, None)
@@ -212,19 +212,19 @@ def _put(value_of: Callable[[Row], Any], target: str, dropped: str | None, row: 
     return row
 
 
-def given(row: Row, column: str, feature: Feature) -> Any:
+def get_value(row: Row, column: str, feature: Feature) -> Any:
     """The value of a row, or the default; None where there is neither."""
     value = row.get(column)
     return feature.default_value() if value is None and feature.has_default else value
 
 
-_REALS = (float, np.float32, np.float64)
-_WHOLES = (int, np.int64)
-_PLAIN_REAL = 3.4e38  # float32 holds a little more
+_FLOAT_TYPES = (float, np.float32, np.float64)
+_INTEGER_TYPES = (int, np.int64)
+_MAX_PLAIN_FLOAT = 3.4e38  # float32 holds a little more
 
 
 @dataclass(frozen=True)
-class Numbers:
+class NumberReader:
     """Reads the numbers of a column: Int64, Float32 or Label."""
 
     column: str
@@ -241,18 +241,18 @@ class Numbers:
         if self.feature.shape or rule.exact or (rule.floats and rule.range is not None):
             return None
         if rule.floats:
-            return (-_PLAIN_REAL, _PLAIN_REAL) if name == "float32" else None
+            return (-_MAX_PLAIN_FLOAT, _MAX_PLAIN_FLOAT) if name == "float32" else None
         return None if name == "bool" else rule.bounds
 
     def array(self, row: Row) -> Array | None:
         """The numbers in the declared dtype and shape."""
-        value = given(row, self.column, self.feature)
+        value = get_value(row, self.column, self.feature)
         if value is None:
             return None
         shape = self.feature.shape
         try:
-            flat = stored_numbers(value, self._rule, shape)
-        except Unfit as unfit:
+            flat = store_numbers(value, self._rule, shape)
+        except InvalidValue as unfit:
             raise unfit.told(self.column) from unfit.__cause__
         dtype = self.feature.dtype
         if dtype_name(dtype) == "uint64":
@@ -265,7 +265,7 @@ class Numbers:
         """The number of a column of single ones, as Python's own."""
         value: Any = row.get(self.column)
         plain, floats = self._plain, self._rule.floats
-        known = plain is not None and type(value) in (_REALS if floats else _WHOLES)
+        known = plain is not None and type(value) in (_FLOAT_TYPES if floats else _INTEGER_TYPES)
         if known and plain[0] <= value <= plain[1]:  # type: ignore[index]
             return float(np.float32(value)) if floats else int(value)
         array = self.array(row)
@@ -282,7 +282,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Texts:
+class TextReader:
     """Reads the texts of a column: Text, or Bytes that are UTF-8."""
 
     column: str
@@ -291,24 +291,24 @@ class Texts:
     def one(self, row: Row) -> str | None:
         """The text of a column of single ones."""
         value = row.get(self.column)
-        if type(value) is str and not self.feature.shape and is_unicode(value):
+        if type(value) is str and not self.feature.shape and is_utf8_encodable(value):
             return value
         texts = self.flat(row)
         return None if texts is None else texts[0]
 
     def flat(self, row: Row) -> list[str] | None:
         """All texts, in one list."""
-        value = given(row, self.column, self.feature)
+        value = get_value(row, self.column, self.feature)
         if value is None:
             return None
         try:
-            strings = stored_strings(value, self.feature, self.feature.shape)
+            strings = store_strings(value, self.feature, self.feature.shape)
             if not self.feature.is_text:
-                strings = [stored_string(one, text=True, at=i) for i, one in enumerate(strings)]
-        except Unfit as unfit:
+                strings = [store_string(one, text=True, at=i) for i, one in enumerate(strings)]
+        except InvalidValue as unfit:
             raise unfit.told(self.column) from unfit.__cause__
         return [one.decode() for one in strings]
 
 
-def is_texts(feature: Feature) -> bool:
+def is_text_feature(feature: Feature) -> bool:
     return feature.as_given in ("str", "bytes")

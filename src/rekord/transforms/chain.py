@@ -13,9 +13,9 @@ import msgspec
 
 from rekord.errors import RekordError, error
 from rekord.schema import Schema
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 from rekord.transforms.base import Bound, Row, Transform, apply_all
-from rekord.transforms.image_binding import PictureTransform, bind_pictures
+from rekord.transforms.image_binding import ImageTransform, bind_image_transforms
 
 _CLASSES = {
     "bucketize": "numeric.Bucketize",
@@ -37,17 +37,19 @@ _CLASSES = {
 """The module and the class of each transform, by the name that it is recorded under."""
 
 
-def from_recorded(told: Any, folder: str) -> Chain:
+def deserialize_transforms(told: Any, folder: str) -> Chain:
     """The transforms of a manifest's list; `folder` is where the dataset keeps the files that they need."""
     if not isinstance(told, Sequence) or isinstance(told, (str, bytes)):
-        raise _unknown(told, "a list of transforms")
-    return Chain(tuple([_made(one, folder) for one in told]))
+        raise _unknown_transform_error(told, "a list of transforms")
+    return Chain(tuple([_deserialize_transform(one, folder) for one in told]))
 
 
-def _made(told: Any, folder: str) -> Transform:
+def _deserialize_transform(told: Any, folder: str) -> Transform:
     name = told.get("name") if isinstance(told, dict) else None
     if not isinstance(name, str) or name not in _CLASSES:
-        raise _unknown(name if isinstance(told, dict) else told, "the name of one of rk.transforms")
+        raise _unknown_transform_error(
+            name if isinstance(told, dict) else told, "the name of one of rk.transforms"
+        )
     module, _, made = _CLASSES[name].partition(".")
     options = {key: value for key, value in told.items() if key != "name"}
     try:
@@ -58,16 +60,16 @@ def _made(told: Any, folder: str) -> Transform:
         raise
     except (TypeError, ValueError, KeyError, AttributeError) as failure:
         # A manifest may say anything; what is said of an argument that exists is checked by the transform itself.
-        raise _unknown(options, f"the options of `{name}`") from failure
+        raise _unknown_transform_error(options, f"the options of `{name}`") from failure
     return transform
 
 
-def _unknown(found: Any, expected: str) -> RekordError:
+def _unknown_transform_error(found: Any, expected: str) -> RekordError:
     return error(
         "U691",
         "recorded transform cannot be restored",
         expected=expected,
-        found=shown(found),
+        found=preview(found),
         do="make the transforms yourself, or use the version of rekord that wrote the dataset",
     )
 
@@ -83,21 +85,21 @@ class Chain:
         return "chain"
 
     def options(self) -> Mapping[str, Any]:
-        return {"steps": [described(step) for step in self.steps]}
+        return {"steps": [serialize_transform(step) for step in self.steps]}
 
     def bind(self, before: Schema) -> Bound:
         bounds: list[Bound] = []
         schema = before
         sizes: dict[str, tuple[int, int]] = {}
         # Pictures are decoded once for all transforms that follow each other.
-        for pictured, steps in groupby(self.steps, lambda step: isinstance(step, PictureTransform)):
+        for pictured, steps in groupby(self.steps, lambda step: isinstance(step, ImageTransform)):
             if pictured:
-                bound, sizes = bind_pictures(list(steps), schema, sizes)  # type: ignore[arg-type]
+                bound, sizes = bind_image_transforms(list(steps), schema, sizes)  # type: ignore[arg-type]
                 bounds.append(bound)
                 schema = bound.schema
                 continue
             for step in steps:
-                bounds.append(_bound(step, schema))
+                bounds.append(_bind_step(step, schema))
                 schema = bounds[-1].schema
         if len(bounds) == 1:
             return bounds[0]
@@ -106,22 +108,22 @@ class Chain:
         return Bound(schema, partial(apply_all, tuple(bounds)), known)
 
 
-def _bound(step: Transform, schema: Schema) -> Bound:
+def _bind_step(step: Transform, schema: Schema) -> Bound:
     bound: object = step.bind(schema)
     if not isinstance(bound, Bound):
         raise error(
             "U605",
             f"`{step.name}` cannot be bound to a schema",
             expected="a rk.transforms.Bound from its bind()",
-            found=shown(bound),
+            found=preview(bound),
             do="return rk.transforms.Bound(schema, apply)",
         )
     is_ours = type(step).__module__.partition(".")[0] == __name__.partition(".")[0]
-    return bound if is_ours else replace(bound, apply=_Guarded(step.name, bound.apply))
+    return bound if is_ours else replace(bound, apply=_UserFunction(step.name, bound.apply))
 
 
 @dataclass(frozen=True)
-class _Guarded:
+class _UserFunction:
     """The function of somebody's own transform, whose failures are bad rows."""
 
     name: str
@@ -135,7 +137,7 @@ class _Guarded:
         except Exception as failure:
             raise self._failed(f"{type(failure).__name__}: {failure}"[:60]) from failure
         if not isinstance(made, dict):
-            raise self._failed(shown(made))
+            raise self._failed(preview(made))
         return made
 
     def _failed(self, found: str) -> RekordError:
@@ -156,16 +158,16 @@ def chain(*steps: Transform) -> Chain:
         if isinstance(step, type) or not isinstance(step, Transform):
             raise error(
                 "U605",
-                f"a transform cannot be {shown(step)}",
+                f"a transform cannot be {preview(step)}",
                 expected="one of rk.transforms",
-                found=shown(step),
+                found=preview(step),
                 do="rk.transforms.resize(224, 224); a function of your own goes to map=",
             )
         flat.extend(step.steps if isinstance(step, Chain) else [step])
     return Chain(tuple(flat))
 
 
-def described(step: Transform) -> dict[str, Any]:
+def serialize_transform(step: Transform) -> dict[str, Any]:
     """A transform as the manifest holds it."""
     told = {"name": step.name, **step.options()}
     try:

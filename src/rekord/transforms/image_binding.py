@@ -12,11 +12,11 @@ from typing import Any, Protocol, runtime_checkable
 from rekord.errors import RekordError
 from rekord.schema import Boxes, Bytes, Feature, Image, Int64, Mask, Schema, Tensor, Text, of_type
 from rekord.schema.base import ABSENT
-from rekord.schema.messages import near_miss, refuse, shown
+from rekord.schema.messages import closest_match, preview, schema_error
 from rekord.transforms.base import Bound, Row
-from rekord.transforms.image_row import Layers, Output, Size, Step, Work
+from rekord.transforms.image_row import ImageColumns, ImageOutput, ImagePipeline, PixelOperation, Size
 
-_TOLD = {
+_DESCRIPTIVE_COLUMNS = {
     "height": ("height", (Int64,)),
     "width": ("width", (Int64,)),
     "channels": ("channels", (Int64,)),
@@ -26,14 +26,14 @@ _TOLD = {
 }
 """What is told of an image under keys beside its own, and by which types."""
 
-_OF_ENCODED = ("format", "digest")
+_ENCODED_ONLY = ("format", "digest")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class ImageState:
     """What is known of all pictures of a column before one is read."""
 
-    output: Output
+    output: ImageOutput
     size: Size | None = None
     moves: bool = False  # pixels, and so boxes
     drops_boxes: bool = False
@@ -41,7 +41,7 @@ class Known:
 
 
 @runtime_checkable
-class PictureTransform(Protocol):
+class ImageTransform(Protocol):
     """A transform of pictures, which can be one of several in a row."""
 
     @property
@@ -51,40 +51,40 @@ class PictureTransform(Protocol):
     def columns(self) -> tuple[str, ...] | None:
         """The images that it is for; None: all of them."""
 
-    def step(self) -> Step | None:
+    def step(self) -> PixelOperation | None:
         """What it does to pixels."""
 
-    def after(self, known: Known, column: str, image: Image) -> Known:
+    def after(self, known: ImageState, column: str, image: Image) -> ImageState:
         """What is known of the pictures afterwards. A SchemaError where they cannot be what it makes."""
 
 
-class Pictured:
+class BindableImageTransform:
     """What transforms of pictures share: alone, each is a row of one."""
 
     def bind(self, before: Schema) -> Bound:
         """The transform for rows of a schema."""
-        assert isinstance(self, PictureTransform)
-        return bind_pictures([self], before, {})[0]
+        assert isinstance(self, ImageTransform)
+        return bind_image_transforms([self], before, {})[0]
 
 
-def bind_pictures(
-    transforms: Sequence[PictureTransform], before: Schema, sizes: Mapping[str, Size]
+def bind_image_transforms(
+    transforms: Sequence[ImageTransform], before: Schema, sizes: Mapping[str, Size]
 ) -> tuple[Bound, dict[str, Size]]:
     """Transforms that follow each other as one; `sizes` are those that all pictures of a column are known to have."""
     images = of_type(before.context, Image)
-    steps: dict[str, list[Step]] = {}
-    known: dict[str, Known] = {}
+    steps: dict[str, list[PixelOperation]] = {}
+    known: dict[str, ImageState] = {}
     for transform in transforms:
-        for name in _chosen(transform, before, images, known):
+        for name in _select_images(transform, before, images, known):
             image = images[name]
-            first = Known(output=Output(quality=image.quality), size=sizes.get(name))
+            first = ImageState(output=ImageOutput(quality=image.quality), size=sizes.get(name))
             known[name] = transform.after(known.get(name, first), name, image)
             step = transform.step()
             steps.setdefault(name, []).extend([step] if step is not None else [])
-    owner = _owner_of_boxes(before, images, known)
+    owner = _find_box_owner(before, images, known)
     works = tuple(
         [
-            _work(before, name, image, steps[name], known[name], name == owner)
+            _build_pipeline(before, name, image, steps[name], known[name], name == owner)
             for name, image in images.items()
             if name in known
         ]
@@ -92,37 +92,37 @@ def bind_pictures(
     touched = frozenset[str]().union(*[work.layers.names() for work in works])
     certain = {name: size for name, size in sizes.items() if name not in known}
     certain |= {name: one.size for name, one in known.items() if one.size is not None}
-    return Bound(_schema_after(before, works, known), _Rows(works), touched), certain
+    return Bound(_output_schema(before, works, known), _ImageRowFunction(works), touched), certain
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _ImageRowFunction:
     """The function of a row. Unlike a closure it can be pickled."""
 
-    works: tuple[Work, ...]
+    works: tuple[ImagePipeline, ...]
 
     def __call__(self, row: Row) -> Row:
         for work in self.works:
             row = work(row)
-            for name in _gone(work):
+            for name in _find_dropped_columns(work):
                 row.pop(name, None)
         return row
 
 
-def _chosen(
-    transform: PictureTransform, before: Schema, images: Mapping[str, Image], known: Mapping[str, Known]
+def _select_images(
+    transform: ImageTransform, before: Schema, images: Mapping[str, Image], known: Mapping[str, ImageState]
 ) -> list[str]:
     """The images that a transform is for."""
     names = list(images) if transform.columns is None else list(transform.columns)
     for name in names:
         if name not in images:
-            raise _no_image(transform.name, before, name, images)
+            raise _no_image_error(transform.name, before, name, images)
     names = [name for name in names if name not in known or known[name].output.form == "encoded"]
     if names:
         return names
     steps = list(of_type(before.steps, Image))
     if steps:
-        raise refuse(
+        raise schema_error(
             "S141",
             f"`{transform.name}` cannot change the pictures of steps",
             column=steps[0],
@@ -130,25 +130,25 @@ def _chosen(
             found=f"`{steps[0]}`, with one a step",
             do="map= with a function of your own, which gets whole rows",
         )
-    raise refuse(
+    raise schema_error(
         "S138",
         f"there is no picture for `{transform.name}`"
         if not known
         else f"`{transform.name}` comes behind a transform that decodes the pictures",
         expected="an Image column" if not known else "encoded pictures",
-        found=_listed(before) if not known else "arrays",
+        found=_format_columns(before) if not known else "arrays",
         do="declare the column as rk.Image()" if not known else f"put `{transform.name}` before it",
     )
 
 
-def _no_image(transform: str, before: Schema, name: Any, images: Mapping[str, Image]) -> RekordError:
+def _no_image_error(transform: str, before: Schema, name: Any, images: Mapping[str, Image]) -> RekordError:
     feature = before.get(name)
-    near = near_miss(name, list(images)) if isinstance(name, str) else None
+    near = closest_match(name, list(images)) if isinstance(name, str) else None
     mask = isinstance(feature, Mask)
     some = ", ".join(f"`{one}`" for one in list(images)[:4])
-    return refuse(
+    return schema_error(
         "S138",
-        f"`{transform}` cannot change {shown(name)}",
+        f"`{transform}` cannot change {preview(name)}",
         column=name if isinstance(name, str) else None,
         expected=f"an Image column: {some}" if images else "an Image column",
         found="no such column" if feature is None else type(feature).__name__,
@@ -160,7 +160,7 @@ def _no_image(transform: str, before: Schema, name: Any, images: Mapping[str, Im
     )
 
 
-def _listed(schema: Schema) -> str:
+def _format_columns(schema: Schema) -> str:
     return (
         ", ".join([f"`{name}`: {type(one).__name__}" for name, one in schema.features.items()])[:60] or "none"
     )
@@ -169,12 +169,17 @@ def _listed(schema: Schema) -> str:
 # Columns that belong together.
 
 
-def _work(
-    schema: Schema, name: str, image: Image, steps: Sequence[Step], known: Known, has_boxes: bool
-) -> Work:
+def _build_pipeline(
+    schema: Schema,
+    name: str,
+    image: Image,
+    steps: Sequence[PixelOperation],
+    known: ImageState,
+    has_boxes: bool,
+) -> ImagePipeline:
     output = known.output
     if image.format == "gif" and output.form == "encoded" and output.format is None:
-        raise refuse(
+        raise schema_error(
             "S141",
             f"`{name}` is declared as GIF, which cannot hold all colours of a picture that was changed",
             column=name,
@@ -184,58 +189,65 @@ def _work(
         )
     columns = schema.context
     masks = {one: f for one, f in of_type(columns, Mask).items() if f.of in (None, name)}
-    formats = [dict(_told(columns, _stem(one, mask))).get("format") for one, mask in masks.items()]
+    formats = [
+        dict(_find_descriptive_columns(columns, _key_stem(one, mask))).get("format")
+        for one, mask in masks.items()
+    ]
     boxes = list(of_type(columns, Boxes)) if has_boxes else []
-    layers = Layers(
+    layers = ImageColumns(
         image=name,
         masks=masks,
         boxes=tuple(boxes),
-        told=dict(_told(columns, _stem(name, image))),
+        told=dict(_find_descriptive_columns(columns, _key_stem(name, image))),
         mask_formats=tuple([one for one in formats if one is not None]),
-        **_per_box(schema, boxes, known),
+        **_find_per_box_columns(schema, boxes, known),
     )
-    return Work(layers, image, tuple(steps), output)
+    return ImagePipeline(layers, image, tuple(steps), output)
 
 
-def _owner_of_boxes(schema: Schema, images: Mapping[str, Image], known: Mapping[str, Known]) -> str | None:
+def _find_box_owner(
+    schema: Schema, images: Mapping[str, Image], known: Mapping[str, ImageState]
+) -> str | None:
     """The image that boxes lie on: the only one, or the one whose record keys begin as theirs do."""
     boxes = list(of_type(schema.context, Boxes).items())
     if not boxes or len(images) == 1:
         return next(iter(images), None)
     name, feature = boxes[0]
     key = feature.record_keys(name)[0]
-    owners = [one for one, image in images.items() if key.startswith(f"{_stem(one, image)}/")]
+    owners = [one for one, image in images.items() if key.startswith(f"{_key_stem(one, image)}/")]
     if len(owners) == 1:
         return owners[0]
     moved = [one for one, each in known.items() if each.moves]
     if moved:
-        raise refuse(
+        raise schema_error(
             "S140",
             f"`{name}` may lie on any of {len(images)} images",
             column=name,
             expected="record keys that begin as those of one image do",
             found=f"`{key}`"[:60],
-            do=f'rk.Boxes(key="{_stem(moved[0], images[moved[0]])}/object/bbox") if they lie on `{moved[0]}`',
+            do=f'rk.Boxes(key="{_key_stem(moved[0], images[moved[0]])}/object/bbox") if they lie on `{moved[0]}`',
         )
     return None
 
 
-def _stem(name: str, feature: Feature) -> str:
+def _key_stem(name: str, feature: Feature) -> str:
     """What the keys of a picture's companions begin with: `image` of `image/encoded`."""
     return (feature.key or name).removesuffix("/encoded")
 
 
-def _told(columns: Mapping[str, Feature], stem: str) -> list[tuple[str, str]]:
+def _find_descriptive_columns(columns: Mapping[str, Feature], stem: str) -> list[tuple[str, str]]:
     by_key = {feature.key or name: name for name, feature in columns.items()}
     found = []
-    for what, (key, types) in _TOLD.items():
+    for what, (key, types) in _DESCRIPTIVE_COLUMNS.items():
         name = by_key.get(f"{stem}/{key}")
         if name is not None and isinstance(columns[name], types) and columns[name].shape == ():
             found.append((what, name))
     return found
 
 
-def _per_box(schema: Schema, boxes: Sequence[str], known: Known) -> dict[str, tuple[str, ...]]:
+def _find_per_box_columns(
+    schema: Schema, boxes: Sequence[str], known: ImageState
+) -> dict[str, tuple[str, ...]]:
     """The columns that have a value for each box: those under the same key as the boxes, and those that are named."""
     if not boxes:
         return {}
@@ -252,7 +264,7 @@ def _per_box(schema: Schema, boxes: Sequence[str], known: Known) -> dict[str, tu
     for name in named:
         if name not in beside:
             schema[name]  # says so where there is none of this name
-            raise refuse(
+            raise schema_error(
                 "S140",
                 f"`{name}` has no value for each box",
                 column=name,
@@ -261,7 +273,7 @@ def _per_box(schema: Schema, boxes: Sequence[str], known: Known) -> dict[str, tu
                 do="per_box= names columns with one value for each box",
             )
     if others and known.drops_boxes and known.per_box is None:
-        raise refuse(
+        raise schema_error(
             "S140",
             f"it is not said whether `{others[0]}` has a value for each box: boxes may be cropped away",
             column=others[0],
@@ -284,29 +296,29 @@ def _per_box(schema: Schema, boxes: Sequence[str], known: Known) -> dict[str, tu
 # What they are afterwards.
 
 
-def _gone(work: Work) -> tuple[str, ...]:
+def _find_dropped_columns(work: ImagePipeline) -> tuple[str, ...]:
     """Columns that tell of encoded pictures, where there are none any more."""
     if work.output.form == "encoded":
         return ()
     told = work.layers.told
-    return (*[told[what] for what in _OF_ENCODED if what in told], *work.layers.mask_formats)
+    return (*[told[what] for what in _ENCODED_ONLY if what in told], *work.layers.mask_formats)
 
 
-def _schema_after(before: Schema, works: Sequence[Work], known: Mapping[str, Known]) -> Schema:
+def _output_schema(before: Schema, works: Sequence[ImagePipeline], known: Mapping[str, ImageState]) -> Schema:
     columns: dict[str, Feature] = dict(before.context)
     for work in works:
         name, size = work.layers.image, known[work.layers.image].size
-        columns[name] = _image_after(name, work, size)
+        columns[name] = _output_image(name, work, size)
         for mask, feature in work.layers.masks.items():
-            columns[mask] = _mask_after(mask, feature, work.output, size)
-        for gone in _gone(work):
+            columns[mask] = _output_mask(mask, feature, work.output, size)
+        for gone in _find_dropped_columns(work):
             del columns[gone]
     if before.is_sequence:
         return Schema(context=columns, steps=before.steps)
     return Schema(columns)
 
 
-def _image_after(name: str, work: Work, size: Size | None) -> Feature:
+def _output_image(name: str, work: ImagePipeline, size: Size | None) -> Feature:
     image, output = work.feature, work.output
     if output.form == "encoded":
         # A value that is missing has become the default, transformed as all others are.
@@ -317,21 +329,21 @@ def _image_after(name: str, work: Work, size: Size | None) -> Feature:
     assert size is not None
     dtype = "uint8" if output.form == "pixels" else "float32"
     shape = (*size, output.channels)
-    return Tensor(dtype, shape=shape, key=_key_after(name, image), optional=image.optional)
+    return Tensor(dtype, shape=shape, key=_output_key(name, image), optional=image.optional)
 
 
-def _mask_after(name: str, mask: Mask, output: Output, size: Size | None) -> Feature:
+def _output_mask(name: str, mask: Mask, output: ImageOutput, size: Size | None) -> Feature:
     if output.form == "encoded":
         return replace(mask, default=ABSENT)
     assert size is not None
     wide = max(mask.classes - 1, mask.ignore or 0) > 255
     return Tensor(
-        "uint16" if wide else "uint8", shape=size, key=_key_after(name, mask), optional=mask.optional
+        "uint16" if wide else "uint8", shape=size, key=_output_key(name, mask), optional=mask.optional
     )
 
 
-def _key_after(name: str, feature: Feature) -> str | None:
+def _output_key(name: str, feature: Feature) -> str | None:
     """A key that does not promise an encoded picture."""
     if feature.key is None or not feature.key.endswith("/encoded"):
         return feature.key
-    return f"{_stem(name, feature)}/pixels"
+    return f"{_key_stem(name, feature)}/pixels"

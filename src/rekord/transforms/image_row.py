@@ -13,16 +13,22 @@ from PIL import Image as Pillow
 
 from rekord import _core
 from rekord.codec.columns import Array
-from rekord.codec.images.decode import drafted, in_mode, mask_ids, nearest, opened
-from rekord.codec.images.inspect import FORMATS, Made, MadeMask, Picture, grey_png
-from rekord.codec.images.store import Ids, same_size, stored_image, stored_mask
-from rekord.codec.values import Unfit, described
+from rekord.codec.images.decode import convert_mode, decode_mask, draft_jpeg, nearest_indices, with_open_image
+from rekord.codec.images.inspect import (
+    FORMAT_NAMES,
+    EncodedImage,
+    GeneratedBytes,
+    GeneratedMask,
+    encode_grey_png,
+)
+from rekord.codec.images.store import MaskIds, check_mask_size, store_image, store_mask
+from rekord.codec.values import InvalidValue, describe_value
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Image, Mask
 from rekord.transforms.base import Row
 
-MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+PILLOW_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 FILTERS = {
     "nearest": Pillow.Resampling.NEAREST,
     "box": Pillow.Resampling.BOX,
@@ -31,15 +37,15 @@ FILTERS = {
     "bicubic": Pillow.Resampling.BICUBIC,
     "lanczos": Pillow.Resampling.LANCZOS,
 }
-_AVERAGING = ("box", "bilinear", "hamming")
+_AVERAGING_FILTERS = ("box", "bilinear", "hamming")
 """Filters that look only at what falls into a pixel: a JPEG may be decoded smaller for them."""
 
-_WIDE = "F"  # grey of 16 bits is kept in floats, which hold all of its values
+_WIDE_MODE = "F"  # grey of 16 bits is kept in floats, which hold all of its values
 _WIDE_STEP = 257
-_GREY = (0.299, 0.587, 0.114)
+_GREY_WEIGHTS = (0.299, 0.587, 0.114)
 
 
-class Pixels:
+class ImagePixels:
     """The pixels of one image; `box` is the part of them that is the image, where a JPEG was decoded smaller."""
 
     def __init__(self, image: Any, size: Size, box: tuple[float, float, float, float] | None) -> None:
@@ -47,120 +53,122 @@ class Pixels:
         self._size = size
         self._box = box
 
-    def move(self, move: Move, filter: str, pad: tuple[int, ...]) -> None:
+    def move(self, move: Placement, filter: str, pad: tuple[int, ...]) -> None:
         """Resize, crop and pad in one go."""
         top, left, height, width = move.part
         whole = (top, left, height, width) == (0, 0, *self._size)
         if self._box is not None or not whole or self._size != move.inner:
-            self.image = self._picked(move, filter)
+            self.image = self._resample(move, filter)
         self._box, self._size = None, move.size
         if move.pads:
-            ground = Pillow.new(self.image.mode, (move.size[1], move.size[0]), _colour(self.image.mode, pad))
+            ground = Pillow.new(
+                self.image.mode, (move.size[1], move.size[0]), _fill_colour(self.image.mode, pad)
+            )
             ground.paste(self.image, (move.at[1], move.at[0]))
             self.image = ground
 
-    def _picked(self, move: Move, filter: str) -> Any:
+    def _resample(self, move: Placement, filter: str) -> Any:
         top, left, height, width = move.part
         cuts = (height, width) == move.inner and self._box is None
         if cuts and float(top).is_integer() and float(left).is_integer():
             return self.image.crop((int(left), int(top), int(left) + int(width), int(top) + int(height)))
         if filter == "nearest":
             # As masks are, so that both agree on every pixel.
-            picked = np.asarray(self.image)[np.ix_(*places(self._size, move))]
+            picked = np.asarray(self.image)[np.ix_(*nearest_pixels(self._size, move))]
             return Pillow.fromarray(np.ascontiguousarray(picked))
         down, across = (1.0, 1.0)
         if self._box is not None:
             down, across = self._box[3] / self._size[0], self._box[2] / self._size[1]
         box = (left * across, top * down, (left + width) * across, (top + height) * down)
         return self.image.resize(
-            (move.inner[1], move.inner[0]), FILTERS[filter], box=_inside(box, self.image)
+            (move.inner[1], move.inner[0]), FILTERS[filter], box=_clip_box(box, self.image)
         )
 
     def grey(self) -> None:
         """Without colours; alpha is dropped."""
-        self.image = in_mode(self.image, "L") if self.image.mode != _WIDE else self.image
+        self.image = convert_mode(self.image, "L") if self.image.mode != _WIDE_MODE else self.image
 
     def array(self, channels: int) -> Array:
         """The pixels as uint8, of shape (height, width, channels)."""
-        image = in_mode(_of_8_bits(self.image), MODES[channels])
+        image = convert_mode(_to_8_bits(self.image), PILLOW_MODES[channels])
         return np.asarray(image).reshape(image.height, image.width, channels)
 
     def encoded(self, format: str, quality: int | None) -> bytes:
         """The image as a file; without a quality WebP is lossless."""
-        image = _for_format(self.image, format)
+        image = _convert_for_format(self.image, format)
         image.info = {}  # comments, profiles and colour keys of the file that it was
         file = io.BytesIO()
         options: dict[str, Any] = {}
         if format in ("jpeg", "webp"):
             options = {"quality": quality} if quality is not None else {"lossless": True}
         image.save(file, format, **options)
-        return Made(file.getvalue())
+        return GeneratedBytes(file.getvalue())
 
 
-def loaded(data: bytes, move: Move | None, filter: str) -> Pixels:
+def load_pixels(data: bytes, move: Placement | None, filter: str) -> ImagePixels:
     """The pixels of an encoded image, for a first move if there is one; raises Unsound."""
 
-    def use(image: Any) -> Pixels:
+    def use(image: Any) -> ImagePixels:
         size, box = (image.height, image.width), None
-        if move is not None and filter in _AVERAGING:
+        if move is not None and filter in _AVERAGING_FILTERS:
             down, across = move.scale
             if max(down, across) < 1:
                 wanted = (round(size[0] * down), round(size[1] * across))
-                box = drafted(image, image.mode, wanted)
+                box = draft_jpeg(image, image.mode, wanted)
         image.load()
-        return Pixels(_in_own_mode(image), size, box)
+        return ImagePixels(_to_native_mode(image), size, box)
 
-    return opened(data, use)
+    return with_open_image(data, use)
 
 
-def _in_own_mode(image: Any) -> Any:
+def _to_native_mode(image: Any) -> Any:
     """The image in the mode that holds all of it: what Pillow cannot resize is converted, and nothing else."""
     if image.mode.startswith("I"):
         return Pillow.fromarray(np.asarray(image).astype(np.float32))
     if image.mode == "CMYK":
-        return in_mode(image, "RGB")
+        return convert_mode(image, "RGB")
     keyed = "transparency" in image.info
     if image.mode in ("1", "L"):
-        return in_mode(image, "LA") if keyed else image.convert("L")
+        return convert_mode(image, "LA") if keyed else image.convert("L")
     if image.mode in ("LA", "RGBA"):
         return image
-    return image.convert("RGBA") if keyed or image.mode == "PA" else in_mode(image, "RGB")
+    return image.convert("RGBA") if keyed or image.mode == "PA" else convert_mode(image, "RGB")
 
 
-def _of_8_bits(image: Any) -> Any:
-    if image.mode != _WIDE:
+def _to_8_bits(image: Any) -> Any:
+    if image.mode != _WIDE_MODE:
         return image
-    return Pillow.fromarray((_whole(image) >> 8).astype(np.uint8))
+    return Pillow.fromarray((_to_uint16(image) >> 8).astype(np.uint8))
 
 
-def _whole(image: Any) -> Array:
+def _to_uint16(image: Any) -> Array:
     """The values of grey of 16 bits: filters that sharpen may have left the range."""
     values: Array = np.clip(np.rint(np.asarray(image)), 0, 65_535).astype(np.uint16)
     return values
 
 
-def _for_format(image: Any, format: str) -> Any:
-    if image.mode == _WIDE and format == "png":
-        return Pillow.fromarray(_whole(image))
-    image = _of_8_bits(image)
+def _convert_for_format(image: Any, format: str) -> Any:
+    if image.mode == _WIDE_MODE and format == "png":
+        return Pillow.fromarray(_to_uint16(image))
+    image = _to_8_bits(image)
     if format in ("jpeg", "bmp"):
-        return in_mode(image, "L" if image.mode in ("L", "LA") else "RGB")
+        return convert_mode(image, "L" if image.mode in ("L", "LA") else "RGB")
     if format == "webp":
-        return in_mode(image, "RGBA" if image.mode in ("LA", "RGBA") else "RGB")
+        return convert_mode(image, "RGBA" if image.mode in ("LA", "RGBA") else "RGB")
     return image
 
 
-def _inside(box: tuple[float, float, float, float], image: Any) -> tuple[float, float, float, float]:
+def _clip_box(box: tuple[float, float, float, float], image: Any) -> tuple[float, float, float, float]:
     """A box that rounding has not put beyond the image."""
     left, top, right, bottom = box
     return max(left, 0.0), max(top, 0.0), min(right, float(image.width)), min(bottom, float(image.height))
 
 
-def _colour(mode: str, pad: tuple[int, ...]) -> Any:
+def _fill_colour(mode: str, pad: tuple[int, ...]) -> Any:
     """A colour of one or three numbers in a mode; opaque where there is alpha."""
     colour = pad * 3 if len(pad) == 1 else pad
-    grey = pad[0] if len(pad) == 1 else round(sum(a * b for a, b in zip(_GREY, pad, strict=True)))
-    if mode == _WIDE:
+    grey = pad[0] if len(pad) == 1 else round(sum(a * b for a, b in zip(_GREY_WEIGHTS, pad, strict=True)))
+    if mode == _WIDE_MODE:
         return float(grey * _WIDE_STEP)
     return {"L": grey, "LA": (grey, 255), "RGB": colour, "RGBA": (*colour, 255)}[mode]
 
@@ -169,7 +177,7 @@ Size: TypeAlias = tuple[int, int]
 """Height and width."""
 
 
-class Move(NamedTuple):
+class Placement(NamedTuple):
     """A part of a picture is brought to another size, and put on a ground.
 
         part              inner, at       size
@@ -196,9 +204,9 @@ class Move(NamedTuple):
         return self.inner[0] / self.part[2], self.inner[1] / self.part[3]
 
 
-def moved_ids(ids: Array, move: Move, ground: int) -> Array:
+def place_ids(ids: Array, move: Placement, ground: int) -> Array:
     """Class ids after a move: each pixel has that of the nearest one before, whatever filter images have."""
-    picked: Array = ids[np.ix_(*places(ids.shape, move))]
+    picked: Array = ids[np.ix_(*nearest_pixels(ids.shape, move))]
     if not move.pads:
         return picked
     out = np.full(move.size, ground, ids.dtype)
@@ -207,23 +215,25 @@ def moved_ids(ids: Array, move: Move, ground: int) -> Array:
     return out
 
 
-def places(before: tuple[int, ...], move: Move) -> tuple[Array, Array]:
+def nearest_pixels(before: tuple[int, ...], move: Placement) -> tuple[Array, Array]:
     """The rows and the columns that the nearest pixels come from."""
     top, left, height, width = move.part
-    return _places(before[0], top, height, move.inner[0]), _places(before[1], left, width, move.inner[1])
+    return _nearest_positions(before[0], top, height, move.inner[0]), _nearest_positions(
+        before[1], left, width, move.inner[1]
+    )
 
 
-def _places(before: int, begin: float, length: float, after: int) -> Array:
+def _nearest_positions(before: int, begin: float, length: float, after: int) -> Array:
     if begin == 0 and length == before:
-        return nearest(before, after)
+        return nearest_indices(before, after)
     middles = begin + (np.arange(after) + 0.5) * length / after
     return np.clip(np.floor(middles), 0, before - 1).astype(np.intp)
 
 
-class Frame:
+class CoordinateFrame:
     """Where the picture as it was lies in the picture as it is, to bring along what is given in coordinates."""
 
-    def __init__(self, size: Size, moves: Sequence[Move] = ()) -> None:
+    def __init__(self, size: Size, moves: Sequence[Placement] = ()) -> None:
         self._before = size
         self._after = size
         self._scale = np.ones(2)
@@ -232,7 +242,7 @@ class Frame:
         for move in moves:
             self._move(move)
 
-    def _move(self, move: Move) -> None:
+    def _move(self, move: Placement) -> None:
         begin, scale, at = np.array(move.part[:2]), np.array(move.scale), np.array(move.at)
         self._scale = self._scale * scale
         self._shift = (self._shift - begin) * scale + at
@@ -253,54 +263,54 @@ class Frame:
         corners = boxes.astype(np.float64).reshape(-1, 2, 2)[:, :, ::-1]
         moved = corners * sides * self._scale + self._shift
         # What left the picture before may stay as far outside; only what was cut off ends at the cut.
-        cut = np.clip(moved, *self._seen) if self._is_cut else moved
+        cut = np.clip(moved, *self._seen) if self._is_cropped else moved
         had_area = np.all(corners[:, 1] > corners[:, 0], axis=1)
         kept = np.all(cut[:, 1] > cut[:, 0], axis=1) | ~had_area
         fractions: Array = (cut / np.array(self._after, np.float64))[:, :, ::-1].reshape(-1, 4)
         return fractions.astype(np.float32), kept
 
     @property
-    def _is_cut(self) -> bool:
+    def _is_cropped(self) -> bool:
         whole = np.array([np.zeros(2), self._before]) * self._scale + self._shift
         return bool((np.abs(whole - self._seen) > 1e-9).any())
 
 
-Form: TypeAlias = Literal["encoded", "pixels", "floats"]
+OutputForm: TypeAlias = Literal["encoded", "pixels", "floats"]
 
 JPEG_QUALITY = 95
 """Of a JPEG that is encoded again, where nothing else is said: what tf.io.encode_jpeg and OpenCV take too."""
 
-_ANY = Image()
-_OUTLINE = Mask(classes=256)
-_COLOURS = {1: "Grayscale", 3: "RGB", 4: "RGBA"}
-_FAR = 1.0
+_ANY_IMAGE = Image()
+_OUTLINE_MASK = Mask(classes=256)
+_COLOUR_SPACES = {1: "Grayscale", 3: "RGB", 4: "RGBA"}
+_MAX_BOX_OVERSHOOT = 1.0
 """So far outside its picture, in pictures, a box may lie; one beyond that is not given in fractions."""
 
 
-class Step(Protocol):
+class PixelOperation(Protocol):
     """What is done to the pixels of a picture."""
 
-    def move(self, size: Size) -> Move | None:
+    def move(self, size: Size) -> Placement | None:
         """Where pixels go in a picture of this size; None where they stay. Raises Unfit."""
 
-    def paint(self, pixels: Pixels, move: Move | None) -> None:
+    def apply_to_pixels(self, pixels: ImagePixels, move: Placement | None) -> None:
         """Do it."""
 
-    def changes(self, move: Move | None) -> bool:
+    def changes(self, move: Placement | None) -> bool:
         """Whether it does anything to this picture."""
 
     @property
     def filter(self) -> str: ...
 
 
-_Planned: TypeAlias = tuple[Step, "Move | None"]
+_PlannedOperation: TypeAlias = tuple[PixelOperation, "Placement | None"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output:
+class ImageOutput:
     """What becomes of the pixels in the end."""
 
-    form: Form = "encoded"
+    form: OutputForm = "encoded"
     format: str | None = None  # that was asked for; None: its own
     quality: int | None = None  # that was asked for or declared
     channels: int | None = None  # where it is certain
@@ -308,7 +318,7 @@ class Output:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layers:
+class ImageColumns:
     """The columns that belong to an image."""
 
     image: str
@@ -327,13 +337,13 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class Work:
+class ImagePipeline:
     """All steps of one image column."""
 
-    layers: Layers
+    layers: ImageColumns
     feature: Image
-    steps: tuple[Step, ...]
-    output: Output
+    steps: tuple[PixelOperation, ...]
+    output: ImageOutput
 
     def __call__(self, row: Row) -> Row:
         name = self.layers.image
@@ -346,23 +356,23 @@ class Work:
             return row
         try:
             # An array or a file is taken too, as the encoder takes them; no format is asked of it yet.
-            data = value if isinstance(value, bytes) else stored_image(value, _ANY)
-            size, moves = self._draw(row, data)
-        except Unfit as unfit:
+            data = value if isinstance(value, bytes) else store_image(value, _ANY_IMAGE)
+            size, moves = self._render_image(row, data)
+        except InvalidValue as unfit:
             raise unfit.told(name) from unfit.__cause__
         for mask in self.layers.masks:
             self._mask(row, mask, size, moves)
         if moves and self.layers.boxes:
-            self._boxes(row, Frame(size, moves))
+            self._boxes(row, CoordinateFrame(size, moves))
             self._outlines(row, size, moves)
         return row
 
-    def _draw(self, row: Row, data: bytes) -> tuple[Size, list[Move]]:
+    def _render_image(self, row: Row, data: bytes) -> tuple[Size, list[Placement]]:
         """The image itself; the size that it had, and where its pixels went."""
         facts = _core.look(data, False)
         before = (facts.height, facts.width)
-        planned, size = self._planned(before)
-        format = FORMATS.get(facts.format, "png")
+        planned, size = self._plan_operations(before)
+        format = FORMAT_NAMES.get(facts.format, "png")
         made = self._format(format)
         # Pixels that stay as they are keep the bytes that they were in.
         kept = not planned and made == format and (self.output.format in (None, "png"))
@@ -370,15 +380,15 @@ class Work:
             row[self.layers.image] = data
             return before, []
         first = planned[0] if planned else None
-        pixels = loaded(data, first[1] if first else None, first[0].filter if first else "nearest")
+        pixels = load_pixels(data, first[1] if first else None, first[0].filter if first else "nearest")
         for step, move in planned:
-            step.paint(pixels, move)
+            step.apply_to_pixels(pixels, move)
         self._store(row, pixels, size, data, format, made)
-        return before, _moves(planned)
+        return before, _collect_placements(planned)
 
-    def _planned(self, size: Size) -> tuple[list[_Planned], Size]:
+    def _plan_operations(self, size: Size) -> tuple[list[_PlannedOperation], Size]:
         """What is to be done to a picture of this size, and the size that it has then."""
-        planned: list[_Planned] = []
+        planned: list[_PlannedOperation] = []
         for step in self.steps if 0 not in size else ():
             move = step.move(size)
             if step.changes(move):
@@ -391,7 +401,7 @@ class Work:
         made = self.output.format or own
         return "png" if made == "gif" else made  # what was painted has more colours than a GIF
 
-    def _store(self, row: Row, pixels: Pixels, size: Size, data: bytes, format: str, made: str) -> None:
+    def _store(self, row: Row, pixels: ImagePixels, size: Size, data: bytes, format: str, made: str) -> None:
         name, told = self.layers.image, self.layers.told
         channels = self.output.channels
         if self.output.form == "encoded":
@@ -399,14 +409,14 @@ class Work:
         else:
             assert channels is not None
             array = pixels.array(channels)
-            row[name] = array if self.output.table is None else _looked_up(self.output.table, array)
+            row[name] = array if self.output.table is None else _look_up_floats(self.output.table, array)
         said: dict[str, Any] = {"height": size[0], "width": size[1]}
         if made != format:
             said["format"] = made.upper() if str(row.get(told.get("format", ""))).isupper() else made
         if self.output.form == "encoded" and "digest" in told:
             said["digest"] = hashlib.sha256(row[name]).hexdigest()
         if channels is not None:
-            said |= {"channels": channels, "colorspace": _COLOURS.get(channels)}
+            said |= {"channels": channels, "colorspace": _COLOUR_SPACES.get(channels)}
         for what, value in said.items():
             if what in told and value is not None and row.get(told[what]) is not None:
                 row[told[what]] = value
@@ -420,7 +430,7 @@ class Work:
 
     # What lies on it.
 
-    def _mask(self, row: Row, name: str, size: Size | None, moves: list[Move]) -> None:
+    def _mask(self, row: Row, name: str, size: Size | None, moves: list[Placement]) -> None:
         """A mask on an image of this size; where the image is missing it goes by its own."""
         mask = self.layers.masks[name]
         data = row.get(name)
@@ -430,29 +440,29 @@ class Work:
             return
         if size is None:
             try:
-                data = data if isinstance(data, bytes) else stored_mask(data, mask)
+                data = data if isinstance(data, bytes) else store_mask(data, mask)
                 facts = _core.look(data, False)
                 size = (facts.height, facts.width)
-                moves = _moves(self._planned(size)[0])
-            except Unfit as unfit:
+                moves = _collect_placements(self._plan_operations(size)[0])
+            except InvalidValue as unfit:
                 raise unfit.told(name) from unfit.__cause__
         encoded = self.output.form == "encoded"
         if encoded and not moves:
             return
-        ids = _ids(data, mask, size, name)
+        ids = _decode_ids(data, mask, size, name)
         for move in moves:
-            ids = moved_ids(ids, move, mask.ignore or 0)
-        row[name] = MadeMask(grey_png(ids)) if encoded else ids
+            ids = place_ids(ids, move, mask.ignore or 0)
+        row[name] = GeneratedMask(encode_grey_png(ids)) if encoded else ids
 
-    def _boxes(self, row: Row, frame: Frame) -> None:
+    def _boxes(self, row: Row, frame: CoordinateFrame) -> None:
         kept: Array | None = None
         count = None
         for name in self.layers.boxes:
             if row.get(name) is None:
                 continue
-            given = _as_boxes(row[name], name)
+            given = _to_boxes(row[name], name)
             if count is not None and len(given) != count:
-                raise _wrong_count(name, count, len(given))
+                raise _count_error(name, count, len(given))
             boxes, here = frame.boxes(given)
             kept = here if kept is None else kept & here
             count = len(given)
@@ -462,45 +472,45 @@ class Work:
         for name in self.layers.per_box:
             if row.get(name) is not None:
                 if len(row[name]) != count:
-                    raise _wrong_count(name, int(count or 0), len(row[name]))
+                    raise _count_error(name, int(count or 0), len(row[name]))
                 if name in self.layers.areas:
                     row[name] = np.asarray(row[name], np.float32) * np.float32(frame.area_scale)
         if not kept.all():
             for name in (*self.layers.boxes, *self.layers.per_box):
                 if row.get(name) is not None:
-                    row[name] = _chosen(row[name], kept)
+                    row[name] = _select_values(row[name], kept)
 
-    def _outlines(self, row: Row, size: Size, moves: list[Move]) -> None:
+    def _outlines(self, row: Row, size: Size, moves: list[Placement]) -> None:
         for name in self.layers.outlines:
             if row.get(name) is None:
                 continue
             made = []
             for data in row[name]:
-                ids = _ids(bytes(data), _OUTLINE, size, name)
+                ids = _decode_ids(bytes(data), _OUTLINE_MASK, size, name)
                 for move in moves:
-                    ids = moved_ids(ids, move, 0)
-                made.append(grey_png(ids))
+                    ids = place_ids(ids, move, 0)
+                made.append(encode_grey_png(ids))
             row[name] = made
 
 
-def _moves(planned: Sequence[_Planned]) -> list[Move]:
+def _collect_placements(planned: Sequence[_PlannedOperation]) -> list[Placement]:
     return [move for _, move in planned if move is not None]
 
 
-def _ids(value: Any, mask: Mask, size: Size, name: str) -> Array:
+def _decode_ids(value: Any, mask: Mask, size: Size, name: str) -> Array:
     try:
-        data = value if isinstance(value, bytes) else stored_mask(value, mask)
+        data = value if isinstance(value, bytes) else store_mask(value, mask)
         facts = _core.look(data, False)
         # Before it is inflated: a record may have thousands, each of a few bytes that claim millions of pixels.
         if facts.fault == _core.PictureFault.NONE:
-            image = Picture(b"", "", size[1], size[0], 0, 8)
-            same_size(image, Picture(b"", "png", facts.width, facts.height, 1, 8), name=name)
-        return mask_ids(data, Ids(mask.classes, mask.ignore), None)
-    except Unfit as unfit:
+            image = EncodedImage(b"", "", size[1], size[0], 0, 8)
+            check_mask_size(image, EncodedImage(b"", "png", facts.width, facts.height, 1, 8), name=name)
+        return decode_mask(data, MaskIds(mask.classes, mask.ignore), None)
+    except InvalidValue as unfit:
         raise unfit.told(name) from unfit.__cause__
 
 
-def _looked_up(table: Array, pixels: Array) -> Array:
+def _look_up_floats(table: Array, pixels: Array) -> Array:
     """The float of each pixel. There are 256 of a channel, so they are not reckoned for each pixel anew."""
     out: Array = np.empty(pixels.shape, np.float32)
     if (table == table[0]).all():
@@ -511,13 +521,13 @@ def _looked_up(table: Array, pixels: Array) -> Array:
     return out
 
 
-def _chosen(values: Any, kept: Array) -> Any:
+def _select_values(values: Any, kept: Array) -> Any:
     if isinstance(values, np.ndarray):
         return values[kept]
     return [value for value, keep in zip(values, kept.tolist(), strict=True) if keep]
 
 
-def _as_boxes(value: Any, name: str) -> Array:
+def _to_boxes(value: Any, name: str) -> Array:
     """Boxes as fractions of their image."""
     try:
         boxes = np.asarray(value, np.float32)
@@ -530,10 +540,10 @@ def _as_boxes(value: Any, name: str) -> Array:
             f"`{name}` is no list of boxes",
             location=Location(feature=name),
             expected="shape (n, 4): xmin, ymin, xmax, ymax",
-            found=described(value),
+            found=describe_value(value),
             do="give four numbers for each box",
         )
-    sound = np.isfinite(boxes) & (boxes >= -_FAR) & (boxes <= 1 + _FAR)
+    sound = np.isfinite(boxes) & (boxes >= -_MAX_BOX_OVERSHOOT) & (boxes <= 1 + _MAX_BOX_OVERSHOOT)
     if not sound.all():
         raise error(
             "E383",
@@ -541,13 +551,15 @@ def _as_boxes(value: Any, name: str) -> Array:
             location=Location(feature=name),
             expected="xmin, ymin, xmax, ymax from 0 to 1",
             found=f"{boxes[~sound][0]:.6g} in box {int(np.argmin(sound.all(axis=1))):,}",
-            likely="they are in pixels" if np.isfinite(boxes).all() and boxes.max() > 1 + _FAR else None,
+            likely="they are in pixels"
+            if np.isfinite(boxes).all() and boxes.max() > 1 + _MAX_BOX_OVERSHOOT
+            else None,
             do="divide them by the width and the height of the image before they are stored",
         )
     return boxes
 
 
-def _wrong_count(name: str, expected: int, found: int) -> RekordError:
+def _count_error(name: str, expected: int, found: int) -> RekordError:
     return error(
         "E307",
         f"`{name}` has another length than the boxes that it goes with",

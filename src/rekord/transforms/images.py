@@ -10,19 +10,27 @@ import numpy as np
 
 from rekord.arguments import invalid, one_of, optional_names, positive_int
 from rekord.codec.columns import Array
-from rekord.codec.values import Unfit
+from rekord.codec.values import InvalidValue
 from rekord.errors import RekordError
 from rekord.schema import Image
-from rekord.schema.messages import refuse
-from rekord.transforms.base import colour, numbers, side
-from rekord.transforms.image_binding import Known, Pictured
-from rekord.transforms.image_row import FILTERS, JPEG_QUALITY, Move, Output, Pixels, Size, Step
+from rekord.schema.messages import schema_error
+from rekord.transforms.base import validate_colour, validate_numbers, validate_side
+from rekord.transforms.image_binding import BindableImageTransform, ImageState
+from rekord.transforms.image_row import (
+    FILTERS,
+    JPEG_QUALITY,
+    ImageOutput,
+    ImagePixels,
+    PixelOperation,
+    Placement,
+    Size,
+)
 
-FORMATS = ("jpeg", "png", "webp")
+ENCODE_FORMATS = ("jpeg", "png", "webp")
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
-_USUAL_CHANNELS = 3
+_DEFAULT_CHANNELS = 3
 
 
 def encode(
@@ -36,7 +44,7 @@ def encode(
     JPEG has a quality of 95 unless told, and no alpha; WebP without a quality is lossless. A PNG that is to be a PNG
     stays as it is.
     """
-    name = one_of("format", format, FORMATS)
+    name = one_of("format", format, ENCODE_FORMATS)
     if quality is not None:
         if name == "png":
             raise invalid("quality", quality, "None for PNG, which is lossless", "leave it out")
@@ -49,7 +57,7 @@ def encode(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Encode(Pictured):
+class Encode(BindableImageTransform):
     """The transform that `encode` makes."""
 
     format: str
@@ -59,7 +67,7 @@ class Encode(Pictured):
     name = "encode"
 
     def options(self) -> Mapping[str, Any]:
-        return {"format": self.format, "quality": self.quality, "columns": _listed(self.columns)}
+        return {"format": self.format, "quality": self.quality, "columns": _to_list(self.columns)}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Encode:
@@ -69,7 +77,7 @@ class Encode(Pictured):
     def step(self) -> None:
         return None
 
-    def after(self, known: Known, column: str, image: Image) -> Known:
+    def after(self, known: ImageState, column: str, image: Image) -> ImageState:
         return replace(known, output=replace(known.output, format=self.format, quality=self.quality))
 
 
@@ -83,7 +91,7 @@ def decode(*, columns: Sequence[str] | None = None) -> Decode:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decode(Pictured):
+class Decode(BindableImageTransform):
     """The transform that `decode` makes."""
 
     columns: tuple[str, ...] | None
@@ -91,7 +99,7 @@ class Decode(Pictured):
     name = "decode"
 
     def options(self) -> Mapping[str, Any]:
-        return {"columns": _listed(self.columns)}
+        return {"columns": _to_list(self.columns)}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Decode:
@@ -101,9 +109,9 @@ class Decode(Pictured):
     def step(self) -> None:
         return None
 
-    def after(self, known: Known, column: str, image: Image) -> Known:
+    def after(self, known: ImageState, column: str, image: Image) -> ImageState:
         _check_size(self.name, column, known)
-        return replace(known, output=Output(form="pixels", channels=_channels(known, image)))
+        return replace(known, output=ImageOutput(form="pixels", channels=_count_channels(known, image)))
 
 
 def normalize(
@@ -122,9 +130,9 @@ def normalize(
         mean = IMAGENET_MEAN if _is_one_of(mean, "imagenet", 0.0) else mean
         std = IMAGENET_STD if _is_one_of(std, "imagenet", 1.0) else std
     made = Normalize(
-        mean=numbers("mean", mean),
-        std=numbers("std", std),
-        scale=numbers("scale", scale)[0],
+        mean=validate_numbers("mean", mean),
+        std=validate_numbers("std", std),
+        scale=validate_numbers("scale", scale)[0],
         columns=optional_names("columns", columns),
     )
     if 0 in made.std:
@@ -137,7 +145,7 @@ def _is_one_of(value: object, *known: str | float) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Normalize(Pictured):
+class Normalize(BindableImageTransform):
     """The transform that `normalize` makes."""
 
     mean: tuple[float, ...]
@@ -152,7 +160,7 @@ class Normalize(Pictured):
             "mean": list(self.mean),
             "std": list(self.std),
             "scale": self.scale,
-            "columns": _listed(self.columns),
+            "columns": _to_list(self.columns),
         }
 
     @classmethod
@@ -163,12 +171,12 @@ class Normalize(Pictured):
     def step(self) -> None:
         return None
 
-    def after(self, known: Known, column: str, image: Image) -> Known:
+    def after(self, known: ImageState, column: str, image: Image) -> ImageState:
         _check_size(self.name, column, known)
-        channels = _channels(known, image)
+        channels = _count_channels(known, image)
         for name, given in (("mean", self.mean), ("std", self.std)):
             if len(given) not in (1, channels):
-                raise refuse(
+                raise schema_error(
                     "S138",
                     f"`{name}` has {len(given)} numbers, and `{column}` {channels} channels",
                     column=column,
@@ -176,7 +184,9 @@ class Normalize(Pictured):
                     found=f"{len(given)}",
                     do=f"give one number for each channel, or rk.Image(channels={len(given)})",
                 )
-        return replace(known, output=Output(form="floats", channels=channels, table=self._table(channels)))
+        return replace(
+            known, output=ImageOutput(form="floats", channels=channels, table=self._table(channels))
+        )
 
     def _table(self, channels: int) -> Array:
         """The float of each value of each channel."""
@@ -192,7 +202,7 @@ def grayscale(*, columns: Sequence[str] | None = None) -> Grayscale:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grayscale(Pictured):
+class Grayscale(BindableImageTransform):
     """The transform that `grayscale` makes."""
 
     columns: tuple[str, ...] | None
@@ -205,43 +215,43 @@ class Grayscale(Pictured):
         return "nearest"
 
     def options(self) -> Mapping[str, Any]:
-        return {"columns": _listed(self.columns)}
+        return {"columns": _to_list(self.columns)}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Grayscale:
         """The transform that has these options."""
         return grayscale(**options)
 
-    def step(self) -> Step:
+    def step(self) -> PixelOperation:
         return self
 
-    def after(self, known: Known, column: str, image: Image) -> Known:
+    def after(self, known: ImageState, column: str, image: Image) -> ImageState:
         return replace(known, output=replace(known.output, channels=1))
 
-    def move(self, size: Size) -> Move | None:
+    def move(self, size: Size) -> Placement | None:
         """Nowhere."""
         return None
 
-    def changes(self, move: Move | None) -> bool:
+    def changes(self, move: Placement | None) -> bool:
         """Always: what mode a picture has is known when it is decoded."""
         return True
 
-    def paint(self, pixels: Pixels, move: Move | None) -> None:
+    def apply_to_pixels(self, pixels: ImagePixels, move: Placement | None) -> None:
         """Do it."""
         pixels.grey()
 
 
-def _channels(known: Known, image: Image) -> int:
-    return known.output.channels or image.channels or _USUAL_CHANNELS
+def _count_channels(known: ImageState, image: Image) -> int:
+    return known.output.channels or image.channels or _DEFAULT_CHANNELS
 
 
-def _check_size(transform: str, column: str, known: Known) -> None:
+def _check_size(transform: str, column: str, known: ImageState) -> None:
     if known.size is None:
-        raise _no_size(transform, column)
+        raise _unknown_size_error(transform, column)
 
 
-def _no_size(transform: str, column: str) -> RekordError:
-    return refuse(
+def _unknown_size_error(transform: str, column: str) -> RekordError:
+    return schema_error(
         "S139",
         f"`{transform}` needs pictures of one size, and those of `{column}` may have any",
         column=column,
@@ -251,14 +261,14 @@ def _no_size(transform: str, column: str) -> RekordError:
     )
 
 
-def _listed(names: tuple[str, ...] | None) -> list[str] | None:
+def _to_list(names: tuple[str, ...] | None) -> list[str] | None:
     return None if names is None else list(names)
 
 
 Filter: TypeAlias = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
 Fit: TypeAlias = Literal["stretch", "pad", "crop", "within"]
 
-FITS = ("stretch", "pad", "crop", "within")
+FIT_MODES = ("stretch", "pad", "crop", "within")
 
 
 def resize(
@@ -282,18 +292,18 @@ def resize(
     (`image/object/…`) and in those that `per_box` names.
     """
     return Resize(
-        height=side("height", height),
-        width=side("width", width),
+        height=validate_side("height", height),
+        width=validate_side("width", width),
         filter=one_of("filter", filter, tuple(FILTERS)),
-        fit=one_of("fit", fit, FITS),
-        pad=colour("pad", pad),
+        fit=one_of("fit", fit, FIT_MODES),
+        pad=validate_colour("pad", pad),
         columns=optional_names("columns", columns),
         per_box=optional_names("per_box", per_box),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resize(Pictured):
+class Resize(BindableImageTransform):
     """The transform that `resize` makes."""
 
     height: int
@@ -313,8 +323,8 @@ class Resize(Pictured):
             "filter": self.filter,
             "fit": self.fit,
             "pad": list(self.pad),
-            "columns": _listed(self.columns),
-            "per_box": _listed(self.per_box),
+            "columns": _to_list(self.columns),
+            "per_box": _to_list(self.per_box),
         }
 
     @classmethod
@@ -322,42 +332,42 @@ class Resize(Pictured):
         """The transform that has these options."""
         return resize(**options)
 
-    def step(self) -> Step:
+    def step(self) -> PixelOperation:
         return self
 
-    def after(self, known: Known, column: str, image: Image) -> Known:
+    def after(self, known: ImageState, column: str, image: Image) -> ImageState:
         size = None if self.fit == "within" else (self.height, self.width)
         return replace(
             known,
             size=size,
             moves=True,
             drops_boxes=known.drops_boxes or self.fit == "crop",
-            per_box=_joined(known.per_box, self.per_box),
+            per_box=_join_names(known.per_box, self.per_box),
         )
 
-    def move(self, size: Size) -> Move | None:
+    def move(self, size: Size) -> Placement | None:
         """Where pixels go."""
         wanted = (self.height, self.width)
         if size == wanted:
             return None
         whole = (0.0, 0.0, float(size[0]), float(size[1]))
         if self.fit == "stretch":
-            return Move(whole, wanted, wanted, (0, 0))
+            return Placement(whole, wanted, wanted, (0, 0))
         if self.fit == "crop":
-            return Move(_middle(size, wanted), wanted, wanted, (0, 0))
+            return Placement(_center_part(size, wanted), wanted, wanted, (0, 0))
         scale = min(self.height / size[0], self.width / size[1])
         if self.fit == "within" and scale >= 1:
             return None
-        inner = (_scaled(size[0], scale, self.height), _scaled(size[1], scale, self.width))
+        inner = (_scale_length(size[0], scale, self.height), _scale_length(size[1], scale, self.width))
         if self.fit == "within":
-            return Move(whole, inner, inner, (0, 0))
-        return Move(whole, inner, wanted, ((self.height - inner[0]) // 2, (self.width - inner[1]) // 2))
+            return Placement(whole, inner, inner, (0, 0))
+        return Placement(whole, inner, wanted, ((self.height - inner[0]) // 2, (self.width - inner[1]) // 2))
 
-    def changes(self, move: Move | None) -> bool:
+    def changes(self, move: Placement | None) -> bool:
         """Whether it does anything to a picture."""
         return move is not None
 
-    def paint(self, pixels: Pixels, move: Move | None) -> None:
+    def apply_to_pixels(self, pixels: ImagePixels, move: Placement | None) -> None:
         """Do it."""
         assert move is not None
         pixels.move(move, self.filter, self.pad)
@@ -375,11 +385,11 @@ def crop(
 
     A picture that is smaller is a bad row. Boxes are treated as by `resize`.
     """
-    if at != "center" and not _is_place(at):
+    if at != "center" and not _is_position(at):
         raise invalid("at", at, '"center", or the first row and column', 'at="center"')
     return Crop(
-        height=side("height", height),
-        width=side("width", width),
+        height=validate_side("height", height),
+        width=validate_side("width", width),
         at=None if at == "center" else (int(at[0]), int(at[1])),
         columns=optional_names("columns", columns),
         per_box=optional_names("per_box", per_box),
@@ -387,7 +397,7 @@ def crop(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crop(Pictured):
+class Crop(BindableImageTransform):
     """The transform that `crop` makes."""
 
     height: int
@@ -408,8 +418,8 @@ class Crop(Pictured):
             "height": self.height,
             "width": self.width,
             "at": "center" if self.at is None else list(self.at),
-            "columns": _listed(self.columns),
-            "per_box": _listed(self.per_box),
+            "columns": _to_list(self.columns),
+            "per_box": _to_list(self.per_box),
         }
 
     @classmethod
@@ -417,20 +427,20 @@ class Crop(Pictured):
         """The transform that has these options."""
         return crop(**options)
 
-    def step(self) -> Step:
+    def step(self) -> PixelOperation:
         return self
 
-    def after(self, known: Known, column: str, image: Image) -> Known:
-        per_box = _joined(known.per_box, self.per_box)
+    def after(self, known: ImageState, column: str, image: Image) -> ImageState:
+        per_box = _join_names(known.per_box, self.per_box)
         return replace(known, size=(self.height, self.width), moves=True, drops_boxes=True, per_box=per_box)
 
-    def move(self, size: Size) -> Move | None:
+    def move(self, size: Size) -> Placement | None:
         """Where pixels go; raises Unfit where there are too few."""
         wanted = (self.height, self.width)
         top, left = self.at or ((size[0] - self.height) // 2, (size[1] - self.width) // 2)
         if min(top, left) < 0 or top + self.height > size[0] or left + self.width > size[1]:
             place = "" if self.at is None else f" at row {top:,}, column {left:,}"
-            raise Unfit(
+            raise InvalidValue(
                 "E384",
                 "is smaller than the part that is to be cropped",
                 expected=f"{self.height:,} × {self.width:,} pixels{place} (height × width)",
@@ -439,19 +449,21 @@ class Crop(Pictured):
             )
         if size == wanted:
             return None
-        return Move((float(top), float(left), float(self.height), float(self.width)), wanted, wanted, (0, 0))
+        return Placement(
+            (float(top), float(left), float(self.height), float(self.width)), wanted, wanted, (0, 0)
+        )
 
-    def changes(self, move: Move | None) -> bool:
+    def changes(self, move: Placement | None) -> bool:
         """Whether it does anything to a picture."""
         return move is not None
 
-    def paint(self, pixels: Pixels, move: Move | None) -> None:
+    def apply_to_pixels(self, pixels: ImagePixels, move: Placement | None) -> None:
         """Do it."""
         assert move is not None
         pixels.move(move, self.filter, (0,))
 
 
-def _middle(size: Size, wanted: Size) -> tuple[float, float, float, float]:
+def _center_part(size: Size, wanted: Size) -> tuple[float, float, float, float]:
     """The largest part in the middle of a picture that has the aspect of another size."""
     height, width = size
     # Compared in whole numbers: one of the two sides stays exactly as it is.
@@ -462,11 +474,11 @@ def _middle(size: Size, wanted: Size) -> tuple[float, float, float, float]:
     return 0.0, (width - kept) / 2, float(height), kept
 
 
-def _scaled(length: int, scale: float, most: int) -> int:
+def _scale_length(length: int, scale: float, most: int) -> int:
     return min(max(round(length * scale), 1), most)
 
 
-def _is_place(at: object) -> bool:
+def _is_position(at: object) -> bool:
     return (
         isinstance(at, (tuple, list))
         and len(at) == 2
@@ -474,7 +486,7 @@ def _is_place(at: object) -> bool:
     )
 
 
-def _joined(first: tuple[str, ...] | None, last: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def _join_names(first: tuple[str, ...] | None, last: tuple[str, ...] | None) -> tuple[str, ...] | None:
     if first is None or last is None:
         return last if first is None else first
     return tuple(dict.fromkeys([*first, *last]))

@@ -16,25 +16,25 @@ import numpy as np
 
 from rekord.arguments import flag, integer, invalid, one_of
 from rekord.codec.columns import Array
-from rekord.codec.numbers import stored_tensor
-from rekord.codec.values import Unfit, described
+from rekord.codec.numbers import store_tensor
+from rekord.codec.values import InvalidValue, describe_value
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Int64, Label, Schema, Tensor, Text
-from rekord.schema.base import FLOATS, INTEGERS, dtype_name, integer_bounds, rounded
+from rekord.schema.base import FLOAT_DTYPES, INTEGER_DTYPES, dtype_name, integer_bounds, round_to_dtype
 from rekord.transforms.base import (
     Bound,
-    Lesson,
-    Numbers,
-    OneColumn,
+    ColumnTransform,
+    FitState,
+    NumberReader,
     Row,
-    Texts,
+    TextReader,
     Transform,
-    given,
-    is_texts,
+    get_value,
+    is_text_feature,
 )
 
-_MOST_CLASSES = 1 << 24
+_MAX_CLASSES = 1 << 24
 
 
 def one_hot(
@@ -45,12 +45,12 @@ def one_hot(
     The number of classes is that of the Label; whole numbers without classes need `classes=`. A row without a
     value stays without one.
     """
-    known = None if classes is None else integer("classes", classes, least=1, most=_MOST_CLASSES)
+    known = None if classes is None else integer("classes", classes, least=1, most=_MAX_CLASSES)
     return OneHot(column=column, classes=known, into=into, keep=keep)
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneHot(OneColumn):
+class OneHot(ColumnTransform):
     """The transform that `one_hot` makes."""
 
     classes: int | None
@@ -58,29 +58,29 @@ class OneHot(OneColumn):
     name = "one_hot"
 
     def options(self) -> Mapping[str, Any]:
-        return {**self.placed(), "classes": self.classes}
+        return {**self.placement_options(), "classes": self.classes}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> OneHot:
         return one_hot(**options)
 
     def bind(self, before: Schema) -> Bound:
-        feature = self.source_of(before, (Label, Int64), "a Label, or whole numbers")
+        feature = self.require_source(before, (Label, Int64), "a Label, or whole numbers")
         classes = self.classes or feature.class_count
         if classes is None:
             do = f"one_hot({self.column!r}, classes=10), or --one-hot {self.column}=10, if there are 10"
-            raise self.misfit("a Label, or the number of classes", feature, do)
-        if classes > _MOST_CLASSES or len(feature.shape) > 1:
-            raise self.misfit(
-                f"at most {_MOST_CLASSES:,} classes, and lists of at most one dimension", feature
+            raise self.column_type_error("a Label, or the number of classes", feature, do)
+        if classes > _MAX_CLASSES or len(feature.shape) > 1:
+            raise self.column_type_error(
+                f"at most {_MAX_CLASSES:,} classes, and lists of at most one dimension", feature
             )
         made = Float32((classes,), **self.shared(feature))
-        return self.bound(before, made, _Ones(Numbers(self.column, feature), classes))
+        return self.bound(before, made, _OneHotFunction(NumberReader(self.column, feature), classes))
 
 
 @dataclass(frozen=True)
-class _Ones:
-    ids: Numbers
+class _OneHotFunction:
+    ids: NumberReader
     classes: int
 
     def __call__(self, row: Row) -> Array | None:
@@ -123,7 +123,7 @@ def bucketize(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bucketize(OneColumn):
+class Bucketize(ColumnTransform):
     """The transform that `bucketize` makes."""
 
     boundaries: tuple[float, ...]
@@ -131,28 +131,28 @@ class Bucketize(OneColumn):
     name = "bucketize"
 
     def options(self) -> Mapping[str, Any]:
-        return {**self.placed(), "boundaries": list(self.boundaries)}
+        return {**self.placement_options(), "boundaries": list(self.boundaries)}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> Bucketize:
         return bucketize(**options)
 
     def bind(self, before: Schema) -> Bound:
-        feature = self.source_of(before, (Int64, Float32), "numbers")
+        feature = self.require_source(before, (Int64, Float32), "numbers")
         if len(feature.shape) > 1:
-            raise self.misfit("numbers, or lists of them of one dimension", feature)
+            raise self.column_type_error("numbers, or lists of them of one dimension", feature)
         ends = self.boundaries
         if feature.kind == "float":
             # As a `range` is meant: 0.7 as float32 lies below 0.7, and is at the boundary all the same.
             kind = np.float16 if dtype_name(feature.dtype) == "float16" else np.float32
-            ends = tuple([float(kind(rounded(float(one), feature.dtype))) for one in ends])
+            ends = tuple([float(kind(round_to_dtype(float(one), feature.dtype))) for one in ends])
         made = Label(len(ends) + 1, shape=feature.shape, **self.shared(feature))
-        return self.bound(before, made, _Buckets(Numbers(self.column, feature), ends))
+        return self.bound(before, made, _BucketizeFunction(NumberReader(self.column, feature), ends))
 
 
 @dataclass(frozen=True)
-class _Buckets:
-    numbers: Numbers
+class _BucketizeFunction:
+    numbers: NumberReader
     ends: tuple[float, ...]
 
     def __call__(self, row: Row) -> int | list[int] | None:
@@ -173,7 +173,7 @@ class _Buckets:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standardize(OneColumn):
+class Standardize(ColumnTransform):
     """`(x - mean) / std` as Float32, for all values alike, or for each place of the last dimension."""
 
     mean: tuple[float, ...]
@@ -182,26 +182,26 @@ class Standardize(OneColumn):
     name = "standardize"
 
     def options(self) -> Mapping[str, Any]:
-        return {**self.placed(), "mean": list(self.mean), "std": list(self.std)}
+        return {**self.placement_options(), "mean": list(self.mean), "std": list(self.std)}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> Standardize:
-        return given_standardize(**options)
+        return standardize_with(**options)
 
     def bind(self, before: Schema) -> Bound:
-        feature = self.source_of(before, (Int64, Float32), "numbers")
+        feature = self.require_source(before, (Int64, Float32), "numbers")
         for many in (len(self.mean), len(self.std)):
             if many != 1 and (not feature.shape or feature.shape[-1] != many):
-                raise self.misfit(f"one mean and std, or a last dimension of {many:,}", feature)
+                raise self.column_type_error(f"one mean and std, or a last dimension of {many:,}", feature)
         made = Float32(feature.shape, **self.shared(feature))
-        numbers = Numbers(self.column, feature)
+        numbers = NumberReader(self.column, feature)
         mean, std = np.array(self.mean, np.float64), np.array(self.std, np.float64)
-        return self.bound(before, made, _Scores(numbers, mean, std))
+        return self.bound(before, made, _StandardizeFunction(numbers, mean, std))
 
 
 @dataclass(frozen=True, eq=False)
-class _Scores:
-    numbers: Numbers
+class _StandardizeFunction:
+    numbers: NumberReader
     mean: Array
     std: Array
 
@@ -217,7 +217,7 @@ class _Scores:
         return float(self.mean[0]), float(self.std[0])
 
 
-def given_standardize(
+def standardize_with(
     column: str,
     mean: float | Sequence[float],
     std: float | Sequence[float],
@@ -226,13 +226,13 @@ def given_standardize(
     keep: bool = False,
 ) -> Standardize:
     """`standardize` with a mean and a standard deviation that are known."""
-    means, stds = _figures("mean", mean), _figures("std", std)
+    means, stds = _validate_statistics("mean", mean), _validate_statistics("std", std)
     if any(one <= 0 for one in stds):
         raise invalid("std", std, "numbers above 0", "std=1.0")
     return Standardize(column=column, mean=means, std=stds, into=into, keep=keep)
 
 
-def _figures(name: str, value: Any) -> tuple[float, ...]:
+def _validate_statistics(name: str, value: Any) -> tuple[float, ...]:
     figures = np.ravel(value).tolist() if isinstance(value, (list, tuple, np.ndarray)) else [value]
     for one in figures:
         if isinstance(one, bool) or not isinstance(one, (int, float, np.number)) or not isfinite(one):
@@ -245,10 +245,10 @@ def _figures(name: str, value: Any) -> tuple[float, ...]:
 LearnFrom = Literal["train", "all"]
 LEARN_FROM: tuple[LearnFrom, ...] = ("train", "all")
 
-_WAITING_VALUES = 4096
+_MAX_PENDING_VALUES = 4096
 """So many values wait before they are added up."""
 
-_BINNED_ROWS = 1 << 14
+_MAX_BINNED_ROWS = 1 << 14
 """The squares of so many 24-bit numbers fit in 63 bits; then they go to sums without an end."""
 
 _SCALE_BITS = 200
@@ -263,7 +263,7 @@ def standardize(
     into: str | None = None,
     keep: bool = False,
     learn_from: LearnFrom = "train",
-) -> Standardize | LearnStandardize:
+) -> Standardize | UnfittedStandardize:
     """`(x - mean) / std` as Float32. Without `mean` and `std` they are learned from the rows first.
 
     Where the last dimension is fixed, each place of it has its own. NaN and infinities are left out of the sums; a
@@ -273,13 +273,13 @@ def standardize(
         missing = "mean" if mean is None else "std"
         raise invalid(missing, None, "both mean= and std=, or neither", f"{missing}=1.0")
     if mean is not None and std is not None:
-        return given_standardize(column, mean, std, into=into, keep=keep)
-    return LearnStandardize(
+        return standardize_with(column, mean, std, into=into, keep=keep)
+    return UnfittedStandardize(
         column=column, into=into, keep=keep, learn_from=one_of("learn_from", learn_from, LEARN_FROM)
     )
 
 
-def not_learned(name: str, column: str, do: str) -> Exception:
+def not_fitted_error(name: str, column: str, do: str) -> Exception:
     """The refusal to apply what has not been learned yet."""
     return error(
         "U691",
@@ -291,7 +291,7 @@ def not_learned(name: str, column: str, do: str) -> Exception:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnStandardize(OneColumn):
+class UnfittedStandardize(ColumnTransform):
     """A `standardize` whose mean and standard deviation are to be learned."""
 
     learn_from: LearnFrom
@@ -299,28 +299,28 @@ class LearnStandardize(OneColumn):
     name = "standardize"
 
     def options(self) -> Mapping[str, Any]:
-        return {**self.placed(), "mean": None, "std": None, "learn_from": self.learn_from}
+        return {**self.placement_options(), "mean": None, "std": None, "learn_from": self.learn_from}
 
     def bind(self, before: Schema) -> Bound:
-        raise not_learned(self.name, self.column, "give mean= and std=")
+        raise not_fitted_error(self.name, self.column, "give mean= and std=")
 
-    def begin(self, before: Schema) -> Lesson:
-        feature = self.source_of(before, (Int64, Float32), "numbers")
+    def begin(self, before: Schema) -> FitState:
+        feature = self.require_source(before, (Int64, Float32), "numbers")
         last = feature.shape[-1] if feature.shape else None
-        return Moments(self, Numbers(self.column, feature), 1 if last is None else last)
+        return StandardizeState(self, NumberReader(self.column, feature), 1 if last is None else last)
 
 
-class Moments:
+class StandardizeState:
     """Exact sums of numbers and of their squares, for each of `places`."""
 
-    def __init__(self, step: LearnStandardize, numbers: Numbers, places: int) -> None:
+    def __init__(self, step: UnfittedStandardize, numbers: NumberReader, places: int) -> None:
         self._step = step
         self._numbers = numbers
         self._places = places
         self._counts = [0] * places
         self._sums = [0] * places
         self._squares = [0] * places
-        self._singles: list[Any] = []  # of a column of single numbers
+        self._pending_values: list[Any] = []  # of a column of single numbers
         self._waiting: list[Array] = []
         self._waiting_values = 0
         self._bins: dict[int, tuple[Array, Array]] = {}  # sums and sums of squares by exponent
@@ -330,22 +330,22 @@ class Moments:
         if not self._numbers.feature.shape:
             one = self._numbers.one(row)
             if one is not None:
-                self._singles.append(one)
-                if len(self._singles) >= _WAITING_VALUES:
-                    self._add_waiting()
+                self._pending_values.append(one)
+                if len(self._pending_values) >= _MAX_PENDING_VALUES:
+                    self._add_pending()
             return
         array = self._numbers.array(row)
         if array is None or not array.size:
             return
         self._waiting.append(array.reshape(-1, self._places))
         self._waiting_values += array.size
-        if self._waiting_values >= _WAITING_VALUES:
-            self._add_waiting()
+        if self._waiting_values >= _MAX_PENDING_VALUES:
+            self._add_pending()
 
-    def merge(self, other: Lesson) -> None:
-        assert isinstance(other, Moments)
-        other._settle()
-        self._settle()
+    def merge(self, other: FitState) -> None:
+        assert isinstance(other, StandardizeState)
+        other._flush_pending()
+        self._flush_pending()
         for mine, theirs in (
             (self._counts, other._counts),
             (self._sums, other._sums),
@@ -354,7 +354,7 @@ class Moments:
             mine[:] = [a + b for a, b in zip(mine, theirs, strict=True)]
 
     def learned(self) -> Transform:
-        self._settle()
+        self._flush_pending()
         means, stds = [], []
         for count, total, squares in zip(self._counts, self._sums, self._squares, strict=True):
             mean = Fraction(total, count << _SCALE_BITS) if count else Fraction(0)
@@ -362,20 +362,20 @@ class Moments:
             means.append(float(mean))
             stds.append(sqrt(float(variance)) or 1.0)
         step = self._step
-        return given_standardize(step.column, means, stds, into=step.into, keep=step.keep)
+        return standardize_with(step.column, means, stds, into=step.into, keep=step.keep)
 
     def told(self) -> str:
         """What was learned, in words."""
-        self._settle()
+        self._flush_pending()
         return f"mean and std of {max(self._counts):,} values"
 
     def __getstate__(self) -> dict[str, Any]:
-        self._settle()
+        self._flush_pending()
         return self.__dict__
 
-    def _settle(self) -> None:
+    def _flush_pending(self) -> None:
         """Bring everything into the sums without an end."""
-        self._add_waiting()
+        self._add_pending()
         for exponent, (totals, squares) in self._bins.items():
             shift = _SCALE_BITS + exponent - 24
             self._sums = [a + (b << shift) for a, b in zip(self._sums, totals.tolist(), strict=True)]
@@ -384,33 +384,33 @@ class Moments:
             ]
         self._bins, self._binned_rows = {}, 0
 
-    def _add_waiting(self) -> None:
-        if self._singles:
+    def _add_pending(self) -> None:
+        if self._pending_values:
             kind = np.float64 if self._numbers.feature.kind == "float" else object
-            self._waiting.append(np.array(self._singles, kind).reshape(-1, 1))
-            self._singles = []
+            self._waiting.append(np.array(self._pending_values, kind).reshape(-1, 1))
+            self._pending_values = []
         if not self._waiting:
             return
         rows = np.concatenate(self._waiting)
         self._waiting, self._waiting_values = [], 0
         if rows.dtype.kind != "f":
-            self._add_wholes(rows)
+            self._add_integers(rows)
             return
-        for begin in range(0, len(rows), _BINNED_ROWS):
-            piece = rows[begin : begin + _BINNED_ROWS]
-            if self._binned_rows + len(piece) > _BINNED_ROWS:
-                self._settle()
+        for begin in range(0, len(rows), _MAX_BINNED_ROWS):
+            piece = rows[begin : begin + _MAX_BINNED_ROWS]
+            if self._binned_rows + len(piece) > _MAX_BINNED_ROWS:
+                self._flush_pending()
             self._binned_rows += len(piece)
-            self._add_reals(piece.astype(np.float64))
+            self._add_floats(piece.astype(np.float64))
 
-    def _add_wholes(self, rows: Array) -> None:
+    def _add_integers(self, rows: Array) -> None:
         for place in range(self._places):
             numbers = [int(one) for one in rows[:, place].tolist()]
             self._counts[place] += len(numbers)
             self._sums[place] += sum(numbers) << _SCALE_BITS
             self._squares[place] += sum([one * one for one in numbers]) << 2 * _SCALE_BITS
 
-    def _add_reals(self, rows: Array) -> None:
+    def _add_floats(self, rows: Array) -> None:
         """Numbers are taken apart into 24 bits and an exponent; those of one exponent are added as whole numbers."""
         finite = np.isfinite(rows)
         fractions, exponents = np.frexp(np.where(finite, rows, 0.0))
@@ -425,10 +425,10 @@ class Moments:
             self._bins[exponent] = totals, squares
 
 
-_TARGETS = (*INTEGERS, *FLOATS, "float64", "text", "bytes")
-_WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
-_MOST_DIGITS = 400  # of a number in a text; more say nothing
-_BOOLS = {"true": 1, "false": 0, "1": 1, "0": 0}
+_CAST_TARGETS = (*INTEGER_DTYPES, *FLOAT_DTYPES, "float64", "text", "bytes")
+_INTEGER_PATTERN = re.compile(r"[+-]?[0-9]{1,40}")
+_MAX_DIGITS = 400  # of a number in a text; more say nothing
+_BOOL_WORDS = {"true": 1, "false": 0, "1": 1, "0": 0}
 
 
 def cast(
@@ -440,12 +440,12 @@ def cast(
     that are no text are replaced; what is too large for the dtype is refused all the same. A text is a number where
     it is written as one; a label is its id as a number, and its name as a text.
     """
-    one_of("dtype", dtype, _TARGETS, do='dtype="float32"')
+    one_of("dtype", dtype, _CAST_TARGETS, do='dtype="float32"')
     return Cast(column=column, dtype=dtype, lossy=flag("lossy", lossy), into=into, keep=keep)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cast(OneColumn):
+class Cast(ColumnTransform):
     """The transform that `cast` makes."""
 
     dtype: str
@@ -454,7 +454,7 @@ class Cast(OneColumn):
     name = "cast"
 
     def options(self) -> Mapping[str, Any]:
-        return {**self.placed(), "dtype": self.dtype, "lossy": self.lossy}
+        return {**self.placement_options(), "dtype": self.dtype, "lossy": self.lossy}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> Cast:
@@ -462,38 +462,38 @@ class Cast(OneColumn):
 
     def bind(self, before: Schema) -> Bound:
         allowed = (Int64, Float32, Label, Text, Bytes, Tensor)
-        feature = self.source_of(before, allowed, "numbers, labels, texts or bytes")
+        feature = self.require_source(before, allowed, "numbers, labels, texts or bytes")
         is_tensor = feature.storage == "blob"
-        if is_tensor and dtype_name(feature.dtype) not in (*INTEGERS, *FLOATS, "float64"):
-            raise self.misfit("real numbers", feature)
+        if is_tensor and dtype_name(feature.dtype) not in (*INTEGER_DTYPES, *FLOAT_DTYPES, "float64"):
+            raise self.column_type_error("real numbers", feature)
         if is_tensor and isinstance(feature.dtype, str):
-            raise self.misfit("a dtype that NumPy knows (bfloat16 needs ml_dtypes)", feature)
-        made = _made(self.dtype, feature, self.shared(feature))
-        return self.bound(before, made, _Casting(self.column, feature, self.dtype, self.lossy))
+            raise self.column_type_error("a dtype that NumPy knows (bfloat16 needs ml_dtypes)", feature)
+        made = _target_feature(self.dtype, feature, self.shared(feature))
+        return self.bound(before, made, _CastFunction(self.column, feature, self.dtype, self.lossy))
 
 
-def _made(dtype: str, feature: Feature, shared: dict[str, Any]) -> Feature:
+def _target_feature(dtype: str, feature: Feature, shared: dict[str, Any]) -> Feature:
     if dtype == "text":
         return Text(feature.shape, **shared)
     if dtype == "bytes":
         return Bytes(feature.shape, **shared)
     if dtype == "float64":
         return Tensor("float64", feature.shape, **shared)
-    if dtype in INTEGERS:
+    if dtype in INTEGER_DTYPES:
         return Int64(feature.shape, dtype=dtype, **shared)
     return Float32(feature.shape, dtype=dtype, **shared)
 
 
 @dataclass(frozen=True)
-class _Casting:
+class _CastFunction:
     column: str
     feature: Feature
     dtype: str
     lossy: bool
 
     def __call__(self, row: Row) -> Any:
-        if is_texts(self.feature):
-            return self._of_texts(row)
+        if is_text_feature(self.feature):
+            return self._cast_texts(row)
         array = self._numbers(row)
         if array is None:
             return None
@@ -502,20 +502,20 @@ class _Casting:
             return self._shaped(
                 [one.encode() for one in texts] if self.dtype == "bytes" else texts, array.shape
             )
-        made = self._as_numbers(array)
+        made = self._cast_numbers(array)
         return made if array.ndim else made[()]
 
     # From texts.
 
-    def _of_texts(self, row: Row) -> Any:
-        value = given(row, self.column, self.feature)
+    def _cast_texts(self, row: Row) -> Any:
+        value = get_value(row, self.column, self.feature)
         if value is None:
             return None
         if self.dtype == "bytes" or (self.dtype == "text" and self.feature.is_text):
             return value  # the encoder takes either for bytes, and looks at texts
         if self.dtype == "text":
             return self._decoded(value)
-        texts = Texts(self.column, self.feature).flat(row)
+        texts = TextReader(self.column, self.feature).flat(row)
         assert texts is not None
         shape = np.shape(value) if self.feature.shape else ()
         numbers = [self._parsed(text) for text in texts]
@@ -534,49 +534,49 @@ class _Casting:
 
     def _parsed(self, text: str) -> int | float:
         bare = text.strip()
-        if len(bare) > _MOST_DIGITS or "_" in bare:
-            raise self._lost(text, "a number")
+        if len(bare) > _MAX_DIGITS or "_" in bare:
+            raise self._lossy_cast_error(text, "a number")
         if self.dtype == "bool":
-            if bare.lower() not in _BOOLS:
-                raise self._lost(text, "true, false, 1 or 0")
-            return _BOOLS[bare.lower()]
-        if _WHOLE.fullmatch(bare):
+            if bare.lower() not in _BOOL_WORDS:
+                raise self._lossy_cast_error(text, "true, false, 1 or 0")
+            return _BOOL_WORDS[bare.lower()]
+        if _INTEGER_PATTERN.fullmatch(bare):
             number: int | float = int(bare)
         else:
             try:
                 number = float(bare)
             except ValueError:
-                raise self._lost(text, "a number") from None
-        if self.dtype in INTEGERS:
+                raise self._lossy_cast_error(text, "a number") from None
+        if self.dtype in INTEGER_DTYPES:
             return self._integer(number, text)
         near = self._real(float(number) if abs(number) < 1 << 1000 else np.inf)
         if isinf(near) and (isinstance(number, int) or isfinite(number)):
-            raise self._lost(text, f"a number that {self.dtype} holds")
+            raise self._lossy_cast_error(text, f"a number that {self.dtype} holds")
         return near
 
     def _integer(self, number: int | float, shown: Any) -> int:
         low, high = integer_bounds(np.dtype(self.dtype))
         if isinstance(number, float):
             if not isfinite(number):
-                raise self._lost(shown, "a whole number")
+                raise self._lossy_cast_error(shown, "a whole number")
             if not number.is_integer() and not self.lossy:
-                raise self._lost(shown, "a whole number", "lossy=True cuts the fraction off")
+                raise self._lossy_cast_error(shown, "a whole number", "lossy=True cuts the fraction off")
             number = int(number)
         if not low <= number <= high:
-            raise self._lost(shown, f"a whole number from {low} to {high}")
+            raise self._lossy_cast_error(shown, f"a whole number from {low} to {high}")
         return number
 
     # From numbers.
 
     def _numbers(self, row: Row) -> Array | None:
         if not isinstance(self.feature, Tensor):
-            return Numbers(self.column, self.feature).array(row)
-        value = given(row, self.column, self.feature)
+            return NumberReader(self.column, self.feature).array(row)
+        value = get_value(row, self.column, self.feature)
         if value is None:
             return None
         try:
-            data = stored_tensor(value, self.feature)
-        except Unfit as unfit:
+            data = store_tensor(value, self.feature)
+        except InvalidValue as unfit:
             raise unfit.told(self.column) from unfit.__cause__
         shape = [-1 if size is None else size for size in self.feature.shape]
         return np.frombuffer(data, self.feature.dtype).reshape(shape)
@@ -587,14 +587,14 @@ class _Casting:
             return names[int(number)]
         return str(bool(number)).lower() if isinstance(number, (bool, np.bool_)) else str(number)
 
-    def _as_numbers(self, array: Array) -> Array:
+    def _cast_numbers(self, array: Array) -> Array:
         if self.dtype == "bool":
-            return self._bools(array)
-        if self.dtype in INTEGERS:
+            return self._to_bools(array)
+        if self.dtype in INTEGER_DTYPES:
             return self._wholes(array)
         return self._reals(array)
 
-    def _bools(self, array: Array) -> Array:
+    def _to_bools(self, array: Array) -> Array:
         lost = ~((array == 0) | (array == 1))
         if self.lossy:
             lost = array != array
@@ -646,21 +646,21 @@ class _Casting:
         return near
 
     def _real(self, number: float) -> float:
-        return number if self.dtype == "float64" else rounded(number, self.dtype)
+        return number if self.dtype == "float64" else round_to_dtype(number, self.dtype)
 
     # Refusals.
 
     def _refuse(self, array: Array, lost: Array, expected: str, do: str = "") -> None:
         if np.any(lost):
-            raise self._lost(array.ravel()[int(np.argmax(lost.ravel()))], expected, do)
+            raise self._lossy_cast_error(array.ravel()[int(np.argmax(lost.ravel()))], expected, do)
 
-    def _lost(self, value: Any, expected: str, do: str = "") -> RekordError:
+    def _lossy_cast_error(self, value: Any, expected: str, do: str = "") -> RekordError:
         return error(
             "E386",
             f"`{self.column}` does not survive as {self.dtype}",
             location=Location(feature=self.column),
             expected=expected,
-            found=described(value)[:60],
+            found=describe_value(value)[:60],
             do=do or "mend the row, or cast to a type that holds it",
         )
 

@@ -18,32 +18,32 @@ from rekord.location import Location
 from rekord.schema import Bytes, Feature, Int64, Label, Schema, Sparse, Text
 from rekord.transforms.base import (
     Bound,
-    Lesson,
-    Numbers,
-    OneColumn,
+    ColumnTransform,
+    FitState,
+    NumberReader,
     Row,
-    Texts,
+    TextReader,
     Transform,
-    given,
-    is_texts,
+    get_value,
+    is_text_feature,
 )
-from rekord.transforms.numeric import LEARN_FROM, LearnFrom, not_learned
-from rekord.transforms.token_ids import text_column
+from rekord.transforms.numeric import LEARN_FROM, LearnFrom, not_fitted_error
+from rekord.transforms.token_ids import require_text_column
 from rekord.transforms.vocabularies import (
-    MOST_LINES,
-    Splitter,
-    Splitting,
+    MAX_LINES,
+    SplitterName,
     WordCounts,
-    Words,
-    bucket_of,
-    companion,
-    companion_name,
-    digest,
-    splitting,
-    words_of,
+    WordList,
+    WordSplitter,
+    build_splitter,
+    format_companion_name,
+    hash_to_bucket,
+    parse_words,
+    read_companion,
+    sha256_hex,
 )
 
-_MOST_BUCKETS = 1 << 40
+_MAX_BUCKETS = 1 << 40
 
 
 def hash_into(
@@ -56,7 +56,7 @@ def hash_into(
     """
     return HashInto(
         column=column,
-        buckets=integer("buckets", buckets, least=1, most=_MOST_BUCKETS),
+        buckets=integer("buckets", buckets, least=1, most=_MAX_BUCKETS),
         salt=integer("salt", salt, least=-(2**63)),
         into=into,
         keep=keep,
@@ -64,7 +64,7 @@ def hash_into(
 
 
 @dataclass(frozen=True, kw_only=True)
-class HashInto(OneColumn):
+class HashInto(ColumnTransform):
     """The transform that `hash_into` makes."""
 
     buckets: int
@@ -73,28 +73,28 @@ class HashInto(OneColumn):
     name = "hash_into"
 
     def options(self) -> Mapping[str, Any]:
-        return {**self.placed(), "buckets": self.buckets, "salt": self.salt}
+        return {**self.placement_options(), "buckets": self.buckets, "salt": self.salt}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> HashInto:
         return hash_into(**options)
 
     def bind(self, before: Schema) -> Bound:
-        feature = self.source_of(
+        feature = self.require_source(
             before, (Text, Bytes, Int64, Label), "texts, bytes, whole numbers or classes"
         )
         if len(feature.shape) > 1:
-            raise self.misfit("single values, or lists of one dimension", feature)
+            raise self.column_type_error("single values, or lists of one dimension", feature)
         made = Label(self.buckets, shape=feature.shape, **self.shared(feature))
         if feature.as_given == "bytes":
-            return self.bound(before, made, _ByteBuckets(self.column, feature, self.buckets, self.salt))
-        reader = (Texts if is_texts(feature) else Numbers)(self.column, feature)
-        return self.bound(before, made, _Buckets(reader, self.buckets, self.salt))
+            return self.bound(before, made, _BytesHashFunction(self.column, feature, self.buckets, self.salt))
+        reader = (TextReader if is_text_feature(feature) else NumberReader)(self.column, feature)
+        return self.bound(before, made, _HashFunction(reader, self.buckets, self.salt))
 
 
 @dataclass(frozen=True)
-class _Buckets:
-    reader: Texts | Numbers
+class _HashFunction:
+    reader: TextReader | NumberReader
     buckets: int
     salt: int
 
@@ -102,17 +102,17 @@ class _Buckets:
         values = self.reader.flat(row)
         if values is None:
             return None
-        hashed = [bucket_of(_written(value), self.buckets, self.salt) for value in values]
+        hashed = [hash_to_bucket(_to_hash_input(value), self.buckets, self.salt) for value in values]
         return hashed if self.reader.feature.shape else hashed[0]
 
 
-def _written(value: Any) -> bytes:
+def _to_hash_input(value: Any) -> bytes:
     # A bool is the number that it is stored as.
     return str(int(value) if isinstance(value, bool) else value).encode()
 
 
 @dataclass(frozen=True)
-class _ByteBuckets:
+class _BytesHashFunction:
     """Bytes need not be a text."""
 
     column: str
@@ -121,16 +121,16 @@ class _ByteBuckets:
     salt: int
 
     def __call__(self, row: Row) -> int | list[int] | None:
-        from rekord.codec.values import Unfit, stored_strings
+        from rekord.codec.values import InvalidValue, store_strings
 
-        value = given(row, self.column, self.feature)
+        value = get_value(row, self.column, self.feature)
         if value is None:
             return None
         try:
-            strings = stored_strings(value, self.feature, self.feature.shape)
-        except Unfit as unfit:
+            strings = store_strings(value, self.feature, self.feature.shape)
+        except InvalidValue as unfit:
             raise unfit.told(self.column) from unfit.__cause__
-        hashed = [bucket_of(one, self.buckets, self.salt) for one in strings]
+        hashed = [hash_to_bucket(one, self.buckets, self.salt) for one in strings]
         return hashed if self.feature.shape else hashed[0]
 
 
@@ -138,7 +138,7 @@ def hash_words(
     column: str,
     size: int,
     *,
-    with_: Splitter = "words",
+    with_: SplitterName = "words",
     lowercase: bool = True,
     salt: int = 0,
     into: str | None = None,
@@ -150,8 +150,8 @@ def hash_words(
     """
     return HashWords(
         column=column,
-        size=integer("size", size, least=1, most=_MOST_BUCKETS),
-        split=splitting(with_, lowercase),
+        size=integer("size", size, least=1, most=_MAX_BUCKETS),
+        split=build_splitter(with_, lowercase),
         salt=integer("salt", salt, least=-(2**63)),
         into=into,
         keep=keep,
@@ -159,36 +159,38 @@ def hash_words(
 
 
 @dataclass(frozen=True, kw_only=True)
-class HashWords(OneColumn):
+class HashWords(ColumnTransform):
     """The transform that `hash_words` makes."""
 
     size: int
-    split: Splitting
+    split: WordSplitter
     salt: int
 
     name = "hash_words"
 
     def options(self) -> Mapping[str, Any]:
-        return {**self.placed(), "size": self.size, **self.split.options(), "salt": self.salt}
+        return {**self.placement_options(), "size": self.size, **self.split.options(), "salt": self.salt}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> HashWords:
         return hash_words(**options)
 
     def bind(self, before: Schema) -> Bound:
-        feature = self.source_of(before, (Text, Bytes), "texts")
+        feature = self.require_source(before, (Text, Bytes), "texts")
         if feature.shape:
-            raise self.misfit("one text a row", feature)
+            raise self.column_type_error("one text a row", feature)
         made = Sparse("float32", self.size, **self.shared(feature))
         return self.bound(
-            before, made, _WordBuckets(Texts(self.column, feature), self.split, self.size, self.salt)
+            before,
+            made,
+            _WordHashFunction(TextReader(self.column, feature), self.split, self.size, self.salt),
         )
 
 
 @dataclass(frozen=True)
-class _WordBuckets:
-    texts: Texts
-    split: Splitting
+class _WordHashFunction:
+    texts: TextReader
+    split: WordSplitter
     size: int
     salt: int
 
@@ -197,12 +199,12 @@ class _WordBuckets:
         if text is None:
             return None
         words = self.split(text)
-        counts = Counter([bucket_of(word.encode(), self.size, self.salt) for word in words])
+        counts = Counter([hash_to_bucket(word.encode(), self.size, self.salt) for word in words])
         places = sorted(counts)
         return places, [counts[place] for place in places]
 
 
-_NO_WORDS = Words(("[UNK]",))
+_NO_WORDS = WordList(("[UNK]",))
 """Where rows have no words at all: a vector needs a size, and this one is always empty."""
 
 
@@ -210,23 +212,23 @@ def tfidf(
     column: str,
     size: int = 30_000,
     *,
-    with_: Splitter = "words",
+    with_: SplitterName = "words",
     min_count: int = 1,
     lowercase: bool = True,
     into: str | None = None,
     keep: bool = False,
     learn_from: LearnFrom = "train",
-) -> LearnTfidf:
+) -> UnfittedTfidf:
     """A text as a Sparse vector of its words' TF-IDF, as scikit-learn defines it, of length 1.
 
     The words are learned from the training split (`learn_from="all"`: from all): the `size` most frequent of those
     that occur at least `min_count` times. A word's weight is its count times ln((1 + n) / (1 + d)) + 1, where d of
     the n texts have it; then the vector is divided by its length. Other words count for nothing.
     """
-    return LearnTfidf(
+    return UnfittedTfidf(
         column=column,
-        size=integer("size", size, least=1, most=MOST_LINES),
-        split=splitting(with_, lowercase),
+        size=integer("size", size, least=1, most=MAX_LINES),
+        split=build_splitter(with_, lowercase),
         min_count=integer("min_count", min_count, least=1),
         into=into,
         keep=keep,
@@ -235,31 +237,36 @@ def tfidf(
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnTfidf(OneColumn):
+class UnfittedTfidf(ColumnTransform):
     """What `tfidf` makes; words and weights are to be learned."""
 
     size: int
-    split: Splitting
+    split: WordSplitter
     min_count: int
     learn_from: LearnFrom
 
     name = "tfidf"
 
     def options(self) -> Mapping[str, Any]:
-        return {**self.placed(), "size": self.size, **self.split.options(), "learn_from": self.learn_from}
+        return {
+            **self.placement_options(),
+            "size": self.size,
+            **self.split.options(),
+            "learn_from": self.learn_from,
+        }
 
     def bind(self, before: Schema) -> Bound:
         do = "write a dataset with it first, and take the transforms that its manifest records"
-        raise not_learned(self.name, self.column, do)
+        raise not_fitted_error(self.name, self.column, do)
 
-    def begin(self, before: Schema) -> Lesson:
-        return _Weighing(self, Texts(self.column, text_column(self, before)))
+    def begin(self, before: Schema) -> FitState:
+        return _TfidfState(self, TextReader(self.column, require_text_column(self, before)))
 
 
-class _Weighing:
+class _TfidfState:
     """Counts words, and the texts that have them."""
 
-    def __init__(self, step: LearnTfidf, texts: Texts) -> None:
+    def __init__(self, step: UnfittedTfidf, texts: TextReader) -> None:
         self._step = step
         self._texts = texts
         self._counts = WordCounts(step.column, by_text=True)
@@ -269,8 +276,8 @@ class _Weighing:
         if text is not None:
             self._counts.add(self._step.split(text))
 
-    def merge(self, other: Lesson) -> None:
-        assert isinstance(other, _Weighing)
+    def merge(self, other: FitState) -> None:
+        assert isinstance(other, _TfidfState)
         self._counts.merge(other._counts)
 
     def learned(self) -> Transform:
@@ -279,7 +286,7 @@ class _Weighing:
         weights = [log((1 + counts.texts) / (1 + counts.texts_with[word])) + 1 for word in common]
         return Tfidf(
             column=step.column,
-            words=Words(common) if common else _NO_WORDS,
+            words=WordList(common) if common else _NO_WORDS,
             weights=tuple(weights) if common else (1.0,),
             split=step.split,
             into=step.into,
@@ -292,58 +299,62 @@ class _Weighing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tfidf(OneColumn):
+class Tfidf(ColumnTransform):
     """A `tfidf` that was learned."""
 
-    words: Words
+    words: WordList
     weights: tuple[float, ...]  # of each word
-    split: Splitting
+    split: WordSplitter
 
     name = "tfidf"
 
     def options(self) -> Mapping[str, Any]:
         (words, weights) = self.companions().items()
         return {
-            **self.placed(),
+            **self.placement_options(),
             **self.split.options(),
             "vocabulary": words[0],
-            "sha256": digest(words[1]),
+            "sha256": sha256_hex(words[1]),
             "idf": weights[0],
-            "idf_sha256": digest(weights[1]),
+            "idf_sha256": sha256_hex(weights[1]),
         }
 
     def companions(self) -> dict[str, bytes]:
         """The files that belong beside a dataset: the words, and the weight of each."""
         return {
-            companion_name("vocabulary", self.target, "txt"): self.words.to_bytes(),
-            companion_name("idf", self.target, "txt"): "".join([f"{w!r}\n" for w in self.weights]).encode(),
+            format_companion_name("vocabulary", self.target, "txt"): self.words.to_bytes(),
+            format_companion_name("idf", self.target, "txt"): "".join(
+                [f"{w!r}\n" for w in self.weights]
+            ).encode(),
         }
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> Tfidf:
-        data = companion(options, folder, "vocabulary", "sha256")
-        words = words_of(data, f"{folder}/{options['vocabulary']}")
-        data = companion(options, folder, "idf", "idf_sha256")
-        weights = _weights(data, f"{folder}/{options['idf']}", len(words))
+        data = read_companion(options, folder, "vocabulary", "sha256")
+        words = parse_words(data, f"{folder}/{options['vocabulary']}")
+        data = read_companion(options, folder, "idf", "idf_sha256")
+        weights = _parse_weights(data, f"{folder}/{options['idf']}", len(words))
         return cls(
             words=words,
             weights=weights,
-            split=splitting(options.get("with_"), options.get("lowercase")),
+            split=build_splitter(options.get("with_"), options.get("lowercase")),
             **{name: options.get(name) for name in ("column", "into", "keep")},  # type: ignore[arg-type]
         )
 
     def bind(self, before: Schema) -> Bound:
-        feature = text_column(self, before)
+        feature = require_text_column(self, before)
         made = Sparse("float32", len(self.words), **self.shared(feature))
         weights = np.array(self.weights, np.float64)
-        return self.bound(before, made, _Vector(Texts(self.column, feature), self.split, self.words, weights))
+        return self.bound(
+            before, made, _TfidfFunction(TextReader(self.column, feature), self.split, self.words, weights)
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class _Vector:
-    texts: Texts
-    split: Splitting
-    words: Words
+class _TfidfFunction:
+    texts: TextReader
+    split: WordSplitter
+    words: WordList
     weights: Array
 
     def __call__(self, row: Row) -> tuple[Array, Array] | None:
@@ -358,7 +369,7 @@ class _Vector:
         return places, values / length if length else values
 
 
-def _weights(data: bytes, path: str, many: int) -> tuple[float, ...]:
+def _parse_weights(data: bytes, path: str, many: int) -> tuple[float, ...]:
     weights: tuple[float, ...] = ()
     if data.count(b"\n") == many:
         with suppress(ValueError):

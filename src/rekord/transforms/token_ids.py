@@ -12,37 +12,37 @@ from rekord.arguments import as_path, integer, invalid, one_of
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Int64, Schema, Text
-from rekord.transforms.base import Bound, Lesson, OneColumn, Row, Texts, Transform
-from rekord.transforms.numeric import LEARN_FROM, LearnFrom, not_learned
+from rekord.transforms.base import Bound, ColumnTransform, FitState, Row, TextReader, Transform
+from rekord.transforms.numeric import LEARN_FROM, LearnFrom, not_fitted_error
 from rekord.transforms.vocabularies import (
-    MOST_LINES,
-    Splitting,
+    MAX_LINES,
     WordCounts,
-    Words,
-    checked_words,
-    companion,
-    companion_name,
-    digest,
-    read_bounded,
+    WordList,
+    WordSplitter,
+    build_splitter,
+    format_companion_name,
+    parse_words,
+    read_companion,
+    read_file_bounded,
     read_words,
-    splitting,
-    words_of,
+    sha256_hex,
+    validate_words,
 )
 
-_MOST_LENGTH = 1 << 24
+_MAX_LENGTH = 1 << 24
 _UNUSABLE = "tokenizer file cannot be used"
 
 
 def length_and_padding(max_length: object, pad: object) -> tuple[int | None, int | None]:
     """How long a list of ids may be, and the id that fills it up."""
-    length = None if max_length is None else integer("max_length", max_length, least=1, most=_MOST_LENGTH)
+    length = None if max_length is None else integer("max_length", max_length, least=1, most=_MAX_LENGTH)
     filled = None if pad is None else integer("pad", pad, least=0)
     if filled is not None and length is None:
         raise invalid("pad", pad, "a max_length= to fill up to", "max_length=128, pad=0")
     return length, filled
 
 
-def hugging_face(
+def load_tokenizer_file(
     column: str,
     path: object,
     *,
@@ -56,13 +56,15 @@ def hugging_face(
     place = as_path("with_", path, expected=expected, do='with_="words"')
     if not place.endswith(".json") and not os.path.exists(place):
         raise invalid("with_", path, expected, 'with_="words"')
-    data = read_bounded(place, _UNUSABLE)
-    _check_length(_loaded(data, place, max_length), max_length)  # refused here, before any row is read
+    data = read_file_bounded(place, _UNUSABLE)
+    _check_length(
+        _load_tokenizer(data, place, max_length), max_length
+    )  # refused here, before any row is read
     return TokenizerFile(column=column, data=data, max_length=max_length, pad=pad, into=into, keep=keep)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenizerFile(OneColumn):
+class TokenizerFile(ColumnTransform):
     """The transform that `tokenize` makes of a tokenizer.json."""
 
     data: bytes
@@ -74,41 +76,41 @@ class TokenizerFile(OneColumn):
     def options(self) -> Mapping[str, Any]:
         ((file, data),) = self.companions().items()
         return {
-            **self.placed(),
+            **self.placement_options(),
             "tokenizer": file,
-            "sha256": digest(data),
+            "sha256": sha256_hex(data),
             "max_length": self.max_length,
             "pad": self.pad,
         }
 
     def companions(self) -> dict[str, bytes]:
         """The files that belong beside a dataset."""
-        return {companion_name("tokenizer", self.target, "json"): self.data}
+        return {format_companion_name("tokenizer", self.target, "json"): self.data}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> TokenizerFile:
-        data = companion(options, folder, "tokenizer", "sha256", _UNUSABLE)
+        data = read_companion(options, folder, "tokenizer", "sha256", _UNUSABLE)
         rest = {name: value for name, value in options.items() if name not in ("tokenizer", "sha256")}
         rest["max_length"], rest["pad"] = length_and_padding(rest.get("max_length"), rest.get("pad"))
-        tokenizer = _loaded(data, f"{folder}/{options['tokenizer']}", rest["max_length"])
+        tokenizer = _load_tokenizer(data, f"{folder}/{options['tokenizer']}", rest["max_length"])
         _check_length(tokenizer, rest["max_length"])
         return cls(data=data, **rest)
 
     def bind(self, before: Schema) -> Bound:
-        feature = self.source_of(before, (Text, Bytes), "texts")
+        feature = self.require_source(before, (Text, Bytes), "texts")
         if feature.shape:
-            raise self.misfit("one text a row", feature)
+            raise self.column_type_error("one text a row", feature)
         # Not how many there are: ids may have gaps.
-        greatest = max(_loaded(self.data, "", self.max_length).get_vocab().values(), default=0)
+        greatest = max(_load_tokenizer(self.data, "", self.max_length).get_vocab().values(), default=0)
         shape = (None,) if self.pad is None else (self.max_length,)
         made = Int64(shape, range=(0, max(greatest, self.pad or 0)), **self.shared(feature))
-        encoding = _Encoding(Texts(self.column, feature), self.data, self.max_length, self.pad)
+        encoding = _TokenizerFunction(TextReader(self.column, feature), self.data, self.max_length, self.pad)
         return self.bound(before, made, encoding)
 
 
 @dataclass(frozen=True)
-class _Encoding:
-    texts: Texts
+class _TokenizerFunction:
+    texts: TextReader
     data: bytes
     max_length: int | None
     pad: int | None
@@ -117,11 +119,11 @@ class _Encoding:
         text = self.texts.one(row)
         if text is None:
             return None
-        tokenizer = _loaded(self.data, "", self.max_length)
+        tokenizer = _load_tokenizer(self.data, "", self.max_length)
         try:
             ids: list[int] = tokenizer.encode(text).ids
         except BaseException as failure:
-            if not _is_the_tokenizers(failure):
+            if not _is_tokenizer_failure(failure):
                 raise
             raise error(
                 "E387",
@@ -136,13 +138,13 @@ class _Encoding:
         return ids
 
 
-def _is_the_tokenizers(failure: BaseException) -> bool:
+def _is_tokenizer_failure(failure: BaseException) -> bool:
     # A panic of its Rust is no Exception to Python.
     return isinstance(failure, Exception) or type(failure).__name__ == "PanicException"
 
 
 @lru_cache(maxsize=4)
-def _loaded(data: bytes, path: str, max_length: int | None) -> Any:
+def _load_tokenizer(data: bytes, path: str, max_length: int | None) -> Any:
     """The tokenizer, once in a process. It cuts by itself, so that what it adds at the ends is kept."""
     try:
         from tokenizers import Tokenizer
@@ -161,12 +163,12 @@ def _loaded(data: bytes, path: str, max_length: int | None) -> Any:
             tokenizer.no_padding()
         filled = tokenizer.padding or {}
     except BaseException as failure:
-        if not _is_the_tokenizers(failure):
+        if not _is_tokenizer_failure(failure):
             raise
-        raise _no_tokenizer(path, f"{type(failure).__name__}: {failure}") from None
+        raise _tokenizer_error(path, f"{type(failure).__name__}: {failure}") from None
     most = max(filled.get("length") or 0, filled.get("pad_to_multiple_of") or 0)
-    if most > _MOST_LENGTH:
-        raise _no_tokenizer(path, f"texts that are filled up to {most:,} ids")
+    if most > _MAX_LENGTH:
+        raise _tokenizer_error(path, f"texts that are filled up to {most:,} ids")
     return tokenizer
 
 
@@ -178,7 +180,7 @@ def _check_length(tokenizer: Any, max_length: int | None) -> None:
         raise invalid("max_length", max_length, expected, "max_length=128")
 
 
-def _no_tokenizer(path: str, found: str) -> RekordError:
+def _tokenizer_error(path: str, found: str) -> RekordError:
     return error(
         "U624",
         _UNUSABLE,
@@ -189,7 +191,7 @@ def _no_tokenizer(path: str, found: str) -> RekordError:
     )
 
 
-PAD = "[PAD]"
+PAD_TOKEN = "[PAD]"
 """The first word of every vocabulary that is learned, so that 0 is free to fill up with."""
 
 
@@ -207,7 +209,7 @@ def tokenize(
     into: str | None = None,
     keep: bool = False,
     learn_from: LearnFrom = "train",
-) -> Tokenize | LearnTokenize | TokenizerFile:
+) -> Tokenize | UnfittedTokenize | TokenizerFile:
     """A text as the ids of its words, an Int64 list.
 
     `with_` is "words" (letters and digits), "whitespace", or the path of a tokenizer.json of Hugging Face's
@@ -222,17 +224,17 @@ def tokenize(
     if with_ not in ("words", "whitespace"):
         if vocabulary is not None:
             raise invalid("vocabulary", vocabulary, "none: the tokenizer file has its own", "leave it out")
-        return hugging_face(column, with_, max_length=length, pad=filled, into=into, keep=keep)
-    split = splitting(with_, lowercase)
+        return load_tokenizer_file(column, with_, max_length=length, pad=filled, into=into, keep=keep)
+    split = build_splitter(with_, lowercase)
     if oov is not None and (not isinstance(oov, str) or not oov):
         raise invalid("oov", oov, "a word, or None", 'oov="[UNK]"')
     if vocabulary is None:
         if oov is not None:
-            checked_words([PAD, oov])
-        return LearnTokenize(
+            validate_words([PAD_TOKEN, oov])
+        return UnfittedTokenize(
             column=column,
             split=split,
-            size=integer("size", size, least=3, most=MOST_LINES),
+            size=integer("size", size, least=3, most=MAX_LINES),
             min_count=integer("min_count", min_count, least=1),
             max_length=length,
             pad=filled,
@@ -242,17 +244,17 @@ def tokenize(
             learn_from=one_of("learn_from", learn_from, LEARN_FROM),
         )
     is_file = isinstance(vocabulary, (str, os.PathLike))
-    words = read_words(vocabulary) if is_file else checked_words(vocabulary)  # type: ignore[arg-type]
-    return with_words(
+    words = read_words(vocabulary) if is_file else validate_words(vocabulary)  # type: ignore[arg-type]
+    return tokenize_with_vocabulary(
         column, words, split=split, max_length=length, pad=filled, oov=oov, into=into, keep=keep
     )
 
 
-def with_words(
+def tokenize_with_vocabulary(
     column: str,
-    words: Words,
+    words: WordList,
     *,
-    split: Splitting,
+    split: WordSplitter,
     max_length: int | None,
     pad: int | None,
     oov: str | None,
@@ -274,11 +276,11 @@ def with_words(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tokenize(OneColumn):
+class Tokenize(ColumnTransform):
     """The transform that `tokenize` makes of a vocabulary."""
 
-    words: Words
-    split: Splitting
+    words: WordList
+    split: WordSplitter
     max_length: int | None
     pad: int | None
     oov: str | None
@@ -288,46 +290,50 @@ class Tokenize(OneColumn):
     def options(self) -> Mapping[str, Any]:
         ((file, data),) = self.companions().items()
         return {
-            **self.placed(),
+            **self.placement_options(),
             **self.split.options(),
             "max_length": self.max_length,
             "pad": self.pad,
             "oov": self.oov,
             "vocabulary": file,
-            "sha256": digest(data),
+            "sha256": sha256_hex(data),
         }
 
     def companions(self) -> dict[str, bytes]:
         """The files that belong beside a dataset."""
-        return {companion_name("vocabulary", self.target, "txt"): self.words.to_bytes()}
+        return {format_companion_name("vocabulary", self.target, "txt"): self.words.to_bytes()}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> Transform:
         if "tokenizer" in options:
             return TokenizerFile.from_options(options, folder)
         rest = {name: value for name, value in options.items() if name not in ("vocabulary", "sha256")}
-        data = companion(options, folder, "vocabulary", "sha256")
-        words = words_of(data, f"{folder}/{options['vocabulary']}")
+        data = read_companion(options, folder, "vocabulary", "sha256")
+        words = parse_words(data, f"{folder}/{options['vocabulary']}")
         return tokenize(vocabulary=words.words, **rest)
 
     def bind(self, before: Schema) -> Bound:
-        feature = text_column(self, before)
-        made = ids_feature(feature, self.shared(feature), len(self.words) - 1, self.max_length, self.pad)
+        feature = require_text_column(self, before)
+        made = build_ids_feature(
+            feature, self.shared(feature), len(self.words) - 1, self.max_length, self.pad
+        )
         ids = dict(self.words.ids)
-        if self.words.words[0] == PAD:
-            del ids[PAD]  # a text that says it is no filling
+        if self.words.words[0] == PAD_TOKEN:
+            del ids[PAD_TOKEN]  # a text that says it is no filling
         unknown = None if self.oov is None else self.words.ids[self.oov]
         return self.bound(
             before,
             made,
-            _Ids(Texts(self.column, feature), self.split, ids, unknown, self.max_length, self.pad),
+            _WordIdsFunction(
+                TextReader(self.column, feature), self.split, ids, unknown, self.max_length, self.pad
+            ),
         )
 
 
 @dataclass(frozen=True)
-class _Ids:
-    texts: Texts
-    split: Splitting
+class _WordIdsFunction:
+    texts: TextReader
+    split: WordSplitter
     ids: dict[str, int]
     unknown: int | None
     max_length: int | None
@@ -343,18 +349,18 @@ class _Ids:
             found = [number for word in words if (number := get(word)) is not None]
         else:
             found = [get(word, unknown) for word in words]
-        return fitted(found, self.max_length, self.pad)
+        return pad_or_truncate(found, self.max_length, self.pad)
 
 
-def text_column(step: OneColumn, before: Schema) -> Feature:
+def require_text_column(step: ColumnTransform, before: Schema) -> Feature:
     """The column of a transform of texts, one a row."""
-    feature = step.source_of(before, (Text, Bytes), "texts")
+    feature = step.require_source(before, (Text, Bytes), "texts")
     if feature.shape:
-        raise step.misfit("one text a row", feature)
+        raise step.column_type_error("one text a row", feature)
     return feature
 
 
-def ids_feature(
+def build_ids_feature(
     feature: Feature, shared: dict[str, Any], greatest: int, max_length: int | None, pad: int | None
 ) -> Int64:
     """What ids are stored as: lists of their own lengths, or of one length where they are filled up."""
@@ -362,7 +368,7 @@ def ids_feature(
     return Int64(shape, range=(0, max(greatest, pad or 0)), **shared)
 
 
-def fitted(ids: list[int], max_length: int | None, pad: int | None) -> list[int]:
+def pad_or_truncate(ids: list[int], max_length: int | None, pad: int | None) -> list[int]:
     """Ids cut to the length, and filled up to it."""
     if max_length is None:
         return ids
@@ -372,10 +378,10 @@ def fitted(ids: list[int], max_length: int | None, pad: int | None) -> list[int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnTokenize(OneColumn):
+class UnfittedTokenize(ColumnTransform):
     """A `tokenize` whose vocabulary is to be learned."""
 
-    split: Splitting
+    split: WordSplitter
     size: int
     min_count: int
     max_length: int | None
@@ -386,19 +392,26 @@ class LearnTokenize(OneColumn):
     name = "tokenize"
 
     def options(self) -> Mapping[str, Any]:
-        return {**self.placed(), **self.split.options(), "vocabulary": None, "learn_from": self.learn_from}
+        return {
+            **self.placement_options(),
+            **self.split.options(),
+            "vocabulary": None,
+            "learn_from": self.learn_from,
+        }
 
     def bind(self, before: Schema) -> Bound:
-        raise not_learned(self.name, self.column, "give a vocabulary=, such as the file beside the dataset")
+        raise not_fitted_error(
+            self.name, self.column, "give a vocabulary=, such as the file beside the dataset"
+        )
 
-    def begin(self, before: Schema) -> Lesson:
-        return _Vocabulary(self, Texts(self.column, text_column(self, before)))
+    def begin(self, before: Schema) -> FitState:
+        return _VocabularyState(self, TextReader(self.column, require_text_column(self, before)))
 
 
-class _Vocabulary:
+class _VocabularyState:
     """Counts words, for a vocabulary."""
 
-    def __init__(self, step: LearnTokenize, texts: Texts) -> None:
+    def __init__(self, step: UnfittedTokenize, texts: TextReader) -> None:
         self._step = step
         self._texts = texts
         self._counts = WordCounts(step.column, by_text=False)
@@ -408,17 +421,17 @@ class _Vocabulary:
         if text is not None:
             self._counts.add(self._step.split(text))
 
-    def merge(self, other: Lesson) -> None:
-        assert isinstance(other, _Vocabulary)
+    def merge(self, other: FitState) -> None:
+        assert isinstance(other, _VocabularyState)
         self._counts.merge(other._counts)
 
     def learned(self) -> Transform:
         step = self._step
-        special = (PAD,) if step.oov is None else (PAD, step.oov)
+        special = (PAD_TOKEN,) if step.oov is None else (PAD_TOKEN, step.oov)
         common = self._counts.most_common(step.size - len(special), step.min_count, without=special)
-        return with_words(
+        return tokenize_with_vocabulary(
             step.column,
-            Words((*special, *common)),
+            WordList((*special, *common)),
             split=step.split,
             max_length=step.max_length,
             pad=step.pad,

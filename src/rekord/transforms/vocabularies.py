@@ -17,68 +17,68 @@ from rekord.arguments import flag, integer, invalid, one_of
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Int64, Label, Schema, Text
-from rekord.schema.messages import shown
-from rekord.storage.router import ANYWHERE
-from rekord.transforms.base import Bound, Numbers, OneColumn, Row, Texts, is_texts
+from rekord.schema.messages import preview
+from rekord.storage.router import ROUTED_STORAGE
+from rekord.transforms.base import Bound, ColumnTransform, NumberReader, Row, TextReader, is_text_feature
 
 
 @lru_cache(maxsize=1 << 17)
-def bucket_of(word: bytes, buckets: int, salt: int) -> int:
+def hash_to_bucket(word: bytes, buckets: int, salt: int) -> int:
     """The bucket of a word."""
     keyed = hashlib.blake2b(word, digest_size=8, key=salt.to_bytes(8, "little", signed=True))
     return int.from_bytes(keyed.digest(), "little") % buckets
 
 
-Splitter: TypeAlias = Literal["words", "whitespace"]
+SplitterName: TypeAlias = Literal["words", "whitespace"]
 
-MOST_WORD_CHARACTERS = 256
+MAX_WORD_CHARACTERS = 256
 """A longer run of letters is no word that a vocabulary could learn."""
 
 _UNUSABLE = "vocabulary cannot be used"
 
-MOST_WORDS = 4_000_000
+MAX_WORDS = 4_000_000
 """So many different words are counted: less than 1 GB."""
 
 
 @dataclass(frozen=True)
-class Splitting:
+class WordSplitter:
     """How a text becomes words.
 
     whitespace: what stands between white space. words: runs of letters, digits, underscores and their marks, with
     apostrophes inside; everything else is left out.
     """
 
-    how: Splitter
+    how: SplitterName
     lowercase: bool
 
     def __call__(self, text: str) -> list[str]:
         if self.lowercase:
             text = text.lower()
-        return text.split() if self.how == "whitespace" else _words(text)
+        return text.split() if self.how == "whitespace" else _split_words(text)
 
     def options(self) -> dict[str, Any]:
         return {"with_": self.how, "lowercase": self.lowercase}
 
 
-def splitting(how: Any, lowercase: object) -> Splitting:
+def build_splitter(how: Any, lowercase: object) -> WordSplitter:
     """The splitting that is asked for."""
-    return Splitting(one_of("with_", how, ("words", "whitespace")), flag("lowercase", lowercase))
+    return WordSplitter(one_of("with_", how, ("words", "whitespace")), flag("lowercase", lowercase))
 
 
-_find_ascii = re.compile(r"\w+(?:'\w+)*", re.ASCII).findall
-_find_unmarked = re.compile(r"\w+(?:['’]\w+)*").findall
-_may_be_marked = re.compile("[\u0300-\u1fff\u20d0-\U0001ffff]").search
+_find_ascii_words = re.compile(r"\w+(?:'\w+)*", re.ASCII).findall
+_find_unmarked_words = re.compile(r"\w+(?:['’]\w+)*").findall
+_find_possible_mark = re.compile("[\u0300-\u1fff\u20d0-\U0001ffff]").search
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     # All three find the same words; the first two are many times as fast.
     if text.isascii():
-        return _find_ascii(text)
-    return _find_marked()(text) if _may_be_marked(text) else _find_unmarked(text)
+        return _find_ascii_words(text)
+    return _load_marked_word_finder()(text) if _find_possible_mark(text) else _find_unmarked_words(text)
 
 
 @lru_cache(maxsize=1)
-def _find_marked() -> Callable[[str], list[str]]:
+def _load_marked_word_finder() -> Callable[[str], list[str]]:
     # \w knows no marks, without which the words of many scripts fall apart.
     marks = [code for code in range(0x300, 0x20000) if unicodedata.category(chr(code)) in ("Mn", "Mc")]
     ranges: list[list[int]] = []
@@ -103,8 +103,8 @@ class WordCounts:
 
     def add(self, words: list[str]) -> None:
         """The words of one more text."""
-        if max(map(len, words), default=0) > MOST_WORD_CHARACTERS:
-            words = [word for word in words if len(word) <= MOST_WORD_CHARACTERS]
+        if max(map(len, words), default=0) > MAX_WORD_CHARACTERS:
+            words = [word for word in words if len(word) <= MAX_WORD_CHARACTERS]
         self.texts += 1
         self.counts.update(words)
         if self._by_text:
@@ -128,27 +128,27 @@ class WordCounts:
         return tuple([word for _, word in nsmallest(size, found)])
 
     def _check(self) -> None:
-        if len(self.counts) > MOST_WORDS:
+        if len(self.counts) > MAX_WORDS:
             raise error(
                 "U691",
                 f"`{self._column}` has more different words than can be counted",
-                expected=f"at most {MOST_WORDS:,} different words",
+                expected=f"at most {MAX_WORDS:,} different words",
                 found="more",
                 do="give a vocabulary=, a tokenizer.json, or use hash_words, which counts none",
             )
 
 
-MOST_FILE_BYTES = 256 << 20
-MOST_LINE_BYTES = 4096
-MOST_LINES = 1 << 22
+MAX_FILE_BYTES = 256 << 20
+MAX_LINE_BYTES = 4096
+MAX_LINES = 1 << 22
 """Of a vocabulary. More words need more memory than is theirs."""
 
-_MOST_NAMES = 1000
+_MAX_NAMES = 1000
 """Longer lists do not stand in the schema as the names of classes."""
 
 
 @dataclass(frozen=True)
-class Words:
+class WordList:
     """Different words in their order: the first has the number 0."""
 
     words: tuple[str, ...]
@@ -165,83 +165,85 @@ class Words:
         return "".join([f"{word}\n" for word in self.words]).encode()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Words, (self.words,)  # without the numbers, which are made again
+        return WordList, (self.words,)  # without the numbers, which are made again
 
 
-def checked_words(words: Iterable[object], *, path: str | None = None) -> Words:
+def validate_words(words: Iterable[object], *, path: str | None = None) -> WordList:
     """Words that can stand one a line, each once; `path` is the file that they come from."""
     seen: dict[str, int] = {}
     for line, word in enumerate(words, 1):
         if isinstance(word, int) and not isinstance(word, bool):
             word = str(word)
         if not isinstance(word, str):
-            raise bad_vocabulary("a text", f"{shown(word)}, the word {line:,}", path, line)
+            raise vocabulary_error("a text", f"{preview(word)}, the word {line:,}", path, line)
         if not word or "\n" in word or "\r" in word or "\0" in word:
-            found = "an empty one" if not word else f"{shown(word)}"
-            raise bad_vocabulary("words without line breaks", found, path, line)
+            found = "an empty one" if not word else f"{preview(word)}"
+            raise vocabulary_error("words without line breaks", found, path, line)
         try:
             size_bytes = len(word.encode())
         except UnicodeEncodeError:
-            raise bad_vocabulary("words that UTF-8 can hold", ascii(word)[:60], path, line) from None
-        if size_bytes > MOST_LINE_BYTES:
-            raise bad_vocabulary(f"words of at most {MOST_LINE_BYTES:,} bytes", f"{size_bytes:,}", path, line)
+            raise vocabulary_error("words that UTF-8 can hold", ascii(word)[:60], path, line) from None
+        if size_bytes > MAX_LINE_BYTES:
+            raise vocabulary_error(
+                f"words of at most {MAX_LINE_BYTES:,} bytes", f"{size_bytes:,}", path, line
+            )
         if word in seen:
-            found = f"{shown(word)} in the places {seen[word]:,} and {line:,}"
-            raise bad_vocabulary("each word once", found, path, line)
+            found = f"{preview(word)} in the places {seen[word]:,} and {line:,}"
+            raise vocabulary_error("each word once", found, path, line)
         seen[word] = line
     if not seen:
-        raise bad_vocabulary("at least one word", "none", path, None)
-    return Words(tuple(seen))
+        raise vocabulary_error("at least one word", "none", path, None)
+    return WordList(tuple(seen))
 
 
-def read_words(path: str | os.PathLike[str]) -> Words:
+def read_words(path: str | os.PathLike[str]) -> WordList:
     """The words of a file: UTF-8, one a line."""
     place = os.fspath(path)
-    return words_of(read_bounded(place, _UNUSABLE), place)
+    return parse_words(read_file_bounded(place, _UNUSABLE), place)
 
 
-def words_of(data: bytes, path: str) -> Words:
+def parse_words(data: bytes, path: str) -> WordList:
     """The words that the bytes of a file are."""
-    if (many := data.count(b"\n")) > MOST_LINES:
-        raise bad_vocabulary(f"at most {MOST_LINES:,} words", f"{many:,} lines", path, None)
+    if (many := data.count(b"\n")) > MAX_LINES:
+        raise vocabulary_error(f"at most {MAX_LINES:,} words", f"{many:,} lines", path, None)
     lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if lines and not lines[-1]:
         lines.pop()
 
     def texts() -> Iterable[str]:
         for number, line in enumerate(lines, 1):
-            if len(line) > MOST_LINE_BYTES:
-                raise bad_vocabulary(
-                    f"lines of at most {MOST_LINE_BYTES:,} bytes", f"{len(line):,} bytes", path, number
+            if len(line) > MAX_LINE_BYTES:
+                raise vocabulary_error(
+                    f"lines of at most {MAX_LINE_BYTES:,} bytes", f"{len(line):,} bytes", path, number
                 )
             try:
                 yield line.removesuffix(b"\r").decode()
             except UnicodeDecodeError:
-                raise bad_vocabulary("UTF-8, one word a line", "other bytes", path, number) from None
+                raise vocabulary_error("UTF-8, one word a line", "other bytes", path, number) from None
 
-    return checked_words(texts(), path=path)
+    return validate_words(texts(), path=path)
 
 
-def read_bounded(path: str, what: str) -> bytes:
-    """The bytes of a file of at most `MOST_FILE_BYTES`; `what` is the first line of the error for a larger one."""
+def read_file_bounded(path: str, what: str) -> bytes:
+    """The bytes of a file of at most `MAX_FILE_BYTES`; `what` is the first line of the error for a larger one."""
     data = bytearray()
     buffer = bytearray(1 << 20)
-    with ANYWHERE.open_read(path) as file:
-        while (count := file.readinto(buffer)) and len(data) <= MOST_FILE_BYTES:
+    with ROUTED_STORAGE.open_read(path) as file:
+        while (count := file.readinto(buffer)) and len(data) <= MAX_FILE_BYTES:
             data += buffer[:count]
-    if len(data) > MOST_FILE_BYTES:
+    if len(data) > MAX_FILE_BYTES:
         raise error(
             "U624",
             what,
             location=Location(path=path),
-            expected=f"a file of at most {MOST_FILE_BYTES >> 20} MiB",
+            expected=f"a file of at most {MAX_FILE_BYTES >> 20} MiB",
             found="a larger one",
             do="name another file",
         )
     return bytes(data)
 
 
-def bad_vocabulary(expected: str, found: str, path: str | None, line: int | None) -> RekordError:
+def vocabulary_error(expected: str, found: str, path: str | None, line: int | None) -> RekordError:
     return error(
         "U624",
         _UNUSABLE,
@@ -255,7 +257,7 @@ def bad_vocabulary(expected: str, found: str, path: str | None, line: int | None
 # Beside a dataset.
 
 
-def companion_name(kind: str, column: str, ending: str) -> str:
+def format_companion_name(kind: str, column: str, ending: str) -> str:
     """The name of a file that belongs to a column: `vocabulary-text.txt`."""
     plain = re.sub(r"[^\w.-]", "_", column, flags=re.ASCII)[:60]
     if plain != column:
@@ -263,11 +265,11 @@ def companion_name(kind: str, column: str, ending: str) -> str:
     return f"{kind}-{plain}.{ending}"
 
 
-def digest(data: bytes) -> str:
+def sha256_hex(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def companion(
+def read_companion(
     options: Mapping[str, Any], folder: str, name: str, sha256: str, what: str = _UNUSABLE
 ) -> bytes:
     """The file beside a dataset that options name under `name`, if it is the one whose digest they hold."""
@@ -277,11 +279,11 @@ def companion(
             "U624",
             what,
             expected=f"the name of a file beside the dataset as `{name}`",
-            found=shown(file),
+            found=preview(file),
             do="write the dataset again",
         )
     path = f"{folder.rstrip('/')}/{file}"
-    if ANYWHERE.stat(path).kind != "file":  # a pipe would be waited for without end
+    if ROUTED_STORAGE.stat(path).kind != "file":  # a pipe would be waited for without end
         raise error(
             "U624",
             what,
@@ -290,14 +292,14 @@ def companion(
             found="something else",
             do="bring the file back",
         )
-    data = read_bounded(path, what)
-    if digest(data) != known:
+    data = read_file_bounded(path, what)
+    if sha256_hex(data) != known:
         raise error(
             "U624",
             f"{file} is not the file that the dataset was written with",
             location=Location(path=path),
             expected=f"SHA-256 {str(known)[:16]}…",
-            found=f"SHA-256 {digest(data)[:16]}…",
+            found=f"SHA-256 {sha256_hex(data)[:16]}…",
             do="bring the file back, or write the dataset again",
         )
     return data
@@ -325,51 +327,56 @@ def vocabulary(
     if words is not None and (isinstance(words, (str, bytes)) or not isinstance(words, Sequence)):
         raise invalid("words", words, "a list of words", 'words=["cat", "dog"]')
     buckets = integer("oov_buckets", oov_buckets, least=0, most=1 << 24)
-    known = checked_words(words) if words is not None else read_words(file)  # type: ignore[arg-type]
+    known = validate_words(words) if words is not None else read_words(file)  # type: ignore[arg-type]
     return Lookup(column=column, words=known, oov_buckets=buckets, into=into, keep=keep)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lookup(OneColumn):
+class Lookup(ColumnTransform):
     """The transform that `vocabulary` makes."""
 
-    words: Words
+    words: WordList
     oov_buckets: int
 
     name = "vocabulary"
 
     def options(self) -> Mapping[str, Any]:
         ((file, data),) = self.companions().items()
-        return {**self.placed(), "oov_buckets": self.oov_buckets, "file": file, "sha256": digest(data)}
+        return {
+            **self.placement_options(),
+            "oov_buckets": self.oov_buckets,
+            "file": file,
+            "sha256": sha256_hex(data),
+        }
 
     def companions(self) -> dict[str, bytes]:
         """The files that belong beside a dataset."""
-        return {companion_name("vocabulary", self.target, "txt"): self.words.to_bytes()}
+        return {format_companion_name("vocabulary", self.target, "txt"): self.words.to_bytes()}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> Lookup:
         rest = {name: value for name, value in options.items() if name not in ("file", "sha256")}
-        known = words_of(companion(options, folder, "file", "sha256"), f"{folder}/{options['file']}")
+        known = parse_words(read_companion(options, folder, "file", "sha256"), f"{folder}/{options['file']}")
         return vocabulary(words=known.words, **rest)
 
     def bind(self, before: Schema) -> Bound:
-        feature = self.source_of(before, (Text, Bytes, Int64), "texts, or whole numbers")
+        feature = self.require_source(before, (Text, Bytes, Int64), "texts, or whole numbers")
         if len(feature.shape) > 1:
-            raise self.misfit("texts, or lists of them of one dimension", feature)
+            raise self.column_type_error("texts, or lists of them of one dimension", feature)
         classes: Any = len(self.words) + self.oov_buckets
-        if classes <= _MOST_NAMES and self.oov_buckets == 0:
+        if classes <= _MAX_NAMES and self.oov_buckets == 0:
             classes = list(self.words.words)
-        elif classes <= _MOST_NAMES and self.oov_buckets == 1 and "[UNK]" not in self.words.ids:
+        elif classes <= _MAX_NAMES and self.oov_buckets == 1 and "[UNK]" not in self.words.ids:
             classes = ["[UNK]", *self.words.words]
         made = Label(classes, shape=feature.shape, **self.shared(feature))
-        reader = (Texts if is_texts(feature) else Numbers)(self.column, feature)
-        return self.bound(before, made, _Places(reader, self.words, self.oov_buckets))
+        reader = (TextReader if is_text_feature(feature) else NumberReader)(self.column, feature)
+        return self.bound(before, made, _LookupFunction(reader, self.words, self.oov_buckets))
 
 
 @dataclass(frozen=True)
-class _Places:
-    reader: Texts | Numbers
-    words: Words
+class _LookupFunction:
+    reader: TextReader | NumberReader
+    words: WordList
     oov_buckets: int
 
     def __call__(self, row: Row) -> int | list[int] | None:
@@ -386,12 +393,12 @@ class _Places:
         if self.oov_buckets == 1:
             return 0
         if self.oov_buckets:
-            return bucket_of(word.encode(), self.oov_buckets, 0)
+            return hash_to_bucket(word.encode(), self.oov_buckets, 0)
         raise error(
             "E385",
             f"`{self.reader.column}` is not in the vocabulary",
             location=Location(feature=self.reader.column),
             expected=f"one of {len(self.words):,} words",
-            found=shown(word),
+            found=preview(word),
             do="add the word to the vocabulary, or allow for others: oov_buckets=1",
         )

@@ -10,34 +10,34 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from rekord.conversion.copy_records import Records
-from rekord.conversion.derive import Remade, Remake, remake, unpacked_bytes
-from rekord.conversion.driver import Outcome
-from rekord.conversion.plan import Plan
+from rekord.conversion.copy_records import RecordSequence
+from rekord.conversion.derive import Derivation, DerivationResult, derive_dataset, estimate_inflated_bytes
+from rekord.conversion.driver import ConversionResult
+from rekord.conversion.plan import ConversionPlan
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.infer import Kind
 from rekord.dataset.manifest import Manifest, manifest_path, read_manifest
-from rekord.dataset.order import Order
-from rekord.dataset.samplers import FileOrder, Selected, digest_of
+from rekord.dataset.order import EpochOrder
+from rekord.dataset.samplers import FileOrderSampler, SubsetSampler, digest_selection
 from rekord.dataset.split import Split
-from rekord.errors import FormatError, RekordError, error, located
-from rekord.layouts.tfds import tfds_files
+from rekord.errors import FormatError, RekordError, add_location, error
+from rekord.layouts.tfds import build_tfds_files
 from rekord.location import Location
-from rekord.report.formatting import byte_size
+from rekord.report.formatting import format_byte_size
 from rekord.schema import Label, Schema, of_type
-from rekord.schema.interop.tfds import FEATURES_NAME, INFO_NAME, label_files
-from rekord.schema.messages import near_miss, shown
+from rekord.schema.interop.tfds import FEATURES_NAME, INFO_NAME, build_label_files
+from rekord.schema.messages import closest_match, preview
 from rekord.storage.remote import is_remote
-from rekord.storage.router import ANYWHERE
+from rekord.storage.router import ROUTED_STORAGE
 from rekord.storage.transaction import Transaction, exists, read_bytes
-from rekord.verbs.write import TFDS_VERSION, tfds_name
+from rekord.verbs.write import TFDS_VERSION, infer_tfds_name
 
 _SCHEMA_FILE = "schema.pbtxt"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Old:
+class SourceDataset:
     """A dataset that another one is made of."""
 
     splits: Mapping[str, Split]
@@ -65,15 +65,15 @@ class Old:
         """Whether it is one that TFDS opens."""
         return self.manifest is not None and INFO_NAME in self.manifest.companions
 
-    def passed_on(self) -> dict[str, Any]:
+    def inherited_options(self) -> dict[str, Any]:
         """Those of its options that are true of whatever is made of its records."""
         told = {} if self.manifest is None else self.manifest.options
         return {name: told[name] for name in ("key", "layout") if told.get(name) is not None}
 
 
-def opened(
+def open_source_dataset(
     given: Any, schema: Schema | str | os.PathLike[str] | None = None, *, kind: Kind | None = None
-) -> Old:
+) -> SourceDataset:
     """A path, a dataset or a split, as what a new dataset is made of."""
     if isinstance(given, Split):
         dataset = Dataset([given], given.stored_schema)
@@ -91,38 +91,40 @@ def opened(
             do=f"rk.open(path, {name}=…)",
         )
     for split in dataset.splits.values():
-        _check_plain(split)
+        _check_untransformed(split)
         # What replaced the files since then may be of another schema.
         for shard in range(len(split.paths)):
             split.view.shards.check_unchanged(shard)
-    root = _root(given, dataset)
-    manifest, parent = _told(root, dataset)
-    return Old(
+    root = _find_root(given, dataset)
+    manifest, parent = _read_current_manifest(root, dataset)
+    return SourceDataset(
         splits=dict(dataset.splits),
         schema=dataset.schema,
         root=root,
         manifest=manifest,
         parent=parent,
-        digest=_digest(dataset, parent),
+        digest=_compute_digest(dataset, parent),
     )
 
 
-def records_of(split: Split) -> Records:
+def select_split_records(split: Split) -> RecordSequence:
     """The records of a split in its own order."""
     if split.view.ids is None:
-        return Records(split.view.shards, FileOrder(split.view.shards))
-    return Records(split.view.shards, Selected(Order("sequential", len(split.view.ids)), split.view.ids))
+        return RecordSequence(split.view.shards, FileOrderSampler(split.view.shards))
+    return RecordSequence(
+        split.view.shards, SubsetSampler(EpochOrder("sequential", len(split.view.ids)), split.view.ids)
+    )
 
 
-def remake_plan(
-    verb: str, old: Old, schema: Schema, index: Sequence[str], options: Mapping[str, Any]
-) -> Plan:
+def build_derivation_plan(
+    verb: str, old: SourceDataset, schema: Schema, index: Sequence[str], options: Mapping[str, Any]
+) -> ConversionPlan:
     """What identifies a dataset that a verb makes: `options` are all that decide its bytes."""
-    told = {"verb": verb, **old.passed_on(), **options, "index": list(index)}
-    return Plan(options=told, schema=schema.to_dict(evidence=False), source=old.digest)
+    told = {"verb": verb, **old.inherited_options(), **options, "index": list(index)}
+    return ConversionPlan(options=told, schema=schema.to_dict(evidence=False), source=old.digest)
 
 
-def check_apart(out: str, olds: Sequence[Old]) -> None:
+def check_separate_folders(out: str, olds: Sequence[SourceDataset]) -> None:
     """Refuse a place within what is read, or around it."""
     place = os.path.realpath(out)
     for old in olds:
@@ -141,70 +143,74 @@ def check_apart(out: str, olds: Sequence[Old]) -> None:
             )
 
 
-def check_split(old: Old, name: Any, option: str = "split=") -> None:
+def check_split_name(old: SourceDataset, name: Any, option: str = "split=") -> None:
     """Refuse the name of a split that a dataset does not have; `option` is what it was given by."""
     if name in old.splits:
         return
     names = list(old.splits)
-    near = near_miss(name, names) if isinstance(name, str) else None
+    near = closest_match(name, names) if isinstance(name, str) else None
     raise error(
         "X506",
-        f"there is no split {shown(name)}",
+        f"there is no split {preview(name)}",
         location=Location(path=old.name),
         expected="one of " + ", ".join(map(repr, names))[:60],
-        found=shown(name),
+        found=preview(name),
         do=f"did you mean {near!r}?" if near else f"{option}{names[0]!r}"[:60],
     )
 
 
-class RemadeCompanions:
+class DerivedCompanions:
     """The files beside the shards: made anew where they follow from the records, else as the old dataset has them."""
 
-    def __init__(self, old: Old, schema: Schema, out: str, *, tfds: bool) -> None:
+    def __init__(self, old: SourceDataset, schema: Schema, out: str, *, tfds: bool) -> None:
         self._old = old
         self._schema = schema
         self._out = out
         self._tfds = tfds
 
     def __call__(self, manifest: Manifest) -> dict[str, bytes]:
-        files = other_companions(self._old)
+        files = read_other_companions(self._old)
         if self._schema.kind != "bytes":
             files = {_SCHEMA_FILE: self._schema.to_pbtxt().encode(), **files}
         if self._tfds:
             splits = {
                 name: (part.shards.records, part.payload_bytes) for name, part in manifest.splits.items()
             }
-            files |= tfds_files(self._schema, tfds_name(self._out), TFDS_VERSION, splits)
+            files |= build_tfds_files(self._schema, infer_tfds_name(self._out), TFDS_VERSION, splits)
         return files
 
 
-def other_companions(old: Old) -> dict[str, bytes]:
+def read_other_companions(old: SourceDataset) -> dict[str, bytes]:
     """The companions of a dataset that do not follow from its schema and counts: label maps, vocabularies."""
     if old.manifest is None or old.root is None:
         return {}
     follow = {_SCHEMA_FILE, INFO_NAME, FEATURES_NAME}
     if old.is_tfds:
-        follow |= set(label_files(old.schema))
+        follow |= set(build_label_files(old.schema))
     paths = {name: os.path.join(old.root, name) for name in old.manifest.companions if name not in follow}
-    return {name: read_bytes(ANYWHERE, path) for name, path in paths.items() if exists(ANYWHERE, path)}
+    return {
+        name: read_bytes(ROUTED_STORAGE, path) for name, path in paths.items() if exists(ROUTED_STORAGE, path)
+    }
 
 
-def run_remake(wanted: Remake, olds: Sequence[Old], *, progress: bool, shown: str | None = None) -> Remade:
-    """Make it, and tell on stderr how far it is where that is wanted. `shown` is its place as it was asked for."""
-    from rekord.verbs.progress import Progress
+def run_derivation(
+    wanted: Derivation, olds: Sequence[SourceDataset], *, progress: bool, shown: str | None = None
+) -> DerivationResult:
+    """Make it, and tell on stderr how far it is where that is wanted. `preview` is its place as it was asked for."""
+    from rekord.verbs.progress import ConversionProgress
 
-    with located(path=shown or wanted.out):
-        check_room(wanted)
-    with damage_told(olds):
+    with add_location(path=shown or wanted.out):
+        check_disk_space(wanted)
+    with suggest_salvage(olds):
         if not progress:
-            return remake(wanted)
-        with Progress() as watch:
-            return remake(wanted, watch)
+            return derive_dataset(wanted)
+        with ConversionProgress() as watch:
+            return derive_dataset(wanted, watch)
 
 
-def as_outcome(made: Remade) -> Outcome:
+def to_conversion_result(made: DerivationResult) -> ConversionResult:
     """How it ended, in the words of conversions."""
-    return Outcome(
+    return ConversionResult(
         manifest=made.manifest,
         rejects=None,
         remarks=None,
@@ -213,17 +219,17 @@ def as_outcome(made: Remade) -> Outcome:
     )
 
 
-def check_room(wanted: Remake) -> None:
+def check_disk_space(wanted: Derivation) -> None:
     """Refuse what the disk cannot hold. An unfinished run has taken some of its space already."""
     if wanted.framed_bytes is None:
         return
     compressed = any(split.compression != "none" for split in wanted.splits.values())
-    needed = unpacked_bytes(wanted) + (0 if compressed else wanted.framed_bytes)
+    needed = estimate_inflated_bytes(wanted) + (0 if compressed else wanted.framed_bytes)
     if not needed:
         return
     place = os.path.abspath(wanted.out)
     staging = Transaction(place, wanted.storage).staging(wanted.plan.id)
-    if exists(wanted.storage, staging.folder) or is_made(wanted):
+    if exists(wanted.storage, staging.folder) or is_already_derived(wanted):
         return
     while not os.path.isdir(place):
         place = os.path.dirname(place)
@@ -234,13 +240,13 @@ def check_room(wanted: Remake) -> None:
     if needed > free:
         raise error(
             "X519",
-            expected=f"{byte_size(needed)} for the shards",
-            found=f"{byte_size(free)} free",
+            expected=f"{format_byte_size(needed)} for the shards",
+            found=f"{format_byte_size(free)} free",
             do="write to another disk, or free some space",
         )
 
 
-def is_made(wanted: Remake) -> bool:
+def is_already_derived(wanted: Derivation) -> bool:
     """Whether the very dataset is there already."""
     try:
         return read_manifest(wanted.out, wanted.storage).plan == wanted.plan.id
@@ -249,7 +255,7 @@ def is_made(wanted: Remake) -> bool:
 
 
 @contextmanager
-def damage_told(olds: Sequence[Old]) -> Iterator[None]:
+def suggest_salvage(olds: Sequence[SourceDataset]) -> Iterator[None]:
     """What is said of a damaged record names the way out: what is whole can be saved first."""
     try:
         yield
@@ -262,14 +268,14 @@ def damage_told(olds: Sequence[Old]) -> Iterator[None]:
         raise
 
 
-def joined_digest(olds: Sequence[Old]) -> str:
+def combine_dataset_digests(olds: Sequence[SourceDataset]) -> str:
     """What tells several datasets, one behind another, from others."""
     if len(olds) == 1:
         return olds[0].digest
     return hashlib.sha256("\n".join(old.digest for old in olds).encode()).hexdigest()
 
 
-def _check_plain(split: Split) -> None:
+def _check_untransformed(split: Split) -> None:
     """Refuse what is not made of records alone."""
     drawn = split.sampling is not None
     if split.batch_map is None and split.row_transforms is None and not drawn:
@@ -278,12 +284,12 @@ def _check_plain(split: Split) -> None:
         "U651",
         f"`{split.name[:60]}` is more than its records: {'they are drawn' if drawn else 'something changes them'}",
         expected="a dataset, a split or a view of records as they are",
-        found=shown(split),
+        found=preview(split),
         do="rk.balance(path, out)" if drawn else "rk.write(split, out)",
     )
 
 
-def _root(given: Any, dataset: Dataset) -> str | None:
+def _find_root(given: Any, dataset: Dataset) -> str | None:
     """The folder that a dataset is, where it is one."""
     if isinstance(given, (Split, Dataset)):
         folders = {os.path.dirname(path) for split in dataset.splits.values() for path in split.paths}
@@ -296,19 +302,19 @@ def _root(given: Any, dataset: Dataset) -> str | None:
     return place.rstrip("/") or "/" if is_folder else None
 
 
-def _told(root: str | None, dataset: Dataset) -> tuple[Manifest | None, str | None]:
+def _read_current_manifest(root: str | None, dataset: Dataset) -> tuple[Manifest | None, str | None]:
     """The manifest that an open dataset is by, and its digest."""
-    if root is None or not exists(ANYWHERE, manifest_path(root)):
+    if root is None or not exists(ROUTED_STORAGE, manifest_path(root)):
         return None, None
     manifest = read_manifest(root)
     if any(split.view.known_digest != manifest.digest for split in dataset.splits.values()):
         return None, None  # of other files that lie there, or of a dataset that was changed since
-    return manifest, hashlib.sha256(read_bytes(ANYWHERE, manifest_path(root))).hexdigest()
+    return manifest, hashlib.sha256(read_bytes(ROUTED_STORAGE, manifest_path(root))).hexdigest()
 
 
-def _digest(dataset: Dataset, parent: str | None) -> str:
+def _compute_digest(dataset: Dataset, parent: str | None) -> str:
     told = hashlib.sha256()
     for name, split in dataset.splits.items():
-        which = "" if split.view.ids is None else digest_of(split.view.ids)
+        which = "" if split.view.ids is None else digest_selection(split.view.ids)
         told.update(f"{name}\0{parent or split.digest()}\0{which}\n".encode("utf-8", "surrogateescape"))
     return told.hexdigest()

@@ -13,28 +13,35 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
-from rekord.conversion.encode_rows import BadRows, Encoding
-from rekord.conversion.engines.local import Workers
-from rekord.conversion.plan import CutRule, Job
-from rekord.conversion.splits import SPLIT, SplitRule, own_split, row_hashes, text_hash, value_to_split_by
+from rekord.conversion.encode_rows import BadRows, RowEncoding
+from rekord.conversion.engines.local import WorkerPool
+from rekord.conversion.plan import ConversionJob, ShardingRule
+from rekord.conversion.splits import (
+    SPLIT_COLUMN,
+    SplitRule,
+    hash_rows,
+    hash_text,
+    parse_split_value,
+    select_split_value,
+)
 from rekord.errors import RekordError, error
-from rekord.layouts.base import Layout, Remark
+from rekord.layouts.base import Layout, RowRemark
 from rekord.location import Location
-from rekord.sources.base import PART_BYTES, Chunk, Part, Row, Source, is_parted
-from rekord.transforms.base import Bound, Learning, Lesson, Transform
+from rekord.sources.base import PART_BYTES, Chunk, Source, SourcePart, SourceRow, is_partitioned
+from rekord.transforms.base import Bound, FitState, Learning, Transform
 from rekord.transforms.chain import Chain
 
 _LINE_SECONDS = 10.0
 _BLOCK_ROWS = 1024
-_LEAST_PART_BYTES = 1 << 20
+_MIN_PART_BYTES = 1 << 20
 
 
-def learned(
+def fit_chain(
     chain: Chain,
     source: Source,
     layout: Layout,
     *,
-    asked: Asked,
+    asked: FitOptions,
     workers: int,
     source_bytes: int,
     aloud: bool,
@@ -45,15 +52,15 @@ def learned(
         if isinstance(step, Learning):
             job = asked.job(source, layout)
             before = Chain(tuple(steps)).bind(layout.schema) if steps else None
-            task = _Task(job, before, step, _taught(step, job))
-            lesson = _taken(task, workers, source_bytes, _Voice(task, aloud=aloud))
+            task = _FitTask(job, before, step, _find_training_split(step, job))
+            lesson = _run_fit(task, workers, source_bytes, _FitProgress(task, aloud=aloud))
             step = lesson.learned()
         steps.append(step)
     return Chain(tuple(steps))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class FitOptions:
     """What a conversion is asked for that decides which rows there are, and which of them are for training."""
 
     function: Any
@@ -62,12 +69,12 @@ class Asked:
     key: str | None
     seed: int
 
-    def job(self, source: Source, layout: Layout) -> Job:
-        return Job(
+    def job(self, source: Source, layout: Layout) -> ConversionJob:
+        return ConversionJob(
             source=source,
             layout=layout,
             splits=self.splits,
-            cut=CutRule(),
+            cut=ShardingRule(),
             template="",
             function=self.function,
             key=self.key,
@@ -79,15 +86,15 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class _Task:
+class _FitTask:
     """One lesson: the rows, what is done to them before, and who learns from which of them."""
 
-    job: Job
+    job: ConversionJob
     before: Bound | None  # the transforms that come first
     step: Learning
     taught: int | None  # the split that is learned from; None: all rows
 
-    def begin(self) -> Lesson:
+    def begin(self) -> FitState:
         return self.step.begin(self.job.layout.schema if self.before is None else self.before.schema)
 
     def row(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,7 +106,7 @@ class _Task:
         return before.apply(row)
 
 
-def _taught(step: Learning, job: Job) -> int | None:
+def _find_training_split(step: Learning, job: ConversionJob) -> int | None:
     """The split for training, unless all rows are asked for, or nobody can tell before all are counted."""
     rule = job.splits
     if getattr(step, "learn_from", "train") == "all" or len(rule.names) == 1 or rule.stratify is not None:
@@ -107,52 +114,52 @@ def _taught(step: Learning, job: Job) -> int | None:
     return rule.names.index("train") if "train" in rule.names else 0
 
 
-def _taken(task: _Task, workers: int, source_bytes: int, voice: _Voice) -> Lesson:
+def _run_fit(task: _FitTask, workers: int, source_bytes: int, voice: _FitProgress) -> FitState:
     source: Any = task.job.source
-    if not is_parted(source):
-        _refuse_once(source, task.step)
+    if not is_partitioned(source):
+        _reject_single_pass_source(source, task.step)
     total = task.begin()
     voice.begin()
-    if not is_parted(source):
-        passed = _see(task, source.rows(), total)
+    if not is_partitioned(source):
+        passed = _fit_chunks(task, source.rows(), total)
         voice.end(total, passed)
         return total
-    part_bytes = min(PART_BYTES, max(_LEAST_PART_BYTES, source_bytes // (4 * workers)))
-    packed = b"" if workers == 1 else _packed(task)
+    part_bytes = min(PART_BYTES, max(_MIN_PART_BYTES, source_bytes // (4 * workers)))
+    packed = b"" if workers == 1 else _pickle_task(task)
     calls = [(i, (packed, part)) for i, part in enumerate(source.parts(part_bytes))]
     passed = 0
 
-    def inline(_packed: bytes, part: Part) -> tuple[Lesson, int]:
+    def inline(_packed: bytes, part: SourcePart) -> tuple[FitState, int]:
         lesson = task.begin()
-        return lesson, _see(task, source.read(part), lesson)
+        return lesson, _fit_chunks(task, source.read(part), lesson)
 
-    with Workers(workers) as pool:
-        results = pool.run(see_elsewhere, inline, calls, patient=task.job.function is None)
+    with WorkerPool(workers) as pool:
+        results = pool.run(fit_part_in_worker, inline, calls, patient=task.job.function is None)
         for done, (_, result) in enumerate(results, 1):
             if isinstance(result, Exception):
                 raise result
             total.merge(result[0])
             passed += result[1]
-            voice.go_on(done, len(calls))
+            voice.report_progress(done, len(calls))
     voice.end(total, passed)
     return total
 
 
-def see_elsewhere(packed: bytes, part: Part) -> tuple[Lesson, int]:
+def fit_part_in_worker(packed: bytes, part: SourcePart) -> tuple[FitState, int]:
     """What a part of the source teaches, in another process."""
-    task = _unpacked(packed)
+    task = _unpickle_task(packed)
     source: Any = task.job.source
     lesson = task.begin()
-    return lesson, _see(task, source.read(part), lesson)
+    return lesson, _fit_chunks(task, source.read(part), lesson)
 
 
 @lru_cache(maxsize=1)
-def _unpacked(packed: bytes) -> _Task:
-    task: _Task = cloudpickle.loads(packed)
+def _unpickle_task(packed: bytes) -> _FitTask:
+    task: _FitTask = cloudpickle.loads(packed)
     return task
 
 
-def _packed(task: _Task) -> bytes:
+def _pickle_task(task: _FitTask) -> bytes:
     try:
         packed: bytes = cloudpickle.dumps(task)
     except Exception as failure:
@@ -166,7 +173,7 @@ def _packed(task: _Task) -> bytes:
     return packed
 
 
-def _refuse_once(source: Any, step: Learning) -> None:
+def _reject_single_pass_source(source: Any, step: Learning) -> None:
     inner = getattr(source, "source", source)
     if getattr(inner, "_once", False):
         raise error(
@@ -178,15 +185,15 @@ def _refuse_once(source: Any, step: Learning) -> None:
         )
 
 
-def _see(task: _Task, chunks: Iterable[Chunk], lesson: Lesson) -> int:
+def _fit_chunks(task: _FitTask, chunks: Iterable[Chunk], lesson: FitState) -> int:
     """Let a lesson see rows; how many of them did not fit."""
-    seeing = _Seeing(task, lesson)
+    seeing = _FitEncoding(task, lesson)
     for _ in seeing.pieces(chunks):
         pass  # nothing is encoded
     return seeing.passed.count
 
 
-class _Passed(BadRows):
+class _SkippedRows(BadRows):
     """Bad rows are counted, and nothing is said."""
 
     def __init__(self) -> None:
@@ -196,62 +203,62 @@ class _Passed(BadRows):
     def refuse(self, failure: RekordError, place: Location) -> None:
         self.count += 1
 
-    def remark(self, remark: Remark, place: Location) -> None:
+    def remark(self, remark: RowRemark, place: Location) -> None:
         pass
 
 
-class _Seeing(Encoding):
+class _FitEncoding(RowEncoding):
     """Rows as they are encoded, up to where they would be: there a lesson sees them."""
 
-    def __init__(self, task: _Task, lesson: Lesson) -> None:
-        self.passed = _Passed()
+    def __init__(self, task: _FitTask, lesson: FitState) -> None:
+        self.passed = _SkippedRows()
         super().__init__(task.job, self.passed)
         self._columns_as_rows = True
         self._task = task
         self._lesson = lesson
         self._splits_of = lru_cache(maxsize=64)(self._splits_of_block)
 
-    def _append(self, row: Row, copy: int, values: Mapping[str, Any]) -> None:
+    def _append(self, row: SourceRow, copy: int, values: Mapping[str, Any]) -> None:
         job = self._task.job
         if self._task.taught is not None and self._split(row, values) != self._task.taught:
             return
-        if job.splits.from_source and SPLIT not in job.schema:
-            values = {name: value for name, value in values.items() if name != SPLIT}
+        if job.splits.from_source and SPLIT_COLUMN not in job.schema:
+            values = {name: value for name, value in values.items() if name != SPLIT_COLUMN}
         if job.select is not None:
             values = {name: values[name] for name in job.select if name in values}
-        if job.layout.looks:
+        if job.layout.needs_derive:
             values = job.layout.derive(values, job.verify).values
         self._lesson.see(self._task.row(values))
 
-    def _split(self, row: Row, values: Mapping[str, Any]) -> int:
+    def _split(self, row: SourceRow, values: Mapping[str, Any]) -> int:
         """The number of a row's split, as the conversion will find it."""
         job, rule = self._task.job, self._task.job.splits
         if rule.from_source:
-            return rule.names.index(own_split(values, rule.names))
+            return rule.names.index(parse_split_value(values, rule.names))
         group = rule.by or job.key
         if group:
-            hashed = text_hash(job.seed, "split", value_to_split_by(values, group))
-            return int(rule.of_hashes(np.array([hashed], np.uint64))[0])
+            hashed = hash_text(job.seed, "split", select_split_value(values, group))
+            return int(rule.assign_splits(np.array([hashed], np.uint64))[0])
         block, place = divmod(row.position, _BLOCK_ROWS)
         return self._splits_of(row.path, block)[place]
 
     def _splits_of_block(self, path: str, block: int) -> list[int]:
         """The splits of the rows of a file in some places that lie together."""
         job = self._task.job
-        base = text_hash(job.seed, "split", path.encode("utf-8", "surrogateescape"))
+        base = hash_text(job.seed, "split", path.encode("utf-8", "surrogateescape"))
         positions = np.arange(block * _BLOCK_ROWS, (block + 1) * _BLOCK_ROWS, dtype=np.int64)
-        hashes = row_hashes(np.full(_BLOCK_ROWS, base, np.uint64), positions, None)
-        splits: list[int] = job.splits.of_hashes(hashes).tolist()
+        hashes = hash_rows(np.full(_BLOCK_ROWS, base, np.uint64), positions, None)
+        splits: list[int] = job.splits.assign_splits(hashes).tolist()
         return splits
 
 
-class _Voice:
+class _FitProgress:
     """Says on stderr what is learned, where somebody wants to know."""
 
-    def __init__(self, task: _Task, *, aloud: bool) -> None:
-        self._aloud = aloud
+    def __init__(self, task: _FitTask, *, aloud: bool) -> None:
+        self._is_verbose = aloud
         self._task = task
-        self._said_at = time.monotonic()
+        self._reported_at = time.monotonic()
 
     def begin(self) -> None:
         rule, step = self._task.job.splits, self._task.step
@@ -262,8 +269,8 @@ class _Voice:
             rows = "all rows, since stratified splits are known only when all rows are counted"
         self._say(f"learning {step.name} of {getattr(step, 'column', 'rows')} from {rows}")
 
-    def go_on(self, done: int, parts: int) -> None:
-        if time.monotonic() - self._said_at >= _LINE_SECONDS:
+    def report_progress(self, done: int, parts: int) -> None:
+        if time.monotonic() - self._reported_at >= _LINE_SECONDS:
             self._say(f"learning: {done:,} of {parts:,} parts")
 
     def end(self, lesson: Any, passed: int) -> None:
@@ -271,7 +278,7 @@ class _Voice:
         self._say(told + (f", {passed:,} rows passed over" if passed else ""))
 
     def _say(self, line: str) -> None:
-        self._said_at = time.monotonic()
-        if self._aloud and sys.stderr is not None:
+        self._reported_at = time.monotonic()
+        if self._is_verbose and sys.stderr is not None:
             with suppress(Exception):  # whoever listens may be gone, and learning goes on
                 print("".join([one if one.isprintable() else "\ufffd" for one in line]), file=sys.stderr)

@@ -12,22 +12,34 @@ import pyarrow as pa
 
 from rekord.arguments import one_of
 from rekord.codec.columns import column_to_arrow
-from rekord.dataset.compact_manifest import listed_shard
+from rekord.dataset.compact_manifest import find_shard_entry
 from rekord.dataset.dataset import open as open_dataset
-from rekord.dataset.external_index import index_name, index_place, index_root, looks_like_an_index, text_index
-from rekord.dataset.index import index_file, index_path, offsets_file
-from rekord.dataset.manifest import MANIFEST, read_manifest
-from rekord.dataset.read import record_files
-from rekord.dataset.shard_index import ShardIndex, compression_of, index_mismatch, rebuilt_index, shard_index
+from rekord.dataset.external_index import (
+    encode_text_index,
+    external_index_name,
+    external_index_path,
+    find_index_root,
+    is_external_index,
+)
+from rekord.dataset.index import encode_index_file, encode_offsets_file, index_path
+from rekord.dataset.manifest import MANIFEST_NAME, read_manifest
+from rekord.dataset.read import list_record_files
+from rekord.dataset.shard_index import (
+    ShardIndex,
+    detect_file_compression,
+    index_mismatch_error,
+    open_shard_index,
+    rebuild_index,
+)
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 from rekord.storage.local import PathLike, read_error
-from rekord.storage.router import ANYWHERE
+from rekord.storage.router import ROUTED_STORAGE
 from rekord.storage.transaction import publish
 
-Format: TypeAlias = Literal["rekord", "dali", "vahidk"]
+IndexFormatName: TypeAlias = Literal["rekord", "dali", "vahidk"]
 _FORMATS = ("rekord", "dali", "vahidk")
 _ROWS = 8192
 
@@ -36,7 +48,7 @@ _ROWS = 8192
 class IndexReport:
     """Which index files there are now. Those in `kept` were there already and say the same."""
 
-    format: Format
+    format: IndexFormatName
     files: int = 0
     records: int = 0
     written: list[str] = field(default_factory=list)
@@ -56,7 +68,7 @@ class IndexReport:
 def index(
     path: PathLike,
     *,
-    format: Format = "rekord",
+    format: IndexFormatName = "rekord",
     out: PathLike | None = None,
     on_file: Callable[[str, int, bool], object] | None = None,
 ) -> IndexReport:
@@ -69,14 +81,14 @@ def index(
     for each index: where it is, of how many records, and whether it was written.
     """
     one_of("format", format, _FORMATS, do='format="dali"')
-    paths = record_files(path)
-    targets = _targets(os.fspath(path), paths, format, None if out is None else os.fspath(out))
+    paths = list_record_files(path)
+    targets = _choose_targets(os.fspath(path), paths, format, None if out is None else os.fspath(out))
     # Before anything is written, what can be known to fail.
     for one, target in zip(paths, targets, strict=True):
-        _check(one, target, format)
+        _check_target(one, target, format)
     report = IndexReport(format)
     for one, target in zip(paths, targets, strict=True):
-        records, wrote = _index_file(one, target, format)
+        records, wrote = _write_index_file(one, target, format)
         report.files += 1
         report.records += records
         (report.written if wrote else report.kept).append(target)
@@ -85,24 +97,24 @@ def index(
     return report
 
 
-def _targets(place: str, paths: list[str], format: Format, out: str | None) -> list[str]:
+def _choose_targets(place: str, paths: list[str], format: IndexFormatName, out: str | None) -> list[str]:
     if format == "rekord":
         if out is not None:
             raise error(
                 "U605",
                 "rekord looks for its own index beside the files, and nowhere else",
                 expected='no output, or the format "dali" or "vahidk"',
-                found=shown(out),
+                found=preview(out),
                 do="leave the output out",
             )
         return [index_path(path) for path in paths]
     if out is None:
-        root = index_root(place, paths)
-        targets = [index_place(root, path, format) for path in paths]
+        root = find_index_root(place, paths)
+        targets = [external_index_path(root, path, format) for path in paths]
     elif os.path.isfile(place) and not os.path.isdir(out) and not out.endswith(os.sep):
         return [out]
     else:
-        targets = [os.path.join(out, os.path.basename(index_name(path, format))) for path in paths]
+        targets = [os.path.join(out, os.path.basename(external_index_name(path, format))) for path in paths]
     seen: dict[str, str] = {}
     for path, target in zip(paths, targets, strict=True):
         other = seen.setdefault(target, path)
@@ -120,9 +132,9 @@ def _targets(place: str, paths: list[str], format: Format, out: str | None) -> l
     return targets
 
 
-def _check(path: str, target: str, format: Format) -> None:
-    compression = compression_of(path)
-    listed = listed_shard(path) if format == "rekord" else None
+def _check_target(path: str, target: str, format: IndexFormatName) -> None:
+    compression = detect_file_compression(path)
+    listed = find_shard_entry(path) if format == "rekord" else None
     if compression != "none" and (listed is None or listed.expected is None):
         raise error(
             "U651",
@@ -135,7 +147,7 @@ def _check(path: str, target: str, format: Format) -> None:
     if format == "rekord":
         return
     try:
-        foreign = os.path.lexists(target) and not (os.path.isfile(target) and looks_like_an_index(target))
+        foreign = os.path.lexists(target) and not (os.path.isfile(target) and is_external_index(target))
     except OSError as failure:
         raise read_error(target, failure) from failure
     if foreign:
@@ -149,32 +161,32 @@ def _check(path: str, target: str, format: Format) -> None:
         )
 
 
-def _index_file(path: str, target: str, format: Format) -> tuple[int, bool]:
+def _write_index_file(path: str, target: str, format: IndexFormatName) -> tuple[int, bool]:
     """How many records a file has, and whether its index had to be written."""
     if format == "rekord":
-        there = shard_index(path)
+        there = open_shard_index(path)
         if there.origin == "written" and there.has_columns(()):
             return len(there), False
-    found = rebuilt_index(path)
-    listed = _listed_index(path, found) if format == "rekord" else None
+    found = rebuild_index(path)
+    listed = _build_listed_index(path, found) if format == "rekord" else None
     if found.compression != "none" and listed is None:
-        raise _changed(path)
+        raise _file_changed_error(path)
     size_bytes = found.stamp[0]
     if format == "rekord":
-        content = listed or offsets_file(found.offsets, file_bytes=size_bytes, mtime_ns=found.stamp[1])
+        content = listed or encode_offsets_file(found.offsets, file_bytes=size_bytes, mtime_ns=found.stamp[1])
     else:
-        content = text_index(found.offsets, size_bytes)
-        if _holds(target, content):
+        content = encode_text_index(found.offsets, size_bytes)
+        if _has_content(target, content):
             return len(found), False
-    ANYWHERE.make_folder(os.path.dirname(target) or ".")
-    with publish(target, ANYWHERE) as staged:
+    ROUTED_STORAGE.make_folder(os.path.dirname(target) or ".")
+    with publish(target, ROUTED_STORAGE) as staged:
         staged.write(content)
     return len(found), True
 
 
-def _listed_index(path: str, found: ShardIndex) -> bytes | None:
+def _build_listed_index(path: str, found: ShardIndex) -> bytes | None:
     """The index of a shard as its manifest expects it, made of the records; None where nothing is expected of it."""
-    listed = listed_shard(path)
+    listed = find_shard_entry(path)
     if listed is None or listed.expected is None:
         return None
     manifest = read_manifest(os.path.dirname(path))
@@ -185,7 +197,7 @@ def _listed_index(path: str, found: ShardIndex) -> bytes | None:
         for batch in open_dataset([path], schema, allow_missing=True).batches(_ROWS, columns=names)
         if names
     ]
-    made = index_file(
+    made = encode_index_file(
         schema,
         names,
         found.offsets.astype(np.int64),
@@ -194,16 +206,16 @@ def _listed_index(path: str, found: ShardIndex) -> bytes | None:
         str(listed.expected.digest),
     )
     if made.checksums != list(listed.expected.checksums or ()):
-        raise index_mismatch(
+        raise index_mismatch_error(
             path,
-            f"the index that {MANIFEST} lists",
+            f"the index that {MANIFEST_NAME} lists",
             "another one, made of the records",
             do=f"rekord check {os.path.dirname(path) or '.'}",
         )
     return made.data
 
 
-def _holds(target: str, content: bytes) -> bool:
+def _has_content(target: str, content: bytes) -> bool:
     try:
         with open(target, "rb") as file:
             return file.read(len(content) + 1) == content
@@ -211,7 +223,7 @@ def _holds(target: str, content: bytes) -> bool:
         return False
 
 
-def _changed(path: str) -> RekordError:
+def _file_changed_error(path: str) -> RekordError:
     return error(
         "X548",
         location=Location(path=path),

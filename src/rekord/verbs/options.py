@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 from rekord.arguments import INT64_MIN, bytes_size, integer, invalid, one_of, optional_names, positive_int
 from rekord.conversion.engines.local import available_workers
-from rekord.conversion.plan import CutRule, OnBadRow, RowFunction
+from rekord.conversion.plan import OnBadRow, RowFunction, ShardingRule
 from rekord.errors import error
 from rekord.framing.deflate import compression_name
 from rekord.layouts.base import Layout, Verify
 from rekord.schema import Feature, RecordKind, Schema
 from rekord.storage.local import PathLike
-from rekord.storage.remote import refuse_to_write
+from rekord.storage.remote import reject_remote_write
 
 if TYPE_CHECKING:
     from rekord.codec.columns import Array
@@ -66,12 +66,12 @@ class OutputOptions(VerbOptions):
         if self.compression is not None:
             compression_name(self.compression)
         if self.workers is not None:
-            worker_count(self.workers)
+            resolve_worker_count(self.workers)
 
     @property
-    def cut(self) -> CutRule:
+    def cut(self) -> ShardingRule:
         """How records are cut into shards."""
-        return CutRule(
+        return ShardingRule(
             shard_bytes=bytes_size("shard_size", self.shard_size),
             shards=None if self.shards is None else positive_int("shards", self.shards, most=_MOST_SHARDS),
         )
@@ -199,7 +199,7 @@ class ExportOptions(VerbOptions):
             raise invalid("columns", self.columns, "at least one column", 'columns=["label"]')
 
 
-def worker_count(workers: int | None) -> int:
+def resolve_worker_count(workers: int | None) -> int:
     """The number of processes: as given, or one for each core."""
     if workers is None:
         return available_workers()
@@ -214,5 +214,5 @@ def output_folder(out: PathLike) -> str:
     place = os.fspath(out)
     if not isinstance(place, str) or not place.strip("/.") or "\0" in place:
         raise invalid("out", place, expected, do)
-    refuse_to_write(place)
+    reject_remote_write(place)
     return place

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rekord.conversion.progress import Counts, counted
-from rekord.report.formatting import byte_size, count, duration
+from rekord.conversion.progress import ProgressCounts, sum_progress
+from rekord.report.formatting import format_byte_size, format_count, format_duration
 from rekord.storage.transaction import Staging
 
 if TYPE_CHECKING:
@@ -20,65 +20,65 @@ if TYPE_CHECKING:
 LINE_SECONDS = 10.0
 """How long a log waits for its next line."""
 
-_BEGINS = {"read": "reading", "write": "writing"}
+_PHASE_TITLES = {"read": "reading", "write": "writing"}
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProgressStep:
     """One step of a conversion, and what was done before it began."""
 
     name: str  # "read" counts rows, "write" bytes
     folder: str
     total: int | None
-    before: Counts
+    before: ProgressCounts
     began: float
 
     def title(self) -> str:
         """What begins: `reading 51,240 rows`."""
         if self.total is None:
             return "reading rows" if self.name == "read" else "writing shards"
-        amount = count(self.total, "row") if self.name == "read" else byte_size(self.total)
-        return f"{_BEGINS[self.name]} {amount}"
+        amount = format_count(self.total, "row") if self.name == "read" else format_byte_size(self.total)
+        return f"{_PHASE_TITLES[self.name]} {amount}"
 
-    def done(self, now: Counts) -> int:
+    def done(self, now: ProgressCounts) -> int:
         """How much of the step is done, what an earlier run did included."""
         so_far = now.rows if self.name == "read" else now.shard_bytes
         # A part that was begun, lost and begun again counts twice; nothing is more than done.
         return so_far if self.total is None else min(so_far, self.total)
 
-    def words(self, now: Counts, seconds: float) -> str:
+    def words(self, now: ProgressCounts, seconds: float) -> str:
         """How far it is, how fast it goes, what went wrong, and how long it will take."""
         done = self.done(now)
-        told = [count(done, "row") if self.name == "read" else byte_size(done)]
+        told = [format_count(done, "row") if self.name == "read" else format_byte_size(done)]
         if self.total is not None:
-            told = [f"{done:,} of {count(self.total, 'row')}"] if self.name == "read" else told
-            told = [f"{told[0]} of {byte_size(self.total)}"] if self.name == "write" else told
+            told = [f"{done:,} of {format_count(self.total, 'row')}"] if self.name == "read" else told
+            told = [f"{told[0]} of {format_byte_size(self.total)}"] if self.name == "write" else told
         moved = now.spilled_bytes - self.before.spilled_bytes
         gained = now.rows - self.before.rows
         if self.name == "write":
             moved = gained = now.shard_bytes - self.before.shard_bytes
         if seconds > 0 and moved:
-            told.append(f"{byte_size(int(moved / seconds))}/s")
+            told.append(f"{format_byte_size(int(moved / seconds))}/s")
         if now.rejected:
             told.append(f"{now.rejected:,} rejected")
         # The first moments say little about the rest.
         if self.total is not None and gained and seconds >= 1 and done < self.total:
-            told.append(f"{duration((self.total - done) * seconds / gained)} left")
+            told.append(f"{format_duration((self.total - done) * seconds / gained)} left")
         return " · ".join(told)
 
 
-class Progress:
+class ConversionProgress:
     """Tells how far a conversion is while it lasts. Whatever goes wrong in here, the conversion does not notice."""
 
     def __init__(self, stream: TextIO | None = None, *, line_seconds: float = LINE_SECONDS) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._line_seconds = line_seconds
-        self._step: Step | None = None
+        self._step: ProgressStep | None = None
         self._live: Live | None = None
         self._lines: threading.Thread | None = None
         self._closed = threading.Event()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ConversionProgress:
         return self
 
     def __exit__(self, *failure: Any) -> None:
@@ -87,7 +87,9 @@ class Progress:
     def phase(self, name: str, staging: Staging, total: int | None) -> None:
         """A step begins: "read" counts rows, "write" bytes; `total` of them, where that is known."""
         with suppress(Exception):
-            self._step = Step(name, staging.folder, total, counted(staging.folder), time.monotonic())
+            self._step = ProgressStep(
+                name, staging.folder, total, sum_progress(staging.folder), time.monotonic()
+            )
             if self._stream is None or self._closed.is_set():
                 return
             if self._stream.isatty():
@@ -113,7 +115,7 @@ class Progress:
     def words(self) -> str:
         """How far the present step is."""
         step = self._step
-        return "" if step is None else step.words(counted(step.folder), time.monotonic() - step.began)
+        return "" if step is None else step.words(sum_progress(step.folder), time.monotonic() - step.began)
 
     # Lines.
 
@@ -158,7 +160,7 @@ class Progress:
         step = self._step
         if step is None:
             return Text("")
-        now = counted(step.folder)
+        now = sum_progress(step.folder)
         seconds = time.monotonic() - step.began
         bar = ProgressBar(total=step.total, completed=step.done(now), width=24, pulse=step.total is None)
         row = Table.grid(padding=(0, 1))

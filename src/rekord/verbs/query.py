@@ -12,10 +12,10 @@ from rekord.arguments import non_blank
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.order import Ids
-from rekord.dataset.samplers import all_numbers
+from rekord.dataset.samplers import expand_selection
 from rekord.dataset.split import Split
 from rekord.errors import error
-from rekord.feeds.sql.answer import Answer
+from rekord.feeds.sql.answer import QueryResult
 from rekord.location import Location
 from rekord.schema import RecordKind, Schema
 from rekord.storage.local import PathLike
@@ -67,14 +67,16 @@ def query(
 
     With `stream` the answer is a `pyarrow.RecordBatchReader`, whose batches are made as they are asked for.
     """
-    answer = Answer(splits_of(path, split, schema, kind), sql)
+    answer = QueryResult(select_query_splits(path, split, schema, kind), sql)
     if not stream:
         with answer:
             return answer.table()
     return pa.RecordBatchReader.from_batches(answer.schema, answer.batches())
 
 
-def splits_of(path: Any, split: str | None, schema: Any, kind: RecordKind | None = None) -> list[Split]:
+def select_query_splits(
+    path: Any, split: str | None, schema: Any, kind: RecordKind | None = None
+) -> list[Split]:
     """The splits that a query is about."""
     dataset = path if isinstance(path, Dataset) else open_dataset(path, schema=schema, kind=kind)
     if isinstance(path, Dataset) and (schema is not None or kind is not None):
@@ -89,10 +91,10 @@ def splits_of(path: Any, split: str | None, schema: Any, kind: RecordKind | None
     return list(dataset.splits.values()) if split is None else [dataset[split]]
 
 
-_NUMBER = "_record"
+_RECORD_COLUMN = "_record"
 
 
-def matching(split: Split, condition: str) -> Ids:
+def find_matching_records(split: Split, condition: str) -> Ids:
     """The numbers of those records of a split, in its order, of which a condition is true: not false, nor NULL.
 
     They are numbers of records of the split's shards, whatever view of them the split is.
@@ -100,7 +102,7 @@ def matching(split: Split, condition: str) -> Ids:
     do = "where=\"label = 3 and caption like '%cat%'\""
     non_blank("where", condition, expected="a condition in SQL over columns", do=do)
     for name in split.schema:
-        if name.casefold() == _NUMBER:
+        if name.casefold() == _RECORD_COLUMN:
             raise error(
                 "U680",
                 "column name is reserved for conditions",
@@ -111,14 +113,14 @@ def matching(split: Split, condition: str) -> Ids:
             )
     whole = split if split.view.ids is None else Split(split.name, split.view.whole(), split.stored_schema)
     found = np.zeros(len(split.view.shards), bool)
-    found[_numbers(whole, condition)] = True
-    order = all_numbers(split.view.all_ids)
+    found[_query_record_numbers(whole, condition)] = True
+    order = expand_selection(split.view.all_ids)
     return order[found[order]]
 
 
-def _numbers(split: Split, condition: str) -> Ids:
+def _query_record_numbers(split: Split, condition: str) -> Ids:
     """Of all records of the shards, in no order."""
     # On a line of its own, so that a comment in the condition ends there.
-    with Answer([split], f"select {_NUMBER} from records where (\n{condition}\n)") as answer:
-        numbers: Ids = answer.table()[_NUMBER].to_numpy()
+    with QueryResult([split], f"select {_RECORD_COLUMN} from records where (\n{condition}\n)") as answer:
+        numbers: Ids = answer.table()[_RECORD_COLUMN].to_numpy()
     return numbers

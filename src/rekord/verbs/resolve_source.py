@@ -10,14 +10,14 @@ from rekord.arguments import one_of
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.manifest import manifest_path
 from rekord.errors import RekordError, error
-from rekord.layouts.base import Layout, Plain
+from rekord.layouts.base import Layout, PlainLayout
 from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
 from rekord.layouts.detection import detection
 from rekord.schema import Schema
-from rekord.sources.base import Facts, Source
-from rekord.sources.frameworks import framework_of, huggingface
-from rekord.sources.records import Records
+from rekord.sources.base import Source, SourceFacts
+from rekord.sources.frameworks import find_framework_source, huggingface
+from rekord.sources.records import RecordsSource
 from rekord.sources.rows import rows as rows_source
 
 LAYOUTS = ("auto", "classification", "deeplab", "detection", "table", "text")
@@ -31,10 +31,10 @@ class MaskOptions(NamedTuple):
     colours: Mapping[tuple[int, int, int], int] | None = None
 
 
-NOTHING_SAID = MaskOptions()
+DEFAULT_MASK_OPTIONS = MaskOptions()
 
 
-def as_source(
+def resolve_source(
     rows: Any,
     *,
     names: Sequence[str] | None = None,
@@ -46,12 +46,12 @@ def as_source(
     `layout` decides where a path can be several sources, `schema` says how record files are read.
     """
     if hasattr(rows, "facts") and (hasattr(rows, "parts") or hasattr(rows, "rows")):
-        return with_schema(rows, schema)
+        return attach_schema(rows, schema)
     if isinstance(rows, (str, os.PathLike)):
-        from rekord.sources.detect import detect
+        from rekord.sources.detect import detect_source
 
-        return with_schema(detect(rows, layout=layout), schema, os.fspath(rows))
-    framework = framework_of(rows)
+        return attach_schema(detect_source(rows, layout=layout), schema, os.fspath(rows))
+    framework = find_framework_source(rows)
     if framework is not None:
         named = names is not None and framework is not huggingface  # whose columns have names already
         return framework(rows, names=names) if named else framework(rows)  # type: ignore[no-any-return]
@@ -73,9 +73,9 @@ def as_source(
     return rows_source(rows, names=names)
 
 
-def with_schema(source: Source, schema: Schema | None = None, path: str | None = None) -> Source:
+def attach_schema(source: Source, schema: Schema | None = None, path: str | None = None) -> Source:
     """The source; where it is of records that nothing describes, with a schema: the one given, or inferred."""
-    if not isinstance(source, Records) or source.schema is not None:
+    if not isinstance(source, RecordsSource) or source.schema is not None:
         return source
     from rekord.dataset.dataset import open as open_dataset
     from rekord.sources.records import records
@@ -88,15 +88,17 @@ def with_schema(source: Source, schema: Schema | None = None, path: str | None =
     return records(list(splits), dataset.schema, splits=known, strict=not declared)
 
 
-def layout_for(source: Source, facts: Facts, name: str | None, masks: MaskOptions = NOTHING_SAID) -> Layout:
+def choose_layout(
+    source: Source, facts: SourceFacts, name: str | None, masks: MaskOptions = DEFAULT_MASK_OPTIONS
+) -> Layout:
     """The layout of this name, or the one that fits the source, with what the source knows of classes."""
     if name is not None:
         one_of("layout", name, LAYOUTS, do='layout="auto"')
     wanted = facts.layout if name in (None, "auto") else name
     if wanted in ("table", "text"):
-        return Plain(_schema_of(source, facts))
+        return PlainLayout(_get_schema(source, facts))
     if wanted != facts.layout:
-        raise _unfit(source, facts, str(wanted))
+        raise _layout_mismatch_error(source, facts, str(wanted))
     classes = facts.classes
     if wanted == "classification":
         return classification(classes=classes, optional_labels=bool(facts.extra.get("optional_labels")))
@@ -109,28 +111,28 @@ def layout_for(source: Source, facts: Facts, name: str | None, masks: MaskOption
             optional_masks=bool(facts.extra.get("optional_masks")),
         )
     return detection(
-        classes=_by_id(facts),
+        classes=_get_names_by_id(facts),
         has=tuple(facts.extra.get("has", ())),
         masks=bool(facts.extra.get("masks")),
     )
 
 
-def _by_id(facts: Facts) -> dict[int, str]:
+def _get_names_by_id(facts: SourceFacts) -> dict[int, str]:
     names = facts.classes or ()
     ids = facts.class_ids or range(1, len(names) + 1)
     return dict(zip(ids, names, strict=True))
 
 
-def _schema_of(source: Any, facts: Facts) -> Any:
+def _get_schema(source: Any, facts: SourceFacts) -> Any:
     if facts.schema is not None:
         return facts.schema
     inner = getattr(source, "source", source)
-    if hasattr(inner, "peeked"):
-        return inner.peeked()
-    raise _unfit(source, facts, "table")
+    if hasattr(inner, "peek_schema"):
+        return inner.peek_schema()
+    raise _layout_mismatch_error(source, facts, "table")
 
 
-def _unfit(source: Any, facts: Facts, wanted: str) -> RekordError:
+def _layout_mismatch_error(source: Any, facts: SourceFacts, wanted: str) -> RekordError:
     return error(
         "U676",
         f"a source of the kind {source.kind} has no rows for the layout {wanted!r}",

@@ -13,91 +13,103 @@ import pyarrow as pa
 
 from rekord.arguments import integer, invalid
 from rekord.conversion.splits import (
-    Hashes,
+    HashArray,
     SplitRule,
-    column_to_split_by,
-    row_hashes,
-    split_rule,
-    text_hash,
-    value_hashes,
+    hash_rows,
+    hash_text,
+    hash_values,
+    parse_split_rule,
+    select_split_column,
 )
 from rekord.dataset.combine import concat
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
-from rekord.dataset.samplers import all_numbers, selected
+from rekord.dataset.samplers import expand_selection, normalize_selection
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
-from rekord.feeds.dataframes import arrow_batches, arrow_schema
-from rekord.feeds.sql.tables import Indexed
+from rekord.feeds.dataframes import infer_arrow_schema, iter_arrow_batches
+from rekord.feeds.sql.tables import IndexedColumns
 from rekord.location import Location
 from rekord.storage.local import PathLike, Storage
-from rekord.verbs.derive_common import Old, check_apart, check_split, damage_told, opened
+from rekord.verbs.derive_common import (
+    SourceDataset,
+    check_separate_folders,
+    check_split_name,
+    open_source_dataset,
+    suggest_salvage,
+)
 from rekord.verbs.options import SplitOptions, output_folder
-from rekord.verbs.rewrite.rewrite import Given, Rewrite, chosen_compression, copying, found_schema
+from rekord.verbs.rewrite.rewrite import (
+    DatasetLike,
+    PreparedRewrite,
+    choose_compression,
+    plan_copy,
+    resolve_source_schema,
+)
 
-Dealt = npt.NDArray[np.int32]
+SplitAssignment = npt.NDArray[np.int32]
 """The number of the split of each record."""
 
 
-def column_of(split: Split, name: str) -> Any:
+def read_column_values(split: Split, name: str) -> Any:
     """The values of a column, one a record: from the index where that keeps them, else from the records."""
     split.schema[name]  # one that is not there names its near misses
-    kinds = {one.name: one.type for one in arrow_schema(split)}
-    column_to_split_by({name: pa.array([], kinds[name])} if name in kinds else {}, name, set(kinds))
-    indexed = Indexed(split.view.shards, kinds)
+    kinds = {one.name: one.type for one in infer_arrow_schema(split)}
+    select_split_column({name: pa.array([], kinds[name])} if name in kinds else {}, name, set(kinds))
+    indexed = IndexedColumns(split.view.shards, kinds)
     if indexed.has([name]):
         parts = [columns[name] for columns, _ in indexed.batches([name])]
         whole = pa.concat_arrays(parts) if parts else pa.array([], kinds[name])
-        return whole if split.view.ids is None else whole.take(pa.array(all_numbers(split.view.ids)))
-    parts = [batch.column(0) for batch in arrow_batches(split, [name])[1]]
+        return whole if split.view.ids is None else whole.take(pa.array(expand_selection(split.view.ids)))
+    parts = [batch.column(0) for batch in iter_arrow_batches(split, [name])[1]]
     return pa.concat_arrays(parts) if parts else pa.array([], kinds[name])
 
 
-def hashes_of(split: Split, name: str | None, seed: int) -> Hashes:
+def hash_records(split: Split, name: str | None, seed: int) -> HashArray:
     """What decides the split of each record: the hash of a column's value, or that of its position."""
     if name is None:
-        base = np.full(len(split), text_hash(seed, "split", b""), np.uint64)
-        return row_hashes(base, np.arange(len(split), dtype=np.int64), None)
-    return _hashed(split, name, seed)
+        base = np.full(len(split), hash_text(seed, "split", b""), np.uint64)
+        return hash_rows(base, np.arange(len(split), dtype=np.int64), None)
+    return _hash_column(split, name, seed)
 
 
-def strata_of(split: Split, name: str) -> Hashes:
+def compute_strata(split: Split, name: str) -> HashArray:
     """The class of each record, as a number that stands for it."""
-    return _hashed(split, name, 0)
+    return _hash_column(split, name, 0)
 
 
-def _hashed(split: Split, name: str, seed: int) -> Hashes:
+def _hash_column(split: Split, name: str, seed: int) -> HashArray:
     try:
-        return value_hashes(seed, column_of(split, name))
+        return hash_values(seed, read_column_values(split, name))
     except RekordError as failure:
         row = failure.location.row
         if row is not None and failure.code == "E381":
-            number = int(all_numbers(split.view.all_ids)[row])
+            number = int(expand_selection(split.view.all_ids)[row])
             where = split.view.shards.where(number)
             failure.location = Location(feature=name).within(**where.to_dict())
         raise
 
 
-def by_ratio(hashes: Hashes, strata: Hashes | None, rule: SplitRule) -> Dealt:
+def assign_by_ratio(hashes: HashArray, strata: HashArray | None, rule: SplitRule) -> SplitAssignment:
     """Exact ratios, of all records or within each class: the ranks of hashes are cut."""
     dealt = np.zeros(len(hashes), np.int32)
-    for mine in _classes(hashes, strata):
+    for mine in _group_by_class(hashes, strata):
         dealt[mine] = np.repeat(np.arange(len(rule.names), dtype=np.int32), rule.shares(len(mine)))
     return dealt
 
 
-def in_folds(hashes: Hashes, strata: Hashes | None, folds: int) -> Dealt:
+def assign_folds(hashes: HashArray, strata: HashArray | None, folds: int) -> SplitAssignment:
     """Folds whose sizes differ by one at the most, and so those of each class in them."""
     dealt = np.zeros(len(hashes), np.int32)
     begin = 0
-    for mine in _classes(hashes, strata):
+    for mine in _group_by_class(hashes, strata):
         # Each class goes on where the one before it ended, so that no fold gets all that is left over.
         dealt[mine] = (begin + np.arange(len(mine))) % folds
         begin += len(mine)
     return dealt
 
 
-def groups_in_folds(groups: Hashes, folds: int) -> Dealt:
+def assign_group_folds(groups: HashArray, folds: int) -> SplitAssignment:
     """Folds of whole groups: the largest first, each to the fold that has the fewest records."""
     found, which, counts = np.unique(groups, return_inverse=True, return_counts=True)
     fold_of = np.zeros(len(found), np.int32)
@@ -109,7 +121,7 @@ def groups_in_folds(groups: Hashes, folds: int) -> Dealt:
     return fold_of[which]
 
 
-def _classes(hashes: Hashes, strata: Hashes | None) -> list[Any]:
+def _group_by_class(hashes: HashArray, strata: HashArray | None) -> list[Any]:
     """The records of each class, in the order of their hashes."""
     if strata is None:
         return [np.argsort(hashes, kind="stable")]
@@ -118,20 +130,20 @@ def _classes(hashes: Hashes, strata: Hashes | None) -> list[Any]:
     return [part for part in np.split(order, edges) if len(part)]
 
 
-_MOST_FOLDS = 1000
+_MAX_FOLDS = 1000
 _EXAMPLE = 'split={"train": 0.8, "val": 0.2}'
 
 
 def prepare_resplit(
-    path: Given, out: PathLike, options: SplitOptions, *, storage: Storage | None = None
-) -> Rewrite:
+    path: DatasetLike, out: PathLike, options: SplitOptions, *, storage: Storage | None = None
+) -> PreparedRewrite:
     """Everything that can be refused before a record is copied is refused here."""
     place = output_folder(out)
-    rule = _rule(options)
-    old = opened(path)
-    check_apart(place, [old])
-    whole = _whole(old, options.only)
-    with damage_told([old]):
+    rule = _parse_rule(options)
+    old = open_source_dataset(path)
+    check_separate_folders(place, [old])
+    whole = _concat_splits(old, options.only)
+    with suggest_salvage([old]):
         if not len(whole):
             raise error(
                 "X565",
@@ -140,10 +152,10 @@ def prepare_resplit(
                 found="none",
                 do="look at the dataset: rekord show PATH",
             )
-        schema = found_schema([old], {whole.name: whole}, None)
-        dealt = _dealt(whole, old, rule, options)
-    numbers = all_numbers(whole.view.all_ids)
-    wanted = {name: selected(numbers[dealt == i]) for i, name in enumerate(rule.names)}
+        schema = resolve_source_schema([old], {whole.name: whole}, None)
+        dealt = _assign_records(whole, old, rule, options)
+    numbers = expand_selection(whole.view.all_ids)
+    wanted = {name: normalize_selection(numbers[dealt == i]) for i, name in enumerate(rule.names)}
     told = {
         "verb": "split",
         "split": {
@@ -155,51 +167,55 @@ def prepare_resplit(
         },
     }
     splits = dict.fromkeys(rule.names, whole)
-    packed = chosen_compression(options.compression, whole.paths, options.format)
-    copy = copying([old], splits, wanted, place, schema, replace(options, compression=packed), storage, told)
-    return Rewrite(out=place, olds=[old], copy=copy)
+    packed = choose_compression(options.compression, whole.paths, options.format)
+    copy = plan_copy(
+        [old], splits, wanted, place, schema, replace(options, compression=packed), storage, told
+    )
+    return PreparedRewrite(out=place, olds=[old], copy=copy)
 
 
-def _rule(options: SplitOptions) -> SplitRule:
+def _parse_rule(options: SplitOptions) -> SplitRule:
     """The names of the new splits, and their ratios."""
     split, split_by = options.split, options.split_by
     if options.folds is None:
         if split is None or isinstance(split, str):
             raise invalid("split", split, "ratios by name, or folds=", _EXAMPLE)
-        return split_rule(split, by=split_by, stratify=options.stratify, known=None)
+        return parse_split_rule(split, by=split_by, stratify=options.stratify, known=None)
     if split is not None:
         raise invalid("split", split, "either split= or folds=", "leave one of them out")
-    count = integer("folds", options.folds, least=2, most=_MOST_FOLDS)
+    count = integer("folds", options.folds, least=2, most=_MAX_FOLDS)
     if split_by is not None and options.stratify is not None:
         expected = "either split_by= or stratify="
         raise invalid("split_by", split_by, expected, "leave one of them out")
     return SplitRule(names=tuple([f"fold{i}" for i in range(count)]))
 
 
-def _whole(old: Old, only: str | None) -> Split:
+def _concat_splits(old: SourceDataset, only: str | None) -> Split:
     """All records that are dealt, one behind another."""
     if only is not None:
-        check_split(old, only, "--only ")
+        check_split_name(old, only, "--only ")
     parts = list(old.splits.values()) if only is None else [old.splits[only]]
     return concat(parts)
 
 
-def _dealt(whole: Split, old: Old, rule: SplitRule, options: SplitOptions) -> Dealt:
+def _assign_records(
+    whole: Split, old: SourceDataset, rule: SplitRule, options: SplitOptions
+) -> SplitAssignment:
     split_by, stratify, folds, seed = options.split_by, options.stratify, options.folds, options.seed
-    key = old.passed_on().get("key") if stratify is None and folds is None else None
+    key = old.inherited_options().get("key") if stratify is None and folds is None else None
     by = split_by or (key if isinstance(key, str) and key in whole.schema.context else None)
     if folds is not None and split_by is not None:
-        return groups_in_folds(hashes_of(whole, split_by, seed), folds)
-    strata = None if stratify is None else strata_of(whole, stratify)
+        return assign_group_folds(hash_records(whole, split_by, seed), folds)
+    strata = None if stratify is None else compute_strata(whole, stratify)
     if folds is not None:
-        return in_folds(hashes_of(whole, None, seed), strata, folds)
+        return assign_folds(hash_records(whole, None, seed), strata, folds)
     if by is not None:
-        return rule.of_hashes(hashes_of(whole, by, seed)).astype(np.int32)
-    return by_ratio(hashes_of(whole, None, seed), strata, rule)
+        return rule.assign_splits(hash_records(whole, by, seed)).astype(np.int32)
+    return assign_by_ratio(hash_records(whole, None, seed), strata, rule)
 
 
 def resplit(
-    path: Given,
+    path: DatasetLike,
     out: PathLike,
     *,
     split: Mapping[str, float] | None = None,

@@ -8,45 +8,47 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from rekord.arguments import column_name, invalid
-from rekord.codec.encode import checked_schema
-from rekord.conversion.driver import Conversion, Outcome, Watch, convert
-from rekord.conversion.encode_rows import Shaped
-from rekord.conversion.plan import Job, RowFunction, plan_of
-from rekord.conversion.splits import split_rule
+from rekord.codec.encode import validate_schema
+from rekord.conversion.driver import Conversion, ConversionListener, ConversionResult, convert
+from rekord.conversion.encode_rows import TransformedLayout
+from rekord.conversion.plan import ConversionJob, RowFunction, build_plan
+from rekord.conversion.splits import parse_split_rule
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import Manifest
 from rekord.errors import error
 from rekord.framing.deflate import compression_name
-from rekord.layouts.base import Layout, Plain
-from rekord.layouts.tfds import check_tfds, tfds_files
+from rekord.layouts.base import Layout, PlainLayout
+from rekord.layouts.tfds import build_tfds_files, check_tfds
 from rekord.schema import Label, Schema, of_type
-from rekord.schema.interop.label_map import label_map_text
-from rekord.sources.base import Facts, RowsLike, Source
-from rekord.sources.rows import Limited
+from rekord.schema.interop.label_map import format_label_map
+from rekord.sources.base import RowsLike, Source, SourceFacts
+from rekord.sources.rows import LimitedSource
 from rekord.storage.local import LOCAL, PathLike, Storage
-from rekord.transforms.base import Transform, companions_of
+from rekord.transforms.base import Transform, collect_companions
 from rekord.transforms.chain import as_chain
-from rekord.verbs.fit_transforms import Asked, learned
-from rekord.verbs.options import WriteOptions, output_folder, worker_count
-from rekord.verbs.resolve_source import NOTHING_SAID, MaskOptions, as_source, layout_for
+from rekord.verbs.fit_transforms import FitOptions, fit_chain
+from rekord.verbs.options import WriteOptions, output_folder, resolve_worker_count
+from rekord.verbs.resolve_source import DEFAULT_MASK_OPTIONS, MaskOptions, choose_layout, resolve_source
 from rekord.version import VERSION
 
 _EXTENSIONS = {"none": "", "gzip": ".gz", "zlib": ".zz"}
 
 
-def run(conversion: Conversion, watch: Watch | None = None) -> Outcome:
+def run_prepared_conversion(
+    conversion: Conversion, watch: ConversionListener | None = None
+) -> ConversionResult:
     """Run a conversion that was prepared."""
     return convert(conversion, watch)
 
 
-def prepare(
+def prepare_conversion(
     rows: RowsLike,
     out: PathLike,
     options: WriteOptions,
     *,
     storage: Storage = LOCAL,
-    masks: MaskOptions = NOTHING_SAID,
+    masks: MaskOptions = DEFAULT_MASK_OPTIONS,
     own_splits: bool = False,
     aloud: bool = False,
 ) -> Conversion:
@@ -58,9 +60,9 @@ def prepare(
     """
     schema, layout, split = options.schema, options.layout, options.split
     named = layout if isinstance(layout, str) else None
-    source = as_source(rows, names=options.names, layout=named, schema=schema)
+    source = resolve_source(rows, names=options.names, layout=named, schema=schema)
     if options.limit is not None:
-        source = Limited(source, options.limit)
+        source = LimitedSource(source, options.limit)
     facts = source.facts()
     if options.limit is None and facts.extra.get("infinite"):
         raise error(
@@ -71,18 +73,20 @@ def prepare(
             likely="`.repeat()` in the pipeline, which training wants and writing does not",
             do="leave `.repeat()` out, or say how many rows: limit=10_000",
         )
-    chosen, select = _layout(source, facts, schema, layout, masks)
-    checked_schema(chosen.schema)
-    inferred = schema is None and isinstance(chosen, Plain)
+    chosen, select = _resolve_layout(source, facts, schema, layout, masks)
+    validate_schema(chosen.schema)
+    inferred = schema is None and isinstance(chosen, PlainLayout)
     if own_splits and split is None and facts.splits:
         split = "source"
-    rule = split_rule(split, by=options.split_by, stratify=options.stratify, known=facts.splits)
-    place, many = output_folder(out), worker_count(options.workers)
+    rule = parse_split_rule(split, by=options.split_by, stratify=options.stratify, known=facts.splits)
+    place, many = output_folder(out), resolve_worker_count(options.workers)
     compression = compression_name(options.compression)
     beside: dict[str, bytes] = {}
     if (steps := as_chain(options.transforms)).steps:
-        asked = Asked(function=options.map, select=select, splits=rule, key=options.key, seed=options.seed)
-        steps = learned(
+        asked = FitOptions(
+            function=options.map, select=select, splits=rule, key=options.key, seed=options.seed
+        )
+        steps = fit_chain(
             steps,
             source,
             chosen,
@@ -91,18 +95,18 @@ def prepare(
             source_bytes=facts.source_bytes,
             aloud=aloud,
         )
-        beside = companions_of(steps.steps)
-        chosen = Shaped(chosen, steps)
-    job = Job(
+        beside = collect_companions(steps.steps)
+        chosen = TransformedLayout(chosen, steps)
+    job = ConversionJob(
         source=source,
         layout=chosen,
         splits=rule,
         cut=options.cut,
-        template=shard_template(place, compression, options.format),
+        template=make_shard_template(place, compression, options.format),
         function=options.map,
         inferred=inferred,
         key=options.key,
-        index=index_columns(chosen.schema, options.index),
+        index=select_index_columns(chosen.schema, options.index),
         select=select,
         shuffle=bool(options.shuffle),
         seed=options.seed,
@@ -114,13 +118,13 @@ def prepare(
     )
     if options.format == "tfds":
         packed = None if compression == "none" else compression
-        check_tfds(chosen.schema, tfds_name(place), TFDS_VERSION, rule.names, packed)
+        check_tfds(chosen.schema, infer_tfds_name(place), TFDS_VERSION, rule.names, packed)
     return Conversion(
         job=job,
-        plan=plan_of(job, facts),
+        plan=build_plan(job, facts),
         out=place,
         version=VERSION,
-        companions=_Companions(job, place, facts, beside),
+        companions=_ConversionCompanions(job, place, facts, beside),
         workers=many,
         rows=facts.rows,
         source_bytes=facts.source_bytes,
@@ -133,7 +137,7 @@ def prepare(
 TFDS_VERSION = "1.0.0"
 
 
-def tfds_name(out: str) -> str:
+def infer_tfds_name(out: str) -> str:
     """The name of a TFDS dataset in a folder: the folder's own, or that of the one above a version."""
     folder, name = os.path.split(os.path.abspath(out))
     if re.fullmatch(r"\d+\.\d+\.\d+", name):
@@ -141,10 +145,10 @@ def tfds_name(out: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-class _Companions:
+class _ConversionCompanions:
     """The files beside the shards that other tools look for."""
 
-    def __init__(self, job: Job, out: str, facts: Facts, beside: Mapping[str, bytes]) -> None:
+    def __init__(self, job: ConversionJob, out: str, facts: SourceFacts, beside: Mapping[str, bytes]) -> None:
         self._job = job
         self._out = out
         self._facts = facts
@@ -155,30 +159,30 @@ class _Companions:
         files = {**self._beside, "schema.pbtxt": schema.to_pbtxt().encode()}
         names = getattr(self._job.layout, "class_names", None)
         if self._job.layout.name == "detection" and names:
-            files["label_map.pbtxt"] = label_map_text(names).encode()
+            files["label_map.pbtxt"] = format_label_map(names).encode()
         if self._job.format == "tfds":
             splits = {
                 name: (split.shards.records, split.payload_bytes) for name, split in manifest.splits.items()
             }
-            files |= tfds_files(schema, tfds_name(self._out), TFDS_VERSION, splits)
+            files |= build_tfds_files(schema, infer_tfds_name(self._out), TFDS_VERSION, splits)
         return files
 
 
-def _layout(
-    source: Source, facts: Facts, schema: Schema | None, layout: Layout | str | None, masks: MaskOptions
+def _resolve_layout(
+    source: Source, facts: SourceFacts, schema: Schema | None, layout: Layout | str | None, masks: MaskOptions
 ) -> tuple[Layout, tuple[str, ...] | None]:
     """The layout, and the columns that it takes from the source (None: rows must fit as they are)."""
     if schema is not None:
-        checked_schema(schema)
+        validate_schema(schema)
         if layout is not None and layout not in ("table", "text", "auto"):
             raise invalid("layout", layout, "either schema= or layout=", "leave one of them out")
         declared = None if facts.schema is None else tuple(schema)
-        return Plain(schema), declared
+        return PlainLayout(schema), declared
     if layout is None or isinstance(layout, str):
-        made = layout_for(source, facts, layout, masks)
+        made = choose_layout(source, facts, layout, masks)
         # Where the source knows splits, rows name theirs beside their columns. Else they must fit: a column that
         # none of the first rows had would be lost without a word.
-        named = isinstance(made, Plain) and facts.splits is not None
+        named = isinstance(made, PlainLayout) and facts.splits is not None
         return made, tuple(made.schema) if named else None
     for member in ("schema", "derive", "looks", "options"):
         if not hasattr(layout, member):
@@ -186,7 +190,7 @@ def _layout(
     return layout, None
 
 
-def index_columns(schema: Schema, asked: Sequence[str]) -> tuple[str, ...]:
+def select_index_columns(schema: Schema, asked: Sequence[str]) -> tuple[str, ...]:
     """The columns of the index: what was asked for, and every Label."""
     if isinstance(asked, str):
         raise invalid("index", asked, "a list of column names", f"index=[{asked!r}]")
@@ -198,22 +202,22 @@ def index_columns(schema: Schema, asked: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*asked, *labels]))
 
 
-def shard_template(out: str, compression: str, format: str | None) -> str:
+def make_shard_template(out: str, compression: str, format: str | None) -> str:
     """How the shards of a dataset at `out` are called."""
     if format == "tfds":
-        return f"{tfds_name(out)}-{{split}}.tfrecord-{{shard:05d}}-of-{{shards:05d}}"
+        return f"{infer_tfds_name(out)}-{{split}}.tfrecord-{{shard:05d}}-of-{{shards:05d}}"
     return f"{{split}}-{{shard:05d}}-of-{{shards:05d}}.tfrecord{_EXTENSIONS[compression]}"
 
 
-def run_aloud(conversion: Conversion) -> Outcome:
+def run_with_progress(conversion: Conversion) -> ConversionResult:
     """Run a conversion, with what is to be expected before it and how far it is beside it, on stderr."""
-    from rekord.verbs.forecast import check_space, forecast, is_complete
-    from rekord.verbs.progress import Progress
+    from rekord.verbs.forecast import check_free_space, forecast, is_complete
+    from rekord.verbs.progress import ConversionProgress
 
-    with Progress() as progress:
+    with ConversionProgress() as progress:
         if not is_complete(conversion):
             expected = forecast(conversion)
-            check_space(conversion, expected)
+            check_free_space(conversion, expected)
             progress.say(expected.lines())
         return convert(conversion, progress)
 
@@ -265,6 +269,6 @@ def write(
     bad: a share of the rows below 1, a number from 1 on.
     """
     options = WriteOptions.of(locals())
-    conversion = prepare(rows, out, options, aloud=progress)
-    (run_aloud if progress else run)(conversion)
+    conversion = prepare_conversion(rows, out, options, aloud=progress)
+    (run_with_progress if progress else run_prepared_conversion)(conversion)
     return open_dataset(conversion.out)

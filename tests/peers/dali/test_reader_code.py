@@ -12,15 +12,17 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
-from rekord.feeds.codegen import reader_code
+from rekord.cli.main import run_command_line
+from rekord.feeds.codegen import generate_reader_code
 
 
 def read(path: str) -> list[dict[str, Any]]:
     """The rows that the generated pipeline gives, sorted by where they are in the file."""
-    assert run(["index", path, "--format", "dali"]) == 0
+    assert run_command_line(["index", path, "--format", "dali"]) == 0
     scope: dict[str, Any] = {"__name__": "reader"}
-    code = reader_code(rk.open(path), path, "dali").replace("random_shuffle=True", "random_shuffle=False")
+    code = generate_reader_code(rk.open(path), path, "dali").replace(
+        "random_shuffle=True", "random_shuffle=False"
+    )
     exec(compile(code, "reader.py", "exec"), scope)
     pipe = scope["reader"](split="train", batch_size=layouts.ROWS, num_threads=1, device_id=None)
     pipe.build()
@@ -52,7 +54,7 @@ def test_boxes_are_read_and_lists_of_strings_left_out(tmp_path: Path) -> None:
         assert boxes.tolist() == layouts.boxes(i)
         assert row["image/object/class/label"].tolist() == [1 + j for j in range(i % 3)]
         assert "image/object/class/text" not in row
-    code = reader_code(rk.open(path), path, "dali")
+    code = generate_reader_code(rk.open(path), path, "dali")
     assert '# Left out: DALI has no lists of strings.\n#   "class_text"\n' in code
 
 
@@ -66,7 +68,7 @@ def test_columns_that_a_record_may_lack_are_left_out(tmp_path: Path) -> None:
             "vector": [i, 0.5, -i],
             "d": 4 + i,
         }
-    code = reader_code(rk.open(path), path, "dali")
+    code = generate_reader_code(rk.open(path), path, "dali")
     left_out = '# Left out: what DALI gives where a record lacks the key is not defined.\n#   "maybe"\n'
     assert left_out in code
 
@@ -89,9 +91,9 @@ def test_tensors_have_their_dtype_and_shape(tmp_path: Path) -> None:
 
 def test_the_code_runs_as_a_program(tmp_path: Path) -> None:
     path = layouts.write_layout("detection", tmp_path)
-    assert run(["index", path, "--format", "dali"]) == 0
+    assert run_command_line(["index", path, "--format", "dali"]) == 0
     program = tmp_path / "reader.py"
-    program.write_text(reader_code(rk.open(path), path, "dali"), encoding="ascii")
+    program.write_text(generate_reader_code(rk.open(path), path, "dali"), encoding="ascii")
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "image/object/bbox/xmin" in done.stdout
@@ -101,5 +103,5 @@ def test_the_code_runs_as_a_program(tmp_path: Path) -> None:
 def test_what_dali_cannot_read_at_all_is_refused(name: str, options: dict[str, Any], tmp_path: Path) -> None:
     path = layouts.write_layout(name, tmp_path, **options)
     with pytest.raises(rk.UsageError) as caught:
-        reader_code(rk.open(path), path, "dali")
+        generate_reader_code(rk.open(path), path, "dali")
     assert (caught.value.code, caught.value.location.path) == ("U605", path)

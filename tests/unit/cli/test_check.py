@@ -11,7 +11,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.testing import (
     bytes_list,
     corrupt_length,
@@ -64,7 +64,7 @@ def picture(number: int) -> bytes:
 def test_after_a_good_dataset_it_is_said_what_only_the_doctor_looks_for(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["check", str(folder)]) == 0
+    assert run_command_line(["check", str(folder)]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
     (line, hint) = printed.out.splitlines()
@@ -76,7 +76,7 @@ def test_after_a_good_dataset_it_is_said_what_only_the_doctor_looks_for(
 
 
 def test_json_of_a_good_dataset_is_one_document(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["check", str(folder), "--json"]) == 0
+    assert run_command_line(["check", str(folder), "--json"]) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)["ok"] is True
     assert printed.err == ""
@@ -84,7 +84,7 @@ def test_json_of_a_good_dataset_is_one_document(folder: Path, capsys: pytest.Cap
 
 def test_damage_is_said_with_file_record_and_byte(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shard(folder, 1).write_bytes(corrupt_payload(GOOD, 7))
-    assert run(["check", str(folder)]) == 1
+    assert run_command_line(["check", str(folder)]) == 1
     printed = capsys.readouterr()
     lines = printed.out.splitlines()
     offset = frame_offsets(GOOD)[7]
@@ -102,7 +102,7 @@ def test_where_the_loss_is_not_known_no_total_is_claimed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shard(folder, 2).write_bytes(GOOD[:-5])
-    assert run(["check", str(folder)]) == 1
+    assert run_command_line(["check", str(folder)]) == 1
     assert "1 finding · 59 records good, 1 or more damaged · " in capsys.readouterr().out
 
 
@@ -111,7 +111,7 @@ def test_bytes_lost_across_records_are_not_counted_as_one_record(
 ) -> None:
     offsets = frame_offsets(GOOD)
     shard(folder, 1).write_bytes(drop_bytes(GOOD, offsets[2] + 14, offsets[5] + 20))
-    assert run(["check", str(folder)]) == 1
+    assert run_command_line(["check", str(folder)]) == 1
     printed = capsys.readouterr().out
     assert printed.startswith("F102  train-00001-of-00003.tfrecord  record 2 (train 22)  ")
     assert "1 finding · 56 records good, 1 or more damaged · " in printed
@@ -119,13 +119,13 @@ def test_bytes_lost_across_records_are_not_counted_as_one_record(
 
 def test_damage_in_the_last_record_is_one_record(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shard(folder, 1).write_bytes(corrupt_payload(GOOD, 19))
-    assert run(["check", str(folder)]) == 1
+    assert run_command_line(["check", str(folder)]) == 1
     assert "1 finding · 59 of 60 records good · " in capsys.readouterr().out
 
 
 def test_json_holds_every_field_of_a_finding(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shard(folder, 1).write_bytes(corrupt_payload(GOOD, 7))
-    assert run(["check", "--json", str(folder)]) == 1
+    assert run_command_line(["check", "--json", str(folder)]) == 1
     report = json.loads(capsys.readouterr().out)
     assert (report["ok"], report["files"], report["records"], report["errors"]) == (False, 3, 59, 1)
     (finding,) = report["findings"]
@@ -137,7 +137,7 @@ def test_json_holds_every_field_of_a_finding(folder: Path, capsys: pytest.Captur
 
 
 def test_json_of_a_good_dataset(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["check", "--json", str(folder)]) == 0
+    assert run_command_line(["check", "--json", str(folder)]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["ok"], report["files"], report["records"], report["findings"]) == (True, 3, 60, [])
 
@@ -147,7 +147,7 @@ def test_warnings_and_notes_are_told_apart_and_are_no_failure(
 ) -> None:
     (tmp_path / "odd.tfrecord").write_bytes(ODD)
     (tmp_path / "none.tfrecord").write_bytes(b"")
-    assert run(["check", str(tmp_path)]) == 0
+    assert run_command_line(["check", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("H703  none.tfrecord")
     assert "   note: file holds no records" in lines[0]
@@ -173,17 +173,17 @@ def test_a_message_that_says_how_many_is_not_followed_by_a_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], payloads: list[dict[str, list]], code: str, said: str
 ) -> None:
     (tmp_path / "a.tfrecord").write_bytes(frames(map(example_bytes, payloads)))
-    assert run(["check", str(tmp_path), "--max-findings", "100"]) == 0
+    assert run_command_line(["check", str(tmp_path), "--max-findings", "100"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(code)]
     assert lines[-1].endswith(f": {said}")
 
 
 def test_an_empty_shard_is_said_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shard(folder, 1).write_bytes(b"")
-    assert run(["check", str(folder)]) == 0
+    assert run_command_line(["check", str(folder)]) == 0
     codes = [line[:4] for line in capsys.readouterr().out.splitlines() if line.startswith("H")]
     assert codes == ["H781"]
-    assert run(["check", str(shard(folder, 1))]) == 0
+    assert run_command_line(["check", str(shard(folder, 1))]) == 0
     codes = [line[:4] for line in capsys.readouterr().out.splitlines() if line.startswith("H")]
     assert codes == ["H703"]
 
@@ -191,7 +191,7 @@ def test_an_empty_shard_is_said_once(folder: Path, capsys: pytest.CaptureFixture
 def test_errors_beside_warnings_are_counted_apart(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shard(folder, 0).write_bytes(b"")
     shard(folder, 1).write_bytes(corrupt_length(GOOD, 3))
-    assert run(["check", str(folder)]) == 1
+    assert run_command_line(["check", str(folder)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2].startswith("2 findings (1 error, 1 warning) · ")
     assert lines[-1] == f"next: rekord doctor {folder}"
@@ -202,7 +202,7 @@ def test_a_payload_that_protobuf_refuses_is_not_a_good_record(
 ) -> None:
     path = tmp_path / "x.tfrecord"
     path.write_bytes(GOOD + frames([b"\x0a\xff"]))
-    assert run(["check", str(path)]) == 1
+    assert run_command_line(["check", str(path)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"W201  {path}  record 20  ")
     assert "1 finding · 20 of 21 records good · " in lines[-2]
@@ -218,7 +218,7 @@ def many_damaged(times: int) -> bytes:
 def test_many_findings_are_grouped(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shard(folder, 0).write_bytes(many_damaged(2))
     shard(folder, 2).write_bytes(corrupt_payload(GOOD, 3))
-    assert run(["check", str(folder)]) == 1
+    assert run_command_line(["check", str(folder)]) == 1
     lines = capsys.readouterr().out.splitlines()
     found = [line for line in lines if line.startswith("F102  train")]
     assert len(found) == 11
@@ -235,19 +235,19 @@ def test_max_findings_lists_so_many_and_counts_the_rest(
 ) -> None:
     shard(folder, 0).write_bytes(many_damaged(2))
     shard(folder, 2).write_bytes(corrupt_payload(GOOD, 3))
-    assert run(["check", str(folder), "--max-findings", str(asked)]) == 1
+    assert run_command_line(["check", str(folder), "--max-findings", str(asked)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("F102  train") for line in lines) == listed
     assert any(line.startswith("21 findings · ") for line in lines)
 
-    assert run(["check", str(folder), "--json", "--max-findings", str(asked)]) == 1
+    assert run_command_line(["check", str(folder), "--json", "--max-findings", str(asked)]) == 1
     report = json.loads(capsys.readouterr().out)
     assert (len(report["findings"]), report["not_listed"], report["errors"]) == (listed, 21 - listed, 21)
 
 
 def test_several_paths_are_checked_together(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shard(folder, 1).write_bytes(corrupt_payload(GOOD, 7))
-    assert run(["check", str(shard(folder, 0)), str(shard(folder, 1))]) == 1
+    assert run_command_line(["check", str(shard(folder, 0)), str(shard(folder, 1))]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"F102  {shard(folder, 1)}  record 7 (train 27)  ")
     assert "39 of 40 records good" in lines[-2]
@@ -256,7 +256,7 @@ def test_several_paths_are_checked_together(folder: Path, capsys: pytest.Capture
 def test_a_file_of_another_format_is_a_finding(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "page.tfrecord"
     path.write_bytes(b"<!DOCTYPE html><html><body>404</body></html>")
-    assert run(["check", str(path)]) == 1
+    assert run_command_line(["check", str(path)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"F111  {path}  ")
     assert lines[-2].startswith("1 finding · 0 records good · ")
@@ -267,7 +267,7 @@ def test_a_path_without_records_is_exit_code_3(
     name: str, code: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").mkdir()
-    assert run(["check", str(tmp_path / name)]) == 3
+    assert run_command_line(["check", str(tmp_path / name)]) == 3
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith(f"DatasetError {code}: ")
@@ -279,7 +279,7 @@ def test_a_file_that_cannot_be_opened_is_a_finding_and_exit_code_3(
 ) -> None:
     shard(folder, 1).unlink()
     shard(folder, 1).symlink_to(folder / "gone")
-    assert run(["check", str(folder), "--json"]) == 3
+    assert run_command_line(["check", str(folder), "--json"]) == 3
     report = json.loads(capsys.readouterr().out)
     assert (report["files"], report["records"], report["unreadable"]) == (3, 40, 1)
     (finding,) = report["findings"]
@@ -295,18 +295,18 @@ def test_hostile_names_reach_no_terminal(tmp_path: Path, capsys: pytest.CaptureF
     )
     (data / "b.tfrecord").write_bytes(frames([payload]))
     (data / os.fsdecode(b"c\xff.tfrecord")).write_bytes(rows(20)[:-1])
-    assert run(["check", str(data)]) == 1
+    assert run_command_line(["check", str(data)]) == 1
     printed = capsys.readouterr()
     assert not {"\x1b", "\x07"} & set(printed.out + printed.err)
     assert "a\\x1b[31m\\n.tfrecord" in printed.out
     assert "c\\xff.tfrecord" in printed.out
     assert "feature `k\\x1b]0;x\\x07`" in printed.out
 
-    assert run(["check", "--json", str(data)]) == 1
+    assert run_command_line(["check", "--json", str(data)]) == 1
     text = capsys.readouterr().out
     assert text.isascii()
     assert "\x1b" not in text
     assert len(json.loads(text)["findings"]) == 3
 
-    assert run(["check", str(data / "missing\x1b[31m")]) == 3
+    assert run_command_line(["check", str(data / "missing\x1b[31m")]) == 3
     assert "\x1b" not in capsys.readouterr().err

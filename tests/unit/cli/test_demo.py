@@ -17,7 +17,7 @@ from PIL import Image
 
 import rekord as rk
 from rekord.cli import demo, demo_data
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.errors import error
 from rekord.testing.storage import FaultyStorage
 
@@ -45,7 +45,7 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> Taken:
     place = tmp_path_factory.mktemp("tour") / "new" / "demo"
     said, told = io.StringIO(), io.StringIO()
     with redirect_stdout(said), redirect_stderr(told):
-        exit_code = run(["demo", str(place), "--no-train"])
+        exit_code = run_command_line(["demo", str(place), "--no-train"])
     return Taken(place, exit_code, said.getvalue(), told.getvalue())
 
 
@@ -103,7 +103,7 @@ def test_the_commands_of_the_tour_do_what_the_tour_did(
     words = [str(tmp_path / "again") if word == "deeplab" else word for word in command.split()]
     words[words.index("--layout") + 1] = "deeplab"
     monkeypatch.chdir(tour.place)
-    assert run(words) == 0
+    assert run_command_line(words) == 0
     assert Counter(rk.records(tmp_path / "again")) == tour.records("deeplab")
 
 
@@ -185,7 +185,7 @@ def test_without_a_folder_nothing_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert run(["demo", "--no-train"]) == 0
+    assert run_command_line(["demo", "--no-train"]) == 0
     assert list(tmp_path.iterdir()) == []
     said = capsys.readouterr().out
     assert "left out: --no-train\n" in said
@@ -205,7 +205,7 @@ def test_without_anything_to_train_with_the_tour_says_how_to_get_it(
         raise error("U602", "training needs tensorflow, which is not installed", do="pip install it")
 
     monkeypatch.setattr("rekord.training.model.load_keras", load_keras)
-    assert run(["demo", str(tmp_path)]) == 0
+    assert run_command_line(["demo", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert (
         "\nleft out: training needs tensorflow, which is not installed\n  do        pip install it\n" in said
@@ -225,7 +225,7 @@ def test_the_tour_trains_by_the_commands_that_it_shows(
 
     monkeypatch.setattr("rekord.training.model.load_keras", lambda: None)
     monkeypatch.setattr("rekord.cli.train.train", train)
-    assert run(["demo", str(tmp_path)]) == 0
+    assert run_command_line(["demo", str(tmp_path)]) == 0
     shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("$ ")]
     assert len(ran) == 2
     assert shown == ran
@@ -239,7 +239,7 @@ def test_the_tour_ends_where_a_verb_fails_or_is_interrupted(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(demo, "SCENES", 1)
     monkeypatch.setattr("rekord.cli.write.write", lambda *_, **__: exit_code)
-    assert run(["demo"]) == exit_code
+    assert run_command_line(["demo"]) == exit_code
     printed = capsys.readouterr()
     assert "\n3. " not in printed.out
     assert list(tmp_path.iterdir()) == []
@@ -253,7 +253,7 @@ def test_a_full_disk_is_said_and_nothing_stays(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("rekord.storage.local.LOCAL", FaultyStorage(fail_at=20, fault="enospc"))
-    assert run(["demo"]) == 3
+    assert run_command_line(["demo"]) == 3
     told = capsys.readouterr().err
     assert told.startswith("DatasetError X504: ")
     assert "No space left on device" in told
@@ -268,7 +268,7 @@ def test_a_place_that_is_taken_is_refused(
     inside = place if taken == "file" else place / "precious"
     inside.parent.mkdir(exist_ok=True)
     inside.write_text("mine")
-    assert run(["demo", str(place)]) == 2
+    assert run_command_line(["demo", str(place)]) == 2
     printed = capsys.readouterr()
     assert printed.err.startswith("UsageError U605: the demo needs a folder of its own")
     assert f"where     {place}" in printed.err
@@ -282,7 +282,7 @@ def test_an_empty_folder_is_taken_also_by_a_short_name(
     (tmp_path / "empty").mkdir()
     with monkeypatch.context() as inside:
         inside.chdir(tmp_path)
-        assert run(["demo", "empty", "--no-train"]) == 0
+        assert run_command_line(["demo", "empty", "--no-train"]) == 0
     assert capsys.readouterr().out.endswith(": the data is in empty\n")
     assert rk.check(tmp_path / "empty" / "mended").ok
 
@@ -291,5 +291,5 @@ def test_a_place_that_cannot_be_made_is_exit_code_3(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    assert run(["demo", str(tmp_path / "file" / "below")]) == 3
+    assert run_command_line(["demo", str(tmp_path / "file" / "below")]) == 3
     assert capsys.readouterr().err.startswith("DatasetError X504: ")

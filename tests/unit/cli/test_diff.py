@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 ROWS: list[dict[str, Any]] = [{"id": i, "name": f"row {i}", "score": i / 8} for i in range(100)]
@@ -36,7 +36,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 def test_what_is_the_same_is_one_line(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(data / "b", ROWS, shards=2)
-    assert run(["diff", str(data / "a"), str(data / "b")]) == 0
+    assert run_command_line(["diff", str(data / "a"), str(data / "b")]) == 0
     first, note = said(capsys)
     assert first.startswith("the same · 100 records · ")
     assert note == "note  `train` lies in 1 file in A and in 2 files in B"
@@ -44,11 +44,11 @@ def test_what_is_the_same_is_one_line(data: Path, capsys: pytest.CaptureFixture[
 
 def test_equal_manifests_say_that_nothing_was_read(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(data / "a", data / "b")
-    assert run(["diff", str(data / "a"), str(data / "b")]) == 0
+    assert run_command_line(["diff", str(data / "a"), str(data / "b")]) == 0
     first, note = said(capsys)
     assert first.startswith("the same, by their manifests · 100 records · 0 bytes")
     assert note.startswith("note  nothing was read: ")
-    assert run(["diff", str(data / "a"), str(data / "b"), "--read"]) == 0
+    assert run_command_line(["diff", str(data / "a"), str(data / "b"), "--read"]) == 0
     assert len(said(capsys)) == 1
 
 
@@ -60,7 +60,7 @@ def test_differences_are_short_and_in_words(data: Path, capsys: pytest.CaptureFi
         [{**row, "extra": 1} for row in rows],
         schema=rk.Schema({**SCHEMA.features, "extra": rk.Int64()}),
     )
-    assert run(["diff", str(data / "a"), str(data / "b"), "--key", "id"]) == 1
+    assert run_command_line(["diff", str(data / "a"), str(data / "b"), "--key", "id"]) == 1
     lines = said(capsys)
     shard = "train-00000-of-00001.tfrecord"
     assert lines[:4] == [
@@ -85,7 +85,7 @@ def test_splits_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         (tmp_path / side).mkdir()
         for name, some in splits.items():
             (tmp_path / side / f"{name}.tfrecord").write_bytes(frames(some))
-    assert run(["diff", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    assert run_command_line(["diff", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
     assert said(capsys)[:4] == [
         "records   10 → 10 records · 4 in another split",
         "splits    ~ train  6 → 8 records",
@@ -96,7 +96,7 @@ def test_splits_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_json_is_the_whole_of_it(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(data / "b", ROWS[1:])
-    assert run(["diff", str(data / "a"), str(data / "b"), "--json"]) == 1
+    assert run_command_line(["diff", str(data / "a"), str(data / "b"), "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert document == rk.diff(data / "a", data / "b").to_dict()
     assert (document["same"], document["records"]["removed"]) == (False, 1)
@@ -106,7 +106,7 @@ def test_damage_makes_the_comparison_incomplete(data: Path, capsys: pytest.Captu
     write(data / "b", ROWS, shards=2)
     shard = data / "b" / "train-00001-of-00002.tfrecord"
     shard.write_bytes(corrupt_payload(shard.read_bytes(), 7))
-    assert run(["diff", str(data / "a"), str(data / "b")]) == 1
+    assert run_command_line(["diff", str(data / "a"), str(data / "b")]) == 1
     lines = said(capsys)
     assert lines[0] == "records   100 → 99 records · 1 removed"
     assert "F102  train-00001-of-00002.tfrecord  record 7   payload checksum does not match" in lines
@@ -120,14 +120,14 @@ def test_many_findings_are_counted(data: Path, capsys: pytest.CaptureFixture[str
     for record in range(0, 60, 2):
         content = corrupt_payload(content, record)
     shard.write_bytes(content)
-    assert run(["diff", str(data / "a"), str(data / "b"), "--read"]) == 1
+    assert run_command_line(["diff", str(data / "a"), str(data / "b"), "--read"]) == 1
     assert "20 more that could not be read; rekord check lists them" in said(capsys)
 
 
 def test_many_columns_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a").write_bytes(frames([example_bytes({"x": [1]})]))
     (tmp_path / "b").write_bytes(frames([example_bytes({"x": [1], **{f"k{i:02}": [i] for i in range(30)}})]))
-    assert run(["diff", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    assert run_command_line(["diff", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
     assert "          … 20 more; --json has them all" in said(capsys)
 
 
@@ -136,7 +136,7 @@ def test_names_and_values_cannot_steer_the_terminal(
 ) -> None:
     (tmp_path / "a").write_bytes(frames([example_bytes({"id": [1], "\x1b[2J": [b"\x1b]0;x\x07"]})]))
     (tmp_path / "b").write_bytes(frames([example_bytes({"id": [1], "\x1b[2J": [b"y" * 500]})]))
-    assert run(["diff", str(tmp_path / "a"), str(tmp_path / "b"), "--key", "id"]) == 1
+    assert run_command_line(["diff", str(tmp_path / "a"), str(tmp_path / "b"), "--key", "id"]) == 1
     printed = capsys.readouterr().out
     assert "\x1b" not in printed
     assert "\\x1b[2J" in printed
@@ -145,7 +145,7 @@ def test_names_and_values_cannot_steer_the_terminal(
 
 def test_a_key_that_is_not_there_is_wrong_usage(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(data / "b", ROWS[1:])
-    assert run(["diff", str(data / "a"), str(data / "b"), "--key", "nam"]) == 2
+    assert run_command_line(["diff", str(data / "a"), str(data / "b"), "--key", "nam"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.splitlines()[0] == "UsageError U606: no record of A has the key 'nam'"
@@ -153,10 +153,10 @@ def test_a_key_that_is_not_there_is_wrong_usage(data: Path, capsys: pytest.Captu
 
 
 def test_a_missing_path_is_no_access(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["diff", str(data / "a"), str(data / "none")]) == 3
+    assert run_command_line(["diff", str(data / "a"), str(data / "none")]) == 3
     assert capsys.readouterr().err.startswith("DatasetError X501: ")
 
 
 def test_two_places_are_needed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["diff", str(data / "a")]) == 2
+    assert run_command_line(["diff", str(data / "a")]) == 2
     assert capsys.readouterr().err.startswith("UsageError U601: `rekord diff` needs B")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.testing import damage, wire
 
 GOOD = damage.frames([wire.example_bytes({"id": [i], "name": [b"row %d" % i]}) for i in range(100)])
@@ -34,12 +34,12 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_good_file_has_nothing_wrong(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["doctor", "good.tfrecord"]) == 0
+    assert run_command_line(["doctor", "good.tfrecord"]) == 0
     assert capsys.readouterr().out == "nothing wrong · 1 file · 100 records · 3.5 kB\n"
 
 
 def test_a_diagnosis_is_told_like_a_colleague_would(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["doctor", "broken.tfrecord"]) == 1
+    assert run_command_line(["doctor", "broken.tfrecord"]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "H804  bytes were changed after writing",
         "  where     broken.tfrecord, record 7, byte 350",
@@ -60,7 +60,7 @@ def test_a_diagnosis_is_told_like_a_colleague_would(place: Path, capsys: pytest.
 def test_with_a_spec_each_feature_is_judged_and_a_spec_that_works_is_printed(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["doctor", "floats.tfrecord", "--spec", "reader.py:SPEC"]) == 1
+    assert run_command_line(["doctor", "floats.tfrecord", "--spec", "reader.py:SPEC"]) == 1
     said = capsys.readouterr().out
     assert said.startswith("H814  `label` holds whole numbers and is stored as floats\n")
     assert (
@@ -83,7 +83,7 @@ def test_with_a_spec_each_feature_is_judged_and_a_spec_that_works_is_printed(
 
 
 def test_json_is_one_document(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["doctor", "floats.tfrecord", "--json"]) == 1
+    assert run_command_line(["doctor", "floats.tfrecord", "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert (document["ok"], document["files"], document["records"]) == (False, 1, 100)
     (diagnosis,) = document["diagnoses"]
@@ -97,7 +97,7 @@ def test_json_is_one_document(place: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_notes_are_told_and_are_no_failure(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("text.tfrecord").write_bytes(damage.frames([b"line %d of a text" % i for i in range(9)]))
-    assert run(["doctor", "text.tfrecord"]) == 0
+    assert run_command_line(["doctor", "text.tfrecord"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("H811  note: the payloads are plain text, not tf.train.Example\n")
     assert "1 note · 1 file · 9 records" in said
@@ -105,12 +105,12 @@ def test_notes_are_told_and_are_no_failure(place: Path, capsys: pytest.CaptureFi
 
 def test_a_schema_can_be_given(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rk.Schema({"label": rk.Label(3), "x": rk.Float32(shape=(2,))}).save("schema.json")
-    assert run(["doctor", "floats.tfrecord", "--schema", "schema.json"]) == 1
+    assert run_command_line(["doctor", "floats.tfrecord", "--schema", "schema.json"]) == 1
     assert "  label  fails in 100 records\n" in capsys.readouterr().out
 
 
 def test_several_files_are_one_case(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["doctor", "good.tfrecord", "broken.tfrecord"]) == 1
+    assert run_command_line(["doctor", "good.tfrecord", "broken.tfrecord"]) == 1
     assert "1 error · 2 files · 199 records" in capsys.readouterr().out
 
 
@@ -126,7 +126,7 @@ def test_several_files_are_one_case(place: Path, capsys: pytest.CaptureFixture[s
 def test_wrong_usage_and_missing_files_are_one_clear_message(
     place: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: str, exit_code: int
 ) -> None:
-    assert run(["doctor", *arguments]) == exit_code
+    assert run_command_line(["doctor", *arguments]) == exit_code
     said = capsys.readouterr()
     assert said.out == ""
     assert f" {code}: " in said.err.splitlines()[0]
@@ -134,7 +134,7 @@ def test_wrong_usage_and_missing_files_are_one_clear_message(
 
 
 def test_a_spec_that_is_not_there_is_a_clear_message(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["doctor", "good.tfrecord", "--spec", "reader.py:SPCE"]) in (2, 3)
+    assert run_command_line(["doctor", "good.tfrecord", "--spec", "reader.py:SPCE"]) in (2, 3)
     assert "SPEC" in capsys.readouterr().err
 
 
@@ -142,12 +142,12 @@ def test_names_from_a_file_cannot_steer_the_terminal(place: Path, capsys: pytest
     hostile = "la\x1b[31mbel"
     data = damage.frames([wire.example_bytes({hostile: [1.0] if i else [1]}) for i in range(30)])
     Path("hostile.tfrecord").write_bytes(data)
-    assert run(["doctor", "hostile.tfrecord"]) == 1
+    assert run_command_line(["doctor", "hostile.tfrecord"]) == 1
     assert "\x1b" not in capsys.readouterr().out
 
 
 def test_a_very_long_key_is_cut(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = damage.frames([wire.example_bytes({"k" * 100_000: [1.0] if i else [1]}) for i in range(30)])
     Path("long.tfrecord").write_bytes(data)
-    assert run(["doctor", "long.tfrecord"]) == 1
+    assert run_command_line(["doctor", "long.tfrecord"]) == 1
     assert max(map(len, capsys.readouterr().out.splitlines())) < 500

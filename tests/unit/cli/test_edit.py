@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "label": rk.Label(["cat", "dog", "cow"])})
 
@@ -38,7 +38,7 @@ def place(tmp_path, monkeypatch):
     ],
 )
 def test_json_says_what_was_done(capsys, arguments, done, count, records, shards):
-    assert run([*arguments, "--json"]) == 0
+    assert run_command_line([*arguments, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     out = "in" if "--replace" in arguments else "out"
     assert document["dataset"] == out
@@ -52,7 +52,7 @@ def test_json_says_what_was_done(capsys, arguments, done, count, records, shards
 
 
 def test_a_person_reads_what_was_done(capsys):
-    assert run(["delete", "in", "out", "--where", "x < 10"]) == 0
+    assert run_command_line(["delete", "in", "out", "--where", "x < 10"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("out: 10 records deleted, 290 records in all, in ")
     assert lines[1].split() == [
@@ -66,10 +66,10 @@ def test_a_person_reads_what_was_done(capsys):
         "deleted",
     ]
     assert lines[2:] == ["2 shards linked, 1 shard written", "next: rekord check out"]
-    assert run(["delete", "in", "out", "--where", "x < 10"]) == 0
+    assert run_command_line(["delete", "in", "out", "--where", "x < 10"]) == 0
     again = capsys.readouterr().out.splitlines()[0]
     assert again == "nothing to do: out is complete already, 10 records deleted"
-    assert run(["delete", "in", "--replace", "--where", "x < 0"]) == 0
+    assert run_command_line(["delete", "in", "--replace", "--where", "x < 0"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "nothing to do: no record of in is deleted"
 
 
@@ -109,7 +109,7 @@ def test_a_person_reads_what_was_done(capsys):
     ],
 )
 def test_whatever_goes_wrong_is_one_clear_message(capsys, arguments, exit_code, code):
-    assert run([*arguments, "--json"]) == exit_code
+    assert run_command_line([*arguments, "--json"]) == exit_code
     said = capsys.readouterr()
     assert "Traceback" not in said.err
     document = json.loads(said.out)["error"]
@@ -124,7 +124,7 @@ def test_a_note_goes_to_stderr_and_into_the_document(capsys):
     schema = rk.Schema({"label": rk.Label(["cat", "dog"]), "word": rk.Text()})
     rows = [{"label": i % 2, "word": ("cat", "dog")[i % 2]} for i in range(10)]
     rk.write(rows, "words", schema=schema, progress=False)
-    assert run(["relabel", "words", "out", "--map-labels", "dog=wolf", "--json"]) == 0
+    assert run_command_line(["relabel", "words", "out", "--map-labels", "dog=wolf", "--json"]) == 0
     said = capsys.readouterr()
     note = "`word` holds the names of the classes too, and was left as it is"
     assert json.loads(said.out)["notes"] == [note]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.storage import portability
 
 COUNT = "select label, count(*) from train group by 1"
@@ -136,9 +136,9 @@ def test_what_the_system_refuses_is_no_bug(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("rekord.cli.explain.page_of", Fails(failure))
+    monkeypatch.setattr("rekord.cli.explain.read_error_page", Fails(failure))
     monkeypatch.setattr(portability, "address_space_limit", lambda: None)
-    assert run(["explain", "F102"]) == 3
+    assert run_command_line(["explain", "F102"]) == 3
     printed = capsys.readouterr().err
     assert printed.startswith(f"DatasetError {code}: ")
     assert f"\n  found     {found}" in printed
@@ -149,18 +149,20 @@ def test_after_memory_ran_out_the_process_is_left_without_closing_anything(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left: list[int] = []
-    monkeypatch.setattr("rekord.cli.explain.page_of", Fails(MemoryError()))
-    assert run(["explain", "F102"], leave=left.append) == 3
+    monkeypatch.setattr("rekord.cli.explain.read_error_page", Fails(MemoryError()))
+    assert run_command_line(["explain", "F102"], leave=left.append) == 3
     assert left == [3]
-    monkeypatch.setattr("rekord.cli.explain.page_of", Fails(ZeroDivisionError()))
-    assert run(["explain", "F102"], leave=left.append) == 70
+    monkeypatch.setattr("rekord.cli.explain.read_error_page", Fails(ZeroDivisionError()))
+    assert run_command_line(["explain", "F102"], leave=left.append) == 70
     assert left == [3]
 
 
 def test_memory_that_duckdb_may_not_have_is_x508(data: str) -> None:
-    from rekord.feeds.sql.engine import duckdb, explained
+    from rekord.feeds.sql.engine import explain_duckdb_error, import_duckdb
 
-    failure = explained(duckdb().OutOfMemoryException("Out of Memory Error: failed to pin 1.0 GiB"), {})
+    failure = explain_duckdb_error(
+        import_duckdb().OutOfMemoryException("Out of Memory Error: failed to pin 1.0 GiB"), {}
+    )
     assert (failure.code, failure.found) == ("X508", "failed to pin 1.0 GiB")
 
 

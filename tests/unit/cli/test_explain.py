@@ -7,7 +7,7 @@ import json
 import pytest
 from pages import messages
 
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.codes import CODES
 from rekord.errors import UsageError
 from rekord.schema.interop.spec_file import load_spec
@@ -17,7 +17,7 @@ from rekord.schema.interop.spec_file import load_spec
 def test_the_page_of_a_code_is_printed_whatever_its_case(
     written: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["explain", written]) == 0
+    assert run_command_line(["explain", written]) == 0
     text = capsys.readouterr().out
     assert "F102" in text.splitlines()[0]
     assert len(text.splitlines()) > 5
@@ -38,7 +38,7 @@ def test_the_page_of_a_code_is_printed_whatever_its_case(
 def test_an_unknown_code_suggests_the_nearest(
     written: str, hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["explain", written]) == 2
+    assert run_command_line(["explain", written]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("UsageError U603: ")
@@ -47,7 +47,7 @@ def test_an_unknown_code_suggests_the_nearest(
 
 
 def test_without_a_code_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["explain"]) == 0
+    assert run_command_line(["explain"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines == [f"{code}  {title}" for code, title in CODES.items()]
 
@@ -56,7 +56,7 @@ MESSAGE = "Key: label.  Data types don't match. Data type: string but expected t
 
 
 def test_a_message_of_tensorflow_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["explain", MESSAGE]) == 0
+    assert run_command_line(["explain", MESSAGE]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "`label` is stored as string, and read as float"
     assert lines[1].startswith("  says      The record holds `label` as bytes_list")
@@ -66,12 +66,12 @@ def test_a_message_of_tensorflow_is_explained(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_message_may_be_given_without_quotes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["explain", *MESSAGE.split()]) == 0
+    assert run_command_line(["explain", *MESSAGE.split()]) == 0
     assert capsys.readouterr().out.startswith("`label` is stored as string")
 
 
 def test_a_message_of_our_own_leads_to_its_page(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["explain", "FrameError F102: payload checksum does not match"]) == 0
+    assert run_command_line(["explain", "FrameError F102: payload checksum does not match"]) == 0
     assert capsys.readouterr().out.startswith("# F102: ")
 
 
@@ -86,7 +86,7 @@ def test_a_message_of_our_own_leads_to_its_page(capsys: pytest.CaptureFixture[st
 def test_a_message_that_is_not_known_says_what_was_understood(
     text: str, found: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["explain", text]) == 2
+    assert run_command_line(["explain", text]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("UsageError U603: this message is not one that rekord knows\n")
@@ -97,16 +97,16 @@ def test_a_message_that_is_not_known_says_what_was_understood(
 
 
 def test_json_holds_code_title_and_text(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["explain", "--json", MESSAGE]) == 0
+    assert run_command_line(["explain", "--json", MESSAGE]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["code"] == "D403"
     assert document["title"] == "`label` is stored as string, and read as float"
     assert document["text"].startswith("says: The record holds `label`")
-    assert run(["explain", "f102", "--json"]) == 0
+    assert run_command_line(["explain", "f102", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["code"], document["title"]) == ("F102", CODES["F102"])
     assert document["text"].startswith("# F102: ")
-    assert run(["explain", "--json"]) == 0
+    assert run_command_line(["explain", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document == {"codes": [{"code": code, "title": title} for code, title in CODES.items()]}
 
@@ -115,7 +115,7 @@ def test_the_page_of_an_unknown_message_shows_what_is_said(capsys: pytest.Captur
     shown = next(text for text in messages("U603") if "this message" in text).splitlines()
     prompt, verb, *arguments = shown[0].split()
     assert (prompt, verb) == ("$", "rekord")
-    assert run(arguments) == 2
+    assert run_command_line(arguments) == 2
     assert capsys.readouterr().err.splitlines() == shown[1:]
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 SCHEMA = rk.Schema({"id": rk.Int64(), "label": rk.Label(["cat", "dog"]), "blob": rk.Bytes()})
@@ -24,7 +24,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_says_what_was_written(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["export", "ds", "val.parquet", "--split", "val"]) == 0
+    assert run_command_line(["export", "ds", "val.parquet", "--split", "val"]) == 0
     printed = capsys.readouterr()
     records = len(rk.open("ds")["val"])
     assert printed.out.startswith(f"val.parquet: {records} records in 1 file, ")
@@ -33,7 +33,7 @@ def test_it_says_what_was_written(place: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_json_is_one_document(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["export", "ds", "out", "--format", "jsonl", "--limit", "2", "--json"]) == 0
+    assert run_command_line(["export", "ds", "out", "--format", "jsonl", "--limit", "2", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document.pop("seconds") >= 0
     assert document.pop("bytes") == sum(path.stat().st_size for path in Path("out").iterdir())
@@ -49,7 +49,7 @@ def test_json_is_one_document(place: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_columns_and_labels_can_be_chosen(place: Path) -> None:
     arguments = ["--columns", "label,id", "--labels", "names", "--split", "train"]
-    assert run(["export", "ds", "out.csv", *arguments]) == 0
+    assert run_command_line(["export", "ds", "out.csv", *arguments]) == 0
     lines = Path("out.csv").read_text().splitlines()
     assert lines[0] == "label,id"
     first = next(iter(rk.open("ds")["train"]))
@@ -78,7 +78,7 @@ def test_a_failure_is_one_clear_message(
     place: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: str, exit_code: int
 ) -> None:
     Path("taken.parquet").write_bytes(b"mine")
-    assert run(["export", *arguments]) == exit_code
+    assert run_command_line(["export", *arguments]) == exit_code
     printed = capsys.readouterr()
     assert f" {code}" in printed.err.splitlines()[0]
     assert "\n  do " in printed.err
@@ -89,7 +89,7 @@ def test_a_failure_is_one_clear_message(
 def test_a_damaged_record_is_exit_code_1(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = frames(example_bytes({"id": [i]}) for i in range(9))
     Path("a.tfrecord").write_bytes(corrupt_payload(data, 4))
-    assert run(["export", "a.tfrecord", "out.parquet", "--json"]) == 1
+    assert run_command_line(["export", "a.tfrecord", "out.parquet", "--json"]) == 1
     printed = capsys.readouterr()
     assert printed.err.startswith("FrameError F102: ")
     assert printed.err.endswith("nothing was written\n")
@@ -102,6 +102,6 @@ def test_what_pictures_have_no_place_for_is_said(place: Path, capsys: pytest.Cap
     png = bytes.fromhex("89504e470d0a1a0a0000000d4948445200000001000000010806000000")
     frames_of = frames([example_bytes({"image/encoded": [png], "weight": [3]})])
     Path("a.tfrecord").write_bytes(frames_of)
-    assert run(["export", "a.tfrecord", "out"]) == 0
+    assert run_command_line(["export", "a.tfrecord", "out"]) == 0
     assert capsys.readouterr().err == "without weight: images has no place for them\n"
     assert [path.name for path in Path("out").iterdir()] == ["000000000.png"]

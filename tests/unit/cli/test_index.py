@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.testing import corrupt_length, example_bytes, frames
 
 DATA = frames(example_bytes({"label": [i]}) for i in range(20))
@@ -24,18 +24,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_each_index_is_a_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["index", str(folder), "--format", "vahidk"]) == 0
+    assert run_command_line(["index", str(folder), "--format", "vahidk"]) == 0
     printed = capsys.readouterr()
     names = [folder / "index-vahidk" / f"train-{shard:05}-of-00002.tfindex" for shard in range(2)]
     assert printed.out.splitlines() == [f"{name}  20 records" for name in names]
     assert printed.err == "wrote 2 index files of 2 files · 40 records\n"
     assert all(name.read_bytes().startswith(b"0 ") for name in names)
-    assert run(["index", str(folder), "--format", "vahidk"]) == 0
+    assert run_command_line(["index", str(folder), "--format", "vahidk"]) == 0
     assert capsys.readouterr().out.splitlines() == [f"{name}  20 records  (as it was)" for name in names]
 
 
 def test_json_is_one_document(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["index", str(folder), "--json"]) == 0
+    assert run_command_line(["index", str(folder), "--json"]) == 0
     places = [
         str(folder / ".rekord" / "index" / f"train-{shard:05}-of-00002.tfrecord.arrow") for shard in range(2)
     ]
@@ -49,7 +49,7 @@ def test_json_is_one_document(folder: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_indexes_go_where_they_are_wanted(folder: Path, tmp_path: Path) -> None:
-    assert run(["index", str(folder), "--format", "dali", "-o", str(tmp_path / "out")]) == 0
+    assert run_command_line(["index", str(folder), "--format", "dali", "-o", str(tmp_path / "out")]) == 0
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "train-00000-of-00002.tfrecord.idx",
         "train-00001-of-00002.tfrecord.idx",
@@ -78,7 +78,7 @@ def test_what_fails_is_one_message(
     monkeypatch.chdir(folder.parent)
     Path("packed.gz").write_bytes(compress(DATA, "gzip"))  # type: ignore[operator]
     Path("damaged.tfrecord").write_bytes(corrupt_length(DATA, 5))
-    assert run(["index", *arguments]) == exit_code
+    assert run_command_line(["index", *arguments]) == exit_code
     printed = capsys.readouterr()
     assert printed.out == ""
     assert f" {code}" in printed.err.splitlines()[0]

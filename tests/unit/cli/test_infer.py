@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import rekord.schema
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.schema import Bytes, Float32, Int64, Schema
 from rekord.testing import corrupt_payload, example_bytes, frames, sequence_bytes
 
@@ -38,7 +38,7 @@ def declared(program: str) -> Schema:
 
 
 def test_a_program_with_the_evidence_beside_each_column_is_printed(tmp_path: Path, capsys: Captured) -> None:
-    assert run(["infer", put(tmp_path, ROWS)]) == 0
+    assert run_command_line(["infer", put(tmp_path, ROWS)]) == 0
     printed = capsys.readouterr()
     assert printed.out.splitlines() == [
         "import rekord as rk",
@@ -55,7 +55,7 @@ def test_a_program_with_the_evidence_beside_each_column_is_printed(tmp_path: Pat
 
 
 def test_the_program_makes_the_schema(tmp_path: Path, capsys: Captured) -> None:
-    assert run(["infer", put(tmp_path, ROWS)]) == 0
+    assert run_command_line(["infer", put(tmp_path, ROWS)]) == 0
     assert declared(capsys.readouterr().out) == Schema(
         {
             "box": Float32(shape=(None,), optional=True),
@@ -71,7 +71,7 @@ def test_names_that_could_steer_a_terminal_are_spelled_out_and_still_a_program(
     tmp_path: Path, capsys: Captured
 ) -> None:
     name = "a'\"\\\x1b[31m\u202e\n"
-    assert run(["infer", put(tmp_path, [{name: [1]}])]) == 0
+    assert run_command_line(["infer", put(tmp_path, [{name: [1]}])]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\u202e" not in out
@@ -83,7 +83,7 @@ def test_a_sequence_has_context_and_steps(tmp_path: Path, capsys: Captured) -> N
     path.write_bytes(
         frames([sequence_bytes({"a": [1]}, {"a": [[0.5], None], "b": [[1]]}), sequence_bytes({"a": [1]}, {})])
     )
-    assert run(["infer", str(path)]) == 0
+    assert run_command_line(["infer", str(path)]) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[2:] == [
         "schema = rk.Schema(",
@@ -106,7 +106,7 @@ def test_a_sequence_has_context_and_steps(tmp_path: Path, capsys: Captured) -> N
 
 def test_kinds_that_differ_and_keys_without_a_name_are_pointed_out(tmp_path: Path, capsys: Captured) -> None:
     path = put(tmp_path, [{"a": [1], "": [1]}, {"a": [0.5]}])
-    assert run(["infer", path]) == 0
+    assert run_command_line(["infer", path]) == 0
     printed = capsys.readouterr()
     assert f"# present 2 of 2, 1 value, int 1, float in {path} record 1" in printed.out
     assert "left out: a key without a name" in printed.err
@@ -114,7 +114,7 @@ def test_kinds_that_differ_and_keys_without_a_name_are_pointed_out(tmp_path: Pat
 
 
 def test_json_is_the_schema_with_its_evidence(tmp_path: Path, capsys: Captured) -> None:
-    assert run(["infer", put(tmp_path, ROWS), "--json"]) == 0
+    assert run_command_line(["infer", put(tmp_path, ROWS), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert list(document) == ["rekord_schema", "features", "evidence"]
     assert document["features"]["label"] == {"type": "Int64"}
@@ -126,7 +126,7 @@ def test_o_saves_what_load_reads_and_replaces_what_was_there(tmp_path: Path, cap
     path = put(tmp_path, ROWS)
     target = tmp_path / "schema.json"
     target.write_text("old")
-    assert run(["infer", path, "-o", str(target)]) == 0
+    assert run_command_line(["infer", path, "-o", str(target)]) == 0
     printed = capsys.readouterr()
     assert Schema.load(target) == declared(printed.out)
     assert json.loads(target.read_text())["evidence"]["records"] == 3
@@ -136,12 +136,12 @@ def test_o_saves_what_load_reads_and_replaces_what_was_there(tmp_path: Path, cap
 
 def test_a_place_that_cannot_be_written_is_exit_code_3(tmp_path: Path, capsys: Captured) -> None:
     path = put(tmp_path, ROWS)
-    assert run(["infer", path, "-o", str(tmp_path)]) == 3
+    assert run_command_line(["infer", path, "-o", str(tmp_path)]) == 3
     assert capsys.readouterr().err.startswith("DatasetError X504")
 
 
 def test_a_limit_is_said(tmp_path: Path, capsys: Captured) -> None:
-    assert run(["infer", put(tmp_path, ROWS), "--limit", "2"]) == 0
+    assert run_command_line(["infer", put(tmp_path, ROWS), "--limit", "2"]) == 0
     printed = capsys.readouterr()
     assert "present 2 of 2" in printed.out
     assert printed.err == "from the first 2 records; later ones may differ\n"
@@ -151,12 +151,12 @@ def test_a_limit_is_said(tmp_path: Path, capsys: Captured) -> None:
 def test_a_limit_that_is_no_number_of_records_is_wrong_usage(
     tmp_path: Path, capsys: Captured, limit: str
 ) -> None:
-    assert run(["infer", put(tmp_path, ROWS), "--limit", limit]) == 2
+    assert run_command_line(["infer", put(tmp_path, ROWS), "--limit", limit]) == 2
     assert capsys.readouterr().err.startswith("UsageError U605")
 
 
 def test_the_kind_can_be_forced(tmp_path: Path, capsys: Captured) -> None:
-    assert run(["infer", put(tmp_path, [{"a": [1]}]), "--kind", "sequence", "--json"]) == 0
+    assert run_command_line(["infer", put(tmp_path, [{"a": [1]}]), "--kind", "sequence", "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)) == {"rekord_schema", "context", "steps", "evidence"}
 
 
@@ -169,22 +169,22 @@ def test_what_cannot_be_read_is_exit_code_3(tmp_path: Path, capsys: Captured) ->
     }
     for name, (content, said) in contents.items():
         (tmp_path / name).write_bytes(content)
-        assert run(["infer", str(tmp_path / name)]) == 3
+        assert run_command_line(["infer", str(tmp_path / name)]) == 3
         printed = capsys.readouterr()
         assert printed.out == ""
         assert printed.err.startswith(f"{said}: ")
         assert name in printed.err
         assert "\n  do  " in printed.err
-    assert run(["infer", str(tmp_path / "missing.tfrecord"), "--json"]) == 3
+    assert run_command_line(["infer", str(tmp_path / "missing.tfrecord"), "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "X501"
 
 
 def test_nothing_is_saved_when_nothing_could_be_read(tmp_path: Path) -> None:
     (tmp_path / "x.tfrecord").write_bytes(b"")
-    assert run(["infer", str(tmp_path / "x.tfrecord"), "-o", str(tmp_path / "schema.json")]) == 3
+    assert run_command_line(["infer", str(tmp_path / "x.tfrecord"), "-o", str(tmp_path / "schema.json")]) == 3
     assert not (tmp_path / "schema.json").exists()
 
 
 def test_help_says_what_it_does(capsys: Captured) -> None:
-    assert run(["infer", "--help"]) == 0
+    assert run_command_line(["infer", "--help"]) == 0
     assert capsys.readouterr().out.startswith("rekord infer PATH\n")

@@ -19,7 +19,7 @@ import typer
 
 from rekord import __version__
 from rekord.cli import main
-from rekord.cli.main import EXAMPLES, run
+from rekord.cli.main import EXAMPLES, run_command_line
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 ESCAPE = "\x1b"
@@ -68,7 +68,7 @@ def rekord(*arguments: object, **options: object) -> subprocess.CompletedProcess
 def test_wrong_usage_is_one_message_with_a_hint_and_exit_code_2(
     arguments: list[str], first_line: str, hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(arguments) == 2
+    assert run_command_line(arguments) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith(first_line)
@@ -77,7 +77,7 @@ def test_wrong_usage_is_one_message_with_a_hint_and_exit_code_2(
 
 
 def test_no_command_at_all_shows_the_help_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([]) == 2
+    assert run_command_line([]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "rekord check PATH..." in printed.err
@@ -87,7 +87,7 @@ def test_no_command_at_all_shows_the_help_on_stderr(capsys: pytest.CaptureFixtur
 def test_help_lists_the_verbs_that_exist_and_no_other(
     option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([option]) == 0
+    assert run_command_line([option]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert tuple([line.split()[1] for line in lines if line.startswith("  rekord ")]) == VERBS
     assert max(map(len, lines)) <= 80
@@ -95,7 +95,7 @@ def test_help_lists_the_verbs_that_exist_and_no_other(
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_each_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([verb, "--help"]) == 0
+    assert run_command_line([verb, "--help"]) == 0
     text = capsys.readouterr().out
     assert text.startswith(f"rekord {verb} ")
     assert max(map(len, text.splitlines())) <= 80
@@ -123,12 +123,12 @@ def test_one_option_is_called_and_explained_alike_by_all_verbs() -> None:
 
 
 def test_a_verb_that_is_not_there_yet_has_help_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["view", "--help"]) == 0
+    assert run_command_line(["view", "--help"]) == 0
     assert capsys.readouterr().out.startswith("rekord view")
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--version"]) == 0
+    assert run_command_line(["--version"]) == 0
     assert capsys.readouterr().out == f"rekord {__version__}\n"
 
 
@@ -136,7 +136,7 @@ def test_under_json_a_failure_is_a_document_on_stdout_and_a_message_on_stderr(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = tmp_path / "missing.tfrecord"
-    assert run(["check", str(missing), "--json"]) == 3
+    assert run_command_line(["check", str(missing), "--json"]) == 3
     printed = capsys.readouterr()
     failure = json.loads(printed.out)["error"]
     assert (failure["code"], failure["location"]) == ("X501", {"path": str(missing)})
@@ -144,7 +144,7 @@ def test_under_json_a_failure_is_a_document_on_stdout_and_a_message_on_stderr(
 
 
 def test_wrong_usage_under_json_leaves_stdout_parseable(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["show", "--json"]) == 2
+    assert run_command_line(["show", "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "U601"
 
 
@@ -155,8 +155,8 @@ def test_a_bug_is_admitted_in_one_short_message(
         raise ZeroDivisionError("one by\x1b[31m nothing")
 
     monkeypatch.delenv("REKORD_TRACEBACK", raising=False)
-    monkeypatch.setattr("rekord.cli.explain.page_of", broken)
-    assert run(["explain", "F102"]) == main.BUG == 70
+    monkeypatch.setattr("rekord.cli.explain.read_error_page", broken)
+    assert run_command_line(["explain", "F102"]) == main.EXIT_BUG == 70
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("this is a bug of rekord: ZeroDivisionError: one by\\x1b[31m nothing\n")
@@ -164,7 +164,7 @@ def test_a_bug_is_admitted_in_one_short_message(
     assert "Traceback" not in printed.err
 
     monkeypatch.setenv("REKORD_TRACEBACK", "1")
-    assert run(["explain", "F102"]) == 70
+    assert run_command_line(["explain", "F102"]) == 70
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import rekord as rk
 from rekord.cli import console
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 Captured = pytest.CaptureFixture[str]
@@ -44,9 +44,9 @@ def data(tmp_path: Path) -> str:
 
 
 def test_an_answer_that_is_piped_is_csv(data: str, capsys: Captured) -> None:
-    assert run(["query", data, COUNT]) == 0
+    assert run_command_line(["query", data, COUNT]) == 0
     assert capsys.readouterr() == ("label_name,n\ncat,1\ndog,2\n", "")
-    assert run(["query", data, "from records"]) == 0
+    assert run_command_line(["query", data, "from records"]) == 0
     assert list(csv.reader(io.StringIO(capsys.readouterr().out))) == [
         ["label", "score", "name", "vec", "blob"],
         ["0", "0.1", "a,b", "[1.0, 0.5]", "plain"],
@@ -56,7 +56,7 @@ def test_an_answer_that_is_piped_is_csv(data: str, capsys: Captured) -> None:
 
 
 def test_json_is_one_document_of_columns_and_rows(data: str, capsys: Captured) -> None:
-    assert run(["query", data, "select * from records", "--json"]) == 0
+    assert run_command_line(["query", data, "select * from records", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "columns": ["label", "score", "name", "vec", "blob"],
         "rows": [
@@ -73,7 +73,7 @@ def test_every_type_of_an_answer_has_a_form_in_json(data: str, capsys: Captured)
         " {'x': 0.1::float, 'y': null} as st, true as yes, null as no, -0.0::double as zero, interval 2 days as i,"
         " 170141183460469231731687303715884105727::hugeint as huge from records"
     )
-    assert run(["query", data, sql, "--json"]) == 0
+    assert run_command_line(["query", data, sql, "--json"]) == 0
     [row] = json.loads(capsys.readouterr().out)["rows"]
     assert row[:8] == [2, 1.5, "2020-02-01", [["a", 1]], {"x": 0.1, "y": None}, True, None, 0.0]
     assert row[8:] == ["P0M2DT0S", 2**127 - 1]
@@ -81,21 +81,26 @@ def test_every_type_of_an_answer_has_a_form_in_json(data: str, capsys: Captured)
 
 def test_spans_of_time_are_written_as_iso_8601_does(data: str, capsys: Captured) -> None:
     sql = "select interval '1 month -2 days 3.25 seconds' as a, interval '-90 seconds' as b"
-    assert run(["query", data, sql]) == 0
+    assert run_command_line(["query", data, sql]) == 0
     assert capsys.readouterr().out == "a,b\nP1M-2DT3.25S,P0M0DT-90S\n"
-    assert run(["query", data, sql, "--format", "table"]) == 0
+    assert run_command_line(["query", data, sql, "--format", "table"]) == 0
     assert capsys.readouterr().out.splitlines()[1] == "P1M-2DT3.25S  P0M0DT-90S"
 
 
 def test_jsonl_has_an_object_a_row_and_no_name_twice(data: str, capsys: Captured) -> None:
-    assert run(["query", data, "select label, label, name from records limit 2", "--format", "jsonl"]) == 0
+    assert (
+        run_command_line(
+            ["query", data, "select label, label, name from records limit 2", "--format", "jsonl"]
+        )
+        == 0
+    )
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [list(row.values()) for row in found] == [[0, 0, "a,b"], [1, 1, 'say "x"']]
 
 
 def test_a_table_shows_some_rows_and_says_so(data: str, capsys: Captured) -> None:
     sql = "select label, score, name, vec, blob from records order by name"
-    assert run(["query", data, sql, "--format", "table", "--rows", "2"]) == 0
+    assert run_command_line(["query", data, sql, "--format", "table", "--rows", "2"]) == 0
     shown = capsys.readouterr()
     assert shown.out.splitlines() == [
         "label  score  name         vec       blob",
@@ -103,7 +108,7 @@ def test_a_table_shows_some_rows_and_says_so(data: str, capsys: Captured) -> Non
         "    1    inf  line\\nbreak  [3, 0.5]  null",
     ]
     assert shown.err == "the first 2 rows: --rows shows more, -o FILE.csv has all of them\n"
-    assert run(["query", data, COUNT, "--format", "table"]) == 0
+    assert run_command_line(["query", data, COUNT, "--format", "table"]) == 0
     assert capsys.readouterr() == ("label_name  n\ncat         1\ndog         2\n", "")
 
 
@@ -112,7 +117,7 @@ def test_a_terminal_gets_a_table_that_nothing_steers(
 ) -> None:
     path = tmp_path / "x.tfrecord"
     path.write_bytes(frames([example_bytes({"a\x1b[31m": [b"\x1b[2J\xe2\x80\xae"]})]))
-    assert run(["query", str(path), "from records", "--format", "table"]) == 0
+    assert run_command_line(["query", str(path), "from records", "--format", "table"]) == 0
     monkeypatch.setattr(console, "is_terminal", lambda stream: False)
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
@@ -124,7 +129,7 @@ def test_a_file_gets_the_form_that_its_name_says(
     name: str, data: str, tmp_path: Path, capsys: Captured
 ) -> None:
     target = tmp_path / name
-    assert run(["query", data, COUNT, "-o", str(target)]) == 0
+    assert run_command_line(["query", data, COUNT, "-o", str(target)]) == 0
     assert capsys.readouterr() == ("", f"2 rows in {target}\n")
     if name.endswith(".parquet"):
         assert pyarrow.parquet.read_table(target).to_pydict() == {"label_name": ["cat", "dog"], "n": [1, 2]}
@@ -141,14 +146,14 @@ def test_a_file_gets_the_form_that_its_name_says(
 
 def test_an_answer_of_no_rows_has_its_columns(data: str, tmp_path: Path, capsys: Captured) -> None:
     none = "select label, name from records where label = 5"
-    assert run(["query", data, none]) == 0
+    assert run_command_line(["query", data, none]) == 0
     assert capsys.readouterr().out == "label,name\n"
-    assert run(["query", data, none, "--json"]) == 0
+    assert run_command_line(["query", data, none, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"columns": ["label", "name"], "rows": []}
-    assert run(["query", data, none, "-o", str(tmp_path / "a.parquet")]) == 0
+    assert run_command_line(["query", data, none, "-o", str(tmp_path / "a.parquet")]) == 0
     assert pyarrow.parquet.read_table(tmp_path / "a.parquet").column_names == ["label", "name"]
     capsys.readouterr()
-    assert run(["query", data, none, "--format", "table"]) == 0
+    assert run_command_line(["query", data, none, "--format", "table"]) == 0
     assert capsys.readouterr().out == "label  name\n"
 
 
@@ -171,7 +176,7 @@ def test_options_that_do_not_go_together_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(["query", data, COUNT, *options]) == 2
+    assert run_command_line(["query", data, COUNT, *options]) == 2
     said = capsys.readouterr().err
     assert said.startswith("UsageError U605: result cannot be written in this way\n")
     assert f"found     {found}\n" in said
@@ -181,7 +186,7 @@ def test_an_answer_never_takes_the_place_of_the_data(tmp_path: Path, capsys: Cap
     path = tmp_path / "data.csv"
     path.write_bytes(frames([example_bytes({"n": [1]})]))
     before = path.read_bytes()
-    assert run(["query", str(path), "from records", "-o", str(path)]) == 2
+    assert run_command_line(["query", str(path), "from records", "-o", str(path)]) == 2
     assert capsys.readouterr().err.startswith("UsageError U631: result would replace the data\n")
     assert path.read_bytes() == before
 
@@ -192,12 +197,12 @@ def test_a_failure_leaves_no_file_and_one_message(tmp_path: Path, capsys: Captur
     rk.Schema({"n": rk.Int64()}).save(tmp_path / "s.json")
     target = tmp_path / "answer.csv"
     arguments = ["query", str(path), "from records", "--schema", str(tmp_path / "s.json")]
-    assert run([*arguments, "-o", str(target)]) == 3
+    assert run_command_line([*arguments, "-o", str(target)]) == 3
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "FrameError F102: payload checksum does not match"
     assert f"{path}, record 8" in said[1]
     assert not target.exists()
-    assert run([*arguments, "--json"]) == 3
+    assert run_command_line([*arguments, "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "F102"
 
 
@@ -218,7 +223,7 @@ def test_a_failure_leaves_no_file_and_one_message(tmp_path: Path, capsys: Captur
 def test_a_wrong_query_is_one_message(
     sql: str, code: str, exit_code: int, data: str, capsys: Captured
 ) -> None:
-    assert run(["query", data, sql]) == exit_code
+    assert run_command_line(["query", data, sql]) == exit_code
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.startswith(f"UsageError {code}")
@@ -227,7 +232,7 @@ def test_a_wrong_query_is_one_message(
 
 
 def test_a_place_that_is_not_there_is_said(tmp_path: Path, capsys: Captured) -> None:
-    assert run(["query", str(tmp_path / "none"), COUNT]) == 3
+    assert run_command_line(["query", str(tmp_path / "none"), COUNT]) == 3
     assert capsys.readouterr().err.startswith("DatasetError X501: ")
 
 
@@ -327,14 +332,14 @@ def test_values_that_python_or_arrow_does_not_have_are_text(
     data: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", "UTC")
-    assert run(["query", data, f"select {', '.join(TYPES)}", "--json"]) == 0
+    assert run_command_line(["query", data, f"select {', '.join(TYPES)}", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["rows"]
     assert dict(zip(TYPES, row, strict=True)) == TYPES
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "tsv", "jsonl"])
 def test_an_answer_of_every_type_that_duckdb_has_can_be_shown(form: str, data: str, capsys: Captured) -> None:
-    assert run(["query", data, "select * from test_all_types()", "--format", form]) == 0
+    assert run_command_line(["query", data, "select * from test_all_types()", "--format", form]) == 0
     printed = capsys.readouterr()
     assert "340282366920938463463374607431768211455" in printed.out
     assert printed.err == ""
@@ -342,7 +347,7 @@ def test_an_answer_of_every_type_that_duckdb_has_can_be_shown(form: str, data: s
 
 def test_a_type_that_parquet_does_not_have_is_named(data: str, tmp_path: Path, capsys: Captured) -> None:
     target = tmp_path / "answer.parquet"
-    assert run(["query", data, "select interval 1 day as i", "-o", str(target)]) == 2
+    assert run_command_line(["query", data, "select interval 1 day as i", "-o", str(target)]) == 2
     printed = capsys.readouterr().err
     assert printed.startswith("UsageError U676: result has a type that Parquet does not have\n")
     assert "month_day_nano_interval" in printed

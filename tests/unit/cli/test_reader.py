@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
-from rekord.feeds.codegen import FRAMEWORKS, reader_code
+from rekord.cli.main import run_command_line
+from rekord.feeds.codegen import FRAMEWORKS, generate_reader_code
 from rekord.testing import example_bytes, frames
 from rekord.verbs.index import index
 
@@ -48,7 +48,7 @@ def empty(folder: Path, schema: rk.Schema, **options: Any) -> tuple[rk.Dataset, 
 
 
 def code_of(capsys: Captured, *arguments: str) -> str:
-    assert run(["reader", *arguments]) == 0
+    assert run_command_line(["reader", *arguments]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
     compile(printed.out, "reader.py", "exec")
@@ -93,7 +93,7 @@ def test_a_name_is_never_more_than_a_literal(framework: str, tmp_path: Path) -> 
     folder.mkdir()
     schema = rk.Schema({HOSTILE: rk.Label([HOSTILE, "b"]), "mask": rk.Bytes(key=HOSTILE + "2")})
     dataset, path = empty(folder, schema)
-    code = reader_code(dataset, path, framework)
+    code = generate_reader_code(dataset, path, framework)
     compile(code, "reader.py", "exec")
     assert "\u202e" not in code
     told = values(code)
@@ -110,12 +110,12 @@ def test_tensorflow_is_told_the_compression(compression: Any, said: str, tmp_pat
     path = tmp_path / "x.tfrecord"
     with rk.Writer(path, rk.Schema({"n": rk.Int64()}), compression=compression) as writer:
         writer.write({"n": 1})
-    told = values(reader_code(rk.open(path), str(path), "tensorflow"))
+    told = values(generate_reader_code(rk.open(path), str(path), "tensorflow"))
     assert told["COMPRESSION"] == {"all": said}
 
 
 def test_dali_reads_fixed_and_varying_features_and_decodes_pictures(tmp_path: Path) -> None:
-    code = reader_code(*empty(tmp_path, SCHEMA), "dali")
+    code = generate_reader_code(*empty(tmp_path, SCHEMA), "dali")
     assert '"image/encoded": tfrec.FixedLenFeature([], tfrec.string, ""),' in code
     assert '"vec": tfrec.FixedLenFeature([3], tfrec.float32, 0.0),' in code
     assert '"tokens": tfrec.VarLenFeature(tfrec.int64, 0),' in code
@@ -133,7 +133,7 @@ def test_the_reader_for_dali_takes_the_indexes_that_are_written_for_it(
         Path("data", split).mkdir(parents=True)
         with rk.Writer(f"data/{split}/x.tfrecord", rk.Schema({"n": rk.Int64()})) as writer:
             writer.write({"n": 1})
-    tree = ast.parse(reader_code(rk.open(place), place, "dali"))
+    tree = ast.parse(generate_reader_code(rk.open(place), place, "dali"))
     (asked,) = [
         node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "index_path"
     ]
@@ -147,7 +147,7 @@ def test_the_reader_for_dali_takes_the_indexes_that_are_written_for_it(
 def test_columns_with_a_default_are_in_every_record_and_read_by_dali(tmp_path: Path) -> None:
     schema = rk.Schema({"score": rk.Float32(default=0.25), "n": rk.Int64(default=3), "plain": rk.Int64()})
     rk.write([{"plain": 1}], tmp_path / "data", schema=schema, progress=False)
-    code = reader_code(rk.open(tmp_path / "data"), "data", "dali")
+    code = generate_reader_code(rk.open(tmp_path / "data"), "data", "dali")
     assert '"score": tfrec.FixedLenFeature([], tfrec.float32, 0.0),' in code
     assert '"n": tfrec.FixedLenFeature([], tfrec.int64, 0),' in code
     assert '"plain": tfrec.FixedLenFeature([], tfrec.int64, 0),' in code
@@ -157,13 +157,13 @@ def test_columns_with_a_default_are_in_every_record_and_read_by_dali(tmp_path: P
 def test_a_list_whose_inner_dimension_varies_is_read_flat(framework: str, tmp_path: Path) -> None:
     schema = rk.Schema({"pairs": rk.Float32(shape=(2, None))})
     rk.write([{"pairs": [[1.0], [2.0]]}], tmp_path / "data", schema=schema, progress=False)
-    code = reader_code(rk.open(tmp_path / "data"), "data", framework)
+    code = generate_reader_code(rk.open(tmp_path / "data"), "data", framework)
     compile(code, "reader.py", "exec")
     assert '"pairs"' in code
 
 
 def test_spark_has_a_type_for_every_key(tmp_path: Path) -> None:
-    code = reader_code(*empty(tmp_path, SCHEMA), "spark")
+    code = generate_reader_code(*empty(tmp_path, SCHEMA), "spark")
     for line in (
         'StructField("image/encoded", BinaryType())',
         'StructField("label", LongType())',
@@ -175,7 +175,7 @@ def test_spark_has_a_type_for_every_key(tmp_path: Path) -> None:
     ):
         assert line in code
     steps = rk.Schema(context={"id": rk.Int64()}, steps={"x": rk.Float32(), "w": rk.Text(shape=(None,))})
-    code = reader_code(*empty(tmp_path, steps), "spark")
+    code = generate_reader_code(*empty(tmp_path, steps), "spark")
     for line in (
         'StructField("id", LongType())',
         'StructField("x", ArrayType(FloatType()))',
@@ -192,16 +192,16 @@ def test_what_dali_cannot_read_is_said(tmp_path: Path) -> None:
         writer.write({"n": 1})
     for dataset, where in (empty(tmp_path, sequence), (rk.open(path), str(path))):
         with pytest.raises(rk.UsageError) as caught:
-            reader_code(dataset, where, "dali")
+            generate_reader_code(dataset, where, "dali")
         assert (caught.value.code, caught.value.location.path) == ("U605", where)
 
 
 def test_wrong_usage_and_missing_files_are_said(tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "x.tfrecord").write_bytes(frames([example_bytes({"n": [1]})]))
-    assert run(["reader", str(tmp_path / "x.tfrecord")]) == 2
-    assert run(["reader", str(tmp_path / "x.tfrecord"), "--for", "keras"]) == 2
-    assert run(["reader", str(tmp_path / "y.tfrecord"), "--for", "torch"]) == 3
+    assert run_command_line(["reader", str(tmp_path / "x.tfrecord")]) == 2
+    assert run_command_line(["reader", str(tmp_path / "x.tfrecord"), "--for", "keras"]) == 2
+    assert run_command_line(["reader", str(tmp_path / "y.tfrecord"), "--for", "torch"]) == 3
     assert "Traceback" not in capsys.readouterr().err
     with pytest.raises(rk.UsageError) as caught:
-        reader_code(rk.open(tmp_path), str(tmp_path), "keras")
+        generate_reader_code(rk.open(tmp_path), str(tmp_path), "keras")
     assert caught.value.code == "U605"

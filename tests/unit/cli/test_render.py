@@ -7,8 +7,15 @@ import struct
 import pytest
 
 from rekord.cli import payload_view
-from rekord.cli.console import byte_size, clean, count, cut, duration, quoted
-from rekord.cli.payload_view import Picture, picture
+from rekord.cli.console import (
+    escape_controls,
+    format_byte_size,
+    format_count,
+    format_duration,
+    quote_text,
+    truncate,
+)
+from rekord.cli.payload_view import ImagePreview, inspect_image
 
 
 @pytest.mark.parametrize(
@@ -27,7 +34,7 @@ from rekord.cli.payload_view import Picture, picture
     ],
 )
 def test_byte_sizes_have_two_or_three_digits(n_bytes: int, text: str) -> None:
-    assert byte_size(n_bytes) == text
+    assert format_byte_size(n_bytes) == text
 
 
 @pytest.mark.parametrize(
@@ -43,11 +50,11 @@ def test_byte_sizes_have_two_or_three_digits(n_bytes: int, text: str) -> None:
     ],
 )
 def test_durations_are_said_as_people_say_them(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text
 
 
 def test_counts_agree_with_their_noun() -> None:
-    assert [count(n, "record") for n in (0, 1, 51_240)] == ["0 records", "1 record", "51,240 records"]
+    assert [format_count(n, "record") for n in (0, 1, 51_240)] == ["0 records", "1 record", "51,240 records"]
 
 
 @pytest.mark.parametrize(
@@ -64,24 +71,24 @@ def test_counts_agree_with_their_noun() -> None:
     ],
 )
 def test_what_could_steer_a_terminal_is_spelled_out(text: str, shown: str) -> None:
-    assert clean(text) == shown
+    assert escape_controls(text) == shown
 
 
 def test_no_character_below_65536_reaches_a_terminal_unless_it_prints() -> None:
     everything = "".join(map(chr, range(0x10000)))
-    assert clean(everything).isprintable()
-    assert quoted(everything, limit=10**7).isprintable()
+    assert escape_controls(everything).isprintable()
+    assert quote_text(everything, limit=10**7).isprintable()
 
 
 def test_quotes_and_backslashes_cannot_be_mistaken() -> None:
-    assert quoted('say "\\x1b"') == '"say \\"\\\\x1b\\""'
+    assert quote_text('say "\\x1b"') == '"say \\"\\\\x1b\\""'
 
 
 def test_long_text_is_cut_with_a_mark() -> None:
-    assert cut("x" * 60) == "x" * 60
-    assert cut("x" * 61) == "x" * 59 + "…"
-    assert quoted("x" * 61) == f'"{"x" * 60}…"'
-    assert len(quoted("\x00" * 100)) <= 63
+    assert truncate("x" * 60) == "x" * 60
+    assert truncate("x" * 61) == "x" * 59 + "…"
+    assert quote_text("x" * 61) == f'"{"x" * 60}…"'
+    assert len(quote_text("\x00" * 100)) <= 63
 
 
 def _jpeg(*segments: bytes) -> bytes:
@@ -103,36 +110,36 @@ def _webp(form: bytes, body: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (_PNG, Picture("PNG", 640, 480)),
-        (_PNG[:20], Picture("PNG")),
-        (b"GIF89a" + struct.pack("<HH", 640, 480), Picture("GIF", 640, 480)),
-        (b"GIF87a", Picture("GIF")),
-        (_jpeg(_segment(0xE0, b"JFIF"), _segment(0xC0, _SOF)), Picture("JPEG", 640, 480)),
-        (_jpeg(_segment(0xC4, b"table"), b"\xff", _segment(0xC2, _SOF)), Picture("JPEG", 640, 480)),
-        (_jpeg(_segment(0xE0, b"JFIF")), Picture("JPEG")),
-        (b"\xff\xd8\xff\xe0\x00\x00" * 5, Picture("JPEG")),
-        (b"\xff\xd8\xff", Picture("JPEG")),
+        (_PNG, ImagePreview("PNG", 640, 480)),
+        (_PNG[:20], ImagePreview("PNG")),
+        (b"GIF89a" + struct.pack("<HH", 640, 480), ImagePreview("GIF", 640, 480)),
+        (b"GIF87a", ImagePreview("GIF")),
+        (_jpeg(_segment(0xE0, b"JFIF"), _segment(0xC0, _SOF)), ImagePreview("JPEG", 640, 480)),
+        (_jpeg(_segment(0xC4, b"table"), b"\xff", _segment(0xC2, _SOF)), ImagePreview("JPEG", 640, 480)),
+        (_jpeg(_segment(0xE0, b"JFIF")), ImagePreview("JPEG")),
+        (b"\xff\xd8\xff\xe0\x00\x00" * 5, ImagePreview("JPEG")),
+        (b"\xff\xd8\xff", ImagePreview("JPEG")),
         (
             _webp(b"VP8 ", bytes(3) + b"\x9d\x01\x2a" + struct.pack("<HH", 640, 480)),
-            Picture("WebP", 640, 480),
+            ImagePreview("WebP", 640, 480),
         ),
-        (_webp(b"VP8L", b"\x2f" + struct.pack("<I", 639 | 479 << 14)), Picture("WebP", 640, 480)),
-        (_webp(b"VP8X", bytes(4) + b"\x7f\x02\x00\xdf\x01\x00"), Picture("WebP", 640, 480)),
-        (_webp(b"VP8X", b""), Picture("WebP")),
+        (_webp(b"VP8L", b"\x2f" + struct.pack("<I", 639 | 479 << 14)), ImagePreview("WebP", 640, 480)),
+        (_webp(b"VP8X", bytes(4) + b"\x7f\x02\x00\xdf\x01\x00"), ImagePreview("WebP", 640, 480)),
+        (_webp(b"VP8X", b""), ImagePreview("WebP")),
         (b"RIFF" + bytes(4) + b"WAVE", None),
         (b"", None),
         (b"text", None),
     ],
 )
-def test_an_image_is_known_by_its_header(data: bytes, expected: Picture | None) -> None:
-    assert picture(data) == expected
+def test_an_image_is_known_by_its_header(data: bytes, expected: ImagePreview | None) -> None:
+    assert inspect_image(data) == expected
 
 
 def test_every_beginning_of_an_image_is_read_without_failure() -> None:
     whole = [_PNG, _jpeg(_segment(0xC0, _SOF)), _webp(b"VP8 ", bytes(3) + b"\x9d\x01\x2a" + bytes(4))]
     for data in whole:
         for end in range(len(data)):
-            payload_view.of_bytes(data[:end])
+            payload_view.format_bytes(data[:end])
 
 
 @pytest.mark.parametrize(
@@ -150,15 +157,15 @@ def test_every_beginning_of_an_image_is_read_without_failure() -> None:
     ],
 )
 def test_bytes_are_shown_as_what_they_are(data: bytes, shown: str) -> None:
-    assert payload_view.of_bytes(data) == shown
+    assert payload_view.format_bytes(data) == shown
 
 
 def test_a_character_cut_at_the_end_of_what_is_looked_at_is_still_text() -> None:
-    assert payload_view.of_bytes(b"x" + "é".encode() * 4000).startswith('"xéé')
+    assert payload_view.format_bytes(b"x" + "é".encode() * 4000).startswith('"xéé')
 
 
 def test_numbers_are_abbreviated() -> None:
-    assert payload_view.of_numbers([1, -2], total=2) == "1, -2"
-    assert payload_view.of_numbers([0.1, 1e-9, float("nan")], total=3) == "0.1, 1e-09, nan"
-    assert payload_view.of_numbers(list(range(8)), total=100) == "0, 1, 2, 3, 4, 5, 6, 7, …"
-    assert payload_view.of_numbers([2**62] * 8, total=8) == ", ".join([str(2**62)] * 2) + ", …"
+    assert payload_view.format_numbers([1, -2], total=2) == "1, -2"
+    assert payload_view.format_numbers([0.1, 1e-9, float("nan")], total=3) == "0.1, 1e-09, nan"
+    assert payload_view.format_numbers(list(range(8)), total=100) == "0, 1, 2, 3, 4, 5, 6, 7, …"
+    assert payload_view.format_numbers([2**62] * 8, total=8) == ", ".join([str(2**62)] * 2) + ", …"

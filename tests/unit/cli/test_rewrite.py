@@ -6,7 +6,7 @@ import os
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.testing import corrupt_payload
 
 SCHEMA = rk.Schema(
@@ -23,17 +23,17 @@ def here(tmp_path, monkeypatch):
 
 
 def test_rewriting_tells_what_it_made(capsys):
-    assert run(["rewrite", "in", "out", "--shards", "4"]) == 0
+    assert run_command_line(["rewrite", "in", "out", "--shards", "4"]) == 0
     told = capsys.readouterr().out
     assert told.startswith("out: 40 records, ")
     assert "4 shards" in told
     assert told.rstrip().endswith("next: rekord check out")
-    assert run(["rewrite", "in", "out", "--shards", "4"]) == 0
+    assert run_command_line(["rewrite", "in", "out", "--shards", "4"]) == 0
     assert capsys.readouterr().out.startswith("nothing to do: out: 40 records")
 
 
 def test_rewriting_has_a_json_document(capsys):
-    assert run(["rewrite", "in", "out", "--where", "label = 1", "--json"]) == 0
+    assert run_command_line(["rewrite", "in", "out", "--where", "label = 1", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document.pop("seconds") >= 0
     size_bytes = os.path.getsize(rk.open("out")["train"].paths[0])
@@ -50,7 +50,7 @@ def test_rewriting_has_a_json_document(capsys):
 
 def test_all_changes_of_columns_can_be_asked_for(capsys):
     options = ["--cast", "name=int64", "--rename", "score=points,label=class", "--fill", "x=0"]
-    assert run(["rewrite", "in", "out", *options, "--json"]) == 0
+    assert run_command_line(["rewrite", "in", "out", *options, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["copied"] is False
     first = rk.open("out")["train"][0]
     assert {name: value.item() for name, value in first.items()} == {
@@ -59,27 +59,31 @@ def test_all_changes_of_columns_can_be_asked_for(capsys):
         "points": 0.0,
         "class": 0,
     }
-    assert run(["rewrite", "in", "kept", "--keep", "name,label", "--shuffle", "--seed", "3"]) == 0
+    assert (
+        run_command_line(["rewrite", "in", "kept", "--keep", "name,label", "--shuffle", "--seed", "3"]) == 0
+    )
     assert list(rk.open("kept").schema) == ["name", "label"]
-    assert run(["rewrite", "in", "dropped", "--drop", "name,label", "--also", "out"]) == 2  # schemas differ
-    assert run(["rewrite", "in", "twice", "--also", "in", "--compression", "gzip"]) == 0
+    assert (
+        run_command_line(["rewrite", "in", "dropped", "--drop", "name,label", "--also", "out"]) == 2
+    )  # schemas differ
+    assert run_command_line(["rewrite", "in", "twice", "--also", "in", "--compression", "gzip"]) == 0
     assert len(rk.open("twice")["train"]) == 80
 
 
 def test_a_lossy_cast_ends_with_exit_code_1_and_the_record(capsys):
-    assert run(["rewrite", "in", "out", "--cast", "score=int64"]) == 1
+    assert run_command_line(["rewrite", "in", "out", "--cast", "score=int64"]) == 1
     told = capsys.readouterr().err
     assert "EncodeError E386: `score` does not survive as int64" in told
     assert "in/train-00000-of-00002.tfrecord, record 1" in told
     assert "--lossy" in told
-    assert run(["rewrite", "in", "out", "--cast", "score=int64", "--lossy"]) == 0
+    assert run_command_line(["rewrite", "in", "out", "--cast", "score=int64", "--lossy"]) == 0
     assert rk.open("out")["train"][3]["score"] == 1
 
 
 def test_damage_ends_with_exit_code_1_and_names_salvage(here, capsys):
     path = here / "in" / "train-00001-of-00002.tfrecord"
     path.write_bytes(corrupt_payload(path.read_bytes(), 2))
-    assert run(["rewrite", "in", "out", "--json"]) == 1
+    assert run_command_line(["rewrite", "in", "out", "--json"]) == 1
     captured = capsys.readouterr()
     told = json.loads(captured.out)["error"]
     assert (told["code"], told["location"]["record"]) == ("F102", 2)
@@ -105,7 +109,7 @@ def test_damage_ends_with_exit_code_1_and_names_salvage(here, capsys):
     ids=str,
 )
 def test_what_cannot_be_done_has_its_exit_code_and_one_clear_message(here, capsys, arguments, code):
-    assert run(["rewrite", "in", "out", *arguments]) == code
+    assert run_command_line(["rewrite", "in", "out", *arguments]) == code
     told = capsys.readouterr().err
     assert "Traceback" not in told
     assert "  do " in told
@@ -114,22 +118,24 @@ def test_what_cannot_be_done_has_its_exit_code_and_one_clear_message(here, capsy
 
 @pytest.mark.parametrize("change", [[], ["--drop", "x"]], ids=["copied", "changed"])
 def test_a_dry_run_writes_nothing(here, capsys, change):
-    assert run(["rewrite", "in", "out", "--dry-run", *change]) == 0
+    assert run_command_line(["rewrite", "in", "out", "--dry-run", *change]) == 0
     assert "40 records" in capsys.readouterr().out
-    assert run(["rewrite", "in", "out", "--dry-run", "--json", *change]) == 0
+    assert run_command_line(["rewrite", "in", "out", "--dry-run", "--json", *change]) == 0
     assert json.loads(capsys.readouterr().out)["dry_run"] is True
     assert sorted(path.name for path in here.iterdir()) == ["in"]
 
 
 def test_splitting_tells_what_it_made(here, capsys):
-    assert run(["split", "in", "out", "--split", "train=0.75,val=0.25", "--stratify", "label"]) == 0
+    assert (
+        run_command_line(["split", "in", "out", "--split", "train=0.75,val=0.25", "--stratify", "label"]) == 0
+    )
     assert "train  31 records" in capsys.readouterr().out
-    assert run(["split", "in", "folds", "--folds", "4", "--json"]) == 0
+    assert run_command_line(["split", "in", "folds", "--folds", "4", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert {name: split["records"] for name, split in document["splits"].items()} == {
         f"fold{i}": 10 for i in range(4)
     }
-    assert run(["split", "in", "dry", "--folds", "4", "--dry-run"]) == 0
+    assert run_command_line(["split", "in", "dry", "--folds", "4", "--dry-run"]) == 0
     assert not (here / "dry").exists()
 
 
@@ -146,6 +152,6 @@ def test_splitting_tells_what_it_made(here, capsys):
     ids=str,
 )
 def test_a_split_that_cannot_be_made_has_its_exit_code(here, capsys, arguments, code):
-    assert run(["split", "in", "out", *arguments]) == code
+    assert run_command_line(["split", "in", "out", *arguments]) == code
     assert "  do " in capsys.readouterr().err
     assert not (here / "out").exists()

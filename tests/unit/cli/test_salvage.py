@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
-from rekord.cli.salvage import LISTED_GAPS
+from rekord.cli.main import run_command_line
+from rekord.cli.salvage import MAX_LISTED_GAPS
 from rekord.testing import corrupt_length, corrupt_payload, example_bytes, frame_offsets, frames
 
 GOOD = frames(example_bytes({"label": [i], "text": [b"row"]}) for i in range(20))
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 def test_an_intact_folder_is_one_line_and_exit_code_0(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["salvage", str(folder), str(tmp_path / "out")]) == 0
+    assert run_command_line(["salvage", str(folder), str(tmp_path / "out")]) == 0
     printed = capsys.readouterr()
     assert printed.out == f"all intact · kept 60 records · wrote {tmp_path / 'out'}/\n"
     assert printed.err == ""
@@ -39,7 +39,7 @@ def test_a_gap_is_a_line_and_exit_code_1(
 ) -> None:
     name = "train-00001-of-00003.tfrecord"
     (folder / name).write_bytes(corrupt_payload(GOOD, 7))
-    assert run(["salvage", str(folder), str(tmp_path / "out")]) == 1
+    assert run_command_line(["salvage", str(folder), str(tmp_path / "out")]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         f"F102  {name}  bytes {OFFSETS[7]:,} to {OFFSETS[8]:,}   payload checksum does not match · lost 1 record",
@@ -51,7 +51,7 @@ def test_a_gap_is_a_line_and_exit_code_1(
 def test_what_a_search_found_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, out = tmp_path / "x.tfrecord", tmp_path / "y.tfrecord"
     path.write_bytes(corrupt_length(GOOD, 7))
-    assert run(["salvage", str(path), str(out)]) == 1
+    assert run_command_line(["salvage", str(path), str(out)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"F101  {path}  bytes {OFFSETS[7]:,} to {OFFSETS[8]:,}   ")
     assert lines[0].endswith(" · went on where a search found the next record")
@@ -65,9 +65,9 @@ def test_many_gaps_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str
     for offset in frame_offsets(data)[1::2]:
         broken[offset + 12] ^= 1
     (tmp_path / "x.tfrecord").write_bytes(broken)
-    assert run(["salvage", str(tmp_path / "x.tfrecord"), str(tmp_path / "y")]) == 1
+    assert run_command_line(["salvage", str(tmp_path / "x.tfrecord"), str(tmp_path / "y")]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert sum(line.startswith("F102  ") for line in lines) == LISTED_GAPS
+    assert sum(line.startswith("F102  ") for line in lines) == MAX_LISTED_GAPS
     assert "50 more gaps: --json lists them" in lines
     assert lines[-1] == f"kept 150 records · lost 150 · 150 gaps · wrote {tmp_path / 'y'}"
 
@@ -77,13 +77,13 @@ def test_json_has_the_promised_fields(
 ) -> None:
     bad = folder / "train-00001-of-00003.tfrecord"
     bad.write_bytes(corrupt_payload(GOOD, 7))
-    assert run(["salvage", "--json", str(folder), str(tmp_path / "out")]) == 1
+    assert run_command_line(["salvage", "--json", str(folder), str(tmp_path / "out")]) == 1
     report = json.loads(capsys.readouterr().out)
     assert (report["ok"], report["kept"], report["lost_records"]) == (False, 59, 1)
     (gap,) = report["gaps"]
     assert (gap["path"], gap["begin"], gap["end"]) == (str(bad), OFFSETS[7], OFFSETS[8])
     assert (gap["message"], gap["code"]) == ("payload checksum does not match", "F102")
-    assert run(["salvage", str(tmp_path / "out"), str(tmp_path / "again"), "--json"]) == 0
+    assert run_command_line(["salvage", str(tmp_path / "out"), str(tmp_path / "again"), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["kept"], report["lost_records"], report["gaps"]) == (59, 0, [])
 
@@ -97,7 +97,7 @@ def test_a_file_without_an_intact_record_is_exit_code_3(
 ) -> None:
     path = tmp_path / "x.tfrecord"
     path.write_bytes(content)
-    assert run(["salvage", str(path), str(tmp_path / "y")]) == 3
+    assert run_command_line(["salvage", str(path), str(tmp_path / "y")]) == 3
     printed = capsys.readouterr()
     assert f"Error {code}: " in printed.err.splitlines()[0]
     assert f"where     {path}" in printed.err
@@ -117,7 +117,7 @@ def test_a_place_that_is_not_new_is_exit_code_2(
     out: str, code: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "there").write_bytes(b"")
-    assert run(["salvage", str(folder), str(tmp_path / out), "--json"]) == 2
+    assert run_command_line(["salvage", str(folder), str(tmp_path / out), "--json"]) == 2
     printed = capsys.readouterr()
     assert printed.err.startswith(f"UsageError {code}\n")
     assert json.loads(printed.out)["error"]["location"]["path"] == str(tmp_path / out)
@@ -126,16 +126,16 @@ def test_a_place_that_is_not_new_is_exit_code_2(
 def test_a_missing_input_is_exit_code_3_and_a_missing_output_wrong_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["salvage", str(tmp_path / "no"), str(tmp_path / "out")]) == 3
+    assert run_command_line(["salvage", str(tmp_path / "no"), str(tmp_path / "out")]) == 3
     assert capsys.readouterr().err.startswith("DatasetError X501: ")
-    assert run(["salvage", str(tmp_path / "no")]) == 2
+    assert run_command_line(["salvage", str(tmp_path / "no")]) == 2
     assert "`rekord salvage` needs OUT" in capsys.readouterr().err
 
 
 def test_hostile_names_reach_no_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a\x1b[31m.tfrecord").write_bytes(GOOD[:-1])
-    assert run(["salvage", str(tmp_path / "in"), str(tmp_path / "o\x1b[0m")]) == 1
+    assert run_command_line(["salvage", str(tmp_path / "in"), str(tmp_path / "o\x1b[0m")]) == 1
     printed = capsys.readouterr()
     assert "\x1b" not in printed.out + printed.err
     assert "a\\x1b[31m.tfrecord" in printed.out

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.testing import (
     corrupt_payload,
     example_bytes,
@@ -40,7 +40,7 @@ def numbered(first: int, last: int) -> list[bytes]:
 
 
 def shown_json(arguments: list[str], capsys: Captured) -> list[dict[str, Any]]:
-    assert run(["show", "--json", *arguments]) == 0
+    assert run_command_line(["show", "--json", *arguments]) == 0
     records: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["records"]
     return records
 
@@ -52,7 +52,7 @@ def ids(records: list[dict[str, Any]]) -> list[int]:
 def test_a_record_is_a_heading_and_its_features_by_name(tmp_path: Path, capsys: Captured) -> None:
     row = {"label": [3], "image": [PNG], "text": [b"rose"], "box": [0.25, 0.5], "none": None}
     path = record_file(tmp_path, [example_bytes(row)])
-    assert run(["show", str(tmp_path), "-n", "1"]) == 0
+    assert run_command_line(["show", str(tmp_path), "-n", "1"]) == 0
     printed = capsys.readouterr()
     size = len(example_bytes(row))
     assert printed.out.splitlines() == [
@@ -128,9 +128,9 @@ def test_records_beyond_the_first_buffer_are_found(tmp_path: Path, capsys: Captu
 
 def test_fewer_records_than_asked_for_is_said_on_stderr(tmp_path: Path, capsys: Captured) -> None:
     path = record_file(tmp_path, numbered(0, 2))
-    assert run(["show", str(path)]) == 0
+    assert run_command_line(["show", str(path)]) == 0
     assert capsys.readouterr().err == "that is all: 2 records\n"
-    assert run(["show", str(record_file(tmp_path, [], "none.tfrecord"))]) == 0
+    assert run_command_line(["show", str(record_file(tmp_path, [], "none.tfrecord"))]) == 0
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", "there are no records\n")
 
@@ -138,7 +138,7 @@ def test_fewer_records_than_asked_for_is_said_on_stderr(tmp_path: Path, capsys: 
 def test_a_record_beyond_the_end_says_how_many_there_are(tmp_path: Path, capsys: Captured) -> None:
     record_file(tmp_path, numbered(0, 3), "a.tfrecord")
     record_file(tmp_path, numbered(3, 5), "b.tfrecord")
-    assert run(["show", str(tmp_path), "--record", "5"]) == 2
+    assert run_command_line(["show", str(tmp_path), "--record", "5"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("UsageError U606: there is no record 5\n")
@@ -158,13 +158,13 @@ def test_damage_before_the_wanted_record_is_the_error_itself(tmp_path: Path, cap
     path = tmp_path / "x.tfrecord"
     data = frames(numbered(0, 6))
     path.write_bytes(corrupt_payload(data, 3))
-    assert run(["show", str(path)]) == 3
+    assert run_command_line(["show", str(path)]) == 3
     printed = capsys.readouterr()
     assert printed.out.count("  record ") == 3
     assert printed.err.startswith("FrameError F102: payload checksum does not match\n")
     assert f"where     {path}, record 3, byte {frame_offsets(data)[3]}" in printed.err
 
-    assert run(["show", str(path), "--record", "4", "--json"]) == 3
+    assert run_command_line(["show", str(path), "--record", "4", "--json"]) == 3
     failure = json.loads(capsys.readouterr().out)["error"]
     assert (failure["code"], failure["location"]["record"]) == ("F102", 3)
 
@@ -172,7 +172,7 @@ def test_damage_before_the_wanted_record_is_the_error_itself(tmp_path: Path, cap
 def test_a_file_that_holds_no_records_is_exit_code_3(tmp_path: Path, capsys: Captured) -> None:
     path = tmp_path / "page.html"
     path.write_bytes(b"<!DOCTYPE html><html><body>404</body></html>")
-    assert run(["show", str(path)]) == 3
+    assert run_command_line(["show", str(path)]) == 3
     assert capsys.readouterr().err.startswith("FrameError F111: ")
 
 
@@ -180,7 +180,7 @@ def test_a_sequence_shows_context_and_steps(tmp_path: Path, capsys: Captured) ->
     payload = sequence_bytes({"id": [b"a"]}, {"tokens": [[1], [2, 3], None]})
     # Without steps it looks like an Example; its neighbour tells what it is.
     path = record_file(tmp_path, [payload, sequence_bytes({"id": [b"b"]}, {})])
-    assert run(["show", str(path), "-n", "2"]) == 0
+    assert run_command_line(["show", str(path), "-n", "2"]) == 0
     assert capsys.readouterr().out.splitlines()[1:6] == [
         "  SequenceExample",
         "  context",
@@ -205,7 +205,7 @@ def test_kind_forces_a_reading(tmp_path: Path, capsys: Captured) -> None:
 
 def test_a_forced_reading_that_fails_is_an_error_with_its_place(tmp_path: Path, capsys: Captured) -> None:
     path = record_file(tmp_path, [*numbered(0, 1), b"\x0a\xff"])
-    assert run(["show", str(path), "--kind", "example", "--record", "1"]) == 3
+    assert run_command_line(["show", str(path), "--kind", "example", "--record", "1"]) == 3
     message = capsys.readouterr().err
     assert message.startswith("WireError W20")
     assert f"where     {path}, record 1, byte " in message
@@ -218,7 +218,7 @@ def test_other_payloads_are_shown_as_what_they_are(tmp_path: Path, capsys: Captu
     event = b"\x09" + struct.pack("<d", 1.5) + b"\x10\x07" + length_delimited(5, b"")
     payloads = [ranking, event, b"plain text", unknown(9, 0) + unknown(7, 2), b"\xff\xfe\x00\x01"]
     path = record_file(tmp_path, payloads)
-    assert run(["show", str(path)]) == 0
+    assert run_command_line(["show", str(path)]) == 0
     text = capsys.readouterr().out
     assert "  ExampleListWithContext\n    examples  3\n  context\n    q  bytes" in text
     assert "  tf.Event\n    wall_time 1.5\n    step      7\n    holds     summary\n" in text
@@ -249,7 +249,7 @@ def test_hostile_keys_and_values_reach_no_terminal(tmp_path: Path, capsys: Captu
     for number, payload in enumerate(payloads):
         path = record_file(tmp_path, [payload], f"{number}\x1b[31m.tfrecord")
         for options in ([], ["--json"]):
-            assert run(["show", str(path), *options]) == 0
+            assert run_command_line(["show", str(path), *options]) == 0
             printed = capsys.readouterr()
             text = printed.out + printed.err
             assert not {letter for letter in text if not letter.isprintable()} - {"\n"}
@@ -263,5 +263,5 @@ def test_a_record_without_a_kind_in_a_step_and_empty_lists_is_shown(tmp_path: Pa
     (record,) = shown_json([str(path)], capsys)
     assert record["features"]["a"] == {"kind": "int64", "count": 0, "values": []}
     assert record["features"]["b"] == {"kind": None, "count": 0, "values": []}
-    assert run(["show", str(path), "-n", "1"]) == 0
+    assert run_command_line(["show", str(path), "-n", "1"]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == ["  a  int64  0", "  b  unset"]

@@ -112,7 +112,7 @@ def verb():
     import fragile
     print("not interrupted")
 
-rekord.cli.main.run = lambda leave: verb()
+rekord.cli.main.run_command_line = lambda leave: verb()
 sys.exit(run())
 """
 

@@ -12,7 +12,7 @@ from pages import messages
 from PIL import Image
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 Captured = pytest.CaptureFixture[str]
@@ -29,7 +29,7 @@ def rows(number: int = 20) -> list[dict[str, Any]]:
 
 def test_a_row_a_feature_and_the_classes_below(tmp_path: Path, capsys: Captured) -> None:
     path = put(tmp_path, [*rows(), {"label": [0]}])
-    assert run(["stats", path]) == 0
+    assert run_command_line(["stats", path]) == 0
     assert capsys.readouterr().out.splitlines() == [
         f"{path} · 21 records · 3 features · 1 file · 1.1 kB",
         "",
@@ -48,21 +48,21 @@ def test_lines_fit_eighty_columns_whatever_the_names(tmp_path: Path, capsys: Cap
     long = "a/very/long/key/that/goes/on/and/on/for/ever"
     put(tmp_path, [{long: [i], "text": [b"w" * 90]} for i in range(9)], "train.tfrecord")
     put(tmp_path, [{long: [i + 90], "text": [b"v" * 90]} for i in range(9)], "val.tfrecord")
-    assert run(["stats", str(tmp_path)]) == 0
+    assert run_command_line(["stats", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines[1:])) <= 80
 
 
 def test_nothing_steers_the_terminal(tmp_path: Path, capsys: Captured) -> None:
     path = put(tmp_path, [{"a\x1b[31m\u202e": [b"\x1b[2J\n"]}] * 3)
-    assert run(["stats", path]) == 0
+    assert run_command_line(["stats", path]) == 0
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\u202e" not in out
 
 
 def test_json_has_the_fields_that_were_promised(tmp_path: Path, capsys: Captured) -> None:
-    assert run(["stats", put(tmp_path, rows()), "--json"]) == 0
+    assert run_command_line(["stats", put(tmp_path, rows()), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["records"] == 20
     label = document["features"]["label"]
@@ -86,7 +86,7 @@ def test_json_has_the_fields_that_were_promised(tmp_path: Path, capsys: Captured
 def test_pictures_have_a_summary(tmp_path: Path, capsys: Captured) -> None:
     file = io.BytesIO()
     Image.new("RGB", (64, 48)).save(file, "PNG")
-    assert run(["stats", put(tmp_path, [{"image": [file.getvalue()]}] * 2)]) == 0
+    assert run_command_line(["stats", put(tmp_path, [{"image": [file.getvalue()]}] * 2)]) == 0
     out = capsys.readouterr().out
     assert (
         "image: 2 pictures, png 100%\n  size      64×48 to 64×48, median 64×48\n  colours   rgb 100%\n" in out
@@ -96,7 +96,7 @@ def test_pictures_have_a_summary(tmp_path: Path, capsys: Captured) -> None:
 def test_splits_that_differ_are_said_with_the_reason(tmp_path: Path, capsys: Captured) -> None:
     put(tmp_path, [{"x": [b"a"]}] * 90 + [{"x": [b"b"]}] * 10, "train.tfrecord")
     put(tmp_path, [{"x": [b"a"]}] * 20 + [{"x": [b"b"]}] * 80, "val.tfrecord")
-    assert run(["stats", str(tmp_path)]) == 0
+    assert run_command_line(["stats", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2:] == [
         "compared with train: 0 of 1 alike",
@@ -109,7 +109,7 @@ def test_what_chance_explains_is_counted_and_not_listed(tmp_path: Path, capsys: 
     for split in ("train", "test"):
         rows = [example_bytes({"text": [f"{split} {i}".encode()]}) for i in range(10)]
         (tmp_path / f"{split}.tfrecord").write_bytes(frames(rows))
-    assert run(["stats", str(tmp_path)]) == 0
+    assert run_command_line(["stats", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == "compared with train: 1 of 1 alike, 1 of them but for chance"
 
@@ -117,7 +117,7 @@ def test_what_chance_explains_is_counted_and_not_listed(tmp_path: Path, capsys: 
 def test_damage_is_exit_code_1_and_the_rest_is_described(tmp_path: Path, capsys: Captured) -> None:
     path = tmp_path / "x.tfrecord"
     path.write_bytes(corrupt_payload(frames([example_bytes(row) for row in rows()]), 7))
-    assert run(["stats", str(path)]) == 1
+    assert run_command_line(["stats", str(path)]) == 1
     out = capsys.readouterr().out
     assert f"{path} · 19 records" in out
     assert out.splitlines()[-3:] == [
@@ -125,48 +125,48 @@ def test_damage_is_exit_code_1_and_the_rest_is_described(tmp_path: Path, capsys:
         f"  F102  {path}, record 7: payload checksum does not match",
         f"next: rekord check {path}",
     ]
-    assert run(["stats", str(path), "--json"]) == 1
+    assert run_command_line(["stats", str(path), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["damage"][0]["code"] == "F102"
 
 
 def test_what_cannot_be_read_is_exit_code_3(tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "text.tfrecord").write_bytes(b"this is no record file\n" * 9)
-    assert run(["stats", str(tmp_path / "text.tfrecord")]) == 3
+    assert run_command_line(["stats", str(tmp_path / "text.tfrecord")]) == 3
     assert capsys.readouterr().err.startswith("FrameError F118: ")
-    assert run(["stats", str(tmp_path / "missing.tfrecord"), "--json"]) == 3
+    assert run_command_line(["stats", str(tmp_path / "missing.tfrecord"), "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "X501"
 
 
 def test_payloads_that_are_no_examples_are_said(tmp_path: Path, capsys: Captured) -> None:
     (tmp_path / "x.tfrecord").write_bytes(frames([b"a line of text", b"and another"]))
-    assert run(["stats", str(tmp_path / "x.tfrecord")]) == 0
+    assert run_command_line(["stats", str(tmp_path / "x.tfrecord")]) == 0
     assert "not counted: 2 records (payloads are plain text)" in capsys.readouterr().out
 
 
 def test_a_schema_names_classes(tmp_path: Path, capsys: Captured) -> None:
     rk.Schema({"label": rk.Label(["cat", "dog"])}).save(tmp_path / "schema.json")
     path = put(tmp_path, rows())
-    assert run(["stats", path, "--schema", str(tmp_path / "schema.json")]) == 0
+    assert run_command_line(["stats", path, "--schema", str(tmp_path / "schema.json")]) == 0
     assert "  cat  ████████████████████████           15     75%\n" in capsys.readouterr().out
 
 
 def test_reports_are_written_beside_what_is_printed(tmp_path: Path, capsys: Captured) -> None:
     path = put(tmp_path, rows())
     page, text, binary = (tmp_path / name for name in ("r.html", "s.pbtxt", "s.pb"))
-    assert run(["stats", path, "--html", str(page), "--metadata", str(text)]) == 0
+    assert run_command_line(["stats", path, "--html", str(page), "--metadata", str(text)]) == 0
     printed = capsys.readouterr()
     assert printed.err == f"saved in {page}\nsaved in {text}\n"
     assert printed.out.startswith(path)
     assert page.read_text().startswith("<!DOCTYPE html>")
     assert text.read_text().startswith("datasets {\n")
-    assert run(["stats", path, "--metadata", str(binary)]) == 0
+    assert run_command_line(["stats", path, "--metadata", str(binary)]) == 0
     assert 0 < len(binary.read_bytes()) < len(text.read_bytes())
 
 
 def test_a_metadata_file_of_another_form_is_wrong_usage(tmp_path: Path, capsys: Captured) -> None:
     path = put(tmp_path, rows())
     target = tmp_path / "stats.json"
-    assert run(["stats", path, "--metadata", str(target)]) == 2
+    assert run_command_line(["stats", path, "--metadata", str(target)]) == 2
     err = capsys.readouterr().err
     assert err.startswith("UsageError U605: cannot determine the format of the statistics from")
     assert f"where     {target}" in err
@@ -177,7 +177,7 @@ def test_a_metadata_file_of_another_form_is_wrong_usage(tmp_path: Path, capsys: 
 def test_a_report_never_takes_the_place_of_the_data(option: str, tmp_path: Path, capsys: Captured) -> None:
     path = put(tmp_path, rows(), "data.pb")
     before = Path(path).read_bytes()
-    assert run(["stats", path, option, path]) == 2
+    assert run_command_line(["stats", path, option, path]) == 2
     err = capsys.readouterr().err
     assert err.startswith(f"UsageError U631: `{option}` would replace a file that is in use\n")
     assert f"where     {path}" in err
@@ -187,12 +187,12 @@ def test_a_report_never_takes_the_place_of_the_data(option: str, tmp_path: Path,
 
 def test_two_reports_do_not_share_a_file(tmp_path: Path, capsys: Captured) -> None:
     target = str(tmp_path / "r.pb")
-    assert run(["stats", put(tmp_path, rows()), "--html", target, "--metadata", target]) == 2
+    assert run_command_line(["stats", put(tmp_path, rows()), "--html", target, "--metadata", target]) == 2
     assert "found     the file of the other report\n" in capsys.readouterr().err
 
 
 def test_a_place_that_cannot_be_written_is_exit_code_3(tmp_path: Path, capsys: Captured) -> None:
-    assert run(["stats", put(tmp_path, rows()), "--html", str(tmp_path)]) == 3
+    assert run_command_line(["stats", put(tmp_path, rows()), "--html", str(tmp_path)]) == 3
     assert capsys.readouterr().err.startswith("DatasetError X504")
 
 
@@ -205,12 +205,12 @@ def test_the_example_on_the_page_is_what_is_said(
     monkeypatch.chdir(tmp_path)
     put(tmp_path, rows(), "train.tfrecord")
     command = f"stats train.tfrecord {options}"
-    assert run(command.split()) == 2
+    assert run_command_line(command.split()) == 2
     assert f"$ rekord {command}\n{capsys.readouterr().err.rstrip()}" in messages(code)
 
 
 def test_help_says_what_it_does(capsys: Captured) -> None:
-    assert run(["stats", "--help"]) == 0
+    assert run_command_line(["stats", "--help"]) == 0
     assert capsys.readouterr().out.startswith("rekord stats PATH\n")
 
 
@@ -218,7 +218,7 @@ def test_the_reference_page_names_every_field(tmp_path: Path, capsys: Captured) 
     file = io.BytesIO()
     Image.new("RGB", (64, 48)).save(file, "PNG")
     many = [{"x": [i], "f": [0.5], "image": [file.getvalue()], "label": [1]} for i in range(10_100)]
-    assert run(["stats", put(tmp_path, many), "--json"]) == 0
+    assert run_command_line(["stats", put(tmp_path, many), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     page = (Path(__file__).parents[3] / "docs" / "reference" / "stats.md").read_text(encoding="utf-8")
     fields = {name for feature in document["features"].values() for name in feature}

@@ -16,26 +16,30 @@ from rich.console import Console
 
 import rekord as rk
 from rekord.cli import train as verb
-from rekord.cli.main import run
-from rekord.cli.train_progress import Show
+from rekord.cli.main import run_command_line
+from rekord.cli.train_progress import TrainingDisplay
 from rekord.errors import error
 from rekord.location import Location
 from rekord.training import run as training
-from rekord.training.loop import Watch
-from rekord.training.result import Epoch, Trained
+from rekord.training.loop import TrainingListener
+from rekord.training.result import EpochResult, TrainingResult
 from rekord.training.run import TrainOptions
-from rekord.training.task import Input, Task
+from rekord.training.task import InputColumn, Task
 
 TASK = Task(
-    "classification", (Input("image", "image"),), "label", ("cat", "dog"), left_out={"filename": "is a name"}
+    "classification",
+    (InputColumn("image", "image"),),
+    "label",
+    ("cat", "dog"),
+    left_out={"filename": "is a name"},
 )
 EPOCHS = (
-    Epoch(1, 1.2034, 0.5123, 0.9812, 0.6401, 60, 1920, 1920, 1.5, 0.045),
-    Epoch(2, 0.4001, 0.9007, 0.2503, 0.9531, 60, 1920, 1920, 1.5, 0.009),
+    EpochResult(1, 1.2034, 0.5123, 0.9812, 0.6401, 60, 1920, 1920, 1.5, 0.045),
+    EpochResult(2, 0.4001, 0.9007, 0.2503, 0.9531, 60, 1920, 1920, 1.5, 0.009),
 )
 
 
-def outcome(**changes: Any) -> Trained:
+def outcome(**changes: Any) -> TrainingResult:
     fields: dict[str, Any] = {
         "dataset": "flowers",
         "out": "flowers-model",
@@ -54,10 +58,10 @@ def outcome(**changes: Any) -> Trained:
         "first_batch_seconds": 0.1,
         "advice": (),
     }
-    return Trained(**{**fields, **changes})
+    return TrainingResult(**{**fields, **changes})
 
 
-Told = Callable[[Watch], Trained]
+Told = Callable[[TrainingListener], TrainingResult]
 
 
 @pytest.fixture
@@ -69,7 +73,9 @@ def stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Told
     monkeypatch.setattr(verb, "_load_frameworks", lambda backend: asked.update(loaded=backend))
 
     def put(tell: Told) -> dict[str, Any]:
-        def train(path: str, out: str | None, options: TrainOptions, *, watch: Watch) -> Trained:
+        def train(
+            path: str, out: str | None, options: TrainOptions, *, watch: TrainingListener
+        ) -> TrainingResult:
             rk.open(path)
             watch.chosen(TASK)
             asked.update(path=path, out=out, **vars(options))
@@ -82,7 +88,7 @@ def stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Told
     return put
 
 
-def whole(watch: Watch) -> Trained:
+def whole(watch: TrainingListener) -> TrainingResult:
     for epoch in EPOCHS:
         watch.step(epoch.number, 60, epoch.loss, epoch.score)
         watch.validating(epoch.number, 2)
@@ -103,7 +109,7 @@ epoch     loss  accuracy  val loss  val accuracy  records/s  waiting
 
 def test_a_run_is_a_line_an_epoch_a_score_and_where_everything_lies(stands_in, capsys) -> None:
     stands_in(whole)
-    assert run(["train", "flowers"]) == 0
+    assert run_command_line(["train", "flowers"]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
     assert (
@@ -120,7 +126,7 @@ next: open flowers-model/report.html
 
 def test_under_json_there_is_one_document_and_lines_go_to_stderr(stands_in, capsys) -> None:
     stands_in(whole)
-    assert run(["train", "flowers", "--json"]) == 0
+    assert run_command_line(["train", "flowers", "--json"]) == 0
     printed = capsys.readouterr()
     assert printed.err == TABLE
     told = json.loads(printed.out)
@@ -131,14 +137,14 @@ def test_under_json_there_is_one_document_and_lines_go_to_stderr(stands_in, caps
 
 
 def test_without_a_validation_split_the_table_has_no_place_for_it(stands_in, capsys) -> None:
-    alone = Epoch(1, 0.5, 0.75, None, None, 1, 32, 0, 0.0, 0.0)
+    alone = EpochResult(1, 0.5, 0.75, None, None, 1, 32, 0, 0.0, 0.0)
 
-    def tell(watch: Watch) -> Trained:
+    def tell(watch: TrainingListener) -> TrainingResult:
         watch.epoch(alone)
         return outcome(epochs=(alone,), val_split=None)
 
     stands_in(tell)
-    assert run(["train", "flowers"]) == 0
+    assert run_command_line(["train", "flowers"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[2:5] == [
         "epoch     loss  accuracy  records/s  waiting",
@@ -146,14 +152,14 @@ def test_without_a_validation_split_the_table_has_no_place_for_it(stands_in, cap
         "accuracy 0.750 (always the most frequent class: 0.500)",
     ]
     assert lines[5] == "too few steps to say how long the model waited for data"
-    assert run(["train", "flowers", "--json"]) == 0
+    assert run_command_line(["train", "flowers", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["waited_share"] is None
 
 
 def test_where_the_input_is_the_bottleneck_it_is_said_what_to_change(stands_in, capsys) -> None:
-    slow = Epoch(1, 0.5, 0.75, 0.5, 0.75, 60, 1920, 1920, 2.0, 1.0)
+    slow = EpochResult(1, 0.5, 0.75, 0.5, 0.75, 60, 1920, 1920, 2.0, 1.0)
     stands_in(lambda watch: outcome(epochs=(slow,), advice=("2 of 8 cores read: --threads 8",)))
-    assert run(["train", "flowers"]) == 0
+    assert run_command_line(["train", "flowers"]) == 0
     lines = capsys.readouterr().out.splitlines()
     at = lines.index("waited for data 50 % of the time: the input is the bottleneck")
     assert lines[at + 1] == "  2 of 8 cores read: --threads 8"
@@ -164,7 +170,7 @@ def test_every_option_is_handed_on(stands_in) -> None:
     words = "train flowers there --epochs 7 --label label --columns x,y --split train --val test --balance"
     words += " --backend jax --image-size 96x128 --batch-size 8 --learning-rate 1e-2 --seed 3"
     words += " --checkpoint-steps 10 --threads 2 --limit 100 --resume"
-    assert run(words.split()) == 0
+    assert run_command_line(words.split()) == 0
     assert asked == {
         "loaded": "jax",
         "path": "flowers",
@@ -187,12 +193,12 @@ def test_every_option_is_handed_on(stands_in) -> None:
         "resume": True,
         "fresh": False,
     }
-    assert run(["train", "flowers", "--image-size", "64", "--class-weights", "--fresh"]) == 0
+    assert run_command_line(["train", "flowers", "--image-size", "64", "--class-weights", "--fresh"]) == 0
     assert (asked["image_size"], asked["class_weights"], asked["fresh"]) == ((64, 64), True, True)
 
 
 def test_an_interrupted_run_says_where_it_was_and_how_to_go_on(stands_in, capsys) -> None:
-    def tell(watch: Watch) -> Trained:
+    def tell(watch: TrainingListener) -> TrainingResult:
         watch.epoch(EPOCHS[0])
         watch.step(2, 31, 0.5, 0.8)
         watch.saved("flowers-model/checkpoint.tfrecord", 2, 31)
@@ -200,7 +206,10 @@ def test_an_interrupted_run_says_where_it_was_and_how_to_go_on(stands_in, capsys
 
     stands_in(tell)
     assert (
-        run(["train", "flowers", "my model", "--epochs", "2", "--balance", "--learning-rate", "0.01"]) == 130
+        run_command_line(
+            ["train", "flowers", "my model", "--epochs", "2", "--balance", "--learning-rate", "0.01"]
+        )
+        == 130
     )
     assert capsys.readouterr().err.splitlines() == [
         "interrupted at epoch 2 of 2, step 31 of 60: go on with",
@@ -209,33 +218,33 @@ def test_an_interrupted_run_says_where_it_was_and_how_to_go_on(stands_in, capsys
 
 
 def test_a_run_that_is_interrupted_between_epochs_says_so(stands_in, capsys) -> None:
-    def tell(watch: Watch) -> Trained:
+    def tell(watch: TrainingListener) -> TrainingResult:
         watch.epoch(EPOCHS[0])
         watch.saved("flowers-model/checkpoint.tfrecord", 2, 0)
         raise KeyboardInterrupt
 
     stands_in(tell)
-    assert run(["train", "flowers"]) == 130
+    assert run_command_line(["train", "flowers"]) == 130
     assert capsys.readouterr().err.startswith("interrupted at the beginning of epoch 2 of 2: go on with\n")
 
 
 def test_a_run_that_is_interrupted_before_a_checkpoint_leaves_nothing_to_go_on_with(
     stands_in, capsys
 ) -> None:
-    def tell(watch: Watch) -> Trained:
+    def tell(watch: TrainingListener) -> TrainingResult:
         raise KeyboardInterrupt
 
     stands_in(tell)
-    assert run(["train", "flowers"]) == 130
+    assert run_command_line(["train", "flowers"]) == 130
     assert capsys.readouterr().err == "interrupted before the first checkpoint: nothing is kept\n"
 
 
 def test_a_run_that_is_interrupted_before_it_goes_on_is_still_there(stands_in, capsys) -> None:
-    def tell(watch: Watch) -> Trained:
+    def tell(watch: TrainingListener) -> TrainingResult:
         raise KeyboardInterrupt
 
     stands_in(tell)
-    assert run(["train", "flowers", "--resume"]) == 130
+    assert run_command_line(["train", "flowers", "--resume"]) == 130
     assert capsys.readouterr().err.splitlines() == [
         "interrupted before it went on: go on with",
         "  rekord train flowers --resume",
@@ -243,33 +252,33 @@ def test_a_run_that_is_interrupted_before_it_goes_on_is_still_there(stands_in, c
 
 
 def test_a_run_that_is_interrupted_after_its_last_epoch_is_in_no_epoch(stands_in, capsys) -> None:
-    def tell(watch: Watch) -> Trained:
+    def tell(watch: TrainingListener) -> TrainingResult:
         whole(watch)
         raise KeyboardInterrupt
 
     stands_in(tell)
-    assert run(["train", "flowers"]) == 130
+    assert run_command_line(["train", "flowers"]) == 130
     assert capsys.readouterr().err.startswith("interrupted at the end of the last epoch: go on with\n")
 
 
 def test_a_run_that_was_through_says_that_nothing_is_left_to_do(stands_in, capsys) -> None:
-    def tell(watch: Watch) -> Trained:
+    def tell(watch: TrainingListener) -> TrainingResult:
         watch.resumed(3, 0)
         return outcome()
 
     stands_in(tell)
-    assert run(["train", "flowers", "--resume"]) == 0
+    assert run_command_line(["train", "flowers", "--resume"]) == 0
     assert capsys.readouterr().out.splitlines()[2] == "2 epochs done already, and no more asked for"
 
 
 def test_after_damage_it_is_said_what_is_kept_and_how_to_go_on(stands_in, capsys) -> None:
-    def tell(watch: Watch) -> Trained:
+    def tell(watch: TrainingListener) -> TrainingResult:
         watch.step(1, 31, 0.5, 0.8)
         watch.saved("flowers-model/checkpoint.tfrecord", 1, 31)
         raise error("F102", location=Location(path="flowers/train.tfrecord", record=3))
 
     stands_in(tell)
-    assert run(["train", "flowers", "--seed", "7"]) == 1
+    assert run_command_line(["train", "flowers", "--seed", "7"]) == 1
     assert capsys.readouterr().err.splitlines()[-2:] == [
         "kept up to epoch 1 of 2, step 31 of 60: when the data is as it was, go on with",
         "  rekord train flowers --seed 7 --resume",
@@ -277,13 +286,13 @@ def test_after_damage_it_is_said_what_is_kept_and_how_to_go_on(stands_in, capsys
 
 
 def test_a_run_that_goes_on_says_where(stands_in, capsys) -> None:
-    def tell(watch: Watch) -> Trained:
+    def tell(watch: TrainingListener) -> TrainingResult:
         watch.resumed(2, 31)
         watch.epoch(EPOCHS[1])
         return outcome()
 
     stands_in(tell)
-    assert run(["train", "flowers", "--resume"]) == 0
+    assert run_command_line(["train", "flowers", "--resume"]) == 0
     assert capsys.readouterr().out.splitlines()[2] == "going on at epoch 2 of 2, step 31 of 60"
 
 
@@ -298,11 +307,11 @@ def test_a_run_that_goes_on_says_where(stands_in, capsys) -> None:
     ],
 )
 def test_a_failure_has_the_exit_code_of_its_kind(stands_in, capsys, code: str, exit_code: int) -> None:
-    def tell(watch: Watch) -> Trained:
+    def tell(watch: TrainingListener) -> TrainingResult:
         raise error(code, location=Location(path="flowers"))
 
     stands_in(tell)
-    assert run(["train", "flowers", "--json"]) == exit_code
+    assert run_command_line(["train", "flowers", "--json"]) == exit_code
     printed = capsys.readouterr()
     assert json.loads(printed.out)["error"]["code"] == code
     assert f" {code}: " in printed.err
@@ -327,7 +336,7 @@ def test_a_value_that_cannot_be_meant_is_refused_before_anything_is_loaded(
     stands_in, capsys, options: list[str], what: str, do: str
 ) -> None:
     asked = stands_in(whole)
-    assert run(["train", "flowers", *options]) == 2
+    assert run_command_line(["train", "flowers", *options]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert (lines[0], lines[-1]) == (f"UsageError U605: {what}", f"  do        {do}")
     assert asked == {}
@@ -335,15 +344,15 @@ def test_a_value_that_cannot_be_meant_is_refused_before_anything_is_loaded(
 
 def test_a_path_that_is_not_there_is_said_before_anything_is_loaded(stands_in, capsys) -> None:
     asked = stands_in(whole)
-    assert run(["train", "flwers"]) == 3
+    assert run_command_line(["train", "flwers"]) == 3
     assert capsys.readouterr().err.startswith("DatasetError X501: ")
     assert asked == {}
 
 
 def test_names_from_the_data_cannot_steer_a_terminal(stands_in, capsys) -> None:
-    odd = Task("regression", (Input("a\x1b[2J", "numbers"),), "b\n", left_out={"c\r": "why\x07"})
+    odd = Task("regression", (InputColumn("a\x1b[2J", "numbers"),), "b\n", left_out={"c\r": "why\x07"})
     stands_in(lambda watch: watch.begun(odd, "jax", 1, 1, 1) or outcome())
-    assert run(["train", "flowers"]) == 0
+    assert run_command_line(["train", "flowers"]) == 0
     shown = capsys.readouterr().out
     assert "a\\x1b[2J → b\\n · MLP" in shown
     assert "left out: c\\r (why\\x07)" in shown
@@ -351,16 +360,16 @@ def test_names_from_the_data_cannot_steer_a_terminal(stands_in, capsys) -> None:
 
 def test_many_columns_that_are_left_out_are_said_in_one_line(stands_in, capsys) -> None:
     many = Task(
-        "regression", (Input("a", "numbers"),), "b", left_out={f"c{i}": "is a name" for i in range(9)}
+        "regression", (InputColumn("a", "numbers"),), "b", left_out={f"c{i}": "is a name" for i in range(9)}
     )
     stands_in(lambda watch: watch.begun(many, "jax", 1, 1, 1) or outcome())
-    assert run(["train", "flowers"]) == 0
+    assert run_command_line(["train", "flowers"]) == 0
     assert "\nleft out: c0, c1, c2, c3 and 5 more (is a name)\n" in capsys.readouterr().out
 
 
 def test_the_bar_says_how_far_the_epoch_is() -> None:
     loaded: list[str] = []
-    show = Show("flowers", batch_size=32, as_json=True, load=lambda: loaded.append("keras"))
+    show = TrainingDisplay("flowers", batch_size=32, as_json=True, load=lambda: loaded.append("keras"))
     assert (drawn(show), loaded) == ("looking at the data", [])
     show.chosen(TASK)
     assert loaded == ["keras"]
@@ -374,7 +383,7 @@ def test_the_bar_says_how_far_the_epoch_is() -> None:
     assert drawn(show).endswith(" validation 3 of 8")
 
 
-def drawn(show: Show) -> str:
+def drawn(show: TrainingDisplay) -> str:
     stream = io.StringIO()
     Console(file=stream, width=100).print(show._bar())
     return stream.getvalue().strip()

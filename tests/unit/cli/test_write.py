@@ -17,7 +17,7 @@ from pages import messages
 from PIL import Image
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 
@@ -48,13 +48,13 @@ def table() -> str:
 
 
 def written(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
-    assert run(["write", *arguments, "--json", "--workers", "1"]) == 0
+    assert run_command_line(["write", *arguments, "--json", "--workers", "1"]) == 0
     document: dict[str, object] = json.loads(capsys.readouterr().out)
     return document
 
 
 def test_a_folder_of_images_becomes_a_dataset(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["write", photos, "out", "--workers", "1"]) == 0
+    assert run_command_line(["write", photos, "out", "--workers", "1"]) == 0
     printed = capsys.readouterr()
     assert re.sub(r"in [\d.]+ m?s", "in 1 s", re.sub(r"[\d.]+ kB", "9 kB", printed.out)) == (
         "out: 12 records, 9 kB, in 1 s\n  train  12 records  1 shard  9 kB\nnext: rekord check out\n"
@@ -83,17 +83,17 @@ def test_the_json_is_the_document_of_the_interface(photos: str, capsys: pytest.C
 def test_the_splits_of_the_source_are_kept_and_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     for split in ("train", "val"):
         picture(f"photos/{split}/cat/1.jpg")
-    assert run(["write", "photos", "out", "--workers", "1"]) == 0
+    assert run_command_line(["write", "photos", "out", "--workers", "1"]) == 0
     printed = capsys.readouterr()
     assert "splits: train, val, as the source has them (--split says otherwise)" in printed.err
     assert list(rk.open("out").splits) == ["train", "val"]
-    assert run(["write", "photos", "one", "--split", "all", "--workers", "1"]) == 0
+    assert run_command_line(["write", "photos", "one", "--split", "all", "--workers", "1"]) == 0
     assert list(rk.open("one").splits) == ["all"]
 
 
 def test_the_same_command_again_has_nothing_to_do(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     written(capsys, table, "out")
-    assert run(["write", table, "out", "--workers", "1"]) == 0
+    assert run_command_line(["write", table, "out", "--workers", "1"]) == 0
     printed = capsys.readouterr()
     assert printed.out.startswith("nothing to do: out: 40 records, ")
     assert "forecast" not in printed.err
@@ -103,7 +103,7 @@ def test_another_plan_for_the_same_place_is_refused_unless_it_is_fresh(
     table: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written(capsys, table, "out")
-    assert run(["write", table, "out", "--shuffle", "--workers", "1"]) == 2
+    assert run_command_line(["write", table, "out", "--shuffle", "--workers", "1"]) == 2
     assert "UsageError U618" in capsys.readouterr().err
     assert written(capsys, table, "out", "--shuffle", "--fresh")["rejected"] == 0
 
@@ -116,7 +116,12 @@ def test_images_and_masks_are_named_apart(capsys: pytest.CaptureFixture[str]) ->
     manifest = json.loads(Path("out/rekord.json").read_text())
     assert manifest["options"]["layout"]["classes"] == 3
     assert manifest["options"]["layout"]["ignore"] is None
-    assert run(["write", "--images", "a", "--masks", "b", "two", "--classes", "2", "--workers", "1"]) == 1
+    assert (
+        run_command_line(
+            ["write", "--images", "a", "--masks", "b", "two", "--classes", "2", "--workers", "1"]
+        )
+        == 1
+    )
     assert "EncodeError E335" in capsys.readouterr().err
     assert not Path("two").exists()
 
@@ -146,12 +151,14 @@ def test_a_function_of_a_file_maps_rows_in_other_processes_too(
         "def _times(n):\n    return n * FACTOR\n"
         "def tidy(row):\n    return {**row, 'id': _times(row['id'])} if row['id'] % 2 else None\n"
     )
-    assert run(["write", table, "out", "--map", "clean.py:tidy", "--workers", "2", "--json"]) == 0
+    assert (
+        run_command_line(["write", table, "out", "--map", "clean.py:tidy", "--workers", "2", "--json"]) == 0
+    )
     capsys.readouterr()
     assert rk.open("out")["train"].to_arrow()["id"].to_pylist() == [i * 10 for i in range(1, 40, 2)]
     text = Path("clean.py").read_text()
     Path("clean.py").write_text(text.replace("n * FACTOR", "n * FACTOR + 1"))
-    assert run(["write", table, "out", "--map", "clean.py:tidy", "--workers", "1"]) == 2
+    assert run_command_line(["write", table, "out", "--map", "clean.py:tidy", "--workers", "1"]) == 2
     assert "`map` differs" in capsys.readouterr().err
 
 
@@ -180,11 +187,11 @@ def test_a_dry_run_says_what_would_be_written_and_writes_nothing(
     photos: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(os.listdir())
-    assert run(["write", photos, "out", "--dry-run"]) == 0
+    assert run_command_line(["write", photos, "out", "--dry-run"]) == 0
     printed = capsys.readouterr()
     assert printed.out.startswith("forecast: 12 records · about ")
     assert printed.err.endswith("nothing was written\n")
-    assert run(["write", photos, "out", "--dry-run", "--json"]) == 0
+    assert run_command_line(["write", photos, "out", "--dry-run", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["dry_run"], document["forecast"]["records"]) == (True, 12)
     assert sorted(os.listdir()) == before
@@ -194,7 +201,7 @@ def test_a_bad_row_ends_it_with_1_and_nothing_appears(
     photos: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("photos/cat/3.jpg").write_bytes(b"")
-    assert run(["write", photos, "out", "--workers", "1"]) == 1
+    assert run_command_line(["write", photos, "out", "--workers", "1"]) == 1
     printed = capsys.readouterr()
     assert "EncodeError E330" in printed.err
     assert "photos/cat/3.jpg" in printed.err
@@ -205,9 +212,9 @@ def test_a_bad_row_ends_it_with_1_and_nothing_appears(
 def test_bad_rows_are_rejected_and_counted(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("photos/cat/3.jpg").write_bytes(b"")
     reject = ["--on-bad-row", "reject", "--workers", "1"]
-    assert run(["write", photos, "out", *reject]) == 1
+    assert run_command_line(["write", photos, "out", *reject]) == 1
     assert "DatasetError X514" in capsys.readouterr().err
-    assert run(["write", photos, "out", *reject, "--max-rejects", "1"]) == 0  # goes on
+    assert run_command_line(["write", photos, "out", *reject, "--max-rejects", "1"]) == 0  # goes on
     out = capsys.readouterr().out
     assert "rejected: 1 row, listed in out/.rekord/rejects.jsonl\n  E330  1 ×  " in out
     assert "first: photos/cat/3.jpg" in out
@@ -217,7 +224,7 @@ def test_bad_rows_are_rejected_and_counted(photos: str, capsys: pytest.CaptureFi
 def test_remarks_are_said_once_for_each_code(capsys: pytest.CaptureFixture[str]) -> None:
     for i in range(3):
         picture(f"photos/cat/{i}.jpg", mode="CMYK")
-    assert run(["write", "photos", "out", "--workers", "1"]) == 0
+    assert run_command_line(["write", "photos", "out", "--workers", "1"]) == 0
     out = capsys.readouterr().out
     assert "  H731  3 ×  " in out
     assert "first: photos/cat/0.jpg" in out
@@ -227,7 +234,12 @@ def test_a_damaged_record_of_the_source_is_a_bad_row(capsys: pytest.CaptureFixtu
     good = frames([example_bytes({"n": [i]}) for i in range(20)])
     Path("x.tfrecord").write_bytes(corrupt_payload(good, 7))
     rk.Schema({"n": rk.Int64()}).save("schema.json")
-    assert run(["write", "x.tfrecord", "out", "--schema", "schema.json", "--workers", "1", "--json"]) == 1
+    assert (
+        run_command_line(
+            ["write", "x.tfrecord", "out", "--schema", "schema.json", "--workers", "1", "--json"]
+        )
+        == 1
+    )
     printed = capsys.readouterr()
     failure = json.loads(printed.out)["error"]
     assert (failure["code"], failure["location"]["record"]) == ("F102", 7)
@@ -319,7 +331,7 @@ def test_what_cannot_be_done_is_refused_with_its_code(
     Path("ends.py").write_text("raise SystemExit(3)\n")
     Path("empty.csv").write_text("")
     workers = [] if "--workers" in arguments else ["--workers", "1"]
-    assert run(["write", *arguments, *workers]) == exit_code
+    assert run_command_line(["write", *arguments, *workers]) == exit_code
     printed = capsys.readouterr()
     assert re.search(rf"^\w+Error {re.escape(code)}", printed.err, re.MULTILINE)
     assert "Traceback" not in printed.err
@@ -336,7 +348,7 @@ def test_the_pages_show_what_is_said(table: str, code: str, capsys: pytest.Captu
     picture("a/1.jpg")
     picture("b/1.png")
     command, *shown = next(text for text in messages(code) if text.startswith("$ rekord write ")).splitlines()
-    assert run(command.split()[2:]) == 2
+    assert run_command_line(command.split()[2:]) == 2
     printed = capsys.readouterr().err.splitlines()
     assert [line for line in shown if line not in printed] == []
 
@@ -351,7 +363,7 @@ def test_an_interrupt_ends_it_with_130_and_the_next_run_goes_on(
 
     with monkeypatch.context() as patched:
         patched.setattr(driver, "write_shard", interrupted)
-        assert run(["write", table, "out", "--workers", "1"]) == 130
+        assert run_command_line(["write", table, "out", "--workers", "1"]) == 130
     assert capsys.readouterr().err.endswith("interrupted: run the same command again to continue\n")
     assert not Path("out").exists()
     written(capsys, table, "out")
@@ -395,8 +407,8 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_written(
 ) -> None:
     from rekord.verbs import forecast
 
-    monkeypatch.setattr(forecast, "_free_bytes", lambda out: 1000)
-    assert run(["write", table, "out", "--workers", "1", "--json"]) == 3
+    monkeypatch.setattr(forecast, "_get_free_bytes", lambda out: 1000)
+    assert run_command_line(["write", table, "out", "--workers", "1", "--json"]) == 3
     failure = json.loads(capsys.readouterr().out)["error"]
     assert (failure["code"], failure["location"]["path"], failure["found"]) == ("X519", "out", "1.0 kB free")
     assert sorted(os.listdir()) == ["table.csv"]

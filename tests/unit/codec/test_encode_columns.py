@@ -10,7 +10,7 @@ import pytest
 
 from rekord.codec.columns import Optional, Ragged, Strings
 from rekord.codec.encode import encode
-from rekord.codec.encode_columns import encode_columns, encoded_batches
+from rekord.codec.encode_columns import encode_batches, encode_columns
 from rekord.errors import EncodeError
 from rekord.schema import Boxes, Bytes, Float32, Image, Int64, Label, Schema, Sparse, Tensor, Text
 from rekord.testing import frames
@@ -177,7 +177,7 @@ def test_no_rows_give_no_records() -> None:
 def test_pieces_end_with_whole_records() -> None:
     schema = Schema({"x": Int64(), "t": Text()})
     columns = {"x": np.arange(1000), "t": [str(i) * 10 for i in range(1000)]}
-    pieces = list(encoded_batches(columns, schema, enough_bytes=1000))
+    pieces = list(encode_batches(columns, schema, enough_bytes=1000))
     assert len(pieces) > 10
     assert sum(rows for _, rows in pieces) == 1000
     assert all(len(frames) >= 1000 for frames, _ in pieces[:-1])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rekord import schema
-from rekord.codec.encode import Judge
+from rekord.codec.encode import RowValidator
 from rekord.codec.plan import compile_plan
 from rekord.errors import RekordError
 
@@ -16,5 +16,5 @@ PAGES = Path(__file__).parents[3] / "docs" / "errors"
 
 def test_the_example_of_a_record_too_large_is_what_is_said() -> None:
     with pytest.raises(RekordError) as caught:
-        Judge(compile_plan(schema.Schema({}))).refuse_size()
+        RowValidator(compile_plan(schema.Schema({}))).refuse_size()
     assert caught.value.message in (PAGES / "E327.md").read_text(encoding="utf-8")

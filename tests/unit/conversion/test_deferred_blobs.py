@@ -12,8 +12,8 @@ from PIL import Image
 
 import rekord as rk
 from rekord.conversion import driver
-from rekord.conversion.spill import HOLE_BYTES
-from rekord.testing.datasets import tree
+from rekord.conversion.spill import MIN_DEFERRED_BYTES
+from rekord.testing.datasets import read_tree
 
 
 def noise(path: Path, seed: int, side: int = 100) -> None:
@@ -21,7 +21,7 @@ def noise(path: Path, seed: int, side: int = 100) -> None:
     pixels = np.random.default_rng(seed).integers(0, 256, (side, side, 3), np.uint8)
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(path)
-    assert path.stat().st_size > HOLE_BYTES
+    assert path.stat().st_size > MIN_DEFERRED_BYTES
 
 
 @pytest.fixture
@@ -37,13 +37,13 @@ def write(photos: Path, out: Path, **options: Any) -> Any:
 
 def before_the_shards(monkeypatch: pytest.MonkeyPatch, do: Any) -> None:
     """Run `do(staging)` when all rows were read and no shard is written."""
-    real = driver._Run._check_rejects
+    real = driver._ConversionRun._check_rejects
 
     def checked(self: Any, done: Any) -> None:
         real(self, done)
         do(self.staging)
 
-    monkeypatch.setattr(driver._Run, "_check_rejects", checked)
+    monkeypatch.setattr(driver._ConversionRun, "_check_rejects", checked)
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -59,9 +59,9 @@ def test_the_bytes_are_those_of_a_run_that_spills_everything(
     write(photos, tmp_path / "one" / "data", shuffle=shuffle, shards=2)
     monkeypatch.setattr("rekord.conversion.encode_rows.HOLE_BYTES", 1 << 40)
     write(photos, tmp_path / "two" / "data", shuffle=shuffle, shards=2)
-    assert tree(tmp_path / "one") == tree(tmp_path / "two")
+    assert read_tree(tmp_path / "one") == read_tree(tmp_path / "two")
     stored = sum(file.stat().st_size for file in photos.rglob("*.png"))
-    assert spilled[0] < HOLE_BYTES  # only what is around the images
+    assert spilled[0] < MIN_DEFERRED_BYTES  # only what is around the images
     assert spilled[1] > stored
 
 

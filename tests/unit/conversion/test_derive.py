@@ -8,12 +8,20 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.conversion.copy_records import Records, cut_records
-from rekord.conversion.derive import Changed, Copied, Linked, NewSplit, Remake, kept_shard, remake
-from rekord.conversion.plan import CutRule, Plan
+from rekord.conversion.copy_records import RecordSequence, plan_record_ranges
+from rekord.conversion.derive import (
+    CopiedShard,
+    Derivation,
+    DerivedSplit,
+    LinkedShard,
+    ReencodedShard,
+    derive_dataset,
+    reuse_shard,
+)
+from rekord.conversion.plan import ConversionPlan, ShardingRule
 from rekord.dataset.manifest import read_manifest
-from rekord.dataset.order import Order
-from rekord.dataset.samplers import FileOrder, Selected, Whole
+from rekord.dataset.order import EpochOrder
+from rekord.dataset.samplers import FileOrderSampler, FullSampler, SubsetSampler
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "text": rk.Text(), "label": rk.Label(3)})
 TEMPLATE = "{split}-{shard:05d}-of-{shards:05d}.tfrecord"
@@ -26,8 +34,10 @@ def dataset(tmp_path):
 
 
 def wanted(out, splits, name="test", **options):
-    plan = Plan(options={"verb": name, **options}, schema=SCHEMA.to_dict(evidence=False), source="parent")
-    return Remake(
+    plan = ConversionPlan(
+        options={"verb": name, **options}, schema=SCHEMA.to_dict(evidence=False), source="parent"
+    )
+    return Derivation(
         out=os.fspath(out),
         splits=splits,
         schema=SCHEMA,
@@ -40,14 +50,17 @@ def wanted(out, splits, name="test", **options):
 
 def copied(dataset, out, recipe=None, *, shards=3, compression="none", **options):
     split = dataset["train"]
-    records = Records(split.view.shards, recipe or FileOrder(split.view.shards))
+    records = RecordSequence(split.view.shards, recipe or FileOrderSampler(split.view.shards))
     ending = {"none": "", "gzip": ".gz", "zlib": ".zz"}[compression]
-    new = NewSplit(
-        shards=[Copied(stretch) for stretch in cut_records(records, CutRule(shards=shards, **options))],
+    new = DerivedSplit(
+        shards=[
+            CopiedShard(stretch)
+            for stretch in plan_record_ranges(records, ShardingRule(shards=shards, **options))
+        ],
         template=TEMPLATE + ending,
         compression=compression,
     )
-    remake(wanted(out, {"train": new}))
+    derive_dataset(wanted(out, {"train": new}))
     return rk.open(out)
 
 
@@ -69,7 +82,7 @@ def test_cut_by_bytes_makes_the_shards_that_writing_makes(dataset, tmp_path):
 
 
 def test_an_order_of_records_is_copied_as_batches_would_give_it(dataset, tmp_path):
-    recipe = Whole(Order("exact", 1000, 7))
+    recipe = FullSampler(EpochOrder("exact", 1000, 7))
     made = copied(dataset, tmp_path / "out", recipe)
     expected = recipe.records(0, np.arange(1000)).tolist()
     assert [row["x"] for row in made["train"]] == expected
@@ -80,7 +93,7 @@ def test_an_order_of_records_is_copied_as_batches_would_give_it(dataset, tmp_pat
 
 def test_some_records_are_copied_and_the_rest_is_left_out(dataset, tmp_path):
     ids = np.arange(1000)[np.arange(1000) % 3 == 1]
-    made = copied(dataset, tmp_path / "out", Selected(Order("sequential", len(ids)), ids))
+    made = copied(dataset, tmp_path / "out", SubsetSampler(EpochOrder("sequential", len(ids)), ids))
     assert [row["x"] for row in made["train"]] == ids.tolist()
     assert read_manifest(str(tmp_path / "out")).splits["train"].classes["label"] == {"1": 333}
 
@@ -105,11 +118,11 @@ def copied_dir(dataset, tmp_path):
 def test_whole_shards_are_linked_and_renumbered(dataset, tmp_path):
     split = dataset["train"]
     part = read_manifest(str(tmp_path / "in")).splits["train"]
-    records = Records(split.view.shards, FileOrder(split.view.shards))
-    shards = [kept_shard(records, i, part, ("label",)) for i in (0, 2, 3)]
-    assert all(isinstance(one, Linked) for one in shards)
-    new = NewSplit(shards=shards, template=TEMPLATE, compression="none")
-    done = remake(wanted(tmp_path / "out", {"train": new}))
+    records = RecordSequence(split.view.shards, FileOrderSampler(split.view.shards))
+    shards = [reuse_shard(records, i, part, ("label",)) for i in (0, 2, 3)]
+    assert all(isinstance(one, LinkedShard) for one in shards)
+    new = DerivedSplit(shards=shards, template=TEMPLATE, compression="none")
+    done = derive_dataset(wanted(tmp_path / "out", {"train": new}))
     assert (done.linked, done.written) == (3, 0)
     made = rk.open(tmp_path / "out")["train"]
     assert [os.path.basename(path) for path in made.paths] == [
@@ -123,14 +136,16 @@ def test_whole_shards_are_linked_and_renumbered(dataset, tmp_path):
 
 def test_records_are_changed_by_a_function_of_columns(dataset, tmp_path):
     split = dataset["train"]
-    records = Records(split.view.shards, FileOrder(split.view.shards))
+    records = RecordSequence(split.view.shards, FileOrderSampler(split.view.shards))
 
     def relabelled(batch):
         return {**batch, "label": np.where(batch["label"] == 2, 0, batch["label"])}
 
-    stretch = cut_records(records, CutRule(shards=1))[0]
-    new = NewSplit(shards=[Changed(stretch, SCHEMA, relabelled)], template=TEMPLATE, compression="none")
-    remake(wanted(tmp_path / "out", {"train": new}))
+    stretch = plan_record_ranges(records, ShardingRule(shards=1))[0]
+    new = DerivedSplit(
+        shards=[ReencodedShard(stretch, SCHEMA, relabelled)], template=TEMPLATE, compression="none"
+    )
+    derive_dataset(wanted(tmp_path / "out", {"train": new}))
     made = rk.open(tmp_path / "out")["train"]
     assert [row["label"] for row in made] == [0 if i % 3 == 2 else i % 3 for i in range(1000)]
     assert read_manifest(str(tmp_path / "out")).splits["train"].classes["label"] == {"0": 667, "1": 333}
@@ -156,5 +171,5 @@ def test_the_same_again_has_nothing_to_do(dataset, tmp_path):
     copied(dataset, tmp_path / "out")
     assert hashlib.sha256((tmp_path / "out" / "rekord.json").read_bytes()).hexdigest() == before
     with pytest.raises(rk.UsageError) as caught:
-        remake(wanted(tmp_path / "out", {}, name="another"))
+        derive_dataset(wanted(tmp_path / "out", {}, name="another"))
     assert (caught.value.code, caught.value.what) == ("U618", "output already exists")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rekord.conversion.engines.local import Workers, available_workers
+from rekord.conversion.engines.local import WorkerPool, available_workers
 from rekord.errors import RekordError, error
 from rekord.location import Location
 
@@ -30,7 +30,7 @@ def calls(count: int) -> list[tuple[int, tuple[int]]]:
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_every_call_has_one_result(count: int) -> None:
-    with Workers(count) as workers:
+    with WorkerPool(count) as workers:
         found = list(workers.run(lambda n: n * n, lambda n: n * n, calls(20)))
     assert sorted(found) == [(i, i * i) for i in range(20)]
 
@@ -44,7 +44,7 @@ def test_threads_take_part_and_no_process_is_started_for_a_short_run() -> None:
             together.wait(PATIENCE_SECONDS)  # all three at once, or it breaks
         return threading.get_ident(), os.getpid()
 
-    with Workers(3) as workers:
+    with WorkerPool(3) as workers:
         found = dict(workers.run(lambda n: (0, 0), here, calls(20), threads=True))
     assert sorted(found) == list(range(20))
     assert len({found[n][0] for n in range(3)}) == 3
@@ -52,14 +52,14 @@ def test_threads_take_part_and_no_process_is_started_for_a_short_run() -> None:
 
 
 def test_whoever_is_patient_starts_no_process_for_a_short_run() -> None:
-    with Workers(2) as workers:
+    with WorkerPool(2) as workers:
         found = list(workers.run(lambda n: os.getpid(), lambda n: os.getpid(), calls(50), patient=True))
     assert found == [(n, os.getpid()) for n in range(50)]
 
 
 def test_processes_take_part_in_a_long_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rekord.conversion.engines.local.PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr("rekord.conversion.engines.local.WORTH_SECONDS", 0.0)
+    monkeypatch.setattr("rekord.conversion.engines.local.PROCESS_START_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr("rekord.conversion.engines.local.MIN_REMAINING_SECONDS", 0.0)
     seen = str(tmp_path / "seen")
 
     def elsewhere(n: int) -> int:
@@ -70,7 +70,7 @@ def test_processes_take_part_in_a_long_run(tmp_path: Path, monkeypatch: pytest.M
         wait_for(lambda: os.path.exists(seen))
         return os.getpid()
 
-    with Workers(2) as workers:
+    with WorkerPool(2) as workers:
         found = dict(workers.run(elsewhere, here, calls(30), patient=True))
     assert len(found) == 30
     assert len(set(found.values())) == 2
@@ -85,7 +85,7 @@ def test_what_ends_a_thread_ends_the_run(failure: type[BaseException]) -> None:
             return n
         raise failure
 
-    with Workers(2) as workers, pytest.raises(failure):
+    with WorkerPool(2) as workers, pytest.raises(failure):
         list(workers.run(None, here, calls(200), threads=True))
 
 
@@ -100,7 +100,7 @@ def test_other_processes_take_part(tmp_path: Path) -> None:
         wait_for(lambda: os.path.exists(seen))
         return os.getpid()
 
-    with Workers(2) as workers:
+    with WorkerPool(2) as workers:
         found = dict(workers.run(elsewhere, here, calls(8)))
     assert len(found) == 8
     assert os.getpid() in found.values()
@@ -118,7 +118,7 @@ def test_what_a_call_raises_is_its_result_with_all_that_it_says(tmp_path: Path) 
         wait_for(lambda: os.path.exists(seen))
         return n
 
-    with Workers(2) as workers:
+    with WorkerPool(2) as workers:
         found = dict(workers.run(elsewhere, here, calls(6)))
     failures = {n: one for n, one in found.items() if isinstance(one, RekordError)}
     assert failures
@@ -140,7 +140,7 @@ def test_a_call_that_was_lost_with_its_worker_is_made_again(tmp_path: Path) -> N
         wait_for(lambda: os.path.exists(killed))
         return n
 
-    with Workers(2) as workers:
+    with WorkerPool(2) as workers:
         found = list(workers.run(elsewhere, here, calls(9)))
     assert sorted(found) == [(i, i) for i in range(9)]
 
@@ -156,14 +156,14 @@ def test_workers_that_keep_dying_are_given_up() -> None:
         time.sleep(0.02)  # so that there are calls left for workers that have to start first
         return n
 
-    with Workers(2) as workers, pytest.raises(RekordError) as caught:
+    with WorkerPool(2) as workers, pytest.raises(RekordError) as caught:
         list(workers.run(elsewhere, here, calls(2000)))
     assert (caught.value.code, caught.value.found) == ("X517", "workers that died 4 times")
 
 
 def test_nothing_more_is_begun_when_nobody_asks_any_more() -> None:
     begun: list[int] = []
-    with Workers(1) as workers:
+    with WorkerPool(1) as workers:
         for number, _ in workers.run(begun.append, begun.append, calls(9)):
             if number == 3:
                 break

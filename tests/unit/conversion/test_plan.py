@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rekord.conversion.plan import function_digest
+from rekord.conversion.plan import digest_function
 
 Row = dict[str, Any]
 
@@ -72,8 +72,8 @@ DIFFERENT: dict[str, Callable[[int], Callable[..., Any]]] = {
 
 @pytest.mark.parametrize("made", DIFFERENT.values(), ids=DIFFERENT)
 def test_a_function_that_does_something_else_has_another_digest(made: Callable[[int], Any]) -> None:
-    assert function_digest(made(2)) == function_digest(made(2))
-    assert function_digest(made(2)) != function_digest(made(3))
+    assert digest_function(made(2)) == digest_function(made(2))
+    assert digest_function(made(2)) != digest_function(made(3))
 
 
 def test_a_function_that_carries_itself_has_a_digest() -> None:
@@ -82,8 +82,8 @@ def test_a_function_that_carries_itself_has_a_digest() -> None:
 
     holder: list[Any] = [function]
     holder.append(holder)
-    assert function_digest(function) == function_digest(function)
-    assert function_digest(carrying(holder)) == function_digest(carrying(holder))
+    assert digest_function(function) == digest_function(function)
+    assert digest_function(carrying(holder)) == digest_function(carrying(holder))
 
 
 def test_a_digest_is_the_same_in_every_process() -> None:

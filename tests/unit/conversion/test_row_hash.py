@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rekord.conversion.splits import row_hashes, text_hash, value_bytes
+from rekord.conversion.splits import encode_value, hash_rows, hash_text
 
 
 def hashes(positions: Sequence[int], base: int = 7, copies: Sequence[int] | None = None) -> Any:
     bases = np.full(len(positions), base, np.uint64)
     given = None if copies is None else np.array(copies, np.int64)
-    return row_hashes(bases, np.array(positions, np.int64), given)
+    return hash_rows(bases, np.array(positions, np.int64), given)
 
 
 def test_the_hashes_are_these_for_ever() -> None:
     """Another value here means that every shuffled dataset, and every split, becomes another one."""
-    assert text_hash(0, "order", b"a/b.jpg") == GOLDEN_TEXT[0]
-    assert text_hash(0, "split", b"a/b.jpg") == GOLDEN_TEXT[1]
-    assert text_hash(-5, "order", b"a/b.jpg") == GOLDEN_TEXT[2]
-    assert text_hash(0, "order", b"") == GOLDEN_TEXT[3]
+    assert hash_text(0, "order", b"a/b.jpg") == GOLDEN_TEXT[0]
+    assert hash_text(0, "split", b"a/b.jpg") == GOLDEN_TEXT[1]
+    assert hash_text(-5, "order", b"a/b.jpg") == GOLDEN_TEXT[2]
+    assert hash_text(0, "order", b"") == GOLDEN_TEXT[3]
     assert hashes([0, 1, 2**40]).tolist() == GOLDEN_ROWS
     assert hashes([0, 0], copies=[0, 1]).tolist() == GOLDEN_COPIES
 
@@ -35,7 +35,7 @@ GOLDEN_COPIES = [0x63CBE1E459320DD7, 0x71EEEFB462EE8DFB]
 
 def test_a_hash_depends_on_seed_purpose_path_position_and_copy() -> None:
     texts = {
-        text_hash(seed, salt, path) for seed in (0, 1) for salt in ("order", "split") for path in (b"a", b"b")
+        hash_text(seed, salt, path) for seed in (0, 1) for salt in ("order", "split") for path in (b"a", b"b")
     }
     assert len(texts) == 8
     assert len(set(hashes(range(10_000)).tolist())) == 10_000
@@ -62,7 +62,7 @@ def test_hashes_of_neighbours_are_scattered_over_the_whole_range() -> None:
     ],
 )
 def test_equal_values_have_equal_bytes(equal: list[Any]) -> None:
-    assert len({value_bytes(value) for value in equal}) == 1
+    assert len({encode_value(value) for value in equal}) == 1
 
 
 def test_different_values_have_different_bytes() -> None:
@@ -80,4 +80,4 @@ def test_different_values_have_different_bytes() -> None:
         "i1",
         b"i1",
     ]
-    assert len({value_bytes(value) for value in values}) == len(values)
+    assert len({encode_value(value) for value in values}) == len(values)

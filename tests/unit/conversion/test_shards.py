@@ -8,24 +8,26 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rekord.conversion.plan import CutRule
-from rekord.conversion.shards import cut_split, slices_of
-from rekord.conversion.spill import PartDone, Segment
+from rekord.conversion.plan import ShardingRule
+from rekord.conversion.shards import find_bucket_slices, plan_split_shards
+from rekord.conversion.spill import CompletedPart, SplitSegment
 
 
-def part(segments: list[Segment]) -> PartDone:
+def part(segments: list[SplitSegment]) -> CompletedPart:
     zero: dict[str, Any] = {"remarks": 0, "rejected": 0, "spill_bytes": 0, "index_bytes": 0, "index_crc": 0}
     records = sum(segment.count for segment in segments)
-    return PartDone(rows=records, records=records, digest="", segments=segments, **zero)
+    return CompletedPart(rows=records, records=records, digest="", segments=segments, **zero)
 
 
-def rows_of(lengths: list[int], keys: list[int], cuts: list[int]) -> tuple[list[PartDone], list[pa.Table]]:
+def rows_of(
+    lengths: list[int], keys: list[int], cuts: list[int]
+) -> tuple[list[CompletedPart], list[pa.Table]]:
     """The rows in parts that end at `cuts`, each sorted by its keys."""
     parts, tables = [], []
     for begin, end in zip([0, *cuts], [*cuts, len(lengths)], strict=True):
         order = sorted(range(begin, end), key=lambda i: keys[i])
         mine = [lengths[i] for i in order]
-        parts.append(part([Segment(0, 0, end - begin, sum(mine))] if end > begin else []))
+        parts.append(part([SplitSegment(0, 0, end - begin, sum(mine))] if end > begin else []))
         tables.append(
             pa.table(
                 {
@@ -39,17 +41,17 @@ def rows_of(lengths: list[int], keys: list[int], cuts: list[int]) -> tuple[list[
 
 
 def shards_of(
-    lengths: list[int], keys: list[int], cuts: list[int], rule: CutRule, *, shuffled: bool
+    lengths: list[int], keys: list[int], cuts: list[int], rule: ShardingRule, *, shuffled: bool
 ) -> list[list[int]]:
     """The numbers of the rows of each shard, gathered as a task does it."""
     parts, tables = rows_of(lengths, keys if shuffled else [0] * len(keys), cuts)
     found = []
-    for shard in cut_split("train", 0, parts, rule, shuffled=shuffled, index_of=tables.__getitem__):
+    for shard in plan_split_shards("train", 0, parts, rule, shuffled=shuffled, index_of=tables.__getitem__):
         rows: list[int] = []
         for bucket in shard.buckets:
             pieces = [
                 tables[piece.part].slice(piece.first, piece.count)
-                for piece in slices_of(bucket, shard.segments, tables.__getitem__)
+                for piece in find_bucket_slices(bucket, shard.segments, tables.__getitem__)
             ]
             table = pa.concat_tables(pieces)
             if len(pieces) > 1:
@@ -60,7 +62,7 @@ def shards_of(
     return found
 
 
-def expected(lengths: list[int], order: list[int], rule: CutRule) -> list[list[int]]:
+def expected(lengths: list[int], order: list[int], rule: ShardingRule) -> list[list[int]]:
     """The rule of the design, the plain way: by the byte or the number that a record starts at."""
     total, records = sum(lengths), len(lengths)
     count = rule.shards or max(1, min(-(-total // rule.shard_bytes), records))
@@ -77,16 +79,16 @@ def expected(lengths: list[int], order: list[int], rule: CutRule) -> list[list[i
 @pytest.mark.parametrize(
     "rule",
     [
-        CutRule(shard_bytes=500),
-        CutRule(shard_bytes=1),
-        CutRule(shards=1),
-        CutRule(shards=7),
-        CutRule(shards=99),
+        ShardingRule(shard_bytes=500),
+        ShardingRule(shard_bytes=1),
+        ShardingRule(shards=1),
+        ShardingRule(shards=7),
+        ShardingRule(shards=99),
     ],
 )
 @pytest.mark.parametrize("run_bytes", [50, 700, 10**9])
 def test_shards_are_those_of_the_rule_for_any_parts(
-    monkeypatch: pytest.MonkeyPatch, rule: CutRule, run_bytes: int, shuffled: bool
+    monkeypatch: pytest.MonkeyPatch, rule: ShardingRule, run_bytes: int, shuffled: bool
 ) -> None:
     monkeypatch.setattr("rekord.conversion.shards.RUN_BYTES", run_bytes)
     random = np.random.default_rng(3)
@@ -99,27 +101,27 @@ def test_shards_are_those_of_the_rule_for_any_parts(
 
 def test_rows_of_one_key_stay_in_the_order_of_reading() -> None:
     keys = [5, 2**64 - 1, 0, 5, 2**64 - 1, 5, 0, 5]
-    found = shards_of([20] * 8, keys, [3, 6], CutRule(shards=1), shuffled=True)
+    found = shards_of([20] * 8, keys, [3, 6], ShardingRule(shards=1), shuffled=True)
     assert found == [[2, 6, 0, 3, 5, 7, 1, 4]]
 
 
 @pytest.mark.parametrize(
     ("rule", "framed_bytes", "records", "shards"),
     [
-        (CutRule(shard_bytes=100), 0, 0, 1),
-        (CutRule(shard_bytes=100), 100, 5, 1),
-        (CutRule(shard_bytes=100), 101, 5, 2),
-        (CutRule(shard_bytes=1), 500, 5, 5),
-        (CutRule(shards=9), 100, 5, 9),
-        (CutRule(shards=3), 0, 0, 3),
+        (ShardingRule(shard_bytes=100), 0, 0, 1),
+        (ShardingRule(shard_bytes=100), 100, 5, 1),
+        (ShardingRule(shard_bytes=100), 101, 5, 2),
+        (ShardingRule(shard_bytes=1), 500, 5, 5),
+        (ShardingRule(shards=9), 100, 5, 9),
+        (ShardingRule(shards=3), 0, 0, 3),
     ],
 )
-def test_the_number_of_shards(rule: CutRule, framed_bytes: int, records: int, shards: int) -> None:
+def test_the_number_of_shards(rule: ShardingRule, framed_bytes: int, records: int, shards: int) -> None:
     assert rule.count(framed_bytes, records) == shards
 
 
 def test_a_split_without_rows_has_its_shards_and_no_buckets() -> None:
-    (shard,) = cut_split(
-        "val", 1, [part([Segment(0, 0, 2, 40)])], CutRule(), shuffled=True, index_of=lambda _: None
+    (shard,) = plan_split_shards(
+        "val", 1, [part([SplitSegment(0, 0, 2, 40)])], ShardingRule(), shuffled=True, index_of=lambda _: None
     )
     assert (shard.split, shard.number, shard.shards, shard.buckets) == ("val", 0, 1, ())

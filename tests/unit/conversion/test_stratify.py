@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rekord.conversion.driver import edges_of, resplit
-from rekord.conversion.spill import Segment
+from rekord.conversion.driver import assign_stratified_splits, compute_split_edges
+from rekord.conversion.spill import SplitSegment
 from rekord.conversion.splits import SplitRule
 
 RULE = SplitRule(names=("a", "b", "c"), ratios=(0.6, 0.3, 0.1), stratify="label")
@@ -33,7 +33,7 @@ def table_of(strata: np.ndarray, hashes: np.ndarray) -> pa.Table:
 def test_the_splits_of_a_class_are_its_lowest_hashes(
     parts: int, spread: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rekord.conversion.driver._FEW_ROWS", few)
+    monkeypatch.setattr("rekord.conversion.driver._MIN_BINNED_ROWS", few)
     random = np.random.default_rng(parts)
     classes = np.array([3, 9, 27, 2**64 - 1], np.uint64)
     small = np.array([5, 6, 6, 7, 7, 7], np.uint64)
@@ -43,10 +43,10 @@ def test_the_splits_of_a_class_are_its_lowest_hashes(
     whole = table_of(strata, hashes)
     cuts = np.linspace(0, len(strata), parts + 1).astype(int)
     tables = [whole.slice(begin, end - begin) for begin, end in pairwise(cuts.tolist())]
-    edges = edges_of(lambda: iter(tables), RULE)
+    edges = compute_split_edges(lambda: iter(tables), RULE)
     found: dict[int, list[int]] = {0: [], 1: [], 2: []}
     for table in tables:
-        split_table, segments = resplit(table, [Segment(0, 0, len(table), 0)], edges)
+        split_table, segments = assign_stratified_splits(table, [SplitSegment(0, 0, len(table), 0)], edges)
         rows, lengths = split_table["row"].to_pylist(), split_table["length"].to_pylist()
         for segment in segments:
             mine = rows[segment.first : segment.first + segment.count]
@@ -76,8 +76,10 @@ def test_shares_add_up_and_are_off_by_less_than_one(rows: int) -> None:
 
 def test_a_run_keeps_its_place_and_its_rows() -> None:
     table = table_of(np.zeros(10), np.arange(10)[::-1])
-    edges = edges_of(lambda: iter([table]), RULE)
-    split_table, segments = resplit(table, [Segment(0, 0, 4, 0), Segment(0, 4, 6, 0)], edges)
+    edges = compute_split_edges(lambda: iter([table]), RULE)
+    split_table, segments = assign_stratified_splits(
+        table, [SplitSegment(0, 0, 4, 0), SplitSegment(0, 4, 6, 0)], edges
+    )
     assert split_table["row"].to_pylist() == [1, 2, 3, 0, 4, 5, 6, 7, 8, 9]
     assert [(one.split, one.first, one.count) for one in segments] == [
         *((1, 0, 3), (2, 3, 1)),
@@ -91,7 +93,7 @@ def test_as_many_classes_as_rows_are_held_in_little_more_than_their_hashes() -> 
     table = table_of(np.arange(rows), np.random.default_rng(1).integers(0, 2**63, rows, dtype=np.uint64))
     tracemalloc.start()
     try:
-        edges = edges_of(lambda: iter([table]), RULE)
+        edges = compute_split_edges(lambda: iter([table]), RULE)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.dataset.balanced import ByClass
+from rekord.dataset.balanced import ClassIndex
 from rekord.testing import example_bytes, frames
 
 NAMES = ["cat", "dog", "owl"]
@@ -173,7 +173,7 @@ def test_what_the_index_lacks_is_read_once_and_goes_along(tmp_path: Path, monkey
     rows = [{"kind": "rare" if i % 10 == 0 else "usual", "n": i} for i in range(50)]
     split = foreign(tmp_path, rows, schema)
     first = split.balanced(by="kind")
-    monkeypatch.setattr(ByClass, "_read", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(ClassIndex, "_read", lambda *_: pytest.fail("read again"))
     again = pickle.loads(pickle.dumps(split.balanced(by="kind")))
     for balanced in (first, again):
         kinds = [kind for batch in balanced.batches(9, shuffle=True) for kind in batch["kind"].tolist()]
@@ -207,7 +207,7 @@ def test_any_scalar_column_can_be_balanced_by(
 
 def test_the_index_alone_gives_the_classes_of_a_label(tmp_path: Path, monkeypatch: Any) -> None:
     split = dataset(tmp_path, [30, 20, 10], shards=4)["train"]
-    monkeypatch.setattr(ByClass, "_read", lambda *_: pytest.fail("records were read"))
+    monkeypatch.setattr(ClassIndex, "_read", lambda *_: pytest.fail("records were read"))
     assert Counter(column(split.balanced().batches(9))) == {0: 20, 1: 20, 2: 20}
 
 

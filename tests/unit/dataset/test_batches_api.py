@@ -20,7 +20,7 @@ from lifetimes import ended, threads_of
 
 import rekord as rk
 from rekord.dataset import shard_index
-from rekord.dataset.batches import of_worker
+from rekord.dataset.batches import make_worker_request
 
 RECORDS = 23
 SCHEMA = rk.Schema(
@@ -257,7 +257,7 @@ def test_ranks_share_an_epoch_and_know_how_long_theirs_is(split, order, remainde
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_loader_workers_take_turns_through_the_same_batches(split, workers) -> None:
     request = pickle.loads(pickle.dumps(split.request(4, shuffle=True, seed=5)))
-    shares = [numbers(rk_batches(of_worker(request, worker, workers))) for worker in range(workers)]
+    shares = [numbers(rk_batches(make_worker_request(request, worker, workers))) for worker in range(workers)]
     whole = numbers(split.batches(4, shuffle=True, seed=5))
     assert [shares[i % workers][i // workers] for i in range(len(whole))] == whole
 

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import rekord as rk
-from rekord.codec.images.decode import DecodedPictures
+from rekord.codec.images.decode import ImageColumnDecoder
 from rekord.testing import example_bytes, frame_offsets, frames
 
 HOW = [
@@ -290,7 +290,7 @@ def test_a_function_is_given_the_decoded_images(opened) -> None:
 
 
 def test_what_decodes_can_be_pickled() -> None:
-    made = DecodedPictures({"image": rk.Image(channels=1)}, (3, 4))
+    made = ImageColumnDecoder({"image": rk.Image(channels=1)}, (3, 4))
     assert pickle.loads(pickle.dumps(made)).resize == (3, 4)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import rekord as rk
-from rekord.dataset.balanced import ByClass
+from rekord.dataset.balanced import ClassIndex
 
 
 def written(folder: Path, rows: list[dict[str, Any]], schema: rk.Schema, **options: Any) -> rk.Split:
@@ -31,7 +31,7 @@ def test_the_classes_of_an_indexed_label_are_counted_without_reading_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     split = labelled(tmp_path, [6, 3, 3], shards=3)
-    monkeypatch.setattr(ByClass, "load", lambda _: pytest.fail("classes were loaded"))
+    monkeypatch.setattr(ClassIndex, "load", lambda _: pytest.fail("classes were loaded"))
     assert split.class_weights() == {0: 12 / 18, 1: 12 / 9, 2: 12 / 9}
 
 

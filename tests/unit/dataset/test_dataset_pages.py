@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 
 PAGES = Path(__file__).parents[3] / "docs" / "errors"
 EXAMPLE = re.compile(r"^```python\n(.*?)^```\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -25,7 +25,7 @@ def test_the_example_of_a_page_is_what_check_prints(code, tmp_path, monkeypatch,
     command, *shown = found[2].splitlines()
     prompt, verb, *arguments = command.split()
     assert (prompt, verb) == ("$", "rekord")
-    run(arguments)
+    run_command_line(arguments)
     printed = "".join(capsys.readouterr()).splitlines()
     assert shown[0].startswith(code)
     assert [line for line in shown if line not in printed] == []

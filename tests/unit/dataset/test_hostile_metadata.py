@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.conversion.shards import ShardDone
+from rekord.conversion.shards import CompletedShard
 from rekord.dataset import compact_manifest, shard_index
 from rekord.dataset.index import index_path
 from rekord.schema.interop.label_map import read_label_map
 from rekord.storage.local import LOCAL, read_file
 from rekord.storage.transaction import Staging
-from rekord.testing.datasets import never_wait_for_disks
+from rekord.testing.datasets import disable_fsync
 from rekord.training import checkpoint
-from rekord.verbs.edit.common import EditSwap, Workplace
+from rekord.verbs.edit.common import EditSwap, EditWorkspace
 
 SCHEMA = rk.Schema({"label": rk.Label(3), "n": rk.Int64()})
 ROWS = [{"label": i % 3, "n": i} for i in range(9)]
@@ -46,10 +46,10 @@ CONTENTS: dict[str, bytes] = {
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    never_wait_for_disks(monkeypatch)
+    disable_fsync(monkeypatch)
     monkeypatch.setenv("REKORD_CACHE", str(tmp_path / "cache"))
-    shard_index._kept.clear()
-    compact_manifest._kept.clear()
+    shard_index._index_cache.clear()
+    compact_manifest._manifest_cache.clear()
     # Only so that a reader that waits for a pipe fails, instead of the whole suite never ending.
     signal.alarm(120)
     yield
@@ -190,7 +190,7 @@ def test_a_schema_of_many_names_twice_takes_no_time(tmp_path: Path) -> None:
 def test_an_index_of_another_tool_of_any_content_does_not_matter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, ending: str
 ) -> None:
-    monkeypatch.setattr(shard_index, "CACHED_BYTES", 0)
+    monkeypatch.setattr(shard_index, "MIN_CACHED_FILE_BYTES", 0)
     with rk.Writer(tmp_path / "x.tfrecord", SCHEMA) as writer:
         for row in ROWS:
             writer.write(row)
@@ -206,12 +206,12 @@ def test_a_journal_of_any_content_is_no_journal(tmp_path: Path, content: str) ->
     (tmp_path / "plan.json").write_bytes(CONTENTS[content])
     assert staging.plan() == {}
     (tmp_path / "x.done").write_bytes(CONTENTS[content])
-    assert staging.read_done(str(tmp_path / "x.done"), ShardDone) is None
+    assert staging.read_done(str(tmp_path / "x.done"), CompletedShard) is None
     from rekord.storage.transaction import _checksum
 
     body = CONTENTS[content]
     (tmp_path / "x.done").write_bytes(body + f"\n{_checksum(body)}".encode())
-    assert staging.read_done(str(tmp_path / "x.done"), ShardDone) is None
+    assert staging.read_done(str(tmp_path / "x.done"), CompletedShard) is None
 
 
 @pytest.mark.parametrize("count", [2**63, 2**70, -1, 1.5, "1"])
@@ -225,14 +225,14 @@ def test_counts_of_a_journal_are_bounded(tmp_path: Path, count: Any) -> None:
     done |= {"classes": {}, "blocks": [], "records": count}
     body = json.dumps(done).encode()
     (tmp_path / "x.done").write_bytes(body + f"\n{_checksum(body)}".encode())
-    assert Staging(str(tmp_path)).read_done(str(tmp_path / "x.done"), ShardDone) is None
+    assert Staging(str(tmp_path)).read_done(str(tmp_path / "x.done"), CompletedShard) is None
 
 
 @pytest.mark.parametrize("content", CONTENTS)
 def test_a_record_of_a_swap_of_any_content_is_removed(data: Path, content: str) -> None:
     place = data.parent / ".data.rekord-swap"
     place.write_bytes(CONTENTS[content])
-    with Workplace(str(data), LOCAL).lock_work() as work:
+    with EditWorkspace(str(data), LOCAL).lock_work() as work:
         assert work.recover(EditSwap) is None
     assert not place.exists()
 
@@ -278,7 +278,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(data: Path, tfds: Path,
     pipe(tmp_path / "staging" / "plan.json")
     assert staging.plan() == {}
     done = pipe(tmp_path / "staging" / "x.done")
-    assert staging.read_done(str(done), ShardDone) is None
+    assert staging.read_done(str(done), CompletedShard) is None
     pipe(tfds / "features.json")
     pipe(tfds / "label.labels.txt")
     assert numbers(tfds) == list(range(9))
@@ -295,7 +295,7 @@ def test_a_pipe_that_takes_the_place_of_a_shard_after_opening_is_not_waited_for(
 
 
 def test_a_pipe_in_the_cache_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_index, "CACHED_BYTES", 0)
+    monkeypatch.setattr(shard_index, "MIN_CACHED_FILE_BYTES", 0)
     with rk.Writer(tmp_path / "x.tfrecord", SCHEMA) as writer:
         for row in ROWS:
             writer.write(row)
@@ -303,7 +303,7 @@ def test_a_pipe_in_the_cache_is_not_waited_for(tmp_path: Path, monkeypatch: pyte
     [entry] = (tmp_path / "cache" / "index").iterdir()
     entry.unlink()
     os.mkfifo(entry)
-    shard_index._kept.clear()
+    shard_index._index_cache.clear()
     assert rk.open(tmp_path / "x.tfrecord", schema=SCHEMA).records == 9
 
 
@@ -387,10 +387,12 @@ class Variable:
 def test_every_flip_and_cut_of_a_checkpoint_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "numpy_of", lambda variable: variable.value)
+    monkeypatch.setattr(checkpoint, "variable_to_numpy", lambda variable: variable.value)
     place = tmp_path / "checkpoint.tfrecord"
     saved = {"plan": {"seed": 1}, "epoch": 3}
-    checkpoint.save(str(place), saved, [Variable("a/b", np.arange(6, dtype=np.float32).reshape(2, 3))])
+    checkpoint.save_checkpoint(
+        str(place), saved, [Variable("a/b", np.arange(6, dtype=np.float32).reshape(2, 3))]
+    )
     good = place.read_bytes()
     for at in range(len(good)):
         for harmed in (good[:at] + bytes([good[at] ^ (1 << at % 8)]) + good[at + 1 :], good[:at]):
@@ -399,7 +401,7 @@ def test_every_flip_and_cut_of_a_checkpoint_is_refused(
             restored = None
             with suppress(rk.DatasetError):
                 assert checkpoint.read_state(str(place)) == saved
-                checkpoint.restore(str(place), [variable])
+                checkpoint.restore_variables(str(place), [variable])
                 restored = variable.value.tolist()
             assert restored in (None, [[0, 1, 2], [3, 4, 5]])
             assert restored or not variable.value.any()

@@ -15,7 +15,7 @@ from rekord.dataset import infer as module
 from rekord.dataset.infer import infer, infer_files
 from rekord.errors import FrameError, RekordError, SchemaError, UsageError, WireError
 from rekord.schema import Bytes, Feature, Float32, Int64, Payload, Schema
-from rekord.schema.infer import step_names
+from rekord.schema.infer import assign_step_columns
 from rekord.testing import corrupt_payload, example_bytes, frame_offsets, frames, sequence_bytes, wire
 from rekord.testing.wire import entry, example, feature, features, int64_list
 
@@ -203,15 +203,15 @@ def test_a_name_in_context_and_steps_becomes_two_columns() -> None:
 
 
 def test_the_name_for_steps_avoids_those_that_are_taken() -> None:
-    assert step_names(["a", "steps/a"], ["a", "steps/steps/a"]) == {
+    assert assign_step_columns(["a", "steps/a"], ["a", "steps/steps/a"]) == {
         "a": "steps/steps/steps/a",
         "steps/steps/a": "steps/steps/a",
     }
-    assert step_names(["a", "steps/a"], ["steps/a", "a"]) == {
+    assert assign_step_columns(["a", "steps/a"], ["steps/a", "a"]) == {
         "steps/a": "steps/steps/a",
         "a": "steps/steps/steps/a",
     }
-    assert step_names(["a"], ["b"]) == {"b": "b"}
+    assert assign_step_columns(["a"], ["b"]) == {"b": "b"}
 
 
 def test_examples_beside_sequences_are_sequences_without_steps(put_records: PutFile) -> None:
@@ -358,7 +358,7 @@ def test_a_limit_counts_payloads_that_are_not_looked_into(put_records: PutFile) 
 def test_too_many_keys_are_refused_with_the_record_that_had_one_too_many(
     put_records: PutFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_KEYS", 5)
+    monkeypatch.setattr(module, "MAX_KEYS", 5)
     payloads = [example_bytes({f"k{i}": [1]}) for i in range(9)]
     path = put_records(payloads)
     for source, place in ((path, str(path)), (payloads, None)):

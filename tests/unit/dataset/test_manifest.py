@@ -22,7 +22,7 @@ from rekord.errors import RekordError
 from rekord.framing import deflate
 from rekord.schema import Bytes, Int64, Label, Schema, Text
 from rekord.testing import frame
-from rekord.testing.datasets import converted, edit_manifest, never_wait_for_disks
+from rekord.testing.datasets import disable_fsync, edit_manifest, execute_conversion
 from rekord.version import VERSION
 
 SCHEMA = Schema({"a": Int64(), "label": Label(4), "other": Label(3, optional=True), "blob": Bytes()})
@@ -40,7 +40,7 @@ OPTIONS: dict[str, Any] = {"schema": SCHEMA, "shuffle": True, "shards": 3, "inde
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    never_wait_for_disks(monkeypatch)
+    disable_fsync(monkeypatch)
 
 
 def index_of(out: Path, shard: str) -> tuple[pa.Table, dict[str, Any]]:
@@ -50,7 +50,7 @@ def index_of(out: Path, shard: str) -> tuple[pa.Table, dict[str, Any]]:
 
 def test_counts_sizes_and_checksums_are_those_of_the_files(tmp_path: Path) -> None:
     out = tmp_path / "data"
-    converted(ROWS, out, {**OPTIONS, "split": {"train": 0.8, "val": 0.2}})
+    execute_conversion(ROWS, out, {**OPTIONS, "split": {"train": 0.8, "val": 0.2}})
     manifest = read_manifest(str(out))
     assert (manifest.format, manifest.rekord, manifest.parent) == (2, VERSION, None)
     assert (manifest.source.kind, manifest.source.rows, manifest.source.rejected) == ("rows", 300, 0)
@@ -86,7 +86,7 @@ def test_the_index_says_where_records_begin_and_what_their_labels_are(
 ) -> None:
     monkeypatch.setattr(deflate, "FLUSH_BYTES", 900)
     out = tmp_path / "data"
-    converted(ROWS, out, {**OPTIONS, "compression": compression})
+    execute_conversion(ROWS, out, {**OPTIONS, "compression": compression})
     window = {None: 0, "gzip": 31, "zlib": 15}[compression]
     split = read_manifest(str(out)).splits["train"]
     seen: Counter[str] = Counter()
@@ -124,7 +124,7 @@ def test_the_list_of_blocks_names_a_record_in_every_stretch(
 ) -> None:
     monkeypatch.setattr(index_module, "BLOCK_BYTES", 1000)
     out = tmp_path / "data"
-    converted(ROWS, out, OPTIONS)
+    execute_conversion(ROWS, out, OPTIONS)
     blocks = pa.ipc.open_file(pa.memory_map(str(out / ".rekord" / "blocks" / "train.arrow"))).read_all()
     assert blocks.column_names == ["shard", "record", "offset"]
     expected = []
@@ -142,7 +142,7 @@ def test_the_list_of_blocks_names_a_record_in_every_stretch(
 
 def test_a_shard_without_records_is_listed_like_the_others(tmp_path: Path) -> None:
     out = tmp_path / "data"
-    converted(ROWS[:2], out, {**OPTIONS, "shards": 5})
+    execute_conversion(ROWS[:2], out, {**OPTIONS, "shards": 5})
     split = read_manifest(str(out)).splits["train"]
     assert sum(split.shards.records) == 2
     assert len(split.shards.records) == 5
@@ -152,7 +152,7 @@ def test_a_shard_without_records_is_listed_like_the_others(tmp_path: Path) -> No
 def test_the_manifest_says_nothing_of_time_place_or_workers(tmp_path: Path) -> None:
     texts = []
     for workers, place in ((1, "one"), (2, "two/deep")):
-        converted(ROWS, tmp_path / place / "data", {**OPTIONS, "workers": workers})
+        execute_conversion(ROWS, tmp_path / place / "data", {**OPTIONS, "workers": workers})
         texts.append((tmp_path / place / "data" / "rekord.json").read_bytes())
     assert texts[0] == texts[1]
     assert str(tmp_path).encode() not in texts[0]
@@ -160,7 +160,7 @@ def test_the_manifest_says_nothing_of_time_place_or_workers(tmp_path: Path) -> N
 
 
 def test_a_hundred_thousand_shards_are_read(tmp_path: Path) -> None:
-    converted([{"a": 1}], tmp_path / "data", {})
+    execute_conversion([{"a": 1}], tmp_path / "data", {})
     count = 100_000
 
     def change(document: dict[str, Any]) -> None:
@@ -235,7 +235,7 @@ HOSTILE: dict[str, Any] = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_manifest_is_x515(tmp_path: Path, case: str) -> None:
     out = tmp_path / "data"
-    converted([{"a": 1}], out, {})
+    execute_conversion([{"a": 1}], out, {})
     path = out / "rekord.json"
     change = HOSTILE[case]
 
@@ -275,7 +275,7 @@ def test_bytes_that_are_no_manifest_are_x515(tmp_path: Path, data: bytes) -> Non
 
 
 def test_every_cut_of_a_manifest_is_x515(tmp_path: Path) -> None:
-    converted([{"a": 1}], tmp_path / "data", {})
+    execute_conversion([{"a": 1}], tmp_path / "data", {})
     path = tmp_path / "data" / "rekord.json"
     data = path.read_bytes()
     for length in range(len(data.rstrip()) - 1):
@@ -296,7 +296,7 @@ def test_only_three_words_mean_anything_in_a_template() -> None:
 @pytest.mark.parametrize(("change", "likely"), [(-1, True), (1, False)])
 def test_a_shard_of_another_size_is_x516(tmp_path: Path, change: int, likely: bool) -> None:
     out = tmp_path / "data"
-    converted(ROWS, out, OPTIONS)
+    execute_conversion(ROWS, out, OPTIONS)
     path = out / "train-00001-of-00003.tfrecord"
     os.truncate(path, path.stat().st_size + change)
     with pytest.raises(RekordError) as caught:
@@ -307,7 +307,7 @@ def test_a_shard_of_another_size_is_x516(tmp_path: Path, change: int, likely: bo
 
 def test_a_missing_shard_is_said_unless_it_may_be_missing(tmp_path: Path) -> None:
     out = tmp_path / "data"
-    converted(ROWS, out, OPTIONS)
+    execute_conversion(ROWS, out, OPTIONS)
     path = out / "train-00001-of-00003.tfrecord"
     path.unlink()
     with pytest.raises(RekordError) as caught:
@@ -320,7 +320,7 @@ def test_a_missing_shard_is_said_unless_it_may_be_missing(tmp_path: Path) -> Non
 def test_a_column_of_texts_can_be_kept_in_the_index(tmp_path: Path) -> None:
     rows = [{"name": f"n{i}", "v": np.arange(i % 3)} for i in range(20)]
     schema = Schema({"name": Text(), "v": Int64(shape=(None,))})
-    converted(rows, tmp_path / "data", {"schema": schema, "index": ["name", "v"], "shards": 1})
+    execute_conversion(rows, tmp_path / "data", {"schema": schema, "index": ["name", "v"], "shards": 1})
     table, _ = index_of(tmp_path / "data", "train-00000-of-00001.tfrecord")
     assert table["name"].to_pylist() == [row["name"] for row in rows]
     assert table["v"].to_pylist() == [list(range(i % 3)) for i in range(20)]

@@ -18,22 +18,28 @@ import rekord as rk
 from rekord.dataset import compact_manifest, shard_index
 from rekord.dataset import dataset as dataset_module
 from rekord.dataset import index as index_module
-from rekord.dataset.index import CHUNK_RECORDS, Expected, compact, offsets_file, open_index_file
-from rekord.dataset.manifest import CHECKSUM, IndexChecksums, Shards, read_manifest
-from rekord.testing.datasets import never_wait_for_disks
+from rekord.dataset.index import (
+    CHUNK_RECORDS,
+    IndexExpectation,
+    compact_offsets,
+    encode_offsets_file,
+    open_index_file,
+)
+from rekord.dataset.manifest import CHECKSUM, IndexChecksums, ManifestShards, read_manifest
+from rekord.testing.datasets import disable_fsync
 
 SCHEMA = rk.Schema({"label": rk.Label(3), "n": rk.Int64()})
 
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    never_wait_for_disks(monkeypatch)
+    disable_fsync(monkeypatch)
     monkeypatch.setenv("REKORD_CACHE", str(tmp_path / "cache"))
-    shard_index._kept.clear()
-    compact_manifest._kept.clear()
-    index_module._cache.clear()
+    shard_index._index_cache.clear()
+    compact_manifest._manifest_cache.clear()
+    index_module._chunk_cache.clear()
     yield
-    index_module._cache.clear()
+    index_module._chunk_cache.clear()
 
 
 def written(folder: Path, first: int = 0, **options: Any) -> Path:
@@ -44,7 +50,7 @@ def written(folder: Path, first: int = 0, **options: Any) -> Path:
 
 @pytest.fixture
 def lazy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset_module, "CHECKED_AT_ONCE", 0)
+    monkeypatch.setattr(dataset_module, "MAX_CHECKED_AT_OPEN", 0)
 
 
 @pytest.fixture
@@ -54,7 +60,7 @@ def huge(tmp_path: Path) -> Path:
     for shard in folder.glob("*.tfrecord"):
         shard.unlink()
     manifest = read_manifest(str(folder))
-    shards = Shards(
+    shards = ManifestShards(
         records=[1000] * count,
         bytes=[120_000_000] * count,
         digest=[f"sha256:{i:064x}" for i in range(count)],
@@ -93,7 +99,7 @@ def test_100_000_shards_are_opened_without_a_look_at_any_of_them(
 
 
 def test_a_shard_is_found_by_its_name_without_all_the_others(huge: Path) -> None:
-    manifest = compact_manifest.compact_manifest(str(huge))
+    manifest = compact_manifest.load_compact_manifest(str(huge))
     assert manifest.find("train-00007-of-100000.tfrecord")[1] == 7  # type: ignore[index]
     for name in (
         "train-100000-of-100000.tfrecord",
@@ -102,7 +108,7 @@ def test_a_shard_is_found_by_its_name_without_all_the_others(huge: Path) -> None
         "train-00007-of-00008.tfrecord",
     ):
         assert manifest.find(name) is None
-    listed = compact_manifest.listed_shard(str(huge / "train-00007-of-100000.tfrecord"))
+    listed = compact_manifest.find_shard_entry(str(huge / "train-00007-of-100000.tfrecord"))
     assert listed is not None
     assert listed.expected is not None
     assert listed.expected.checksums == [14, 15]
@@ -193,9 +199,9 @@ RECORDS = 3 * CHUNK_RECORDS + 5
 
 @pytest.fixture
 def index(tmp_path: Path) -> Any:
-    offsets = compact(np.arange(RECORDS, dtype=np.int64) * 20)
-    (tmp_path / "x.arrow").write_bytes(offsets_file(offsets, file_bytes=20 * RECORDS))
-    found = open_index_file(str(tmp_path / "x.arrow"), Expected(most_bytes=20 * RECORDS))
+    offsets = compact_offsets(np.arange(RECORDS, dtype=np.int64) * 20)
+    (tmp_path / "x.arrow").write_bytes(encode_offsets_file(offsets, file_bytes=20 * RECORDS))
+    found = open_index_file(str(tmp_path / "x.arrow"), IndexExpectation(most_bytes=20 * RECORDS))
     assert found is not None
     return found
 
@@ -203,15 +209,15 @@ def index(tmp_path: Path) -> Any:
 def test_the_chunks_of_an_index_are_read_when_they_are_used_and_few_are_kept(
     index: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cache = index_module._cache
-    assert cache.kept_bytes == 0
+    cache = index_module._chunk_cache
+    assert cache.cached_bytes == 0
     assert index.offsets(2)[:2].tolist() == [20 * 2 * CHUNK_RECORDS, 20 * 2 * CHUNK_RECORDS + 20]
-    assert cache.kept_bytes == 4 * CHUNK_RECORDS
+    assert cache.cached_bytes == 4 * CHUNK_RECORDS
     monkeypatch.setattr(index_module, "CHUNK_CACHE_BYTES", 5 * CHUNK_RECORDS)
     for number in range(4):
         index.offsets(number)
         index.chunk(number)
-        assert cache.kept_bytes <= 5 * CHUNK_RECORDS
+        assert cache.cached_bytes <= 5 * CHUNK_RECORDS
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 4 * CHUNK_RECORDS, 64 << 20])
@@ -223,7 +229,7 @@ def test_offsets_in_any_order_are_the_same_whatever_is_kept(
     rng = np.random.default_rng(0)
     for _ in range(3):
         records = np.concatenate([rng.integers(0, RECORDS, 200), edges])
-        assert index.offsets_at(records).tolist() == (20 * records).tolist()
+        assert index.get_offsets(records).tolist() == (20 * records).tolist()
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 64 << 20])
@@ -231,16 +237,16 @@ def test_a_chunk_that_changes_after_it_was_verified_is_not_used(
     index: Any, monkeypatch: pytest.MonkeyPatch, kept_bytes: int
 ) -> None:
     monkeypatch.setattr(index_module, "CHUNK_CACHE_BYTES", kept_bytes)
-    assert index.offsets_at(np.array([5, CHUNK_RECORDS])).tolist() == [100, 20 * CHUNK_RECORDS]
-    index_module._cache.clear()
+    assert index.get_offsets(np.array([5, CHUNK_RECORDS])).tolist() == [100, 20 * CHUNK_RECORDS]
+    index_module._chunk_cache.clear()
     blocks = index._blocks[0]
     with open(index.path, "r+b") as file:
         file.seek(blocks.begin + 5 * 4)
         file.write(b"\1")
     with pytest.raises(index_module.IndexMismatch):
-        index.offsets_at(np.array([5]))
-    assert index.offsets_at(np.array([CHUNK_RECORDS])).tolist() == [20 * CHUNK_RECORDS]
-    assert not index.is_whole()
+        index.get_offsets(np.array([5]))
+    assert index.get_offsets(np.array([CHUNK_RECORDS])).tolist() == [20 * CHUNK_RECORDS]
+    assert not index.is_intact()
 
 
 def test_records_of_many_chunks_are_read_in_any_order(
@@ -252,7 +258,7 @@ def test_records_of_many_chunks_are_read_in_any_order(
     some = np.array([0, CHUNK_RECORDS - 1, CHUNK_RECORDS, 2 * CHUNK_RECORDS - 1, 2 * CHUNK_RECORDS, n - 1])
     for kept_bytes in (0, 64 << 20):
         monkeypatch.setattr(index_module, "CHUNK_CACHE_BYTES", kept_bytes)
-        index_module._cache.clear()
+        index_module._chunk_cache.clear()
         split = rk.open(tmp_path / "data")["train"]
         for _ in range(2):
             assert split[some]["n"].tolist() == some.tolist()

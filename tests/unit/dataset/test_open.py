@@ -19,7 +19,7 @@ import pytest
 from lifetimes import ended, threads_of
 
 import rekord as rk
-from rekord.dataset.read import split_of
+from rekord.dataset.read import infer_split_name
 from rekord.testing import corrupt_length, corrupt_payload, example_bytes, frame_offsets, frames
 
 SCHEMA = rk.Schema({"n": rk.Int64(), "name": rk.Text()})
@@ -111,12 +111,12 @@ NAMES = [
 
 @pytest.mark.parametrize(("name", "split"), NAMES)
 def test_a_name_says_which_split_a_file_belongs_to(name, split, tmp_path) -> None:
-    assert split_of(str(tmp_path / name), str(tmp_path)) == split
+    assert infer_split_name(str(tmp_path / name), str(tmp_path)) == split
 
 
 @pytest.mark.parametrize("name", ["folder/x.tfrecord", "train/x.tfrecord"])
 def test_without_a_folder_that_was_opened_a_parent_says_nothing(name, tmp_path) -> None:
-    assert split_of(str(tmp_path / name), None) == "all"
+    assert infer_split_name(str(tmp_path / name), None) == "all"
 
 
 def test_a_dataset_lists_its_splits_and_their_files_in_order(put, tmp_path) -> None:

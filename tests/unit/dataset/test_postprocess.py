@@ -9,13 +9,21 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.dataset.postprocess import Finish, checked_pictures, composed, finisher, pictures_of
+from rekord.dataset.postprocess import (
+    Postprocessor,
+    build_image_decoder,
+    build_postprocessor,
+    compose_maps,
+    validate_resize,
+)
 
 COLUMNS = ("a", "b")
 
 
-def made(**options: Any) -> Finish | None:
-    return finisher(COLUMNS, **{"fill": None, "ragged": "ragged", "pad": None, "map": None, **options})
+def made(**options: Any) -> Postprocessor | None:
+    return build_postprocessor(
+        COLUMNS, **{"fill": None, "ragged": "ragged", "pad": None, "map": None, **options}
+    )
 
 
 def ragged(*rows: list[Any], dtype: Any = np.int64) -> rk.Ragged:
@@ -154,16 +162,16 @@ def _doubled(batch: Any) -> Any:
 
 
 def test_functions_are_applied_in_their_order_and_can_be_pickled() -> None:
-    both = composed(_one_more, _doubled)
+    both = compose_maps(_one_more, _doubled)
     finish = pickle.loads(pickle.dumps(made(map=both)))
     assert finish({"a": np.array([1, 2])})["a"].tolist() == [4, 6]
-    assert composed(None, _doubled) is _doubled
-    assert composed(_one_more, None) is _one_more
-    assert composed(None, None) is None
+    assert compose_maps(None, _doubled) is _doubled
+    assert compose_maps(_one_more, None) is _one_more
+    assert compose_maps(None, None) is None
 
 
 def test_the_first_of_two_functions_must_give_a_batch_too() -> None:
-    both = composed(lambda batch: None, _doubled)
+    both = compose_maps(lambda batch: None, _doubled)
     assert both is not None
     with pytest.raises(rk.UsageError) as caught:
         both({"a": np.array([1])})
@@ -171,17 +179,17 @@ def test_the_first_of_two_functions_must_give_a_batch_too() -> None:
 
 
 def test_a_size_is_two_whole_numbers() -> None:
-    assert checked_pictures(False, None) is None
-    assert checked_pictures(True, None) is None
-    assert checked_pictures(True, [np.int64(3), 4]) == (3, 4)
+    assert validate_resize(False, None) is None
+    assert validate_resize(True, None) is None
+    assert validate_resize(True, [np.int64(3), 4]) == (3, 4)
 
 
 def test_pictures_are_the_images_and_masks_among_the_columns() -> None:
     schema = rk.Schema({"image": rk.Image(), "mask": rk.Mask(classes=2), "n": rk.Int64()})
-    assert list(pictures_of(schema, None, None).features) == ["image", "mask"]
-    assert list(pictures_of(schema, ("mask", "n"), None).features) == ["mask"]
+    assert list(build_image_decoder(schema, None, None).features) == ["image", "mask"]
+    assert list(build_image_decoder(schema, ("mask", "n"), None).features) == ["mask"]
     with pytest.raises(rk.UsageError) as caught:
-        pictures_of(schema, ("n",), None)
+        build_image_decoder(schema, ("n",), None)
     assert (caught.value.code, caught.value.what, caught.value.found) == (
         "U676",
         "no images to decode",

@@ -17,11 +17,11 @@ import rekord as rk
 from rekord.dataset import shard_index, shards
 from rekord.dataset.index import BLOCK_BYTES, index_path
 from rekord.dataset.readers import remote
-from rekord.dataset.readers.remote import Pieces, RemoteShard, fetch
+from rekord.dataset.readers.remote import FetchedRangeCache, RemoteShard, fetch_records
 from rekord.dataset.shard_index import ShardIndex
 from rekord.storage import remote as remote_storage
 from rekord.storage.remote import FIRST_BYTES, ReadAhead
-from rekord.storage.router import ANYWHERE, REMOTE, each
+from rekord.storage.router import REMOTE, ROUTED_STORAGE, map_concurrently
 from rekord.testing import corrupt_payload, frame_offsets, frames
 
 SCHEMA = rk.Schema({"n": rk.Int64(), "label": rk.Label(3), "blob": rk.Bytes()})
@@ -195,8 +195,10 @@ def test_records_of_all_shards_come_with_few_requests(monkeypatch: pytest.Monkey
         RemoteShard(path, ShardIndex(np.array(frame_offsets(data), np.uint32), stamp=(len(data), 0, (0, 0))))
         for path, data in contents.items()
     )
-    found_a, found_b = fetch(
-        [(a, np.array([6, 1, 2, 6], np.int64)), (b, np.array([1], np.int64))], Pieces(), in_blocks=False
+    found_a, found_b = fetch_records(
+        [(a, np.array([6, 1, 2, 6], np.int64)), (b, np.array([1], np.int64))],
+        FetchedRangeCache(),
+        in_blocks=False,
     )
     assert asked == [
         [("far://a", 50_016, 150_048), ("far://a", 300_096, 350_112), ("far://b", 100_016, 200_032)],
@@ -243,7 +245,7 @@ def test_a_block_is_fetched_once_in_a_block_wise_epoch(
     # Blocks are those of the order, cut where a shard ends; together they are all bytes, once.
     assert len(asked) == len({*range(0, ROWS, 30), 100, 200, 300})
     assert sum(end - begin for _, begin, end in asked) == sum(
-        ANYWHERE.stat(path).size_bytes for path in there.paths
+        ROUTED_STORAGE.stat(path).size_bytes for path in there.paths
     )
 
 
@@ -259,7 +261,7 @@ def test_records_all_over_a_large_dataset_do_not_bring_whole_blocks(
     dataset: Any, place: type[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "BLOCK_BYTES", 1 << 20)
-    monkeypatch.setattr(shards, "Pieces", lambda: Pieces(1 << 20))
+    monkeypatch.setattr(shards, "FetchedRangeCache", lambda: FetchedRangeCache(1 << 20))
     view = rk.open("counted://ds")["train"].select(range(0, ROWS, 10))
     place.forget()
     assert sorted(numbers(view.batches(8, shuffle=True, seed=2))) == list(range(0, ROWS, 10))
@@ -268,22 +270,22 @@ def test_records_all_over_a_large_dataset_do_not_bring_whole_blocks(
 
 
 def test_what_is_kept_is_bounded() -> None:
-    pieces = Pieces(most_bytes=250)
+    pieces = FetchedRangeCache(most_bytes=250)
 
     def bring(keys: Any) -> Any:
-        return [remote.Piece(key[2], bytes(100), np.zeros(1, np.uint32)) for key in keys]
+        return [remote.FetchedRange(key[2], bytes(100), np.zeros(1, np.uint32)) for key in keys]
 
     keys = [("far://x", 0, first, first + 1) for first in range(4)]
     found = pieces.get(keys, bring)
     assert sorted(found) == keys
-    assert (pieces.kept_bytes, [pieces.has(key) for key in keys]) == (200, [False, False, True, True])
+    assert (pieces.cached_bytes, [pieces.has(key) for key in keys]) == (200, [False, False, True, True])
     pieces.clear()
-    assert (pieces.kept_bytes, pieces.has(keys[3])) == (0, False)
+    assert (pieces.cached_bytes, pieces.has(keys[3])) == (0, False)
 
 
 @pytest.mark.concurrency
 def test_two_threads_that_want_one_block_ask_once() -> None:
-    pieces = Pieces()
+    pieces = FetchedRangeCache()
     key = ("far://x", 0, 0, 1)
     begun, go_on = threading.Event(), threading.Event()
     fetches = []
@@ -292,7 +294,7 @@ def test_two_threads_that_want_one_block_ask_once() -> None:
         fetches.append(keys)
         begun.set()
         assert go_on.wait(10)
-        return [remote.Piece(0, b"block", np.zeros(1, np.uint32))]
+        return [remote.FetchedRange(0, b"block", np.zeros(1, np.uint32))]
 
     results: list[Any] = []
     threads = [threading.Thread(target=lambda: results.append(pieces.get([key], bring))) for _ in range(2)]
@@ -307,7 +309,7 @@ def test_two_threads_that_want_one_block_ask_once() -> None:
 
 
 def test_a_block_that_did_not_come_is_asked_for_again() -> None:
-    pieces = Pieces()
+    pieces = FetchedRangeCache()
     key = ("far://x", 0, 0, 1)
 
     def fails(keys: Any) -> Any:
@@ -315,7 +317,7 @@ def test_a_block_that_did_not_come_is_asked_for_again() -> None:
 
     with pytest.raises(rk.DatasetError):
         pieces.get([key], fails)
-    piece = remote.Piece(0, b"block", np.zeros(1, np.uint32))
+    piece = remote.FetchedRange(0, b"block", np.zeros(1, np.uint32))
     assert pieces.get([key], lambda keys: [piece]) == {key: piece}
 
 
@@ -342,7 +344,7 @@ def test_an_index_elsewhere_is_fetched_once_and_then_taken_from_the_cache(
         "train-00003-of-00004.tfrecord.arrow",
     ]
     place.forget()
-    shard_index._kept.clear()  # as in the next process
+    shard_index._index_cache.clear()  # as in the next process
     again = rk.open("counted://ds")["train"]
     assert numbers([again[[0, 399]]]) == [0, 399]
     assert [name for name, _, _ in place.asked if name.endswith(".arrow")] == []
@@ -360,7 +362,7 @@ def test_a_file_without_an_index_is_looked_through_once(
     assert split.records == 300
     assert max(end for _, _, end in place.asked) == len(data)
     place.forget()
-    shard_index._kept.clear()
+    shard_index._index_cache.clear()
     assert rk.open("counted://x.tfrecord", schema=SCHEMA)[299]["n"] == 299
     assert sum(end - begin for name, begin, end in place.asked) < FIRST_BYTES * 3
 
@@ -370,7 +372,7 @@ def test_an_index_that_cannot_be_kept_is_used_all_the_same(
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("REKORD_CACHE", str(tmp_path / "file"))
-    shard_index._kept.clear()
+    shard_index._index_cache.clear()
     assert dataset[0][7]["n"] == 7
 
 
@@ -411,7 +413,7 @@ def test_a_file_that_changed_elsewhere_is_noticed_after_a_while(
     there, _ = dataset
     assert there[5]["n"] == 5
     put(there.paths[0], frames([rk.encode({"n": 1, "label": 0, "blob": b""}, SCHEMA)]))
-    monkeypatch.setattr(shards, "LOOK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(shards, "RECHECK_SECONDS", 0.0)
     with pytest.raises(rk.DatasetError) as caught:
         there[5]
     assert (caught.value.code, caught.value.location.path) == ("X548", there.paths[0])
@@ -474,7 +476,7 @@ def test_a_place_that_does_not_tell_sizes_is_refused(
 def test_a_folder_elsewhere_is_no_file(place: type[Place]) -> None:
     put("counted://folder/x", b"x")
     with pytest.raises(rk.DatasetError) as caught:
-        ANYWHERE.open_read("counted://folder")
+        ROUTED_STORAGE.open_read("counted://folder")
     assert (caught.value.code, caught.value.found) == ("X503", "a folder")
 
 
@@ -499,7 +501,7 @@ def test_whatever_a_package_raises_is_said_with_the_address(
 
     monkeypatch.setattr(Place, "info", fails)
     with pytest.raises(rk.DatasetError) as caught:
-        ANYWHERE.stat("counted://x")
+        ROUTED_STORAGE.stat("counted://x")
     assert (caught.value.code, caught.value.location.path) == (code, "counted://x")
     assert caught.value.do
 
@@ -527,5 +529,5 @@ def test_things_are_asked_side_by_side_and_given_in_order() -> None:
         together.wait(10)
         return number * number
 
-    assert each(ask, [3, 1, 4, 2], remote=True) == [9, 1, 16, 4]
-    assert each(abs, [-1, 2], remote=False) == [1, 2]
+    assert map_concurrently(ask, [3, 1, 4, 2], remote=True) == [9, 1, 16, 4]
+    assert map_concurrently(abs, [-1, 2], remote=False) == [1, 2]

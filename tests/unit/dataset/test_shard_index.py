@@ -15,8 +15,8 @@ import pytest
 
 import rekord as rk
 from rekord.dataset import shard_index
-from rekord.dataset.index import Expected, index_path, offsets_file, open_index_file
-from rekord.dataset.shard_index import cache_folder, cached, clean, keep
+from rekord.dataset.index import IndexExpectation, encode_offsets_file, index_path, open_index_file
+from rekord.dataset.shard_index import cache_folder, clean_cache, read_cached_index, write_cached_index
 from rekord.testing import corrupt_length, corrupt_payload, example_bytes, frame_offsets, frames
 
 PAYLOADS = [example_bytes({"label": [i], "text": [b"row" * (i % 5)]}) for i in range(40)]
@@ -29,13 +29,13 @@ SCHEMA = rk.Schema({"label": rk.Int64(), "blob": rk.Bytes()})
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of the test's own, and nothing remembered."""
     monkeypatch.setenv("REKORD_CACHE", str(tmp_path / "cache"))
-    shard_index._kept.clear()
+    shard_index._index_cache.clear()
     return tmp_path / "cache" / "index"
 
 
 @pytest.fixture
 def small_files_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_index, "CACHED_BYTES", 0)
+    monkeypatch.setattr(shard_index, "MIN_CACHED_FILE_BYTES", 0)
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def file(tmp_path: Path) -> str:
 
 def anew(path: str, records: int | None = None) -> shard_index.ShardIndex:
     """As a new process sees it."""
-    shard_index._kept.clear()
-    return shard_index.shard_index(path, records)
+    shard_index._index_cache.clear()
+    return shard_index.open_shard_index(path, records)
 
 
 def test_the_headers_of_a_file_tell_its_offsets(file: str, cache: Path) -> None:
@@ -111,8 +111,8 @@ def test_no_bit_of_an_entry_can_turn_into_other_offsets(
     good = entry.read_bytes()
     for at in range(0, len(good), 7):
         entry.write_bytes(good[:at] + bytes([good[at] ^ 4]) + good[at + 1 :])
-        found = open_index_file(str(entry), Expected(most_bytes=len(DATA)))
-        assert found is None or not found.is_whole() or found.offsets(0).tolist() == OFFSETS
+        found = open_index_file(str(entry), IndexExpectation(most_bytes=len(DATA)))
+        assert found is None or not found.is_intact() or found.offsets(0).tolist() == OFFSETS
         entry.unlink()
     assert anew(file).offsets.tolist() == OFFSETS
 
@@ -139,27 +139,28 @@ def test_the_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: py
 def test_old_entries_go_when_there_are_too_many(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     offsets = np.array(OFFSETS, np.uint32)
     for i in range(6):
-        keep(f"/data/{i}.tfrecord", len(DATA), i, offsets, "none")
-    entries = {i: shard_index._entry(f"/data/{i}.tfrecord") for i in range(6)}
+        write_cached_index(f"/data/{i}.tfrecord", len(DATA), i, offsets, "none")
+    entries = {i: shard_index._entry_path(f"/data/{i}.tfrecord") for i in range(6)}
     for i, entry in entries.items():
         os.utime(str(entry), (1000 + i, 1000 + i))
     assert (
-        cached("/data/0.tfrecord", len(DATA), 0, Expected(most_bytes=len(DATA))) is not None
+        read_cached_index("/data/0.tfrecord", len(DATA), 0, IndexExpectation(most_bytes=len(DATA)))
+        is not None
     )  # used again, and so the youngest
     (cache / "x.unfinished").write_bytes(b"")
     os.utime(cache / "x.unfinished", (0, 0))
-    monkeypatch.setattr(shard_index, "MOST_ENTRIES", 3)
-    clean(str(cache))
+    monkeypatch.setattr(shard_index, "MAX_CACHE_ENTRIES", 3)
+    clean_cache(str(cache))
     assert [i for i, entry in entries.items() if os.path.exists(str(entry))] == [0, 5]
     assert not (cache / "x.unfinished").exists()
-    monkeypatch.setattr(shard_index, "MOST_BYTES", 0)
-    clean(str(cache), spare=str(entries[5]))
+    monkeypatch.setattr(shard_index, "MAX_CACHE_BYTES", 0)
+    clean_cache(str(cache), spare=str(entries[5]))
     assert [i for i, entry in entries.items() if os.path.exists(str(entry))] == [5]
 
 
 def _many_times(file: str, folder: str, failures: Any) -> None:
     os.environ["REKORD_CACHE"] = folder
-    shard_index.CACHED_BYTES = 0
+    shard_index.MIN_CACHED_FILE_BYTES = 0
     for _ in range(50):
         if anew(file).offsets.tolist() != OFFSETS:
             failures.put(1)
@@ -265,7 +266,7 @@ def test_offsets_that_do_not_fit_the_file_are_not_believed(dataset: Path, wrong:
     shard = shard_of(dataset)
     true = frame_offsets(Path(shard).read_bytes())
     offsets = np.array(WRONG_OFFSETS[wrong](true), np.uint32)
-    Path(index_path(shard)).write_bytes(offsets_file(offsets, file_bytes=os.path.getsize(shard)))
+    Path(index_path(shard)).write_bytes(encode_offsets_file(offsets, file_bytes=os.path.getsize(shard)))
     found = anew(shard)
     assert (found.origin, found.offsets.tolist()) == ("found", true)
 
@@ -273,7 +274,7 @@ def test_offsets_that_do_not_fit_the_file_are_not_believed(dataset: Path, wrong:
 def test_an_index_of_another_size_of_file_is_not_believed(dataset: Path) -> None:
     shard = shard_of(dataset)
     true = np.array(frame_offsets(Path(shard).read_bytes()), np.uint32)
-    Path(index_path(shard)).write_bytes(offsets_file(true, file_bytes=1))
+    Path(index_path(shard)).write_bytes(encode_offsets_file(true, file_bytes=1))
     assert anew(shard).origin == "found"
 
 
@@ -283,7 +284,7 @@ def test_an_index_that_leaves_a_record_out_is_not_believed_where_the_number_is_k
     shard = shard_of(dataset)
     true = frame_offsets(Path(shard).read_bytes())
     short = np.array(true[:50] + true[51:], np.uint32)
-    Path(index_path(shard)).write_bytes(offsets_file(short, file_bytes=os.path.getsize(shard)))
+    Path(index_path(shard)).write_bytes(encode_offsets_file(short, file_bytes=os.path.getsize(shard)))
     assert len(anew(shard).offsets) == 99
     assert anew(shard, 100).offsets.tolist() == true
 
@@ -296,8 +297,8 @@ def test_without_a_known_number_the_frames_themselves_tell_that_the_index_is_wro
     merged = sorted(set(merged))
     assert len(merged) == 100
     Path(index_path(shard)).write_bytes(
-        offsets_file(np.array(merged, np.uint32), file_bytes=os.path.getsize(shard))
+        encode_offsets_file(np.array(merged, np.uint32), file_bytes=os.path.getsize(shard))
     )
-    shard_index._kept.clear()
+    shard_index._index_cache.clear()
     split = rk.open(shard, schema=SCHEMA)
     assert split[[49, 99]]["label"].tolist() == [49, 99]

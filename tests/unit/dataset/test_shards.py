@@ -21,9 +21,9 @@ from rekord import _core
 from rekord.dataset import shard_index
 from rekord.dataset.index import index_path
 from rekord.dataset.readers import compressed
-from rekord.dataset.readers.compressed import Blocks
+from rekord.dataset.readers.compressed import InflatedBlockCache
 from rekord.dataset.shards import Shards
-from rekord.schema.interop.tfds import dataset_info
+from rekord.schema.interop.tfds import build_dataset_info
 from rekord.testing import corrupt_length, corrupt_payload, example_bytes, frames
 from rekord.testing.datasets import edit_manifest
 
@@ -33,7 +33,7 @@ SCHEMA = rk.Schema({"id": rk.Int64(), "blob": rk.Bytes()})
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REKORD_CACHE", str(tmp_path / "cache"))
-    shard_index._kept.clear()
+    shard_index._index_cache.clear()
 
 
 def rows(count: int, blob_bytes: int = 20, first: int = 0) -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ def raised(call: Any) -> rk.RekordError:
 def test_records_of_a_compressed_dataset_are_read_in_any_order(tmp_path: Path, compression: str) -> None:
     values = rows(700, 10_000)
     data = written(tmp_path / "data", values, compression, shards=2)
-    found = [shard_index.shard_index(str(path)) for path in sorted(data.glob("train-*"))]
+    found = [shard_index.open_shard_index(str(path)) for path in sorted(data.glob("train-*"))]
     assert all(index.flush_points and index.compression == compression for index in found)
     split = rk.open(data)["train"]
     asked = [699, 0, 350, 349, 1, 699, 104, 105]
@@ -84,7 +84,7 @@ def test_records_of_a_compressed_dataset_are_read_in_any_order(tmp_path: Path, c
 def test_every_record_next_to_a_flush_point_is_found(tmp_path: Path) -> None:
     values = rows(400, 10_000)
     data = written(tmp_path / "data", values, "gzip")
-    index = shard_index.shard_index(str(shard_of(data)))
+    index = shard_index.open_shard_index(str(shard_of(data)))
     assert index.flush_points is not None
     firsts = np.searchsorted(index.offsets, [point.offset for point in index.flush_points]).tolist()
     split = rk.open(data)["train"]
@@ -109,7 +109,7 @@ def test_plain_and_compressed_shards_are_gathered_together(tmp_path: Path) -> No
 
 
 def test_few_inflated_blocks_are_kept() -> None:
-    blocks = Blocks(most_bytes=10)
+    blocks = InflatedBlockCache(most_bytes=10)
     for number in range(4):
         blocks.put(("x", None, number), b"1234")
     assert blocks.get(("x", None, 0)) is None
@@ -117,18 +117,18 @@ def test_few_inflated_blocks_are_kept() -> None:
     blocks.put(("x", None, 4), b"1234")
     assert (blocks.get(("x", None, 3)), blocks.get(("x", None, 2))) == (None, b"1234")
     blocks.put(("x", None, 5), bytes(11))  # larger than all that may be kept
-    assert (blocks.get(("x", None, 5)), blocks.kept_bytes) == (None, 8)
+    assert (blocks.get(("x", None, 5)), blocks.cached_bytes) == (None, 8)
 
 
 def test_a_random_batch_holds_no_more_than_its_records_and_a_few_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compressed, "MOST_KEPT_BYTES", 3 << 20)
+    monkeypatch.setattr(compressed, "MAX_CACHED_BYTES", 3 << 20)
     data = written(tmp_path / "data", rows(800, 10_000), "zlib")
     shards = Shards([str(shard_of(data))])
-    shards._blocks = Blocks(3 << 20)
+    shards._blocks = InflatedBlockCache(3 << 20)
     shards.gather(np.arange(799, -1, -1, dtype=np.int64), _core.Pool(0))
-    assert 0 < shards._blocks.kept_bytes <= 3 << 20
+    assert 0 < shards._blocks.cached_bytes <= 3 << 20
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
@@ -172,9 +172,9 @@ def test_a_compressed_dataset_that_lost_its_index_is_entered_where_rekord_flushe
 ) -> None:
     data = written(tmp_path / "data", rows(300, 10_000), compression)
     shard = str(shard_of(data))
-    before = shard_index.shard_index(shard)
+    before = shard_index.open_shard_index(shard)
     os.remove(index_path(shard))
-    found = shard_index.shard_index(shard)
+    found = shard_index.open_shard_index(shard)
     assert (before.origin, found.origin) == ("written", "found")
     assert found.flush_points == before.flush_points
     assert len(found.flush_points or ()) == 2
@@ -188,19 +188,19 @@ def test_the_index_of_another_compressed_shard_is_not_believed(tmp_path: Path) -
     os.replace(index_path(str(shard_of(other))), index_path(str(shard)))
     split = rk.open(data)["train"]
     assert [split[i]["id"] for i in range(299, 0, -70)] == [299, 229, 159, 89, 19]
-    assert shard_index.shard_index(str(shard)).origin == "found"
+    assert shard_index.open_shard_index(str(shard)).origin == "found"
 
 
 def test_damage_of_a_compressed_shard_is_what_reading_says(tmp_path: Path) -> None:
     data = written(tmp_path / "data", rows(300, 10_000), "gzip")
     shard = shard_of(data)
     content = bytearray(shard.read_bytes())
-    index = shard_index.shard_index(str(shard))
+    index = shard_index.open_shard_index(str(shard))
     assert index.flush_points is not None
     middle = index.flush_points[0].compressed_offset
     content[middle : middle + 3] = b"\xff" * 3
     shard.write_bytes(content)
-    shard_index._kept.clear()
+    shard_index._index_cache.clear()
     split = rk.open(shard, schema=SCHEMA)
     assert split[0]["id"] == 0
     assert split[299]["id"] == 299
@@ -219,7 +219,7 @@ def test_damage_is_the_error_that_reading_gives_and_hides_no_other_record(tmp_pa
     whole = shard.read_bytes()
     for harm, code in ((corrupt_payload, "F102"), (corrupt_length, "F101")):
         shard.write_bytes(harm(whole, 7))
-        shard_index._kept.clear()
+        shard_index._index_cache.clear()
         split = rk.open(data)["train"]
         assert split[[6, 8, 29]]["id"].tolist() == [6, 8, 29]
         failure = raised(lambda split=split: split[[8, 7]])
@@ -299,7 +299,7 @@ def test_a_thousand_shards_are_read_with_256_open_files(tmp_path: Path) -> None:
 def test_only_so_many_shards_stay_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from rekord.dataset import shards as module
 
-    monkeypatch.setattr(module, "MOST_OPEN", 2)
+    monkeypatch.setattr(module, "MAX_OPEN_FILES", 2)
     for i in range(5):
         (tmp_path / f"{i}.tfrecord").write_bytes(frames([b"%d" % i]))
     shards = Shards([str(tmp_path / f"{i}.tfrecord") for i in range(5)])
@@ -360,7 +360,7 @@ def test_a_name_that_is_not_utf8_is_read(tmp_path: Path) -> None:
 
 def tfds_folder(path: Path, template: str | None = None, **change: Any) -> Path:
     path.mkdir()
-    info = dataset_info("fruit", "1.0.0", {"train": ([3, 2], 100), "test": ([1], 10)})
+    info = build_dataset_info("fruit", "1.0.0", {"train": ([3, 2], 100), "test": ([1], 10)})
     template = template or info["splits"][0]["filepathTemplate"]
     first = 0
     for split in info["splits"]:

@@ -17,7 +17,14 @@ import pytest
 import rekord as rk
 from rekord.dataset.infer import LazySchema
 from rekord.dataset.record_view import RecordView
-from rekord.dataset.samplers import Selection, all_numbers, cut, digest_of, numbers_at, selected
+from rekord.dataset.samplers import (
+    Selection,
+    digest_selection,
+    expand_selection,
+    normalize_selection,
+    select_numbers,
+    slice_selection,
+)
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import SplitMethods
 from rekord.testing import example_bytes, frames
@@ -87,11 +94,13 @@ def test_a_slice_of_a_slice_is_what_a_list_gives(split: rk.Split, first: slice, 
 )
 def test_a_selection_is_its_numbers_whatever_holds_them(ids: list[int]) -> None:
     array = np.array(ids, np.int64)
-    chosen: Selection = selected(array)
-    assert list(chosen) == ids == all_numbers(chosen).tolist()
-    assert numbers_at(chosen, np.arange(len(ids))).tolist() == ids
-    assert list(cut(chosen, slice(None, None, -1))) == ids[::-1]
-    assert digest_of(chosen) == digest_of(cut(cut(chosen, slice(None, None, -1)), slice(None, None, -1)))
+    chosen: Selection = normalize_selection(array)
+    assert list(chosen) == ids == expand_selection(chosen).tolist()
+    assert select_numbers(chosen, np.arange(len(ids))).tolist() == ids
+    assert list(slice_selection(chosen, slice(None, None, -1))) == ids[::-1]
+    assert digest_selection(chosen) == digest_selection(
+        slice_selection(slice_selection(chosen, slice(None, None, -1)), slice(None, None, -1))
+    )
 
 
 def test_views_of_very_many_records_take_no_memory() -> None:
@@ -216,8 +225,8 @@ def test_a_split_of_a_thousand_shards_pickles_as_its_paths() -> None:
 def test_no_number_of_batches_ahead_begins_more_than_some_thousands(
     split: rk.Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rekord.dataset.background._MOST_PREFETCH", 5)
-    monkeypatch.setattr("rekord.dataset.background._MOST_THREADS", 2)
+    monkeypatch.setattr("rekord.dataset.background._MAX_PREFETCH", 5)
+    monkeypatch.setattr("rekord.dataset.background._MAX_THREADS", 2)
     batches = iter(split.batches(1, shuffle=True, threads=10**9, prefetch=10**9))
     next(batches)
     work: Any = batches._reading

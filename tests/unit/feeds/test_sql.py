@@ -13,7 +13,7 @@ from pages import messages
 
 import rekord as rk
 from rekord.dataset.split import Split
-from rekord.feeds.sql.tables import Table
+from rekord.feeds.sql.tables import QueryTable
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 SCHEMA = rk.Schema(
@@ -202,7 +202,7 @@ def test_a_failed_query_leaves_nothing_behind_for_the_garbage_collector(put_file
     try:
         with suppress(rk.FrameError):  # which keeps no traceback, unlike pytest
             split.sql("select sum(n) from records")
-        assert not [one for one in gc.get_objects() if type(one) is Table]
+        assert not [one for one in gc.get_objects() if type(one) is QueryTable]
     finally:
         gc.enable()
 

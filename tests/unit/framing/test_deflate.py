@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from rekord.errors import UsageError
-from rekord.framing.deflate import FLUSH_BYTES, FlushPoint, frame_sink
+from rekord.framing.deflate import FLUSH_BYTES, FlushPoint, open_frame_sink
 from rekord.testing import frame, frame_offsets, frames
 
 WBITS = {"gzip": 31, "zlib": 15}
@@ -27,7 +27,7 @@ def payloads(total_bytes: int, seed: int = 1) -> list[bytes]:
 
 def compressed(pieces: list[bytes], compression: str | None) -> tuple[bytes, list[FlushPoint]]:
     out = bytearray()
-    sink = frame_sink(compression, out.extend)
+    sink = open_frame_sink(compression, out.extend)
     for piece in pieces:
         sink.write(piece)
     sink.finish()
@@ -112,5 +112,5 @@ def test_without_compression_frames_are_the_file(compression: str | None) -> Non
 )
 def test_another_compression_is_refused(given: object, do: str) -> None:
     with pytest.raises(UsageError) as caught:
-        frame_sink(given, print)  # type: ignore[arg-type]
+        open_frame_sink(given, print)  # type: ignore[arg-type]
     assert (caught.value.code, caught.value.do) == ("U605", do)

@@ -290,7 +290,9 @@ def test_short_reads_change_nothing(put_file: PutFile, compress: Compress, compr
     path = str(put_file(compress(DATA, compression)))
     for most in (1, 2, 7, 100):
         with open_frames(path, FaultyStorage(read_at_most_bytes=most)) as reader:
-            assert [payload for stretch in reader.stretches() for payload in stretch.payloads()] == PAYLOADS
+            assert [
+                payload for stretch in reader.iter_verified_frames() for payload in stretch.payloads()
+            ] == PAYLOADS
 
 
 def test_a_disk_error_comes_after_the_records_that_were_read(put_file: PutFile) -> None:
@@ -301,7 +303,7 @@ def test_a_disk_error_comes_after_the_records_that_were_read(put_file: PutFile) 
         storage = FaultyStorage(fail_read_at=read_at, read_at_most_bytes=64 * 1024)
         delivered: list[bytes] = []
         with open_frames(path, storage) as reader:
-            stretches = (delivered.extend(stretch.payloads()) for stretch in reader.stretches())
+            stretches = (delivered.extend(stretch.payloads()) for stretch in reader.iter_verified_frames())
             with pytest.raises(rk.DatasetError) as caught:
                 list(stretches)
             told, goes_on = reader.recover(caught.value)
@@ -327,7 +329,7 @@ def test_a_file_that_shrinks_while_it_is_read_ends_where_it_ends(put_file: PutFi
     with open_frames(str(path)) as reader:
         os.truncate(path, 100 * 1016 + 500)
         delivered: list[bytes] = []
-        stretches = (delivered.extend(stretch.payloads()) for stretch in reader.stretches())
+        stretches = (delivered.extend(stretch.payloads()) for stretch in reader.iter_verified_frames())
         with pytest.raises(rk.FrameError) as caught:
             list(stretches)
     assert delivered == payloads[:100]
@@ -359,7 +361,7 @@ def test_whole_records_between_a_damaged_one_and_a_cut_end_are_all_given(put_fil
         readable = True
         while readable:
             try:
-                for stretch in reader.stretches():
+                for stretch in reader.iter_verified_frames():
                     given += stretch.payloads()
                 readable = False
             except rk.RekordError as failure:

@@ -203,6 +203,6 @@ def test_the_signature_at_the_end_is_found_by_short_reads_too(put_file: PutFile)
     path = str(put_file(RIEGELI + bytes(200_000) + POSTSCRIPT + bytes(10)))
     with open_frames(path, FaultyStorage(read_at_most_bytes=4096)) as reader:
         with pytest.raises(rk.FrameError) as caught:
-            list(reader.stretches())
+            list(reader.iter_verified_frames())
         told, goes_on = reader.recover(caught.value)
     assert (told.code, goes_on) == ("F115", False)

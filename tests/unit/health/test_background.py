@@ -1,4 +1,4 @@
-"""`Ahead`: the same items in the same order, whatever becomes of maker and caller."""
+"""`BackgroundIterator`: the same items in the same order, whatever becomes of maker and caller."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterator
 import pytest
 from lifetimes import ended
 
-from rekord.health.scan import Ahead
+from rekord.health.scan import BackgroundIterator
 
 pytestmark = pytest.mark.concurrency
 
 
-def is_alive(items: Ahead[int]) -> bool:
+def is_alive(items: BackgroundIterator[int]) -> bool:
     return any(one.is_alive() for one in items._work._threads)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 50])
 def test_every_item_comes_in_order(depth: int) -> None:
-    items = Ahead(iter(range(40)), depth)
+    items = BackgroundIterator(iter(range(40)), depth)
     assert list(items) == list(range(40))
     assert not is_alive(items)
 
@@ -30,7 +30,7 @@ def test_a_failure_comes_after_what_was_made_before_it() -> None:
         yield 2
         raise KeyError("no more")
 
-    items = Ahead(failing(), 8)
+    items = BackgroundIterator(failing(), 8)
     assert [next(items), next(items)] == [1, 2]
     with pytest.raises(KeyError, match="no more"):
         next(items)
@@ -48,7 +48,7 @@ def test_a_caller_that_stops_early_ends_the_thread() -> None:
             closed.set()
 
     maker = endless()
-    items = Ahead(maker, 2)
+    items = BackgroundIterator(maker, 2)
     assert next(items) == 1
     items.close()
     assert not is_alive(items)
@@ -64,7 +64,7 @@ def test_no_more_than_depth_items_are_made_ahead() -> None:
             made.append(number)
             yield number
 
-    items = Ahead(counted(), 3)
+    items = BackgroundIterator(counted(), 3)
     for number in range(10):
         assert next(items) == number
         # One is in the maker's hands, three are in the queue, and this one is ours.
@@ -80,7 +80,7 @@ def test_items_left_behind_end_the_thread_without_waiting_for_it() -> None:
         may_end.wait()
         yield 2
 
-    items = Ahead(slow(), 2)
+    items = BackgroundIterator(slow(), 2)
     assert next(items) == 1
     threads = list(items._work._threads)
     del items

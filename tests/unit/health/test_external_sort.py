@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.health.duplicates import PLACE, ExternalSort, cell_starts, group_starts
+from rekord.health.duplicates import PLACE_DTYPE, ExternalSort, find_cell_starts, find_group_starts
 
 
 def _places(digests: Any, *, split: Any = 0, file: int = 0, low: Any = 7) -> Any:
-    rows = np.zeros(len(digests), PLACE)
+    rows = np.zeros(len(digests), PLACE_DTYPE)
     rows["high"], rows["low"], rows["split"], rows["file"] = digests, low, split, file
     rows["record"] = np.arange(len(digests))
     rows["offset"] = rows["record"] * 100
@@ -35,7 +35,7 @@ def _sorted(chunks: list[Any], memory_bytes: int) -> tuple[list[Any], bool]:
         return parts, sort.spilled
 
 
-LITTLE = 2000 * PLACE.itemsize
+LITTLE = 2000 * PLACE_DTYPE.itemsize
 
 
 def test_nothing_in_gives_nothing_out():
@@ -68,7 +68,7 @@ def test_what_went_to_disk_comes_back_as_if_it_had_not(distinct, narrow):
     assert spilled is (distinct > 3)
     together = np.concatenate(on_disk)
     # Each part begins with another digest than the one before it ended with.
-    assert group_starts(together)[np.cumsum([0, *map(len, on_disk)])[:-1]].all()
+    assert find_group_starts(together)[np.cumsum([0, *map(len, on_disk)])[:-1]].all()
     # After a part has been read, more than two places of a digest in a split are one place with a count.
     assert together.tobytes() == in_memory[0].tobytes()
     assert together["count"].sum() == 9 * 700
@@ -84,8 +84,8 @@ def test_of_many_equal_places_the_first_two_and_the_count_of_all_remain():
 
 def test_cells_are_digests_in_a_split():
     [part], _ = _sorted([_places([5, 1, 5, 5], split=[1, 0, 0, 1])], LITTLE)
-    assert group_starts(part).tolist() == [True, True, False, False]
-    assert cell_starts(part).tolist() == [True, True, True, False]
+    assert find_group_starts(part).tolist() == [True, True, False, False]
+    assert find_cell_starts(part).tolist() == [True, True, True, False]
 
 
 @pytest.mark.parametrize("equal", [False, True])

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.testing import example_bytes, frames, sequence_bytes
 
 FOUR_BYTES = 2_100_000
@@ -71,7 +71,7 @@ def test_a_shard_of_floats_is_one_diagnosis_though_a_schema_names_the_column_oth
 def test_a_column_of_a_manifest_is_cast_by_its_name(one_shard_of_floats: Path, tmp_path: Path) -> None:
     (diagnosis,) = [each for each in rk.doctor(one_shard_of_floats).diagnoses if each.code == "H820"]
     assert diagnosis.do.startswith("rekord rewrite IN OUT --cast height=int64; ")
-    assert run(command(diagnosis.do, one_shard_of_floats, tmp_path / "out")) == 0
+    assert run_command_line(command(diagnosis.do, one_shard_of_floats, tmp_path / "out")) == 0
     assert rk.doctor(tmp_path / "out").ok
     assert rk.open(tmp_path / "out").schema == HEIGHTS
 
@@ -81,7 +81,7 @@ def test_files_without_a_schema_are_cast_by_the_key(one_shard_of_floats: Path, t
     (diagnosis,) = [each for each in rk.doctor(shard).diagnoses if each.feature is not None]
     assert (diagnosis.code, diagnosis.feature) == ("H815", "image/height")
     assert diagnosis.do.startswith("rekord rewrite IN OUT --cast image/height=int64; ")
-    assert run(command(diagnosis.do, shard, tmp_path / "out")) == 0
+    assert run_command_line(command(diagnosis.do, shard, tmp_path / "out")) == 0
     assert rk.doctor(tmp_path / "out").ok
 
 
@@ -91,7 +91,7 @@ def test_where_most_records_are_not_what_the_schema_says_the_schema_is_right(tmp
     (diagnosis,) = [each for each in rk.doctor(path, schema=schema).diagnoses if each.code == "H820"]
     assert diagnosis.records_affected == 24
     assert diagnosis.do.startswith("rekord rewrite IN OUT --cast x=int64; ")
-    assert run(command(diagnosis.do, path, tmp_path / "out")) == 0
+    assert run_command_line(command(diagnosis.do, path, tmp_path / "out")) == 0
     assert rk.doctor(tmp_path / "out", schema=schema).ok
 
 
@@ -103,7 +103,7 @@ def test_ints_that_are_read_as_floats_are_cast(tmp_path: Path) -> None:
         "H816",
         "rekord rewrite IN OUT --cast x=float32; or read `x` as tf.int64 and cast with tf.cast(x, tf.float32)",
     )
-    assert run(command(diagnosis.do, path, tmp_path / "out")) == 0
+    assert run_command_line(command(diagnosis.do, path, tmp_path / "out")) == 0
     assert rk.doctor(tmp_path / "out", schema=schema).ok
 
 
@@ -167,7 +167,7 @@ def test_a_missing_key_names_those_that_are_nearly_the_same(tmp_path: Path) -> N
     assert (failure.code, failure.location.record, failure.location.feature) == ("D401", 0, "label")
     assert failure.found == "no such key, but `lable` and `lables`"
     assert failure.do == "declare `label` with key='lable'; or rekord rewrite IN OUT --rename lable=label"
-    assert run(command(failure.do, path, tmp_path / "out")) == 0
+    assert run_command_line(command(failure.do, path, tmp_path / "out")) == 0
     assert [row["label"] for row in rk.open(tmp_path / "out" / "all-00000-of-00001.tfrecord", schema)[:]] == [
         *range(5)
     ]
@@ -245,7 +245,7 @@ def test_another_kind_is_cast_where_the_values_would_survive(
     assert (failure.do or "").startswith(
         f"rekord rewrite IN OUT --cast image/x={cast}; or declare `x` as rk."
     )
-    assert run(command(failure.do or "", path, tmp_path / "out")) == 0
+    assert run_command_line(command(failure.do or "", path, tmp_path / "out")) == 0
     (made,) = (tmp_path / "out").glob("*-of-*")
     assert rk.check(made, schema=schema).ok
 
@@ -263,7 +263,7 @@ def test_steps_of_another_kind_are_not_cast() -> None:
 def test_a_column_may_be_named_by_its_key(one_shard_of_floats: Path, tmp_path: Path) -> None:
     failure = refusal(one_shard_of_floats, HEIGHTS)
     assert (failure.code, failure.location.record) == ("D403", 0)
-    assert run(command(failure.do or "", one_shard_of_floats, tmp_path / "out")) == 0
+    assert run_command_line(command(failure.do or "", one_shard_of_floats, tmp_path / "out")) == 0
     assert rk.open(tmp_path / "out").schema == HEIGHTS
     new = rk.rewrite(tmp_path / "out", tmp_path / "fewer", drop=["image/height"], progress=False)
     assert list(new.schema) == ["name"]

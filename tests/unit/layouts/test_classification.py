@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import rekord as rk
-from rekord.codec.images.inspect import Checked
+from rekord.codec.images.inspect import VerifiedBytes
 from rekord.layouts.classification import classification
 
 PIXELS = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
@@ -44,7 +44,7 @@ def test_a_row_has_the_keys_of_imagenet():
     derived = layout.derive(
         {"image": data, "filename": "dog/1.jpg", "label": "dog", "split": "train"}, "full"
     )
-    assert isinstance(derived.values["image"], Checked)
+    assert isinstance(derived.values["image"], VerifiedBytes)
     assert derived.remarks == ()
     stored = rk.decode(rk.encode(derived.values, layout.schema))
     assert {key: value[0] for key, value in stored.items()} == {
@@ -222,7 +222,7 @@ def test_a_layout_is_a_value_that_travels():
     layout = classification(classes=["a", "b"], synsets=["n1", "n2"])
     far = pickle.loads(pickle.dumps(layout))
     assert far == layout
-    assert (far.name, far.looks, far.schema) == ("classification", True, layout.schema)
+    assert (far.name, far.needs_derive, far.schema) == ("classification", True, layout.schema)
     assert far.options() == {
         "classes": ["a", "b"],
         "synsets": ["n1", "n2"],

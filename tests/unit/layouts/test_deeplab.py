@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import rekord as rk
-from rekord.codec.images.inspect import Checked
+from rekord.codec.images.inspect import VerifiedBytes
 from rekord.layouts.deeplab import deeplab
 
 PIXELS = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
@@ -39,8 +39,8 @@ def test_a_row_has_the_keys_of_deeplab(kind, name):
     layout = deeplab()
     image, mask = encoded(PIXELS, kind), encoded(IDS)
     derived = layout.derive({"image": image, "mask": mask, "filename": "2007_000032", "split": "val"}, "full")
-    assert isinstance(derived.values["image"], Checked)
-    assert isinstance(derived.values["mask"], Checked)
+    assert isinstance(derived.values["image"], VerifiedBytes)
+    assert isinstance(derived.values["mask"], VerifiedBytes)
     stored = rk.decode(rk.encode(derived.values, layout.schema))
     assert {key: value[0] for key, value in stored.items()} == {
         "image/encoded": image,
@@ -166,7 +166,7 @@ def test_a_layout_is_a_value_that_travels():
     layout = deeplab(classes=3, ignore=255, colours={(9, 9, 9): 2, (0, 0, 0): 0}, optional_masks=True)
     far = pickle.loads(pickle.dumps(layout))
     assert far == layout
-    assert (far.name, far.looks, far.schema) == ("deeplab", True, layout.schema)
+    assert (far.name, far.needs_derive, far.schema) == ("deeplab", True, layout.schema)
     assert far.options() == {
         "classes": 3,
         "ignore": 255,

@@ -207,7 +207,7 @@ def test_options_that_cannot_be_meant_are_refused(options):
 def test_a_layout_is_a_value_that_survives_pickling():
     layout = detection(classes={4: "dog", 1: "cat"}, has=["view", "area"])
     again = pickle.loads(pickle.dumps(layout))
-    assert (again, again.schema, again.name, again.looks) == (layout, layout.schema, "detection", True)
+    assert (again, again.schema, again.name, again.needs_derive) == (layout, layout.schema, "detection", True)
     assert layout == detection(classes=CLASSES, has=["area", "view"])
     assert layout.options() == {
         "classes": [[1, "cat"], [4, "dog"]],

@@ -8,7 +8,7 @@ import pytest
 
 from rekord.errors import SchemaError
 from rekord.schema import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor, Text
-from rekord.schema.messages import near_miss
+from rekord.schema.messages import closest_match
 
 NAN = float("nan")
 INF = float("inf")
@@ -305,7 +305,7 @@ def test_bfloat16_without_ml_dtypes_keeps_its_name(monkeypatch):
     ],
 )
 def test_a_near_miss_is_two_edits_away_or_the_same_when_folded(name, meant):
-    assert near_miss(name, ["image/encoded", "label"]) == meant
+    assert closest_match(name, ["image/encoded", "label"]) == meant
 
 
 @pytest.mark.parametrize(
@@ -326,11 +326,11 @@ def test_a_near_miss_is_two_edits_away_or_the_same_when_folded(name, meant):
     ],
 )
 def test_the_fewer_letters_a_name_has_the_nearer_a_near_miss_must_be(name, known, meant):
-    assert near_miss(name, [known]) == meant
+    assert closest_match(name, [known]) == meant
 
 
 def test_of_several_near_misses_the_nearest_is_meant():
-    assert near_miss("lable", ["labels", "label", "table"]) == "label"
+    assert closest_match("lable", ["labels", "label", "table"]) == "label"
 
 
 def test_partitions_are_record_keys_of_unicode():

@@ -18,7 +18,7 @@ import rekord as rk
 from rekord.dataset.infer import infer
 from rekord.errors import SchemaError, UsageError
 from rekord.schema import Bytes, Feature, Float32, Int64, Schema, Tensor, Text
-from rekord.schema.column_evidence import Merging
+from rekord.schema.column_evidence import Float32CollisionDetector
 from rekord.schema.infer import infer_rows
 
 
@@ -152,7 +152,7 @@ def test_float64_that_float32_would_merge_or_overflow_is_kept_as_float64(
 
 def test_merging_is_found_far_apart_and_among_many() -> None:
     values = np.arange(400_000, dtype=np.float64)
-    merging = Merging()
+    merging = Float32CollisionDetector()
     for part in np.array_split(values, 7):
         merging.add(part)
     assert not merging.merges()

@@ -17,11 +17,18 @@ from rekord.codec.columns import Ragged
 from rekord.codec.decode import decoded_column
 from rekord.codec.encode import stored_list
 from rekord.codec.encode_columns import array_slot, column_slot, encode_columns
-from rekord.codec.values import Unfit, check_shape
+from rekord.codec.values import InvalidValue, check_shape
 from rekord.errors import EncodeError
 from rekord.schema import Feature
-from rekord.schema.base import FEATURE_TYPES, Kind, Misfit, Shape, checked_shape, fitted
-from rekord.schema.interop.tf_spec import spec_of_schema, to_source
+from rekord.schema.base import (
+    FEATURE_TYPES,
+    InvalidDefault,
+    ListKind,
+    Shape,
+    conform_to_shape,
+    validate_shape,
+)
+from rekord.schema.interop.tf_spec import spec_from_schema, to_source
 from rekord.testing import strategies
 
 
@@ -31,10 +38,10 @@ class Hundredths(Feature):
 
     shape: Shape = ()
 
-    _kind: ClassVar[Kind] = "int64"
+    _kind: ClassVar[ListKind] = "int64"
 
-    def _check_own(self) -> None:
-        self._set("shape", checked_shape(self.shape, "Hundredths", self.key))
+    def _validate_fields(self) -> None:
+        self._set("shape", validate_shape(self.shape, "Hundredths", self.key))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -44,12 +51,12 @@ class Hundredths(Feature):
     def stored_dtype(self) -> np.dtype[Any]:
         return np.dtype("<i8")
 
-    def _fit(self, value: object) -> Any:
-        return fitted(value, self.shape, False, self._fit_one)
+    def _conform_default(self, value: object) -> Any:
+        return conform_to_shape(value, self.shape, False, self._conform_element)
 
-    def _fit_one(self, value: Any) -> float:
+    def _conform_element(self, value: Any) -> float:
         if not isinstance(value, (int, float)) or round(value, 2) != value:
-            raise Misfit("a number of two places", value)
+            raise InvalidDefault("a number of two places", value)
         return float(value)
 
     def _stored_value(self, value: Any) -> int:
@@ -69,7 +76,7 @@ def _store(feature: Hundredths, value: Any, shape: Shape) -> Any:
 def _hundredths(numbers: Any) -> Any:
     wrong = np.round(numbers, 2) != numbers
     if wrong.any():
-        raise Unfit(
+        raise InvalidValue(
             "E315",
             "has more than two places",
             expected="two",
@@ -142,7 +149,7 @@ def test_columns_are_encoded_as_rows_are_and_refused_by_row() -> None:
 
 def test_other_schemas_and_compat_know_it_by_its_plain_values() -> None:
     schema = rk.Schema({"x": Hundredths(default=0.25)})
-    assert "tf.io.FixedLenFeature([], tf.int64, default_value=25)" in to_source(spec_of_schema(schema))
+    assert "tf.io.FixedLenFeature([], tf.int64, default_value=25)" in to_source(spec_from_schema(schema))
     assert rk.Schema.from_pbtxt(schema.to_pbtxt()) == schema
     assert rk.compat(schema, schema).verdict == "same"
     assert rk.compat(schema, rk.Schema({"x": rk.Int64()})).verdict == "breaking"

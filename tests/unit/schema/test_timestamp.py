@@ -296,11 +296,11 @@ def test_infer_refuses_times_with_and_without_a_zone() -> None:
 
 
 def test_other_schemas_see_int64(dataset: Path) -> None:
-    from rekord.schema.interop.tf_spec import spec_of_schema, to_source
+    from rekord.schema.interop.tf_spec import spec_from_schema, to_source
     from rekord.schema.interop.tfds import features_from_schema
 
     schema = rk.Schema({"t": rk.Timestamp("ms", default="1970-01-01T00:00:01")})
-    assert "FixedLenFeature([], tf.int64, default_value=1000)" in to_source(spec_of_schema(schema))
+    assert "FixedLenFeature([], tf.int64, default_value=1000)" in to_source(spec_from_schema(schema))
     text = rk.Schema({"t": rk.Timestamp("ms")}).to_pbtxt()
     assert "type: INT" in text
     assert "integer_format: UNIX_MILLISECONDS" in text
@@ -373,8 +373,8 @@ def test_a_cast_says_that_numbers_are_times_and_back(tmp_path: Path) -> None:
 
 
 def test_a_baseline_leaves_times_out() -> None:
-    from rekord.training.task import Unfit, form_of, target_kind
+    from rekord.training.task import ExclusionReason, infer_column_form, target_kind
 
     schema = rk.Schema({"t": rk.Timestamp()})
-    assert isinstance(form_of(schema, "t"), Unfit)
+    assert isinstance(infer_column_form(schema, "t"), ExclusionReason)
     assert target_kind(schema["t"]) is None

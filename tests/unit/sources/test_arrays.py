@@ -11,11 +11,11 @@ import pytest
 
 import rekord as rk
 from rekord.sources.arrays import columns, npy, npz, pandas
-from rekord.sources.base import is_parted
+from rekord.sources.base import is_partitioned
 
 
 def chunks(source, part_bytes: int = 1 << 26) -> list:
-    if is_parted(source):
+    if is_partitioned(source):
         return [chunk for part in source.parts(part_bytes) for chunk in source.read(part)]
     return list(source.rows())
 
@@ -45,7 +45,7 @@ def test_a_dict_of_columns_is_read_row_by_row(tmp_path):
     )
     assert [chunk.first for chunk in chunks(source)] == [0, 4096, 8192]
     assert written(source, tmp_path)[8999] == {"n": 8999, "m": [[1.0, 1.0], [1.0, 1.0]], "t": None}
-    assert not is_parted(source)
+    assert not is_partitioned(source)
 
 
 def test_a_pandas_frame_is_read_without_its_index(tmp_path):

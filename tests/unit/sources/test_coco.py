@@ -423,7 +423,7 @@ def test_places_with_nothing_to_read_are_refused(tmp_path):
 
 
 def test_a_json_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["rekord.sources.coco"], "MOST_JSON_BYTES", 10)
+    monkeypatch.setattr(sys.modules["rekord.sources.coco"], "MAX_JSON_BYTES", 10)
     path = put_json(tmp_path / "x.json", [], [])
     with pytest.raises(RekordError) as caught:
         coco(path).facts()

@@ -15,7 +15,7 @@ import pytest
 
 import rekord as rk
 from rekord.sources import lines
-from rekord.sources.base import Row, is_parted
+from rekord.sources.base import SourceRow, is_partitioned
 from rekord.sources.csv import csv
 
 CSV_MODULE = sys.modules["rekord.sources.csv"]
@@ -48,7 +48,7 @@ def file(folder: Path, content: str | bytes, name: str = "table.csv") -> Path:
 
 
 def chunks(source, part_bytes: int = 1 << 26) -> list:
-    if is_parted(source):
+    if is_partitioned(source):
         return [chunk for part in source.parts(part_bytes) for chunk in source.read(part)]
     return list(source.rows())
 
@@ -57,7 +57,7 @@ def rows(source, part_bytes: int = 1 << 26) -> list[tuple]:
     """(path, position, line, values or code) of every row."""
     out = []
     for chunk in chunks(source, part_bytes):
-        if isinstance(chunk, Row):
+        if isinstance(chunk, SourceRow):
             out.append((chunk.path, chunk.position, chunk.line, chunk.values.code))
             continue
         assert chunk.values.num_rows == chunk.rows
@@ -69,7 +69,7 @@ def rows(source, part_bytes: int = 1 << 26) -> list[tuple]:
 
 
 def problems(source) -> list[rk.RekordError]:
-    return [chunk.values for chunk in chunks(source) if isinstance(chunk, Row)]
+    return [chunk.values for chunk in chunks(source) if isinstance(chunk, SourceRow)]
 
 
 def refusal(call) -> rk.RekordError:
@@ -232,7 +232,7 @@ def test_types_are_those_of_all_files_together(tmp_path):
 def test_a_compressed_file_has_the_same_rows_and_no_parts(tmp_path):
     plain = csv(file(tmp_path, TRICKY))
     zipped = csv(file(tmp_path, gzip.compress(TRICKY.encode()), "table.csv.gz"))
-    assert not is_parted(zipped)
+    assert not is_partitioned(zipped)
     assert zipped.facts().schema == plain.facts().schema
     assert [row[1:] for row in rows(zipped)] == [row[1:] for row in rows(plain)]
 
@@ -302,7 +302,7 @@ def test_a_quote_that_is_not_closed_is_told_by_the_line_it_begins_in(tmp_path):
 
 
 def test_a_row_that_is_too_large_is_bad_and_not_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "MOST_ROW_BYTES", 100)
+    monkeypatch.setattr(lines, "MAX_ROW_BYTES", 100)
     monkeypatch.setattr(lines, "_HEAD_BYTES", 16)
     content = 'n,t\n1,a\n2,"' + "b\n" * 200 + '"\n3,c\n'
     source = csv(file(tmp_path, content))
@@ -312,12 +312,12 @@ def test_a_row_that_is_too_large_is_bad_and_not_kept(tmp_path, monkeypatch):
 
 
 def _read_in_blocks(source, block_bytes: int, monkeypatch) -> list[tuple]:
-    real = lines.row_blocks
+    real = lines.read_row_blocks
 
     def in_blocks(stream, rules, begin, *, head=b"", block_bytes=block_bytes):
         return real(stream, rules, begin, head=head, block_bytes=block_bytes)
 
-    monkeypatch.setattr(CSV_MODULE, "row_blocks", in_blocks)
+    monkeypatch.setattr(CSV_MODULE, "read_row_blocks", in_blocks)
     return [row[1:] for row in rows(source)]
 
 
@@ -330,8 +330,8 @@ def test_rows_are_the_same_for_blocks_of_any_size(tmp_path, monkeypatch, block_b
 
 
 def test_of_a_large_source_samples_decide_and_what_differs_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(CSV_MODULE, "WHOLE_BYTES", 1000)
-    monkeypatch.setattr(CSV_MODULE, "FIRST_BYTES", 1000)
+    monkeypatch.setattr(CSV_MODULE, "MAX_FULL_SURVEY_BYTES", 1000)
+    monkeypatch.setattr(CSV_MODULE, "HEAD_SURVEY_BYTES", 1000)
     monkeypatch.setattr(CSV_MODULE, "SAMPLE_BYTES", 1)
     path = file(tmp_path, "n,t\n" + "1,x\n" * 20_000 + "007,x\n0x1F,x\nabc,x\n12,x\n")
     source = csv(path)
@@ -346,8 +346,8 @@ def test_of_a_large_source_samples_decide_and_what_differs_is_told(tmp_path, mon
 
 
 def test_samples_are_spread_over_a_large_source(tmp_path, monkeypatch):
-    monkeypatch.setattr(CSV_MODULE, "WHOLE_BYTES", 1000)
-    monkeypatch.setattr(CSV_MODULE, "FIRST_BYTES", 1000)
+    monkeypatch.setattr(CSV_MODULE, "MAX_FULL_SURVEY_BYTES", 1000)
+    monkeypatch.setattr(CSV_MODULE, "HEAD_SURVEY_BYTES", 1000)
     path = file(tmp_path, "n,t\n" + "1,x\n" * 20_000 + "abc,x\n")
     assert csv(path).facts().schema == rk.Schema({"n": rk.Text(), "t": rk.Text()})
 

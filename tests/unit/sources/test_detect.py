@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.sources.detect import detect, recognise
+from rekord.sources.detect import detect_source, identify_source
 from rekord.testing import example_bytes, frames
 
 JPEG = b"\xff\xd8\xff\xe0\0\x10JFIF"
@@ -74,7 +74,7 @@ def tree(tmp_path: Path):
 )
 def test_a_file_is_known_by_its_name_or_its_first_bytes(tree, name, content, kind):
     path = tree({name: content}) / name
-    assert recognise(path) == (kind, str(path), None)
+    assert identify_source(path) == (kind, str(path), None)
 
 
 @pytest.mark.parametrize(
@@ -139,13 +139,13 @@ def test_a_file_is_known_by_its_name_or_its_first_bytes(tree, name, content, kin
 )
 def test_a_folder_is_known_by_what_lies_in_it(tree, files, kind, below):
     root = tree(files)
-    found = recognise(root)
+    found = identify_source(root)
     assert (found.kind, os.path.normpath(found.path)) == (kind, os.path.normpath(root / below))
 
 
 def test_images_come_with_the_folder_of_their_masks(tree):
     root = tree({"images/1.jpg": JPEG, "masks/1.png": JPEG})
-    assert recognise(root).masks == str(root / "masks")
+    assert identify_source(root).masks == str(root / "masks")
 
 
 @pytest.mark.parametrize(
@@ -167,19 +167,19 @@ def test_the_layout_decides_where_a_folder_can_be_several_things(tree, layout, k
             "ImageSets/Segmentation/train.txt": "1\n",
         }
     )
-    assert recognise(root, layout=layout).kind == kind
+    assert identify_source(root, layout=layout).kind == kind
 
 
 def test_a_csv_is_a_table_where_that_is_asked_for(tree):
     path = tree({"a.csv": "image,label\ncat/1.jpg,cat\n"}) / "a.csv"
-    assert recognise(path, layout="table").kind == "csv"
-    assert recognise(path, layout="detection").kind == "boxes_csv"
+    assert identify_source(path, layout="table").kind == "csv"
+    assert identify_source(path, layout="detection").kind == "boxes_csv"
 
 
 def test_a_pattern_is_known_by_its_extension(tree):
     root = tree({"a.csv": "x\n1\n", "b.csv": "x\n2\n", "c.parquet": b""})
-    assert recognise(root / "*.csv").kind == "csv"
-    assert detect(root / "*.csv").facts().rows == 2
+    assert identify_source(root / "*.csv").kind == "csv"
+    assert detect_source(root / "*.csv").facts().rows == 2
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_what_is_not_known_is_refused_with_what_was_seen(tree, files, found, do)
     root = tree(files)
     root.mkdir(exist_ok=True)
     with pytest.raises(rk.UsageError) as caught:
-        recognise(root)
+        identify_source(root)
     assert (caught.value.code, caught.value.location.path) == ("U621", str(root))
     assert caught.value.found == found
     assert do in str(caught.value.do)
@@ -214,13 +214,13 @@ def test_what_is_not_known_is_refused_with_what_was_seen(tree, files, found, do)
 def test_a_file_that_is_not_known_is_refused(tree, name, content):
     path = tree({name: content}) / name
     with pytest.raises(rk.UsageError) as caught:
-        recognise(path)
+        identify_source(path)
     assert (caught.value.code, caught.value.location.path) == ("U621", str(path))
 
 
 def test_a_path_that_is_not_there_is_said_to_be_missing(tmp_path):
     with pytest.raises(rk.DatasetError) as caught:
-        recognise(tmp_path / "gone")
+        identify_source(tmp_path / "gone")
     assert (caught.value.code, caught.value.location.path) == ("X501", str(tmp_path / "gone"))
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from rekord.errors import RekordError
-from rekord.sources.base import Row, Source, full_path, is_parted
+from rekord.sources.base import Source, SourceRow, full_path, is_partitioned
 from rekord.sources.image_csv import image_csv
-from rekord.sources.image_folder import image_folder, pictures_below
+from rekord.sources.image_folder import find_images, image_folder
 
 Put = Callable[..., Path]
 
@@ -32,7 +32,7 @@ def put(tmp_path: Path) -> Put:
     return write
 
 
-def rows_of(source: Any, part_bytes: int = 1 << 20) -> list[Row]:
+def rows_of(source: Any, part_bytes: int = 1 << 20) -> list[SourceRow]:
     """All rows, read the way a worker reads them: from a pickled source and pickled parts."""
     parts = pickle.loads(pickle.dumps(source.parts(part_bytes)))
     far = pickle.loads(pickle.dumps(source))
@@ -69,7 +69,7 @@ def test_a_folder_per_class_gives_names_in_the_order_of_their_bytes(put):
     root = put("b/2.jpg", "a/10.PNG", "a/9.jpeg", "Z/x.webp", "é/1.jpg")
     source = image_folder(root)
     facts = source.facts()
-    assert is_parted(source)
+    assert is_partitioned(source)
     assert (facts.layout, facts.classes, facts.rows, facts.splits) == (
         "classification",
         ("Z", "a", "b", "é"),
@@ -212,7 +212,7 @@ def test_links_are_followed_but_not_in_circles(put):
     (root / "data" / "cat" / "1.jpg").symlink_to(root / "a" / "1.jpg")
     (root / "data" / "cat" / "up").symlink_to(root / "data")
     (root / "data" / "cat" / "gone.jpg").symlink_to(root / "nowhere.jpg")
-    files = pictures_below(str(root / "data")).files
+    files = find_images(str(root / "data")).files
     assert [(file.path, file.size_bytes) for file in files] == [
         ("cat/1.jpg", 10),
         ("cat/gone.jpg", 0),
@@ -283,13 +283,13 @@ def test_a_list_gives_rows_in_its_own_order_with_their_lines(put):
     assert (facts.rows, facts.source_bytes) == (2, 20)
     assert [file.path for file in facts.files] == ["a/1.jpg", "a/2.jpg", "data.csv"]
     assert rows_of(source) == [
-        Row(
+        SourceRow(
             "data.csv",
             0,
             {"image": root / "a/2.jpg", "filename": "a/2.jpg", "label": "dog", "split": "test"},
             3,
         ),
-        Row(
+        SourceRow(
             "data.csv",
             1,
             {"image": root / "a/1.jpg", "filename": "a/1.jpg", "label": "cat", "split": "train"},

@@ -12,7 +12,7 @@ import pytest
 
 import rekord as rk
 from rekord.sources import lines
-from rekord.sources.base import Row, is_parted
+from rekord.sources.base import SourceRow, is_partitioned
 from rekord.sources.jsonl import jsonl
 
 # `rekord.sources.jsonl` is the function; the module has to be asked for by name.
@@ -31,8 +31,8 @@ def file(folder: Path, content: str | bytes, name: str = "rows.jsonl") -> Path:
     return path
 
 
-def rows(source, part_bytes: int = 1 << 26) -> list[Row]:
-    if is_parted(source):
+def rows(source, part_bytes: int = 1 << 26) -> list[SourceRow]:
+    if is_partitioned(source):
         return [row for part in source.parts(part_bytes) for row in source.read(part)]
     return list(source.rows())
 
@@ -99,8 +99,8 @@ def test_every_row_can_be_written_under_the_schema_of_the_facts(tmp_path):
 
 
 def test_rows_far_behind_the_first_have_a_say_in_the_schema(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "FIRST_ROWS", 10)
-    monkeypatch.setattr(module, "SAMPLED_ROWS", 16)
+    monkeypatch.setattr(module, "HEAD_ROWS", 10)
+    monkeypatch.setattr(module, "SAMPLE_ROWS", 16)
     content = "\n".join('{"n": 1}' if i < 500 else '{"n": 1, "late": 2}' for i in range(1000))
     schema = jsonl(file(tmp_path, content)).facts().schema
     assert schema == rk.Schema({"n": rk.Int64(), "late": rk.Int64(optional=True)})
@@ -125,7 +125,7 @@ def test_a_file_of_one_array_is_read_as_well(tmp_path):
 
 
 def test_an_array_that_is_too_large_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_MOST_ARRAY_BYTES", 80_000)
+    monkeypatch.setattr(module, "_MAX_ARRAY_BYTES", 80_000)
     path = file(tmp_path, json.dumps([{"a": 1}] * 10_000), "rows.json")
     failure = refusal(jsonl(path).facts)
     assert (failure.code, failure.location.path) == ("E357", str(path))
@@ -136,7 +136,7 @@ def test_a_compressed_file_has_the_same_rows_and_no_parts(tmp_path, content):
     text = content if isinstance(content, str) else "\n".join(content)
     plain = jsonl(file(tmp_path, text))
     zipped = jsonl(file(tmp_path, gzip.compress(text.encode()), "rows.jsonl.gz"))
-    assert not is_parted(zipped)
+    assert not is_partitioned(zipped)
     assert zipped.facts().schema == plain.facts().schema
     assert told(zipped) == told(plain)
 
@@ -172,10 +172,10 @@ def test_bytes_that_are_not_utf8_are_a_bad_row(tmp_path):
 
 
 def test_a_row_that_is_too_large_is_bad_and_the_others_go_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "MOST_ROW_BYTES", 100)
+    monkeypatch.setattr(lines, "MAX_ROW_BYTES", 100)
     monkeypatch.setattr(lines, "_HEAD_BYTES", 32)
     text = json.dumps({"a": "x" * 200_000})
-    monkeypatch.setattr(lines, "row_blocks", _in_blocks(lines.row_blocks))
+    monkeypatch.setattr(lines, "read_row_blocks", _in_blocks(lines.read_row_blocks))
     source = jsonl(file(tmp_path, f'{{"a": "x"}}\n{text}\n{{"a": "y"}}\n'))
     assert told(source) == [(0, 1, {"a": "x"}), (1, 2, "E357"), (2, 3, {"a": "y"})]
 

@@ -12,7 +12,7 @@ from pyarrow import parquet as pq
 
 import rekord as rk
 from rekord.sources.arrow import arrow, polars
-from rekord.sources.base import is_parted
+from rekord.sources.base import is_partitioned
 from rekord.sources.parquet import parquet
 
 N = 50
@@ -75,7 +75,7 @@ ROWS = [flat(row) for row in TABLE.to_pylist()]
 
 
 def chunks(source, part_bytes: int = 1 << 26) -> list:
-    if is_parted(source):
+    if is_partitioned(source):
         return [chunk for part in source.parts(part_bytes) for chunk in source.read(part)]
     return list(source.rows())
 

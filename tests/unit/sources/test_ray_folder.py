@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.testing import example_bytes, frames
 
 UUID = "2f9c1e0b7d5a4c3e8b6f0a1d2c3b4a59"
@@ -156,7 +156,7 @@ def test_every_verb_takes_the_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REKORD_CACHE", str(tmp_path / "cache"))
-    assert run(arguments) == 0, capsys.readouterr().err
+    assert run_command_line(arguments) == 0, capsys.readouterr().err
     if arguments[0] in ("salvage", "rewrite", "split"):
         assert numbers_of_all(tmp_path / "out") == ALL
     if arguments[0] == "query":
@@ -169,5 +169,5 @@ def numbers_of_all(path: Path) -> list[int]:
 
 
 def test_json_of_salvage_counts_all_of_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["salvage", str(folder), str(folder.parent / "out"), "--json"]) == 0
+    assert run_command_line(["salvage", str(folder), str(folder.parent / "out"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kept"] == 3 * ROWS

@@ -14,8 +14,8 @@ import pytest
 
 import rekord as rk
 from rekord.errors import RekordError
-from rekord.sources.base import Columns, Row, is_parted
-from rekord.sources.records import Records, records
+from rekord.sources.base import ColumnChunk, SourceRow, is_partitioned
+from rekord.sources.records import RecordsSource, records
 from rekord.testing import damage, wire
 
 SCHEMA = rk.Schema(
@@ -63,15 +63,15 @@ def put(path: Path, rows: list[dict[str, Any]], schema: rk.Schema = SCHEMA, **op
     return path
 
 
-def chunks(source: Records, part_bytes: int = 1 << 26) -> list[Any]:
+def chunks(source: RecordsSource, part_bytes: int = 1 << 26) -> list[Any]:
     source = pickle.loads(pickle.dumps(source))
     return [chunk for part in source.parts(part_bytes) for chunk in source.read(part)]
 
 
-def read(source: Records, part_bytes: int = 1 << 26) -> list[tuple[str, int, Any]]:
+def read(source: RecordsSource, part_bytes: int = 1 << 26) -> list[tuple[str, int, Any]]:
     out = []
     for chunk in chunks(source, part_bytes):
-        if isinstance(chunk, Row):
+        if isinstance(chunk, SourceRow):
             out.append((chunk.path, chunk.position, chunk.values))
             continue
         for i in range(chunk.rows):
@@ -99,7 +99,7 @@ def test_every_value_comes_back_and_can_be_written_again(tmp_path, compression):
     given = [row(i) for i in range(300)]
     place = put(tmp_path / "x.tfrecord", given, compression=compression)
     source = records(place, SCHEMA)
-    assert is_parted(source)
+    assert is_partitioned(source)
     got = read(source)
     assert [(path, at) for path, at, _ in got] == [("x.tfrecord", i) for i in range(300)]
     for one, (_, _, values) in zip(given, got, strict=True):
@@ -110,7 +110,7 @@ def test_every_value_comes_back_and_can_be_written_again(tmp_path, compression):
     again = tmp_path / "again.tfrecord"
     with rk.Writer(again, SCHEMA) as writer:
         for chunk in chunks(source):
-            assert isinstance(chunk, Columns)
+            assert isinstance(chunk, ColumnChunk)
             writer.write_columns(chunk.values)
     assert list(rk.records(again)) == list(rk.records(place))
 

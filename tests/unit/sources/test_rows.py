@@ -12,8 +12,8 @@ from pages import messages
 
 from rekord.errors import RekordError, UsageError
 from rekord.schema import Float32, Int64, Schema, Text
-from rekord.sources.base import Row, is_parted
-from rekord.sources.rows import PEEKED_BYTES, RowsSource, rows
+from rekord.sources.base import SourceRow, is_partitioned
+from rekord.sources.rows import PEEK_BYTES, RowsSource, rows
 
 Point = namedtuple("Point", "a b")
 
@@ -24,8 +24,8 @@ def read(source: RowsSource) -> list[Any]:
 
 def test_rows_come_in_order_with_their_positions():
     source = rows([{"a": i} for i in range(5)])
-    assert not is_parted(source)
-    assert list(source.rows()) == [Row("", i, {"a": i}) for i in range(5)]
+    assert not is_partitioned(source)
+    assert list(source.rows()) == [SourceRow("", i, {"a": i}) for i in range(5)]
     assert (source.kind, source.options()) == ("rows", {"names": None})
 
 
@@ -59,7 +59,7 @@ def test_what_is_no_row_is_a_bad_one_and_the_next_is_read(item):
     assert (first.values.code, first.values.location.row) == ("E325", 0)
     assert first.values.expected
     assert first.values.do
-    assert second == Row("", 1, {"a": 1})
+    assert second == SourceRow("", 1, {"a": 1})
 
 
 def test_facts_know_the_length_of_a_list_and_nothing_of_a_generator():
@@ -77,23 +77,23 @@ def generated(count: int, taken: list[int]) -> Iterator[dict[str, Any]]:
 def test_a_look_at_the_first_rows_loses_none_and_reads_no_more_than_it_needs():
     taken: list[int] = []
     source = rows(generated(50, taken))
-    schema = source.peeked(10)
+    schema = source.peek_schema(10)
     assert dict(schema.items()) == {"a": Int64(), "b": Text()}
     assert (schema.evidence["rows"], schema.evidence["complete"]) == (10, False)
     assert taken == list(range(10))
-    assert source.peeked() is schema is source.facts().schema
+    assert source.peek_schema() is schema is source.facts().schema
     assert [(row.position, row.values["a"]) for row in source.rows()] == [(i, i) for i in range(50)]
 
 
 def test_a_look_at_all_rows_says_that_it_saw_all():
     source = rows([{"a": 0.5}] * 3)
-    assert source.peeked() == Schema({"a": Float32()})
-    assert source.peeked().evidence["complete"] is True
+    assert source.peek_schema() == Schema({"a": Float32()})
+    assert source.peek_schema().evidence["complete"] is True
     assert len(read(source)) == 3
 
 
 def test_a_look_ends_when_the_rows_are_large():
-    big = np.zeros(PEEKED_BYTES // 4, np.uint8)
+    big = np.zeros(PEEK_BYTES // 4, np.uint8)
     taken: list[int] = []
 
     def make() -> Iterator[Any]:
@@ -101,34 +101,34 @@ def test_a_look_ends_when_the_rows_are_large():
             taken.append(i)
             yield {"a": big}
 
-    rows(make()).peeked()
+    rows(make()).peek_schema()
     assert len(taken) == 4
 
 
 def test_bad_rows_are_passed_over_when_a_schema_is_inferred():
     source = rows([7, {"a": 1}, None])
-    assert dict(source.peeked().items()) == {"a": Int64()}
+    assert dict(source.peek_schema().items()) == {"a": Int64()}
     assert [getattr(values, "code", None) for values in read(source)] == ["E325", None, "E325"]
 
 
 def test_where_no_row_is_good_the_first_bad_one_is_said():
     with pytest.raises(RekordError) as caught:
-        rows([7, 8]).peeked()
+        rows([7, 8]).peek_schema()
     assert (caught.value.code, caught.value.location.row) == ("E325", 0)
 
 
 def test_no_rows_at_all_give_no_schema():
     with pytest.raises(RekordError) as caught:
-        rows([]).peeked()
+        rows([]).peek_schema()
     assert caught.value.code == "S126"
 
 
 def test_a_list_can_be_read_again_and_an_iterator_cannot():
     source = rows([{"a": 1}])
-    source.peeked()
+    source.peek_schema()
     assert read(source) == read(source) == [{"a": 1}]
     once = rows(iter([{"a": 1}]))
-    once.peeked()
+    once.peek_schema()
     assert read(once) == [{"a": 1}]
     with pytest.raises(UsageError) as caught:
         once.rows()
@@ -153,7 +153,7 @@ def test_an_exception_of_the_generator_reaches_the_user_with_the_row_in_its_note
 
 def test_an_exception_while_looking_at_the_first_rows_reaches_the_user_too():
     with pytest.raises(KeyError, match="mine"):
-        rows(failing()).peeked()
+        rows(failing()).peek_schema()
 
 
 @pytest.mark.parametrize("given", [3, "text", b"bytes", {"a": [1]}, None])
@@ -172,7 +172,7 @@ def test_names_that_are_none_are_refused(names):
 
 def test_rows_that_were_looked_at_are_let_go_one_by_one():
     source = rows([{"a": i} for i in range(100)])
-    source.peeked()
+    source.peek_schema()
     found = source.rows()
     assert next(found).values == {"a": 0}
     assert [row.values["a"] for row in found] == list(range(1, 100))

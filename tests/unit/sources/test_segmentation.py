@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rekord.errors import RekordError
-from rekord.sources.base import Row, full_path
-from rekord.sources.segmentation import VOC, cityscapes, segmentation, voc_segmentation
+from rekord.sources.base import SourceRow, full_path
+from rekord.sources.segmentation import VOC_SEGMENTATION_CLASSES, cityscapes, segmentation, voc_segmentation
 
 Put = Callable[..., Path]
 
@@ -31,7 +31,7 @@ def put(tmp_path: Path) -> Put:
     return write
 
 
-def rows_of(source: Any, part_bytes: int = 1 << 20) -> list[Row]:
+def rows_of(source: Any, part_bytes: int = 1 << 20) -> list[SourceRow]:
     """All rows, read the way a worker reads them: from a pickled source and pickled parts."""
     parts = pickle.loads(pickle.dumps(source.parts(part_bytes)))
     far = pickle.loads(pickle.dumps(source))
@@ -74,12 +74,12 @@ def test_images_and_masks_pair_by_their_paths_without_extensions(put):
         "b/1.jpg",
     ]
     assert rows_of(source) == [
-        Row(
+        SourceRow(
             "a/1.PNG",
             0,
             {"image": root / "images/a/1.PNG", "filename": "a/1.PNG", "mask": root / "masks/a/1.png"},
         ),
-        Row(
+        SourceRow(
             "b/1.jpg",
             0,
             {"image": root / "images/b/1.jpg", "filename": "b/1.jpg", "mask": root / "masks/b/1.png"},
@@ -238,7 +238,7 @@ def test_the_lists_of_voc_name_rows_and_splits(voc):
     source = voc_segmentation(voc)
     facts = source.facts()
     assert (facts.layout, facts.rows, facts.splits) == ("deeplab", 4, ("train", "val", "test"))
-    assert facts.classes == VOC
+    assert facts.classes == VOC_SEGMENTATION_CLASSES
     assert [facts.extra[name] for name in ("classes", "ignore", "optional_masks")] == [21, 255, True]
     assert [(row.path, row.position, row.line) for row in rows_of(source)] == [
         ("ImageSets/Segmentation/test.txt", 0, 1),

@@ -11,7 +11,7 @@ import pytest
 
 import rekord as rk
 from rekord.sources import lines
-from rekord.sources.base import Row, is_parted
+from rekord.sources.base import SourceRow, is_partitioned
 from rekord.sources.lines import text
 
 
@@ -25,12 +25,12 @@ def file(folder: Path, content: str | bytes, name: str = "lines.txt") -> Path:
 def rows(source, part_bytes: int = 1 << 26) -> list[tuple]:
     chunks = (
         (chunk for part in source.parts(part_bytes) for chunk in source.read(part))
-        if is_parted(source)
+        if is_partitioned(source)
         else source.rows()
     )
     out = []
     for chunk in chunks:
-        if isinstance(chunk, Row):
+        if isinstance(chunk, SourceRow):
             out.append((chunk.path, chunk.position, chunk.line, chunk.values.code))
         else:
             values = chunk.values.column(0).to_pylist()
@@ -68,7 +68,7 @@ def test_rows_are_the_same_for_any_parts_and_blocks(tmp_path, monkeypatch, seed)
     ]
     for part_bytes in (1, 30, 1000):
         assert [row[2:] for row in rows(source, part_bytes)] == expected
-    real = lines.row_blocks
+    real = lines.read_row_blocks
     for block_bytes in (1, 2, 5):
         monkeypatch.setattr(
             lines, "row_blocks", lambda *given, size=block_bytes: real(*given, block_bytes=size)
@@ -115,7 +115,7 @@ def test_a_source_and_its_parts_survive_pickling(tmp_path):
 def test_a_compressed_file_has_the_same_rows_and_no_parts(tmp_path):
     content = "one\n\ntwo\r\nthree"
     zipped = text(file(tmp_path, gzip.compress(content.encode()), "lines.txt.gz"))
-    assert not is_parted(zipped)
+    assert not is_partitioned(zipped)
     assert zipped.facts().schema == rk.Schema({"text": rk.Text()})
     assert rows(zipped) == [
         ("lines.txt.gz", 0, 1, "one"),
@@ -134,7 +134,7 @@ def test_lines_that_are_not_utf8_are_bad_and_the_others_go_on(tmp_path):
         (3, 5, "E353"),
         (4, 6, "three"),
     ]
-    bad = [chunk for part in source.parts() for chunk in source.read(part) if isinstance(chunk, Row)]
+    bad = [chunk for part in source.parts() for chunk in source.read(part) if isinstance(chunk, SourceRow)]
     assert [(one.values.location.path, one.values.location.line) for one in bad] == [
         (str(path), 2),
         (str(path), 5),
@@ -142,11 +142,11 @@ def test_lines_that_are_not_utf8_are_bad_and_the_others_go_on(tmp_path):
 
 
 def test_a_line_that_is_too_large_is_bad(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "MOST_ROW_BYTES", 100)
+    monkeypatch.setattr(lines, "MAX_ROW_BYTES", 100)
     source = text(file(tmp_path, "one\n" + "x" * 5000 + "\ntwo\n"))
     source.facts()
-    real = lines.row_blocks
-    monkeypatch.setattr(lines, "row_blocks", lambda *given: real(*given, block_bytes=64))
+    real = lines.read_row_blocks
+    monkeypatch.setattr(lines, "read_row_blocks", lambda *given: real(*given, block_bytes=64))
     assert [row[1:] for row in rows(source)] == [(0, 1, "one"), (1, 2, "E357"), (2, 3, "two")]
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from rekord.errors import DatasetError, RekordError
 from rekord.schema import Image, Int64, Text
-from rekord.sources.base import Row, is_parted
-from rekord.sources.webdataset import WebDataset, webdataset
+from rekord.sources.base import SourceRow, is_partitioned
+from rekord.sources.webdataset import WebDatasetSource, webdataset
 
 JPEG = b"\xff\xd8\xff\xe0 a picture"
 PNG = b"\x89PNG\r\n\x1a\n a mask"
@@ -52,7 +52,7 @@ def samples(first: int, count: int) -> list[tuple[str, bytes]]:
     ]
 
 
-def read(source: WebDataset, part_bytes: int = 1 << 26) -> list[Row]:
+def read(source: WebDatasetSource, part_bytes: int = 1 << 26) -> list[SourceRow]:
     return [row for part in source.parts(part_bytes) for row in source.read(pickle.loads(pickle.dumps(part)))]
 
 
@@ -71,7 +71,7 @@ def refused(path: Path, members: list[tuple[str, bytes]]) -> RekordError:
 
 def test_members_that_share_a_name_are_one_row(tmp_path):
     source = webdataset(put(tmp_path / "a.tar", samples(0, 3)))
-    assert is_parted(source)
+    assert is_partitioned(source)
     assert [(row.path, row.position, row.values) for row in read(source)] == [
         ("a.tar", i, {"filename": f"{i:06d}", "image": JPEG + bytes([i]), "label": i}) for i in range(3)
     ]

@@ -12,7 +12,7 @@ import pytest
 import rekord as rk
 from rekord.errors import DatasetError, UsageError
 from rekord.storage import find as find_module
-from rekord.storage.find import begin_with_records, find, is_record_name
+from rekord.storage.find import filter_record_files, is_record_name, resolve_record_files
 
 Tree = Callable[..., Path]
 
@@ -39,7 +39,7 @@ def never_asked(head: bytes) -> bool:
 
 
 def paths_of(path: Any, content: Callable[[bytes], bool]) -> list[str]:
-    return find(path, content).paths
+    return resolve_record_files(path, content).paths
 
 
 def below(root: Path, paths: Sequence[str]) -> list[str]:
@@ -132,17 +132,17 @@ def test_a_folder_is_searched_to_its_depth_and_sorted_by_bytes(tree: Tree) -> No
 
 def test_where_names_tell_the_record_files_no_content_is_asked_for(tree: Tree) -> None:
     root = tree("a.tfrecord", "labels.json", "c!", "e!.json", "s/part-00000", "s/f.tfrecord.spec!", "x!.tar")
-    found = find(root, never_asked)
+    found = resolve_record_files(root, never_asked)
     assert below(root, found.paths) == ["a.tfrecord", "s/part-00000"]
     assert below(root, found.skipped) == ["c!", "s/f.tfrecord.spec!", "x!.tar"]
-    assert begin_with_records(found.skipped, begins_with_a_record) == found.skipped
+    assert filter_record_files(found.skipped, begins_with_a_record) == found.skipped
 
 
 def test_where_no_name_tells_the_content_of_unexplained_files_does(tree: Tree) -> None:
     root = tree(
         "labels!.json", "c!", "d", "e!.txt", "a/g!.bin", "a/h.bin", "i!.tmp", "_j!", ".k!", "l!.data-00000"
     )
-    found = find(root, begins_with_a_record)
+    found = resolve_record_files(root, begins_with_a_record)
     assert (below(root, found.paths), found.skipped) == (["a/g!.bin", "c!", "l!.data-00000"], [])
     assert below(root, paths_of(f"{root}/*", begins_with_a_record)) == ["a/g!.bin", "c!", "l!.data-00000"]
     assert below(root, paths_of(f"{root}/a/*.bin", begins_with_a_record)) == ["a/g!.bin"]
@@ -162,7 +162,7 @@ def test_what_is_called_a_tar_is_taken_by_its_content(tree: Tree, name: str) -> 
 def test_of_many_files_with_one_extension_a_sample_is_read(
     tree: Tree, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr(find_module, "MOST_PROBED", 8)
+    monkeypatch.setattr(find_module, "MAX_PROBED", 8)
     root = tree(
         *[f"s!/{number:03}.tar" for number in range(count)], *[f"t/{number}.raw" for number in range(2)]
     )
@@ -179,7 +179,7 @@ def test_of_many_files_with_one_extension_a_sample_is_read(
 def test_a_sample_that_does_not_agree_is_no_reason_to_choose(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(find_module, "MOST_PROBED", 8)
+    monkeypatch.setattr(find_module, "MAX_PROBED", 8)
     root = tree(*[f"{number:03}!.bin" for number in range(20)])
     for number in range(0, 20, 3):
         (root / f"{number:03}!.bin").write_bytes(b"something else")
@@ -194,7 +194,7 @@ def test_a_sample_that_does_not_agree_is_no_reason_to_choose(
 def test_more_extensions_than_files_that_are_read_is_no_reason_to_choose(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(find_module, "MOST_PROBED", 8)
+    monkeypatch.setattr(find_module, "MAX_PROBED", 8)
     root = tree(*[f"a!.{letter}{letter}{letter}" for letter in "abdefgijk"])
     with pytest.raises(DatasetError) as caught:
         paths_of(root, begins_with_a_record)
@@ -202,7 +202,7 @@ def test_more_extensions_than_files_that_are_read_is_no_reason_to_choose(
 
 
 def test_empty_files_say_nothing_of_their_like(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(find_module, "MOST_PROBED", 8)
+    monkeypatch.setattr(find_module, "MAX_PROBED", 8)
     root = tree(*[f"{number:03}!.tar" for number in range(20)])
     (root / "000!.tar").write_bytes(b"")
     assert len(paths_of(root, begins_with_a_record)) == 20

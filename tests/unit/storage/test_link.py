@@ -65,7 +65,7 @@ def test_an_exchange_with_nothing_is_an_error_and_changes_nothing(tmp_path):
 
 
 def test_a_system_without_exchange_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("rekord.storage.portability._call", lambda: None)
+    monkeypatch.setattr("rekord.storage.portability._load_renameat2", lambda: None)
     assert not exchange_names(str(tmp_path), str(tmp_path))
 
 

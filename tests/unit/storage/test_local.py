@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rekord.errors import DatasetError, UsageError
-from rekord.storage.local import LOCAL, Entry, LocalStorage, Writable, read_error, write_error
+from rekord.storage.local import LOCAL, DirectoryEntry, LocalStorage, Writable, read_error, write_error
 
 
 def test_a_file_is_read_in_pieces_from_anywhere(tmp_path: Path) -> None:
@@ -123,14 +123,14 @@ def test_a_listing_is_in_byte_order_and_tells_links_from_what_they_lead_to(tmp_p
     (tmp_path / "circle").symlink_to("circle")
     os.mkfifo(tmp_path / "pipe")
     assert LOCAL.list(str(tmp_path)) == [
-        Entry(name="Z", kind="file", link=False),
-        Entry(name="a", kind="folder", link=False),
-        Entry(name="b", kind="file", link=False),
-        Entry(name="circle", kind="unreachable", link=True),
-        Entry(name="link", kind="folder", link=True),
-        Entry(name="nowhere", kind="unreachable", link=True),
-        Entry(name="pipe", kind="other", link=False),
-        Entry(name="é", kind="file", link=False),
+        DirectoryEntry(name="Z", kind="file", link=False),
+        DirectoryEntry(name="a", kind="folder", link=False),
+        DirectoryEntry(name="b", kind="file", link=False),
+        DirectoryEntry(name="circle", kind="unreachable", link=True),
+        DirectoryEntry(name="link", kind="folder", link=True),
+        DirectoryEntry(name="nowhere", kind="unreachable", link=True),
+        DirectoryEntry(name="pipe", kind="other", link=False),
+        DirectoryEntry(name="é", kind="file", link=False),
     ]
 
 

@@ -15,8 +15,8 @@ import pytest
 from rekord.errors import DatasetError, error
 from rekord.location import Location
 from rekord.storage import transaction
-from rekord.storage.local import LOCAL, Entry, Readable, Stat, Writable
-from rekord.storage.transaction import Output, Replacement, Swap, Transaction, publish, remove_tree
+from rekord.storage.local import LOCAL, DirectoryEntry, Readable, Stat, Writable
+from rekord.storage.transaction import Output, Replacement, SwapRecord, Transaction, publish, remove_tree
 
 
 class Memory:
@@ -70,11 +70,11 @@ class Memory:
     def sync_folder(self, path: str) -> None:
         assert path in self.folders
 
-    def list(self, folder: str) -> Sequence[Entry]:
+    def list(self, folder: str) -> Sequence[DirectoryEntry]:
         below = folder.rstrip("/") + "/"
         known = {path[len(below) :] for path in [*self.files, *self.folders] if path.startswith(below)}
         return [
-            Entry(name=name, kind="file" if below + name in self.files else "folder", link=False)
+            DirectoryEntry(name=name, kind="file" if below + name in self.files else "folder", link=False)
             for name in sorted(known)
             if name and "/" not in name
         ]
@@ -287,12 +287,12 @@ def test_a_replacement_is_finished_or_undone_by_the_next_run(memory: Memory, die
     memory.rename = dying  # type: ignore[method-assign]
     try:
         with place.lock_work():
-            place.swap(Swap(old="old", new="new"), lambda: None)
+            place.swap(SwapRecord(old="old", new="new"), lambda: None)
     except Dead:
         pass
     memory.rename = rename  # type: ignore[method-assign]
     with replacement().lock_work() as again:
-        swap = again.recover(Swap)
+        swap = again.recover(SwapRecord)
         again.clear()
     is_new = dies_at is None or dies_at == 4
     assert memory.files == {"/data/set/file": b"new" if is_new else b"old"}

@@ -22,7 +22,7 @@ from rekord.testing import (
     truncations,
     zero_block,
 )
-from rekord.testing.damage import _advanced
+from rekord.testing.damage import _advance_crc
 
 EMPTY = bytes.fromhex("00 00 00 00 00 00 00 00 29 03 98 07 d8 ea 82 a2")
 ABC = bytes.fromhex("03 00 00 00 00 00 00 00 b0 99 49 0e 61 62 63 6e 57 f1 21")
@@ -41,7 +41,7 @@ def test_the_checksums_are_those_of_the_published_vectors() -> None:
 @pytest.mark.parametrize("n_bytes", [4095, 4096, 4097, 65_536, 100_003])
 def test_long_data_has_the_checksum_of_its_bytes_one_by_one(n_bytes: int) -> None:
     data = random.Random(n_bytes).randbytes(n_bytes)
-    assert crc32c(data) == _advanced(0xFFFFFFFF, data) ^ 0xFFFFFFFF
+    assert crc32c(data) == _advance_crc(0xFFFFFFFF, data) ^ 0xFFFFFFFF
 
 
 def test_a_frame_is_length_checksum_payload_checksum() -> None:

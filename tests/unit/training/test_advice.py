@@ -9,21 +9,28 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.testing import corrupt_payload, example_bytes, frames
-from rekord.training.advice import Facts, advise, facts, is_bottleneck, percent, verdict
-from rekord.training.result import Epoch
-from rekord.training.task import Input, Task
+from rekord.training.advice import (
+    InputFacts,
+    advise,
+    collect_input_facts,
+    describe_bottleneck,
+    format_percent,
+    is_bottleneck,
+)
+from rekord.training.result import EpochResult
+from rekord.training.task import InputColumn, Task
 
-PICTURES = Task("classification", (Input("image", "image"),), "label", ("cat", "dog"))
+PICTURES = Task("classification", (InputColumn("image", "image"),), "label", ("cat", "dog"))
 
 
-def epochs(waited_share: float) -> list[Epoch]:
-    return [Epoch(n, 1.0, 0.5, None, None, 10, 400, 400, 2.0, 2 * waited_share) for n in (1, 2)]
+def epochs(waited_share: float) -> list[EpochResult]:
+    return [EpochResult(n, 1.0, 0.5, None, None, 10, 400, 400, 2.0, 2 * waited_share) for n in (1, 2)]
 
 
 def advice(
-    known: Facts, waited_share: float = 0.5, *, batch_size: int = 32, threads: int | None = None
+    known: InputFacts, waited_share: float = 0.5, *, batch_size: int = 32, threads: int | None = None
 ) -> list[str]:
     given = epochs(waited_share)
     return list(advise(known, path="data/flowers", epochs=given, batch_size=batch_size, threads=threads))
@@ -46,29 +53,34 @@ def written(tmp_path: Path, *, side: int = 48, compression: str | None = None, b
 
 
 def test_up_to_a_fifth_of_waiting_nothing_is_advised() -> None:
-    slow = Facts(compression="gzip", remote=True, stored_size=(2000, 2000), wanted_size=(32, 32), cores=64)
+    slow = InputFacts(
+        compression="gzip", remote=True, stored_size=(2000, 2000), wanted_size=(32, 32), cores=64
+    )
     assert advice(slow, 0.2) == []
     assert len(advice(slow, 0.21)) > 0
     assert (is_bottleneck(0.2), is_bottleneck(0.21)) == (False, True)
 
 
 def test_the_verdict_says_which_of_the_two_is_slower() -> None:
-    assert verdict(0.03) == "waited for data 3 % of the time: the model is the bottleneck, not the input"
-    assert verdict(0.41) == "waited for data 41 % of the time: the input is the bottleneck"
+    assert (
+        describe_bottleneck(0.03)
+        == "waited for data 3 % of the time: the model is the bottleneck, not the input"
+    )
+    assert describe_bottleneck(0.41) == "waited for data 41 % of the time: the input is the bottleneck"
 
 
 def test_of_a_run_too_short_to_be_timed_nothing_is_said() -> None:
-    assert verdict(None) == "too few steps to say how long the model waited for data"
-    assert (is_bottleneck(None), percent(None)) == (False, "–")
+    assert describe_bottleneck(None) == "too few steps to say how long the model waited for data"
+    assert (is_bottleneck(None), format_percent(None)) == (False, "–")
 
 
 @pytest.mark.parametrize(("share", "said"), [(0.0, "0 %"), (0.001, "<1 %"), (0.034, "3 %"), (1.0, "100 %")])
 def test_a_share_is_said_in_percent_and_little_is_not_nothing(share: float, said: str) -> None:
-    assert percent(share) == said
+    assert format_percent(share) == said
 
 
 def test_what_helps_most_comes_first_each_with_what_to_type() -> None:
-    known = Facts(
+    known = InputFacts(
         compression="gzip",
         remote=True,
         stored_size=(480, 640),
@@ -97,13 +109,13 @@ def test_what_helps_most_comes_first_each_with_what_to_type() -> None:
 @pytest.mark.parametrize(
     "known",
     [
-        Facts(stored_size=(96, 96), wanted_size=(64, 64), used_bytes=5_000, unused_bytes=4_000),
-        Facts(used_bytes=10, unused_bytes=900),
-        Facts(stored_size=(480, 640)),
+        InputFacts(stored_size=(96, 96), wanted_size=(64, 64), used_bytes=5_000, unused_bytes=4_000),
+        InputFacts(used_bytes=10, unused_bytes=900),
+        InputFacts(stored_size=(480, 640)),
     ],
     ids=["somewhat larger", "little in all", "no size is wanted"],
 )
-def test_where_nothing_stands_out_the_model_is_simply_fast(known: Facts) -> None:
+def test_where_nothing_stands_out_the_model_is_simply_fast(known: InputFacts) -> None:
     (line,) = advice(known)
     assert line == (
         "nothing stands out in the data; a model this small is simply fast: it computes 400 records a second. "
@@ -113,7 +125,7 @@ def test_where_nothing_stands_out_the_model_is_simply_fast(known: Facts) -> None
 
 def test_facts_are_those_of_the_files_and_the_first_records(tmp_path: Path) -> None:
     path = written(tmp_path, compression="gzip", blob_bytes=50_000)
-    found = facts(rk.open(path)["train"], PICTURES, (16, 24))
+    found = collect_input_facts(rk.open(path)["train"], PICTURES, (16, 24))
     assert (found.compression, found.remote) == ("gzip", False)
     assert (found.stored_size, found.wanted_size) == ((48, 64), (16, 24))
     assert (found.used_columns, found.unused_bytes) == (("image", "label"), 50_000)
@@ -123,8 +135,8 @@ def test_facts_are_those_of_the_files_and_the_first_records(tmp_path: Path) -> N
 
 def test_numbers_have_no_size_of_pictures(tmp_path: Path) -> None:
     rk.write({"x": np.arange(6.0), "y": np.arange(6)}, tmp_path / "data", progress=False, workers=1)
-    task = Task("regression", (Input("x", "numbers"),), "y")
-    found = facts(rk.open(tmp_path / "data")["train"], task, None)
+    task = Task("regression", (InputColumn("x", "numbers"),), "y")
+    found = collect_input_facts(rk.open(tmp_path / "data")["train"], task, None)
     assert (found.stored_size, found.wanted_size, found.unused_bytes) == (None, None, 0)
 
 
@@ -132,19 +144,19 @@ def test_what_cannot_be_read_is_not_known_and_breaks_nothing(put_file) -> None:
     data = frames([example_bytes({"image": [b"x"], "label": [i]}) for i in range(3)])
     damaged = put_file(corrupt_payload(data, 0))
     schema = rk.Schema({"image": rk.Bytes(), "label": rk.Int64()})
-    found = facts(rk.open(damaged, schema)["all"], PICTURES, (16, 16))
+    found = collect_input_facts(rk.open(damaged, schema)["all"], PICTURES, (16, 16))
     assert (found.stored_size, found.used_bytes, found.compression) == (None, 0, "none")
 
 
 def test_the_commands_that_are_advised_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     written(tmp_path, compression="gzip", blob_bytes=50_000)
-    known = facts(rk.open("data")["train"], PICTURES, (16, 16))
+    known = collect_input_facts(rk.open("data")["train"], PICTURES, (16, 16))
     told = advise(known, path="data", epochs=epochs(0.9), batch_size=32, threads=known.cores)
     commands = [shlex.split(line.split(": rekord ")[1]) for line in told]
     assert [words[2] for words in commands] == ["data-16x16", "data-plain", "data-used"]
     for words in commands:
-        assert run([*words, "--workers", "1"]) == 0
-    assert facts(rk.open("data-16x16")["train"], PICTURES, (16, 16)).stored_size == (16, 16)
-    assert facts(rk.open("data-plain")["train"], PICTURES, None).compression == "none"
-    assert facts(rk.open("data-used")["train"], PICTURES, None).unused_bytes == 0
+        assert run_command_line([*words, "--workers", "1"]) == 0
+    assert collect_input_facts(rk.open("data-16x16")["train"], PICTURES, (16, 16)).stored_size == (16, 16)
+    assert collect_input_facts(rk.open("data-plain")["train"], PICTURES, None).compression == "none"
+    assert collect_input_facts(rk.open("data-used")["train"], PICTURES, None).unused_bytes == 0

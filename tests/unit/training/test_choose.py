@@ -14,7 +14,7 @@ from pages import example
 from training_rows import Row, Written, picture, refusal, split_of
 
 import rekord as rk
-from rekord.training.choose import check_target, choose
+from rekord.training.choose import check_target, choose_task
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def inputs_of(task: Any) -> dict[str, str]:
 def test_an_image_with_a_label_is_classified_from_the_image_alone(tmp_path):
     layout = rk.layouts.classification(classes=["cat", "dog"])
     rows = [{"image": picture(i), "label": i % 2, "filename": f"{i}.png"} for i in range(6)]
-    task = choose(dataset(rows, tmp_path / "data", layout=layout))
+    task = choose_task(dataset(rows, tmp_path / "data", layout=layout))
     assert (task.kind, task.target, inputs_of(task)) == ("classification", "label", {"image": "image"})
     assert (task.classes, task.values) == (("background", "cat", "dog"), None)
     assert task.left_out == {
@@ -52,7 +52,7 @@ def test_an_image_with_a_label_is_classified_from_the_image_alone(tmp_path):
 
 def test_a_mask_beside_an_image_is_segmented_and_what_it_ignores_is_known(tmp_path):
     rows = [{"image": picture(i), "mask": picture(i % 3, mode="L"), "filename": f"{i}"} for i in range(4)]
-    task = choose(dataset(rows, tmp_path / "data", layout=rk.layouts.deeplab(classes=3, ignore=255)))
+    task = choose_task(dataset(rows, tmp_path / "data", layout=rk.layouts.deeplab(classes=3, ignore=255)))
     assert (task.kind, task.target, task.classes, task.ignore) == (
         "segmentation",
         "mask",
@@ -68,8 +68,8 @@ def test_a_mask_is_not_learned_where_another_label_is_named(written):
     schema = {"image": rk.Image(), "mask": rk.Mask(classes=3), "label": rk.Label(2)}
     rows = [{"image": picture(i), "mask": picture(1, mode="L"), "label": i % 2} for i in range(4)]
     split = written(rows, schema)
-    assert choose(split).kind == "segmentation"
-    task = choose(split, label="label")
+    assert choose_task(split).kind == "segmentation"
+    task = choose_task(split, label="label")
     assert (task.kind, inputs_of(task)) == ("classification", {"image": "image"})
     assert task.left_out == {"mask": "a mask: --label mask learns it"}
 
@@ -78,7 +78,7 @@ def test_a_mask_is_not_learned_where_another_label_is_named(written):
     "name", ["label", "Label", "class", "target", "Y", "category", "image/class/label", "a/labels"]
 )
 def test_a_column_that_is_called_so_is_the_target(written, name):
-    task = choose(written([{"x": [i, 1.5], name: i % 3} for i in range(30)]))
+    task = choose_task(written([{"x": [i, 1.5], name: i % 3} for i in range(30)]))
     assert (task.kind, task.target, task.classes, task.values) == (
         "classification",
         name,
@@ -90,7 +90,7 @@ def test_a_column_that_is_called_so_is_the_target(written, name):
 def test_the_only_label_goes_before_columns_that_are_called_so(written):
     schema = {"x": rk.Float32(), "kind": rk.Label(["a", "b"]), "label": rk.Int64()}
     rows = [{"x": i / 7, "kind": i % 2, "label": i % 5} for i in range(40)]
-    task = choose(written(rows, schema))
+    task = choose_task(written(rows, schema))
     assert (task.target, task.classes) == ("kind", ("a", "b"))
     assert inputs_of(task) == {"x": "numbers", "label": "numbers"}
 
@@ -105,14 +105,14 @@ def test_the_only_label_goes_before_columns_that_are_called_so(written):
     ],
 )
 def test_the_classes_of_a_column_are_the_values_that_occur(written, values, classes, stored):
-    task = choose(written([{"x": i / 3, "label": values[i % 2]} for i in range(30)]))
+    task = choose_task(written([{"x": i / 3, "label": values[i % 2]} for i in range(30)]))
     assert (task.kind, task.classes, task.values) == ("classification", classes, stored)
 
 
 @pytest.mark.parametrize("feature", [rk.Float32(), rk.Tensor("float64"), rk.Tensor("bfloat16")])
 def test_a_float_is_a_regression(written, feature):
     rows = [{"x": [i, -i], "price": float(i % 7)} for i in range(30)]
-    task = choose(written(rows, {"x": rk.Float32(shape=(2,)), "price": feature}), label="price")
+    task = choose_task(written(rows, {"x": rk.Float32(shape=(2,)), "price": feature}), label="price")
     assert (task.kind, task.classes, task.values, task.metric) == (
         "regression",
         (),
@@ -122,7 +122,7 @@ def test_a_float_is_a_regression(written, feature):
 
 
 def test_a_label_without_names_is_numbered(written):
-    task = choose(
+    task = choose_task(
         written([{"x": i / 3, "k": i % 3} for i in range(9)], {"x": rk.Float32(), "k": rk.Label(4)})
     )
     assert task.classes == ("0", "1", "2", "3")
@@ -171,7 +171,7 @@ def test_a_label_without_names_is_numbered(written):
 def test_what_no_baseline_learns_is_said_with_the_columns_that_there_are(
     written, schema, rows, label, what, found
 ):
-    failure = refusal(lambda: choose(written(rows, schema), label=label))
+    failure = refusal(lambda: choose_task(written(rows, schema), label=label))
     assert (failure.code, failure.what, failure.found) == ("U608", what, found)
     assert failure.location.feature == label
     assert failure.do
@@ -179,7 +179,7 @@ def test_what_no_baseline_learns_is_said_with_the_columns_that_there_are(
 
 def test_a_label_that_there_is_not_is_said_with_the_one_that_was_meant(written):
     split = written([{"x": i / 3, "price": float(i)} for i in range(6)])
-    failure = refusal(lambda: choose(split, label="pice"))
+    failure = refusal(lambda: choose_task(split, label="pice"))
     assert (failure.code, failure.do) == ("S116", "did you mean `price`?")
 
 
@@ -201,7 +201,9 @@ def test_a_label_that_there_is_not_is_said_with_the_one_that_was_meant(written):
 def test_a_target_that_cannot_be_learned_is_refused_with_how_many_records(written, feature, values, what):
     values = list(values)
     rows = [{"x": i / 3, "label": values[i % len(values)]} for i in range(30)]
-    failure = refusal(lambda: choose(written(rows, {"x": rk.Float32(), "label": feature}), label="label"))
+    failure = refusal(
+        lambda: choose_task(written(rows, {"x": rk.Float32(), "label": feature}), label="label")
+    )
     assert (failure.code, failure.what, failure.location.feature) == ("U608", what, "label")
 
 
@@ -209,7 +211,7 @@ def test_the_remedy_for_missing_targets_is_one_that_works(tmp_path):
     rows = [{"x": i / 3, "a/label": None if i < 5 else i % 2} for i in range(30)]
     schema = rk.Schema({"x": rk.Float32(), "a/label": rk.Int64(optional=True)})
     split = dataset(rows, tmp_path / "data", schema=schema)
-    failure = refusal(lambda: choose(split))
+    failure = refusal(lambda: choose_task(split))
     assert (failure.code, failure.what, failure.location.record) == (
         "U608",
         "5 of 30 records have no class in `a/label`",
@@ -218,30 +220,30 @@ def test_the_remedy_for_missing_targets_is_one_that_works(tmp_path):
     assert failure.do == 'rekord rewrite IN OUT --where "\\"a/label\\" is not null", and train on OUT'
     where = failure.do.split('--where "')[1].split('", and')[0].replace('\\"', '"')
     better = rk.rewrite(tmp_path / "data", tmp_path / "better", where=where, progress=False)
-    assert choose(better["train"]).values == (0, 1)
+    assert choose_task(better["train"]).values == (0, 1)
 
 
 def test_the_remedy_for_a_number_that_is_no_class_is_one_that_works(tmp_path):
     split = dataset([{"x": i / 3, "label": i * 3} for i in range(30)], tmp_path / "data")
-    failure = refusal(lambda: choose(split))
+    failure = refusal(lambda: choose_task(split))
     assert (
         failure.do == "rekord rewrite IN OUT --cast label=float32, and train on OUT to learn it as a number"
     )
     better = rk.rewrite(tmp_path / "data", tmp_path / "better", cast={"label": "float32"}, progress=False)
-    assert choose(better["train"]).kind == "regression"
+    assert choose_task(better["train"]).kind == "regression"
 
 
 def test_masks_that_are_missing_are_counted(written):
     schema = {"image": rk.Image(), "mask": rk.Mask(classes=3, optional=True)}
     rows = [{"image": picture(i), "mask": None if i == 2 else picture(1, mode="L")} for i in range(4)]
-    failure = refusal(lambda: choose(written(rows, schema)))
+    failure = refusal(lambda: choose_task(written(rows, schema)))
     assert (failure.code, failure.what) == ("U608", "1 of 4 records have no value in `mask`")
     assert (failure.location.record, failure.location.feature) == (2, "mask")
 
 
 def test_the_first_number_that_is_none_is_located_also_in_a_view(written):
     rows = [{"x": i / 3, "y": float("inf") if i in (7, 9) else i * 2.0} for i in range(20)]
-    failure = refusal(lambda: choose(written(rows)[4:]))
+    failure = refusal(lambda: choose_task(written(rows)[4:]))
     assert (failure.code, failure.what) == ("U608", "2 of 16 records have no finite number in `y`")
     assert failure.location.path is not None
     assert failure.location.path.endswith("train.tfrecord")
@@ -250,13 +252,13 @@ def test_the_first_number_that_is_none_is_located_also_in_a_view(written):
 
 def test_a_dataset_without_records_has_nothing_to_learn_from(written):
     split = written([{"x": 1.0, "label": 0}], {"x": rk.Float32(), "label": rk.Label(2)})
-    failure = refusal(lambda: choose(split.take(0)))
+    failure = refusal(lambda: choose_task(split.take(0)))
     assert (failure.code, failure.what) == ("U608", "there are no records to learn from")
 
 
 def test_another_split_with_a_class_of_its_own_is_refused_before_training(written):
     split = written([{"x": i / 3, "label": "cat" if i < 20 else f"dog{i % 4}"} for i in range(40)])
-    task = choose(split[:22])
+    task = choose_task(split[:22])
     check_target(split[:20], task)
     failure = refusal(lambda: check_target(split, task))
     assert (failure.code, failure.what, failure.location.feature) == (
@@ -297,7 +299,7 @@ def test_numbers_classes_and_strings_are_taken_together(written):
         "tokens": rk.Int64(shape=(None,)),
         "label": rk.Int64(),
     }
-    task = choose(written(rows, schema), label="label")
+    task = choose_task(written(rows, schema), label="label")
     assert inputs_of(task) == {
         "age": "numbers",
         "flag": "numbers",
@@ -347,13 +349,13 @@ def test_numbers_classes_and_strings_are_taken_together(written):
 )
 def test_what_says_nothing_is_left_out_with_a_reason(written, name, feature, value, why):
     schema = {name: feature, "x": rk.Float32(), "label": rk.Label(3)}
-    task = choose(written(table(**{name: value, "x": lambda i: i / 3}), schema))
+    task = choose_task(written(table(**{name: value, "x": lambda i: i / 3}), schema))
     assert inputs_of(task) == {"x": "numbers"}
     assert task.left_out == {name: why}
 
 
 def test_a_number_that_is_not_called_an_id_and_one_that_repeats_are_numbers(written):
-    task = choose(written(table(steps=lambda i: i, group_id=lambda i: i % 5, key=lambda i: i % 7)))
+    task = choose_task(written(table(steps=lambda i: i, group_id=lambda i: i % 5, key=lambda i: i % 7)))
     assert inputs_of(task) == {"steps": "numbers", "group_id": "numbers", "key": "numbers"}
 
 
@@ -363,9 +365,11 @@ def test_columns_that_give_the_answer_away_are_left_out(written):
     for row in rows:
         row |= {"animal": names[row["label"]], "copy": float(row["label"]), "code": 10 - row["label"]}
     split = written(rows)
-    task = choose(split, label="label")
+    task = choose_task(split, label="label")
     assert inputs_of(task) == {"x": "numbers"}
-    assert inputs_of(choose(split, label="label", columns=["code"])) == {"code": "numbers"}  # as they say
+    assert inputs_of(choose_task(split, label="label", columns=["code"])) == {
+        "code": "numbers"
+    }  # as they say
     assert task.left_out == dict.fromkeys(
         ["animal", "copy", "code"], "gives `label` away: one value for each that it has"
     )
@@ -373,20 +377,20 @@ def test_columns_that_give_the_answer_away_are_left_out(written):
 
 def test_a_copy_of_a_number_gives_it_away_and_another_number_does_not(written):
     rows = [{"x": i * 2.0, "copy": i / 8, "price": i / 8} for i in range(30)]
-    task = choose(written(rows), label="price")
+    task = choose_task(written(rows), label="price")
     assert inputs_of(task) == {"x": "numbers"}
     assert task.left_out == {"copy": "gives `price` away: one value for each that it has"}
 
 
 def test_of_few_records_only_an_equal_column_gives_the_answer_away(written):
     rows = [{"x": 1 - i % 2, "same": i % 2, "label": i % 2} for i in range(6)]
-    task = choose(written(rows))
+    task = choose_task(written(rows))
     assert inputs_of(task) == {"x": "numbers"}
     assert list(task.left_out) == ["same"]
 
 
 def test_where_everything_is_left_out_the_reasons_are_said(written):
-    failure = refusal(lambda: choose(written(table(path=lambda i: f"u{i}", id=lambda i: i))))
+    failure = refusal(lambda: choose_task(written(table(path=lambda i: f"u{i}", id=lambda i: i))))
     assert (failure.code, failure.what) == ("U608", "no column is left to learn `label` from")
     assert failure.found == "`path`: says where the record came from; `id`: a number for each record"
     assert failure.location.feature == "label"
@@ -396,9 +400,9 @@ def test_columns_choose_the_inputs_also_beside_an_image(written):
     schema = {"image": rk.Image(), "age": rk.Int64(), "id": rk.Int64(), "label": rk.Label(3)}
     rows = table(image=lambda i: picture(i), age=lambda i: i % 9, id=lambda i: i)
     split = written(rows, schema)
-    assert choose(split).left_out["age"] == "the image alone is taken; --columns image,age takes both"
-    assert inputs_of(choose(split, columns=["image", "age"])) == {"image": "image", "age": "numbers"}
-    assert inputs_of(choose(split, columns=["id"])) == {"id": "numbers"}
+    assert choose_task(split).left_out["age"] == "the image alone is taken; --columns image,age takes both"
+    assert inputs_of(choose_task(split, columns=["image", "age"])) == {"image": "image", "age": "numbers"}
+    assert inputs_of(choose_task(split, columns=["id"])) == {"id": "numbers"}
 
 
 @pytest.mark.parametrize(
@@ -413,7 +417,7 @@ def test_columns_choose_the_inputs_also_beside_an_image(written):
 def test_columns_that_cannot_be_inputs_are_refused(written, columns, code, what):
     schema = {"x": rk.Float32(), "wave": rk.Float32(shape=(None,)), "label": rk.Label(3)}
     split = written(table(x=lambda i: i, wave=lambda i: [i]), schema)
-    failure = refusal(lambda: choose(split, columns=columns))
+    failure = refusal(lambda: choose_task(split, columns=columns))
     assert (failure.code, failure.what) == (code, what)
 
 
@@ -421,8 +425,8 @@ def test_a_mask_is_learned_from_its_own_image(written):
     schema = {"left": rk.Image(), "right": rk.Image(), "mask": rk.Mask(classes=3, of="right")}
     rows = [{"left": picture(1), "right": picture(2), "mask": picture(1, mode="L")} for _ in range(3)]
     split = written(rows, schema)
-    assert inputs_of(choose(split)) == {"right": "image"}
-    failure = refusal(lambda: choose(split, columns=["left"]))
+    assert inputs_of(choose_task(split)) == {"right": "image"}
+    failure = refusal(lambda: choose_task(split, columns=["left"]))
     assert (failure.code, failure.what, failure.location.feature) == (
         "U608",
         "`mask` is a mask, which is learned from its image alone",
@@ -438,7 +442,7 @@ def test_tokens_are_taken_without_what_goes_along_with_them(written):
         "label": rk.Label(3),
     }
     rows = table(input_ids=lambda i: [i] * 8, attention_mask=lambda i: [1] * 8, codes=lambda i: [1] * 8)
-    task = choose(written(rows, schema))
+    task = choose_task(written(rows, schema))
     assert inputs_of(task) == {"input_ids": "tokens", "codes": "numbers"}
     assert task.left_out == {"attention_mask": "goes with `input_ids`, and says nothing by itself"}
 
@@ -446,7 +450,7 @@ def test_tokens_are_taken_without_what_goes_along_with_them(written):
 def test_numbers_that_are_called_an_image_are_one(written):
     schema = {"image": rk.Tensor("uint16", (12, 10, 8)), "x": rk.Float32(), "label": rk.Label(3)}
     rows = table(image=lambda i: np.zeros((12, 10, 8), np.uint16), x=lambda i: i)
-    assert inputs_of(choose(written(rows, schema))) == {"image": "image"}
+    assert inputs_of(choose_task(written(rows, schema))) == {"image": "image"}
 
 
 def test_pictures_that_nobody_declared_are_found_in_the_records(tmp_path):
@@ -463,7 +467,7 @@ def test_pictures_that_nobody_declared_are_found_in_the_records(tmp_path):
             mask = picture(1, mode="L")
             text = b"cat" if i % 2 else b"dog"
             writer.write(dict(zip(schema, (picture(i), mask, i % 2, text), strict=True)))
-    task = choose(rk.open(tmp_path / "train.tfrecord")["train"])
+    task = choose_task(rk.open(tmp_path / "train.tfrecord")["train"])
     assert (task.target, inputs_of(task)) == ("image/class/label", {"image/encoded": "image"})
     assert task.left_out == {
         "image/class/text": "says the class in words, and would give `image/class/label` away",
@@ -487,12 +491,12 @@ def test_masks_that_nobody_declared_are_no_classes_and_the_remedy_works(tmp_path
             writer.write({name: {**sizes, **pixels}.get(name, b"png") for name in stored})
     foreign = rk.open(tmp_path / "foreign")["train"]
     for label in (None, "image/segmentation/class/encoded"):
-        failure = refusal(lambda label=label: choose(foreign, label=label))
+        failure = refusal(lambda label=label: choose_task(foreign, label=label))
         assert (failure.code, failure.location.feature) == ("U608", "image/segmentation/class/encoded")
         assert failure.found == "Bytes that are pictures"
         assert "rk.layouts.deeplab(classes=N, ignore=255).schema" in failure.do
     rk.rewrite(tmp_path / "foreign", tmp_path / "mended", schema=declared, progress=False)
-    task = choose(rk.open(tmp_path / "mended")["train"])
+    task = choose_task(rk.open(tmp_path / "mended")["train"])
     assert (task.kind, task.target, len(task.classes), task.ignore) == ("segmentation", "mask", 3, 255)
 
 
@@ -506,10 +510,10 @@ def test_steps_of_whole_numbers_are_tokens_and_other_steps_are_left_out(written)
         for i in range(40)
     ]
     split = written(rows, schema)
-    task = choose(split)
+    task = choose_task(split)
     assert inputs_of(task) == {"age": "numbers", "ids": "tokens"}
     assert task.left_out == {"vector": "of steps, only those that hold one whole number each are taken"}
-    failure = refusal(lambda: choose(split, label="ids"))
+    failure = refusal(lambda: choose_task(split, label="ids"))
     assert (failure.code, failure.what) == (
         "U608",
         "`ids` has a value for each step, and one a record is learned",
@@ -518,7 +522,7 @@ def test_steps_of_whole_numbers_are_tokens_and_other_steps_are_left_out(written)
 
 def test_the_same_choice_is_made_again(written):
     split = written(table(city=lambda i: "ab"[i % 2], x=lambda i: i, note=lambda i: f"n{i}"))
-    assert choose(split) == choose(split)
+    assert choose_task(split) == choose_task(split)
 
 
 # The pages.

@@ -16,10 +16,10 @@ from PIL import Image
 from training_rows import Written, picture, refusal, split_of
 
 import rekord as rk
-from rekord.training.choose import choose
-from rekord.training.inputs import Encoder, Spec, Step
-from rekord.training.statistics import learn
-from rekord.training.task import Input, Task
+from rekord.training.choose import choose_task
+from rekord.training.inputs import BatchEncoder, InputSpec, TrainingStep
+from rekord.training.statistics import fit_encoder
+from rekord.training.task import InputColumn, Task
 
 
 @pytest.fixture
@@ -27,11 +27,11 @@ def written(tmp_path: Path) -> Written:
     return partial(split_of, tmp_path / "train.tfrecord")
 
 
-def encoder_of(split: Any, columns: list[str] | None = None, **options: Any) -> Encoder:
-    return learn(split, choose(split, label=None, columns=columns), **options)
+def encoder_of(split: Any, columns: list[str] | None = None, **options: Any) -> BatchEncoder:
+    return fit_encoder(split, choose_task(split, label=None, columns=columns), **options)
 
 
-def steps(split: Any, encoder: Encoder, batch_size: int = 1000, **options: Any) -> list[Step]:
+def steps(split: Any, encoder: BatchEncoder, batch_size: int = 1000, **options: Any) -> list[TrainingStep]:
     batches = split.batches(
         batch_size, map=lambda batch: {"step": encoder(batch)}, **encoder.reading(), **options
     )
@@ -52,7 +52,7 @@ def test_numbers_stand_side_by_side_and_what_is_missing_or_strange_is_bounded(wr
     ]
     split = written(rows, schema)
     encoder = encoder_of(split)
-    assert encoder.specs == {"numbers": Spec("numbers", (7,), "float32")}
+    assert encoder.specs == {"numbers": InputSpec("numbers", (7,), "float32")}
     (step,) = steps(split, encoder)
     x = step.x["numbers"]
     assert (x.dtype, x.shape, step.rows) == (np.float32, (6, 7), 6)
@@ -109,10 +109,10 @@ def test_categories_are_numbered_from_one_and_others_are_zero(written):
         for i in range(40)
     ]
     split = written(rows, schema)
-    encoder = learn(split[:2], choose(split, label="label"))
+    encoder = fit_encoder(split[:2], choose_task(split, label="label"))
     assert encoder.specs == {
-        "category_0": Spec("category", (), "int32", 3),
-        "category_1": Spec("category", (), "int32", 4),
+        "category_0": InputSpec("category", (), "int32", 3),
+        "category_1": InputSpec("category", (), "int32", 4),
     }
     step = steps(split, encoder)[0]
     assert step.x["category_0"][:5].tolist() == [
@@ -132,14 +132,14 @@ def test_words_are_numbered_by_how_often_they_occur_and_padded_to_one_length(wri
         [{"text": texts[i % 5], "label": i // 5 % 2} for i in range(30)],
         {"text": rk.Text(optional=True), "label": rk.Label(2)},
     )
-    task = Task("classification", (Input("text", "text"),), "label", ("0", "1"))
-    encoder = learn(split, task)
+    task = Task("classification", (InputColumn("text", "text"),), "label", ("0", "1"))
+    encoder = fit_encoder(split, task)
     part = encoder.to_dict()["inputs"]["text_0"]
     assert part == {"kind": "words", "column": "text", "words": ["the", "cat", "dog", "eel"], "length": 4}
-    assert encoder.specs == {"text_0": Spec("text", (4,), "int32", 6)}
+    assert encoder.specs == {"text_0": InputSpec("text", (4,), "int32", 6)}
     ids = [[2, 3, 2, 3], [2, 4, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [5, 0, 0, 0]]  # never empty
     assert steps(split, encoder)[0].x["text_0"][:5].tolist() == ids
-    fewer = learn(split.select([1, 4]), task)
+    fewer = fit_encoder(split.select([1, 4]), task)
     assert steps(split, fewer)[0].x["text_0"][0].tolist() == [4, 1]  # dog, eel and the are known, cat is not
 
 
@@ -153,8 +153,8 @@ def test_tokens_are_shifted_padded_cut_and_unknown_beyond_what_was_seen(written)
     schema = {"ids": rk.Int64(shape=(None,), optional=True), "label": rk.Label(2)}
     lists = [[0, 1, 2], [5], [], None, [9, -1, 3, 3, 3, 3, 3, 3]]
     split = written([{"ids": lists[i % 5], "label": i // 5 % 2} for i in range(20)], schema)
-    encoder = learn(split[:4], choose(split))
-    assert encoder.specs == {"tokens_0": Spec("tokens", (3,), "int32", 8)}
+    encoder = fit_encoder(split[:4], choose_task(split))
+    assert encoder.specs == {"tokens_0": InputSpec("tokens", (3,), "int32", 8)}
     x = steps(split, encoder)[0].x["tokens_0"]
     assert x[:5].tolist() == [[2, 3, 4], [7, 0, 0], [1, 0, 0], [1, 0, 0], [1, 1, 5]]
 
@@ -164,7 +164,7 @@ def test_tokens_of_one_length_end_where_their_zeros_begin(written):
     lists = [[5, 0, 3, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
     split = written([{"input_ids": lists[i % 2], "label": i // 2 % 2} for i in range(20)], schema)
     encoder = encoder_of(split)
-    assert encoder.specs == {"tokens_0": Spec("tokens", (3,), "int32", 8)}
+    assert encoder.specs == {"tokens_0": InputSpec("tokens", (3,), "int32", 8)}
     assert steps(split, encoder)[0].x["tokens_0"][:2].tolist() == [[7, 2, 5], [1, 0, 0]]
 
 
@@ -200,7 +200,7 @@ def test_images_have_one_size_that_is_not_larger_than_they_are(written, stored, 
     schema = {"image": rk.Image(), "label": rk.Label(2)}
     split = written([{"image": picture(9 * i, stored), "label": i % 2} for i in range(4)], schema)
     encoder = encoder_of(split, image_size=asked)
-    assert (encoder.image_size, encoder.specs) == (size, {"image": Spec("image", (*size, 3), "uint8")})
+    assert (encoder.image_size, encoder.specs) == (size, {"image": InputSpec("image", (*size, 3), "uint8")})
     (step,) = steps(split, encoder)
     assert step.x["image"].shape == (4, *size, 3)
     assert step.x["image"][:, 0, 0, 0].tolist() == [0, 9, 18, 27]
@@ -223,7 +223,7 @@ def test_images_that_nobody_declared_are_decoded(tmp_path):
             data = b"\x89PNG\r\n\x1a\n" if i == 5 else picture(i, (20, 10))
             writer.write({"image/encoded": data, "image/class/label": 3 + i % 2})
     split = rk.open(tmp_path / "train.tfrecord")["train"]
-    encoder = learn(split, choose(split[:5]))
+    encoder = fit_encoder(split, choose_task(split[:5]))
     (step,) = steps(split[:5], encoder)
     assert step.x["image"].shape == (5, 10, 20, 3)
     assert (step.x["image"][:, 0, 0, 0].tolist(), step.y.tolist()) == ([0, 1, 2, 3, 4], [0, 1, 0, 1, 0])
@@ -247,7 +247,7 @@ def test_images_that_are_stored_as_numbers_are_scaled_and_thinned_out(written, f
     split = written(rows, {"image": feature, "label": rk.Label(2)})
     encoder = encoder_of(split)
     channels = (*feature.shape, 1)[2]
-    assert encoder.specs == {"image": Spec("image", (64, 10, channels), "float32")}
+    assert encoder.specs == {"image": InputSpec("image", (64, 10, channels), "float32")}
     (step,) = steps(split, encoder)
     assert step.x["image"][:, 5, 5, 0].tolist() == pytest.approx([0, scaled, scaled, scaled])
     assert step.x["image"].dtype == np.float32
@@ -280,13 +280,13 @@ def test_pixels_of_no_class_are_refused_before_a_framework_meets_them(written, i
     split = written([{"image": picture(0), "mask": mask} for mask in masks], stored)
     task = Task(
         "segmentation",
-        (Input("image", "image"),),
+        (InputColumn("image", "image"),),
         "mask",
         classes=("0", "1", "2"),
         values=None,
         ignore=ignore,
     )
-    failure = refusal(lambda: steps(split, learn(split, task)))
+    failure = refusal(lambda: steps(split, fit_encoder(split, task)))
     assert (failure.code, failure.what, failure.location.feature) == (
         "U608",
         "`mask` has pixels of none of the classes, in 1 records of a batch",
@@ -331,7 +331,7 @@ def test_targets_become_the_ids_of_their_classes(written, feature, values):
 def test_a_number_that_is_learned_stays_as_it_is_and_its_mean_is_known(written):
     rows = [{"x": [i, i % 3], "price": 10.0 * (i % 4)} for i in range(20)]
     split = written(rows, {"x": rk.Float32(shape=(2,)), "price": rk.Tensor("float64")})
-    encoder = learn(split, choose(split, label="price"))
+    encoder = fit_encoder(split, choose_task(split, label="price"))
     assert (encoder.target_mean, encoder.target_std) == pytest.approx((15, np.std([0, 10, 20, 30])))
     (step,) = steps(split, encoder)
     assert (step.y.dtype, step.y[:4].tolist()) == (np.float32, [0, 10, 20, 30])
@@ -361,7 +361,7 @@ def test_an_id_that_a_label_does_not_declare_is_refused(tmp_path):
             writer.write({"x": i, "label": i % 2 if i < 9 else 7})
     declared = rk.Schema({"x": rk.Float32(), "label": rk.Label(3)})
     split = rk.open(tmp_path / "train.tfrecord", declared)["train"]
-    failure = refusal(lambda: choose(split))
+    failure = refusal(lambda: choose_task(split))
     assert (failure.what, failure.location.record, failure.found) == (
         "1 of 10 records have no class in `label`",
         9,
@@ -413,7 +413,7 @@ ALL = ["image", "age", "city", "note", "ids", "input_ids", "s"]
 NAMES = ["image", "numbers", "category_0", "text_0", "tokens_0", "tokens_1"]
 
 
-def assert_same(one: list[Step], other: list[Step]) -> None:
+def assert_same(one: list[TrainingStep], other: list[TrainingStep]) -> None:
     for name in NAMES:
         left, right = (np.concatenate([step.x[name] for step in made]) for made in (one, other))
         np.testing.assert_array_equal(left, right)
@@ -443,7 +443,7 @@ def test_what_was_learned_survives_json_and_pickle_and_is_learned_alike_again(wr
     encoder = encoder_of(split, ALL)
     whole = steps(split, encoder)
     told = json.loads(json.dumps(encoder.to_dict(), allow_nan=False))
-    read = Encoder.from_dict(told, encoder.task)
+    read = BatchEncoder.from_dict(told, encoder.task)
     assert read.to_dict() == encoder.to_dict() == encoder_of(split, ALL).to_dict()
     assert_same(whole, steps(split, read))
     assert_same(whole, steps(split, pickle.loads(pickle.dumps(encoder))))
@@ -455,7 +455,7 @@ def test_threads_share_an_encoder(written):
     split = everything(written)
     encoder = encoder_of(split, ALL)
     whole = steps(split, encoder)
-    fresh = Encoder.from_dict(encoder.to_dict(), encoder.task)
+    fresh = BatchEncoder.from_dict(encoder.to_dict(), encoder.task)
     with ThreadPoolExecutor(4) as threads:
         for made in threads.map(lambda _: steps(split, fresh, 9), range(4)):
             assert_same(whole, made)
@@ -496,7 +496,7 @@ def test_threads_share_an_encoder(written):
 )
 def test_what_cannot_be_read_back_is_damage(written, told):
     split = written([{"x": i / 3, "label": i % 2} for i in range(20)])
-    failure = refusal(lambda: Encoder.from_dict(told, choose(split)))
+    failure = refusal(lambda: BatchEncoder.from_dict(told, choose_task(split)))
     assert (failure.code, failure.do) == ("X575", "rekord train PATH --fresh, which learns it again")
 
 
@@ -510,13 +510,13 @@ def test_how_far_it_is_is_told_and_nothing_is_read_where_nothing_is_learned(writ
         [{"kind": i // 2 % 2, "label": i % 2} for i in range(30)],
         dict.fromkeys(["kind", "label"], rk.Label(2)),
     )
-    learn(labels, choose(labels, label="label"), progress=lambda done, of: told.append((done, of)))
+    fit_encoder(labels, choose_task(labels, label="label"), progress=lambda done, of: told.append((done, of)))
     assert told == []
 
 
 def test_of_many_records_some_are_taken_with_equal_gaps(written, monkeypatch):
-    monkeypatch.setattr("rekord.training.statistics.LEARNED_RECORDS", 10)
-    monkeypatch.setattr("rekord.training.task.SURVEYED_RECORDS", 10)
+    monkeypatch.setattr("rekord.training.statistics.MAX_FIT_RECORDS", 10)
+    monkeypatch.setattr("rekord.training.task.MAX_SURVEYED_RECORDS", 10)
     told: list[tuple[int, int]] = []
     split = written([{"x": float(i), "label": i // 7 % 2} for i in range(95)])
     encoder = encoder_of(split, progress=lambda done, of: told.append((done, of)))

@@ -11,7 +11,7 @@ import pytest
 
 import rekord as rk
 from rekord.training import run
-from rekord.training.checkpoint import prepared, usual_folder
+from rekord.training.checkpoint import get_default_run_folder, prepare_run_folder
 
 SCHEMA = rk.Schema({"x": rk.Float32(shape=(2,)), "label": rk.Label(2)})
 
@@ -60,7 +60,7 @@ def test_a_run_never_lies_among_its_data(data: Path, where: str, asked: dict[str
     ],
 )
 def test_a_run_is_called_as_its_data(path: str, folder: str) -> None:
-    assert usual_folder(path) == folder
+    assert get_default_run_folder(path) == folder
 
 
 def test_a_link_to_the_data_is_the_data(data: Path, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_fresh_run_replaces_a_run_and_leaves_notes_beside_it(data: Path, tmp_p
     out.mkdir()
     for name in ("checkpoint.tfrecord", "model.keras", "report.html", "notes.txt"):
         (out / name).write_text("old")
-    prepared(str(out), dataset=str(data), resume=False, fresh=True)
+    prepare_run_folder(str(out), dataset=str(data), resume=False, fresh=True)
     assert os.listdir(out) == ["notes.txt"]
 
 
@@ -101,7 +101,7 @@ def test_what_a_killed_run_left_half_written_is_in_nobodys_way(data: Path, tmp_p
     out = tmp_path / "out"
     out.mkdir()
     (out / ".rekord-staged-0123456789abcdef").write_bytes(b"half")
-    prepared(str(out), dataset=str(data), resume=False, fresh=False)
+    prepare_run_folder(str(out), dataset=str(data), resume=False, fresh=False)
     assert os.listdir(out) == []
 
 
@@ -168,7 +168,7 @@ def test_splits_are_chosen_by_their_names(names: list[str], train: str, val: str
     class Dataset(dict[str, Ten]):
         splits = names
 
-    found = run._splits(Dataset({name: Ten(name) for name in names}), None, None, None)
+    found = run._select_splits(Dataset({name: Ten(name) for name in names}), None, None, None)
     assert (found.train.name, None if found.val is None else found.val.name) == (train, val)
 
 
@@ -178,6 +178,6 @@ def test_a_validation_split_without_records_holds_nothing_out(data: Path, tmp_pa
     rk.write(rows, tmp_path / "few", schema=SCHEMA, split=split, progress=False, workers=1)
     dataset = rk.open(tmp_path / "few")
     assert [len(dataset[name]) for name in ("train", "val", "test")] == [3, 0, 0]
-    assert run._splits(dataset, None, None, None).val is None
+    assert run._select_splits(dataset, None, None, None).val is None
     failure = refusal(tmp_path / "few", tmp_path / "out", validation="val")
     assert (failure.code, failure.what) == ("U608", "there are no records in `val` to validate on")

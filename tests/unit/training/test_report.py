@@ -14,41 +14,41 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from rekord.report.charts import Curve, curves, time_bar
+from rekord.report.charts import ChartCurve, render_curves, render_time_bar
 from rekord.report.style import STYLE
 from rekord.report.style import TRAINING_STYLE as MORE_STYLE
 from rekord.training.report import (
-    blind,
-    class_table,
-    confused_pairs,
-    dataset_name,
-    figure,
-    learned,
-    matrix_table,
-    page,
-    snippet,
+    describe_chance,
+    describe_task,
+    format_score,
+    get_dataset_name,
+    make_usage_snippet,
+    render_class_table,
+    render_confused_pairs,
+    render_confusion_matrix,
+    render_training_page,
 )
-from rekord.training.result import Epoch, Trained
-from rekord.training.task import Input, Task
+from rekord.training.result import EpochResult, TrainingResult
+from rekord.training.task import InputColumn, Task
 
 HOSTILE = "\"><script>alert('x')</script><img src=https://evil.example/x onerror=alert(1)>\x00\u202e&amp;"
 MATRIX = np.array([[8, 2, 0], [1, 9, 0], [0, 5, 15]])
 
 
-def trained(**changes: Any) -> Trained:
+def trained(**changes: Any) -> TrainingResult:
     """A run of three classes, with the changes that are given."""
     task = Task(
         "classification",
-        (Input("image", "image"),),
+        (InputColumn("image", "image"),),
         "label",
         ("rose", "tulip", "daisy"),
         left_out={"filename": "says where the record came from"},
     )
     done = [
-        Epoch(n, 1.0 / n, 0.5 + n / 10, 1.2 / n, 0.4 + n / 10, 10, 320, 320, 2.0, 0.1 * n)
+        EpochResult(n, 1.0 / n, 0.5 + n / 10, 1.2 / n, 0.4 + n / 10, 10, 320, 320, 2.0, 0.1 * n)
         for n in range(1, 4)
     ]
-    run = Trained(
+    run = TrainingResult(
         dataset="data/flowers",
         out="flowers-model",
         task=task,
@@ -69,11 +69,11 @@ def trained(**changes: Any) -> Trained:
     return dataclasses.replace(run, **changes)
 
 
-def hostile() -> Trained:
+def hostile() -> TrainingResult:
     """A run whose names would all like to be markup."""
     task = Task(
         "segmentation",
-        (Input(HOSTILE, "image"),),
+        (InputColumn(HOSTILE, "image"),),
         f"{HOSTILE}2",
         (HOSTILE, "</style>", "<b>cat</b>"),
         ignore=255,
@@ -89,8 +89,8 @@ def hostile() -> Trained:
     )
 
 
-def regression() -> Trained:
-    task = Task("regression", (Input("x", "numbers"),), "price")
+def regression() -> TrainingResult:
+    task = Task("regression", (InputColumn("x", "numbers"),), "price")
     alone = [dataclasses.replace(epoch, val_loss=None, val_score=None) for epoch in trained().epochs]
     return trained(task=task, confusion=None, val_split=None, chance=2_345.5, epochs=tuple(alone))
 
@@ -110,7 +110,7 @@ def rows(markup: str) -> list[list[str]]:
 
 
 def test_the_page_says_how_good_the_model_is_and_whether_it_waited() -> None:
-    root = parsed(page(trained()))
+    root = parsed(render_training_page(trained()))
     assert texts(next(root.iter("h1"))) == "flowers"
     assert [texts(one) for one in root.iter("li")] == [
         "0.700 accuracy, validation",
@@ -128,7 +128,9 @@ def test_the_page_says_how_good_the_model_is_and_whether_it_waited() -> None:
 
 def test_advice_is_listed_where_the_input_is_the_bottleneck() -> None:
     slow = [dataclasses.replace(epoch, waited_seconds=1.5) for epoch in trained().epochs]
-    root = parsed(page(trained(epochs=tuple(slow), advice=("use more threads", "use larger batches"))))
+    root = parsed(
+        render_training_page(trained(epochs=tuple(slow), advice=("use more threads", "use larger batches")))
+    )
     (note,) = [one for one in root.iter("div") if one.get("role") == "note"]
     assert note.get("class") == "notice"
     assert [texts(one) for one in note.iter("li")] == ["use more threads", "use larger batches"]
@@ -136,7 +138,7 @@ def test_advice_is_listed_where_the_input_is_the_bottleneck() -> None:
 
 
 def test_every_epoch_is_in_the_table() -> None:
-    root = parsed(page(trained()))
+    root = parsed(render_training_page(trained()))
     (table,) = [one for one in root.iter("table") if "records/s" in texts(one)]
     body = [[texts(cell) for cell in row] for row in table.find("tbody") or []]
     assert body[0] == ["1", "1.000", "0.600", "1.200", "0.500", "160", "5 %"]
@@ -144,7 +146,7 @@ def test_every_epoch_is_in_the_table() -> None:
 
 
 def test_names_and_values_are_text_and_never_markup() -> None:
-    text = page(hostile())
+    text = render_training_page(hostile())
     root = parsed(text)
     assert {one.tag for one in root.iter()}.isdisjoint({"script", "img", "b>", "iframe", "object", "link"})
     assert all(not name.startswith("on") for one in root.iter() for name in one.attrib)
@@ -156,8 +158,8 @@ def test_names_and_values_are_text_and_never_markup() -> None:
 @pytest.mark.parametrize(
     "run", [trained(), hostile(), regression()], ids=["classes", "hostile", "regression"]
 )
-def test_nothing_is_fetched_from_anywhere(run: Trained) -> None:
-    root = parsed(page(run))
+def test_nothing_is_fetched_from_anywhere(run: TrainingResult) -> None:
+    root = parsed(render_training_page(run))
     for one in root.iter():
         assert (one.get("src"), one.get("href")) == (None, None)
         assert "url(" not in (one.get("style") or "")
@@ -168,7 +170,7 @@ def test_nothing_is_fetched_from_anywhere(run: Trained) -> None:
 
 
 def test_a_regression_has_curves_and_no_matrix() -> None:
-    root = parsed(page(regression()))
+    root = parsed(render_training_page(regression()))
     assert [one for one in root.iter("table") if one.get("class") == "heat"] == []
     assert "always the mean" in texts(root)
     assert "2,346" in texts(root)
@@ -180,7 +182,7 @@ def test_a_regression_has_curves_and_no_matrix() -> None:
 
 
 def test_every_chart_can_be_heard_and_every_point_says_its_value() -> None:
-    root = parsed(page(trained()))
+    root = parsed(render_training_page(trained()))
     charts = [one for one in root.iter("svg") if one.get("role") == "img"]
     assert [chart.get("aria-label") for chart in charts] == [
         "loss: training from 1 to 0.3333; validation from 1.2 to 0.4",
@@ -192,28 +194,34 @@ def test_every_chart_can_be_heard_and_every_point_says_its_value() -> None:
 
 
 def test_a_curve_of_one_epoch_is_a_point_and_of_thousands_still_small() -> None:
-    (only,) = ElementTree.fromstring(curves("loss", [Curve("training", "train", [0.5])])).iter("circle")
+    (only,) = ElementTree.fromstring(render_curves("loss", [ChartCurve("training", "train", [0.5])])).iter(
+        "circle"
+    )
     assert texts(only) == "training, epoch 1: 0.5"
-    many = ElementTree.fromstring(curves("loss", [Curve("training", "train", [1.0] * 5000)]))
+    many = ElementTree.fromstring(render_curves("loss", [ChartCurve("training", "train", [1.0] * 5000)]))
     assert len(list(many.iter("circle"))) == 100
 
 
 def test_what_is_not_finite_is_left_out_of_a_curve() -> None:
-    drawn = ElementTree.fromstring(curves("loss", [Curve("training", "train", [1.0, float("nan"), 0.5])]))
+    drawn = ElementTree.fromstring(
+        render_curves("loss", [ChartCurve("training", "train", [1.0, float("nan"), 0.5])])
+    )
     assert [texts(one) for one in drawn.iter("circle")] == ["training, epoch 1: 1", "training, epoch 3: 0.5"]
 
 
 def test_the_bar_of_time_says_seconds_and_shares() -> None:
-    drawn = time_bar([("computing", "computing", 3.0), ("waiting", "waiting", 1.0), ("once", "once", 0.0)])
+    drawn = render_time_bar(
+        [("computing", "computing", 3.0), ("waiting", "waiting", 1.0), ("once", "once", 0.0)]
+    )
     assert 'aria-label="computing 3.0 s (75 %); waiting 1.0 s (25 %); once less than 1 ms (0 %)"' in drawn
     assert "width:75.0%" in drawn
 
 
 def test_a_matrix_shows_counts_and_shares_of_rows() -> None:
-    head, first, *_ = rows(matrix_table(MATRIX, ["rose", "tulip", "daisy"], "records"))
+    head, first, *_ = rows(render_confusion_matrix(MATRIX, ["rose", "tulip", "daisy"], "records"))
     assert head == ["true ↓ said →", "rose", "tulip", "daisy", "records"]
     assert first == ["rose", "8 80 %", "2 20 %", "·", "10"]
-    assert 'title="rose said to be tulip: 2 of 10 records"' in matrix_table(
+    assert 'title="rose said to be tulip: 2 of 10 records"' in render_confusion_matrix(
         MATRIX, ["rose", "tulip", "x"], "records"
     )
 
@@ -221,59 +229,59 @@ def test_a_matrix_shows_counts_and_shares_of_rows() -> None:
 def test_of_many_classes_those_that_occur_most_are_drawn() -> None:
     matrix = np.diag(np.arange(1, 121))
     names = [f"class {i}" for i in range(120)]
-    table = matrix_table(matrix, names, "records")
+    table = render_confusion_matrix(matrix, names, "records")
     assert [row[0] for row in rows(table)[1:]] == [f"class {i}" for i in range(90, 120)]
     assert "The 30 of 120 classes that occur most." in table
-    listed = class_table(np.roll(matrix, 1, 1), names, "records", with_iou=False)
+    listed = render_class_table(np.roll(matrix, 1, 1), names, "records", with_iou=False)
     assert "The 100 of 120 classes that are found least often." in listed
     assert len(rows(listed)) == 101
 
 
 def test_large_counts_are_short_in_a_cell_and_whole_behind_it() -> None:
-    table = matrix_table(np.array([[12_345_678]]), ["sky"], "pixels")
+    table = render_confusion_matrix(np.array([[12_345_678]]), ["sky"], "pixels")
     assert rows(table)[1] == ["sky", "12 M 100 %", "12 M"]
     assert "sky said to be sky: 12,345,678 of 12,345,678 pixels" in table
 
 
 def test_the_most_confused_classes_come_first() -> None:
-    listed = rows(confused_pairs(MATRIX, ["rose", "tulip", "daisy"]))
+    listed = rows(render_confused_pairs(MATRIX, ["rose", "tulip", "daisy"]))
     assert [[row[0], row[1], row[3], row[4]] for row in listed[1:]] == [
         ["daisy", "tulip", "5", "25 %"],
         ["rose", "tulip", "2", "20 %"],
         ["tulip", "rose", "1", "10 %"],
     ]
-    assert confused_pairs(np.diag([3, 4]), ["a", "b"]) == ""
-    assert rows(confused_pairs(np.array([[999, 1], [0, 9]]), ["a", "b"]))[1][4] == "<1 %"
+    assert render_confused_pairs(np.diag([3, 4]), ["a", "b"]) == ""
+    assert rows(render_confused_pairs(np.array([[999, 1], [0, 9]]), ["a", "b"]))[1][4] == "<1 %"
 
 
 def test_each_class_has_its_recall_and_precision_and_iou() -> None:
-    listed = rows(class_table(MATRIX, ["rose", "tulip", "daisy"], "pixels", with_iou=True))
+    listed = rows(render_class_table(MATRIX, ["rose", "tulip", "daisy"], "pixels", with_iou=True))
     assert listed[0] == ["class", "", "IoU", "recall", "precision", "pixels"]
     assert listed[3] == ["daisy", "", "0.750", "0.750", "1.000", "20"]
-    never = rows(class_table(np.array([[3, 0], [0, 0]]), ["a", "b"], "records", with_iou=False))
+    never = rows(render_class_table(np.array([[3, 0], [0, 0]]), ["a", "b"], "records", with_iou=False))
     assert never[2] == ["b", "", "–", "–", "0"]
 
 
 def test_the_code_on_the_page_is_python_and_names_this_run() -> None:
-    code = snippet(trained())
+    code = make_usage_snippet(trained())
     compile(code, "page", "exec")
     assert "rk.open('data/flowers')" in code
     assert "keras.models.load_model('flowers-model/model.keras')" in code
-    compile(snippet(hostile()), "page", "exec")
-    shown = [one.text or "" for one in parsed(page(trained())).iter("pre")]
+    compile(make_usage_snippet(hostile()), "page", "exec")
+    shown = [one.text or "" for one in parsed(render_training_page(trained())).iter("pre")]
     assert shown[0] == code
     assert shown[1].startswith("rekord train data/flowers flowers-model --epochs 3 ")
 
 
 def test_words_are_short_however_many_inputs_there_are() -> None:
-    task = Task("regression", tuple(Input(name, "numbers") for name in "abcdef"), "y")
-    assert learned(task) == "a, b, c and 3 more → y"
-    assert (blind(task), dataset_name("data/flowers/"), dataset_name("/")) == (
+    task = Task("regression", tuple(InputColumn(name, "numbers") for name in "abcdef"), "y")
+    assert describe_task(task) == "a, b, c and 3 more → y"
+    assert (describe_chance(task), get_dataset_name("data/flowers/"), get_dataset_name("/")) == (
         "always the mean",
         "flowers",
         "/",
     )
-    assert [figure(value) for value in (None, 0.5, 12345.6)] == ["–", "0.500", "12,346"]
+    assert [format_score(value) for value in (None, 0.5, 12345.6)] == ["–", "0.500", "12,346"]
 
 
 def luminance(colour: list[float]) -> float:
@@ -290,7 +298,8 @@ def colour_of(name: str, theme: int) -> list[float]:
 @pytest.mark.parametrize("accent", ["accent", "warn"])
 def test_figures_in_the_darkest_cell_of_a_matrix_can_be_read(theme: int, accent: str) -> None:
     strongest = (
-        float(re.findall(r"--share:([\d.]+)%", matrix_table(np.array([[1]]), ["a"], "records"))[0]) / 100
+        float(re.findall(r"--share:([\d.]+)%", render_confusion_matrix(np.array([[1]]), ["a"], "records"))[0])
+        / 100
     )
     mixed = [
         strongest * a + (1 - strongest) * b
@@ -315,7 +324,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium here")
 def test_a_browser_shows_it_without_a_complaint_or_a_request(tmp_path: Path) -> None:
     place, shot, net = tmp_path / "report.html", tmp_path / "shot.png", tmp_path / "net"
-    place.write_text(page(hostile()), encoding="utf-8")
+    place.write_text(render_training_page(hostile()), encoding="utf-8")
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     log = [f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", f"--log-net-log={net}"]
     command = [str(CHROMIUM), *flags, *log, f"--screenshot={shot}", "--window-size=500,2000", place.as_uri()]

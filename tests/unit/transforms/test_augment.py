@@ -12,13 +12,13 @@ from PIL import Image as Pillow
 
 import rekord as rk
 from rekord.transforms.augment import (
-    Turn,
-    TurnedFrame,
-    augmentation,
-    checked_augmentations,
-    roll_of,
-    turned_ids,
-    turned_image,
+    AffineMap,
+    WarpedFrame,
+    build_augmentation,
+    seeded_random,
+    validate_augmentations,
+    warp_ids,
+    warp_image,
 )
 
 SCHEMA = rk.Schema(
@@ -67,12 +67,12 @@ def a_row(**more: Any) -> dict[str, Any]:
 
 
 def rolls(count: int = 12) -> list[Any]:
-    return [roll_of("test", i) for i in range(count)]
+    return [seeded_random("test", i) for i in range(count)]
 
 
 @pytest.mark.parametrize("names", MOVES)
 def test_image_mask_and_box_stay_together(names):
-    vary = augmentation(names, SCHEMA)
+    vary = build_augmentation(names, SCHEMA)
     for roll in rolls():
         row = vary(a_row(), roll)
         image, mask = decoded(row["image"]).astype(int), decoded(row["mask"])
@@ -103,7 +103,7 @@ def eroded(square: Any) -> Any:
 def test_masks_have_no_id_that_they_had_not(names):
     rng = np.random.default_rng(0)
     mask = rng.choice(np.array([0, 2, 4, 255], np.uint8), (60, 80))
-    vary = augmentation(names, SCHEMA)
+    vary = build_augmentation(names, SCHEMA)
     for roll in rolls():
         found = np.unique(decoded(vary(a_row(mask=encoded(mask)), roll)["mask"]))
         assert set(found.tolist()) <= {0, 2, 4, 255}
@@ -114,16 +114,16 @@ def test_masks_have_no_id_that_they_had_not(names):
 def test_a_picture_covers_its_whole_frame(names, size):
     white = Pillow.fromarray(np.full(size, 255, np.uint8))
     for roll in rolls(40):
-        turn = Turn.drawn(names, size, roll)
+        turn = AffineMap.drawn(names, size, roll)
         assert turn is not None
-        assert np.asarray(turned_image(white, turn)).min() == 255
+        assert np.asarray(warp_image(white, turn)).min() == 255
 
 
 def test_a_flip_moves_pixels_and_changes_none():
     rng = np.random.default_rng(0)
     image = rng.integers(0, 256, (13, 17, 3), np.uint8)
     mask = rng.integers(0, 5, (13, 17)).astype(np.uint8)
-    vary = augmentation(["flip"], SCHEMA)
+    vary = build_augmentation(["flip"], SCHEMA)
     for roll in rolls(4):  # alone it is always done
         row = vary(a_row(image=encoded(image), mask=encoded(mask)), roll)
         assert (decoded(row["image"]) == image[:, ::-1]).all()
@@ -134,7 +134,7 @@ def test_a_flip_moves_pixels_and_changes_none():
 
 
 def test_a_box_outside_of_the_crop_goes_with_its_values():
-    vary = augmentation(["crop"], SCHEMA)
+    vary = build_augmentation(["crop"], SCHEMA)
     rows = [vary(a_row(), roll) for roll in rolls(30)]
     kept = [row for row in rows if len(row["labels"]) == 2]
     gone = [row for row in rows if list(row["labels"]) == [7]]
@@ -149,9 +149,9 @@ def test_a_box_outside_of_the_crop_goes_with_its_values():
 def test_the_nearest_pixel_is_where_the_turn_says():
     ids = np.arange(12 * 9, dtype=np.uint8).reshape(12, 9)
     for roll in rolls():
-        turn = Turn.drawn(["crop", "rotate"], ids.shape, roll)
+        turn = AffineMap.drawn(["crop", "rotate"], ids.shape, roll)
         assert turn is not None
-        made = turned_ids(ids, turn)
+        made = warp_ids(ids, turn)
         for y, x in ((0, 0), (5, 4), (11, 8)):
             column = int(np.floor(turn.a * (x + 0.5) + turn.b * (y + 0.5) + turn.c))
             row = int(np.floor(turn.d * (x + 0.5) + turn.e * (y + 0.5) + turn.f))
@@ -159,10 +159,10 @@ def test_the_nearest_pixel_is_where_the_turn_says():
 
 
 def test_boxes_without_area_stay_and_none_leaves_the_frame():
-    turn = Turn.drawn(["crop", "rotate"], (60, 80), roll_of(1))
+    turn = AffineMap.drawn(["crop", "rotate"], (60, 80), seeded_random(1))
     assert turn is not None
     boxes = np.array([[0.5, 0.5, 0.5, 0.5], [0, 0, 1, 1], [0.4, 0.4, 0.6, 0.6]], np.float32)
-    made, kept = TurnedFrame((60, 80), turn).boxes(boxes)
+    made, kept = WarpedFrame((60, 80), turn).boxes(boxes)
     assert kept.tolist() == [True, True, True]
     assert made[1].tolist() == [0, 0, 1, 1]
     assert (made >= 0).all()
@@ -173,8 +173,8 @@ def test_boxes_without_area_stay_and_none_leaves_the_frame():
 def test_a_picture_keeps_its_format_and_its_digest_is_told(format):
     rng = np.random.default_rng(0)
     data = encoded(rng.integers(0, 256, (30, 40, 3), np.uint8), format)
-    row = augmentation(["flip", "crop", "colour"], SCHEMA)(
-        a_row(image=data, mask=None, boxes=None, labels=None, area=None), roll_of(0)
+    row = build_augmentation(["flip", "crop", "colour"], SCHEMA)(
+        a_row(image=data, mask=None, boxes=None, labels=None, area=None), seeded_random(0)
     )
     assert Pillow.open(io.BytesIO(row["image"])).format == format.upper()
     assert row["digest"] == hashlib.sha256(row["image"]).hexdigest()
@@ -191,7 +191,7 @@ def test_colours_change_in_every_mode_and_alpha_does_not(mode):
     file = io.BytesIO()
     image.save(file, "png")
     schema = rk.Schema({"image": rk.Image()})
-    row = augmentation(["colour"], schema)({"image": file.getvalue()}, roll_of(3))
+    row = build_augmentation(["colour"], schema)({"image": file.getvalue()}, seeded_random(3))
     made, before = Pillow.open(io.BytesIO(row["image"])), Pillow.open(io.BytesIO(file.getvalue()))
     assert made.size == (20, 20)
     assert (np.asarray(made.convert("RGB")) != np.asarray(before.convert("RGB"))).any()
@@ -219,7 +219,7 @@ def test_copies_of_a_picture_differ_from_it_and_from_each_other(names, mode, for
     pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), np.uint8)
     file = io.BytesIO()
     Pillow.fromarray(pixels).convert(mode).save(file, format)
-    vary = augmentation(names, rk.Schema({"image": rk.Image()}))
+    vary = build_augmentation(names, rk.Schema({"image": rk.Image()}))
     seen = [file.getvalue(), *[vary({"image": file.getvalue()}, roll)["image"] for roll in rolls(5)]]
     opened = [Pillow.open(io.BytesIO(data)) for data in seen]
     assert {one.size for one in opened} == {size}
@@ -228,16 +228,16 @@ def test_copies_of_a_picture_differ_from_it_and_from_each_other(names, mode, for
 
 def test_colours_leave_masks_and_boxes_as_they_are():
     before = a_row()
-    row = augmentation(["colour"], SCHEMA)(a_row(), roll_of(0))
+    row = build_augmentation(["colour"], SCHEMA)(a_row(), seeded_random(0))
     assert row["mask"] == before["mask"]
     assert row["boxes"].tolist() == before["boxes"].tolist()
     assert row["image"] != before["image"]
 
 
 def test_the_same_words_give_the_same_picture_and_others_another():
-    vary = augmentation(["flip", "crop", "rotate", "colour"], SCHEMA)
+    vary = build_augmentation(["flip", "crop", "rotate", "colour"], SCHEMA)
     made = [
-        vary(a_row(), roll_of(*words))["image"]
+        vary(a_row(), seeded_random(*words))["image"]
         for words in ((0, "a", 1), (0, "a", 1), (0, "a", 2), (1, "a", 1))
     ]
     assert made[0] == made[1]
@@ -245,7 +245,7 @@ def test_the_same_words_give_the_same_picture_and_others_another():
 
 
 def test_rolls_are_spread_evenly():
-    drawn = [roll_of(i)("x") for i in range(2000)]
+    drawn = [seeded_random(i)("x") for i in range(2000)]
     assert 0 <= min(drawn) < 0.01
     assert 0.99 < max(drawn) < 1
     assert abs(float(np.mean(drawn)) - 0.5) < 0.03
@@ -253,7 +253,7 @@ def test_rolls_are_spread_evenly():
 
 def test_what_is_missing_stays_missing():
     schema = rk.Schema({"image": rk.Image(optional=True), "mask": rk.Mask(classes=3, optional=True)})
-    assert augmentation(["flip"], schema)({"image": None, "mask": None}, roll_of(0)) == {
+    assert build_augmentation(["flip"], schema)({"image": None, "mask": None}, seeded_random(0)) == {
         "image": None,
         "mask": None,
     }
@@ -269,26 +269,26 @@ def test_what_is_missing_stays_missing():
     ],
 )
 def test_names_are_taken_in_one_order(given, names):
-    assert checked_augmentations(given) == names
+    assert validate_augmentations(given) == names
 
 
 @pytest.mark.parametrize("given", ["blur", ["flip", 3], 7, [None]])
 def test_other_names_are_refused(given):
     with pytest.raises(rk.UsageError) as caught:
-        checked_augmentations(given)
+        validate_augmentations(given)
     assert str(caught.value).startswith("U605: there is no augmentation ")
 
 
 def test_a_picture_that_is_none_is_refused_with_its_column():
     with pytest.raises(rk.RekordError) as caught:
-        augmentation(["flip"], SCHEMA)(a_row(image=b"no picture"), roll_of(0))
+        build_augmentation(["flip"], SCHEMA)(a_row(image=b"no picture"), seeded_random(0))
     assert (caught.value.code, caught.value.location.feature) == ("D409", "image")
 
 
 def test_boxes_that_may_be_cropped_away_need_to_be_told_what_goes_with_them():
     schema = rk.Schema({"image": rk.Image(), "boxes": rk.Boxes(), "labels": rk.Int64(shape=(None,))})
     with pytest.raises(rk.SchemaError) as caught:
-        augmentation(["crop"], schema)
+        build_augmentation(["crop"], schema)
     assert (caught.value.code, caught.value.location.feature) == ("S140", "labels")
-    assert augmentation(["crop"], schema, per_box=["labels"]).works[0].layers.per_box == ("labels",)
-    augmentation(["flip", "colour"], schema)
+    assert build_augmentation(["crop"], schema, per_box=["labels"]).works[0].layers.per_box == ("labels",)
+    build_augmentation(["flip", "colour"], schema)

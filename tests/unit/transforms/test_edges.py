@@ -10,7 +10,7 @@ from PIL import Image as Pillow
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import rekord as rk
-from rekord.cli.main import run as main
+from rekord.cli.main import run_command_line as main
 from rekord.transforms import Bound, chain, decode, normalize, one_hot, resize, tokenize
 
 TEXT = rk.Schema({"text": rk.Text()})

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 import rekord as rk
-from rekord.codec.images.decode import image_pixels, mask_ids
-from rekord.codec.images.store import Ids
+from rekord.codec.images.decode import decode_image, decode_mask
+from rekord.codec.images.store import MaskIds
 from rekord.transforms import chain, crop, decode, encode, grayscale, normalize, resize
 
 RNG = np.random.default_rng(20)
@@ -242,8 +242,8 @@ def test_decode_gives_what_reading_with_decode_gives():
     row, schema = pair()
     after = applied(row, schema, resize(20, 30), decode())
     stored = applied(row, schema, resize(20, 30))
-    assert np.array_equal(after["image"], image_pixels(stored["image"], 3, None))
-    assert np.array_equal(after["mask"], mask_ids(stored["mask"], Ids(5, 255), None))
+    assert np.array_equal(after["image"], decode_image(stored["image"], 3, None))
+    assert np.array_equal(after["mask"], decode_mask(stored["mask"], MaskIds(5, 255), None))
     assert after["image"].dtype == after["mask"].dtype == np.uint8
 
 

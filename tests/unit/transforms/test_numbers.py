@@ -8,8 +8,8 @@ import pytest
 
 import rekord as rk
 from rekord.errors import RekordError
-from rekord.transforms.base import Numbers
-from rekord.transforms.numeric import Moments
+from rekord.transforms.base import NumberReader
+from rekord.transforms.numeric import StandardizeState
 
 t = rk.transforms
 
@@ -294,7 +294,7 @@ def test_hashes_are_a_label_of_so_many_buckets():
 )
 def test_a_single_number_is_read_as_it_would_be_stored(feature, given):
     schema = rk.Schema({"x": feature})
-    numbers = Numbers("x", feature)
+    numbers = NumberReader("x", feature)
     for value in given:
         stored = rk.decode(rk.encode({"x": value}, schema), schema)["x"]
         assert numbers.one({"x": value}) == numbers.flat({"x": value})[0] == stored.item()
@@ -315,7 +315,7 @@ def test_a_single_number_that_does_not_fit_is_refused_as_by_the_encoder():
         (rk.Label(["a"]), "b", "E316"),
         (rk.Float32(), "1", "E303"),
     ):
-        found = refused(Numbers("x", feature).one, {"x": value})
+        found = refused(NumberReader("x", feature).one, {"x": value})
         assert (found.code, found.location.feature) == (code, "x")
 
 
@@ -369,7 +369,7 @@ def test_sums_are_exact_in_whatever_order_they_are_made():
 
 def test_nan_and_infinity_are_left_out_of_the_sums():
     lesson = t.standardize("x").begin(rk.Schema({"x": rk.Float32((None,))}))
-    assert isinstance(lesson, Moments)
+    assert isinstance(lesson, StandardizeState)
     lesson.see({"x": [1.0, math.nan, 3.0, math.inf]})
     lesson.see({"x": []})
     assert lesson.told() == "mean and std of 2 values"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import rekord as rk
 from rekord.errors import RekordError
 from rekord.transforms import vocabularies
-from rekord.transforms.vocabularies import bucket_of, splitting
+from rekord.transforms.vocabularies import build_splitter, hash_to_bucket
 
 t = rk.transforms
 
@@ -46,16 +46,16 @@ def refused(call, *arguments, **named):
     ],
 )
 def test_words_are_letters_digits_and_their_marks(text, found):
-    assert splitting("words", True)(text) == found
+    assert build_splitter("words", True)(text) == found
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=("Cs",)) | st.sampled_from("ab 'é’\u0301ि,_1")))
 def test_the_fast_ways_to_words_find_what_the_slow_one_finds(text):
-    assert splitting("words", False)(text) == vocabularies._find_marked()(text)
+    assert build_splitter("words", False)(text) == vocabularies._load_marked_word_finder()(text)
 
 
 def test_white_space_keeps_what_stands_between_it():
-    assert splitting("whitespace", False)(" The cat,\nsat\u2003down ") == ["The", "cat,", "sat", "down"]
+    assert build_splitter("whitespace", False)(" The cat,\nsat\u2003down ") == ["The", "cat,", "sat", "down"]
 
 
 # Looking up.
@@ -82,7 +82,7 @@ def test_without_room_for_the_unknown_it_is_refused():
 def test_several_buckets_part_the_unknown_by_their_hash():
     step = t.vocabulary("x", ["a"], oov_buckets=5)
     found = applied(step, rk.Text(), "a", "y", "z")
-    assert found == [5, bucket_of(b"y", 5, 0), bucket_of(b"z", 5, 0)]
+    assert found == [5, hash_to_bucket(b"y", 5, 0), hash_to_bucket(b"z", 5, 0)]
 
 
 def test_a_large_vocabulary_does_not_name_its_classes():
@@ -131,7 +131,7 @@ def test_a_file_that_is_no_vocabulary_is_refused_with_its_line(tmp_path, data, l
 
 
 def test_a_file_that_is_too_large_or_not_there_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(vocabularies, "MOST_LINES", 3)
+    monkeypatch.setattr(vocabularies, "MAX_LINES", 3)
     path = tmp_path / "lines.txt"
     path.write_bytes(b"a\nb\nc\nd\n")
     found = refused(t.vocabulary, "x", file=path)
@@ -141,7 +141,7 @@ def test_a_file_that_is_too_large_or_not_there_is_refused(tmp_path, monkeypatch)
         "4 lines",
         str(path),
     )
-    monkeypatch.setattr(vocabularies, "MOST_FILE_BYTES", 1000)
+    monkeypatch.setattr(vocabularies, "MAX_FILE_BYTES", 1000)
     path = tmp_path / "words.txt"
     path.write_bytes(b"abc\n" * 1000)
     found = refused(t.vocabulary, "x", file=path)
@@ -284,7 +284,7 @@ def test_words_are_counted_where_their_hash_says():
     step = t.hash_words("x", 1000)
     assert step.bind(rk.Schema({"x": rk.Text()})).schema["x"] == rk.Sparse("float32", 1000)
     (indices, values), empty = applied(step, rk.Text(), "a b A", "")
-    expected = {bucket_of(b"a", 1000, 0): 2.0, bucket_of(b"b", 1000, 0): 1.0}
+    expected = {hash_to_bucket(b"a", 1000, 0): 2.0, hash_to_bucket(b"b", 1000, 0): 1.0}
     assert dict(zip(indices.tolist(), values.tolist(), strict=True)) == expected
     assert [part.tolist() for part in empty] == [[], []]
     (one,) = applied(t.hash_words("x", 1), rk.Text(), "a b c")
@@ -296,7 +296,7 @@ def test_words_are_counted_where_their_hash_says():
 
 
 def test_more_words_than_can_be_counted_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(vocabularies, "MOST_WORDS", 10)
+    monkeypatch.setattr(vocabularies, "MAX_WORDS", 10)
     rows = [{"x": " ".join(f"w{i}" for i in range(n))} for n in (5, 10, 11)]
     found = refused(rk.write, rows, tmp_path / "out", transforms=[t.tokenize("x")], progress=False, workers=1)
     assert (found.code, found.what) == ("U691", "`x` has more different words than can be counted")
@@ -334,7 +334,8 @@ def test_a_file_that_is_not_the_one_of_the_dataset_is_refused(tmp_path):
 
 def test_names_of_files_are_safe_and_differ():
     names = [
-        vocabularies.companion_name("vocabulary", one, "txt") for one in ("text", "a/b", "a_b", "../x", "ä")
+        vocabularies.format_companion_name("vocabulary", one, "txt")
+        for one in ("text", "a/b", "a_b", "../x", "ä")
     ]
     assert names[0] == "vocabulary-text.txt"
     assert len(set(names)) == 5

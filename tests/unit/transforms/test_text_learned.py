@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.dataset.manifest import read_manifest
 from rekord.errors import RekordError
 from rekord.sources.rows import RowsSource
 from rekord.testing import Crash, FaultyStorage
-from rekord.testing.datasets import conversion, converted, cut_small, strays
+from rekord.testing.datasets import build_conversion, execute_conversion, find_leftovers, use_small_parts
 from rekord.transforms.text_vectors import Tfidf
 from rekord.transforms.token_ids import Tokenize, TokenizerFile
 from rekord.verbs import fit_transforms
@@ -66,7 +66,7 @@ def test_a_vocabulary_holds_the_most_frequent_words_and_those_alike_by_the_alpha
 
 @pytest.mark.parametrize("mapped", [False, True])
 def test_any_number_of_workers_learns_and_writes_the_same(tmp_path, monkeypatch, mapped):
-    monkeypatch.setattr(fit_transforms, "_LEAST_PART_BYTES", 2000)
+    monkeypatch.setattr(fit_transforms, "_MIN_PART_BYTES", 2000)
     source = jsonl(tmp_path / "rows.jsonl", texts(300))
 
     def also(row):
@@ -238,29 +238,29 @@ def test_what_was_learned_lies_beside_the_dataset_and_makes_the_transforms_again
 def test_another_source_makes_another_plan_and_the_same_one_is_complete(tmp_path):
     steps = [t.tokenize("text")]
     options = {"schema": rk.Schema({"text": rk.Text()}), "transforms": steps}
-    plans = [conversion(rows, tmp_path / "out", options).plan.id for rows in
+    plans = [build_conversion(rows, tmp_path / "out", options).plan.id for rows in
              ([{"text": "a"}], [{"text": "a"}], [{"text": "b"}])]  # fmt: skip
     assert plans[0] == plans[1] != plans[2]
 
 
 def test_a_conversion_that_died_goes_on_with_what_it_learns_again(tmp_path, monkeypatch):
-    cut_small(monkeypatch)
+    use_small_parts(monkeypatch)
     rows = texts(30)
     options = {
         "schema": rk.Schema({"id": rk.Int64(), "text": rk.Text(), "n": rk.Float32()}),
         "transforms": [t.tokenize("text", size=9), t.standardize("n")],
     }
-    converted(rows, tmp_path / "whole", options)
+    execute_conversion(rows, tmp_path / "whole", options)
     died = 0
     for at in range(5, 200, 20):
         out = tmp_path / f"out{at}"
         try:
-            converted(rows, out, options, FaultyStorage(fail_at=at))
+            execute_conversion(rows, out, options, FaultyStorage(fail_at=at))
         except Crash:
             died += 1
-        converted(rows, out, options)
+        execute_conversion(rows, out, options)
         assert files(out) == files(tmp_path / "whole")
-        assert strays(out) == []
+        assert find_leftovers(out) == []
     assert died > 2
 
 
@@ -327,7 +327,7 @@ def test_the_command_takes_the_same_transforms(tmp_path, capfd):
     source = tmp_path / "rows.csv"
     source.write_text('text,age,city,n,user\n"a b, a",3,rome,1,u1\n"b",30,oslo,3,u2\n"c a",70,bonn,5,u1\n')
     (tmp_path / "cities.txt").write_text("rome\noslo\n")
-    status = run(
+    status = run_command_line(
         [
             "write", str(source), str(tmp_path / "out"), "--bucketize", "age=18,65", "--one-hot", "age",
             "--vocabulary", f"city={tmp_path / 'cities.txt'}", "--cast", "n=float32", "--standardize", "n",
@@ -362,7 +362,7 @@ def test_the_command_takes_the_same_transforms(tmp_path, capfd):
 def test_options_of_the_command_that_cannot_be_meant_are_refused(tmp_path, capfd, arguments):
     source = tmp_path / "rows.csv"
     source.write_text("text,n\na,1\n")
-    assert run(["write", str(source), str(tmp_path / "out"), *arguments]) == 2
+    assert run_command_line(["write", str(source), str(tmp_path / "out"), *arguments]) == 2
     assert "U605" in capfd.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -431,11 +431,11 @@ def test_an_error_while_reading_names_the_record(tmp_path):
 
 
 def test_parts_may_be_seen_elsewhere_and_in_any_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(fit_transforms, "_LEAST_PART_BYTES", 2000)
+    monkeypatch.setattr(fit_transforms, "_MIN_PART_BYTES", 2000)
     source = jsonl(tmp_path / "rows.jsonl", texts(200))
     steps = [t.tfidf("text", 12, into="v", keep=True), t.tokenize("text", size=9), t.standardize("n")]
     options = {"transforms": steps, "split": {"train": 0.7, "val": 0.3}}
-    first = conversion(source, tmp_path / "out", options).job.layout.options()
+    first = build_conversion(source, tmp_path / "out", options).job.layout.options()
     seen = []
 
     class Backwards(fit_transforms.Workers):
@@ -444,7 +444,7 @@ def test_parts_may_be_seen_elsewhere_and_in_any_order(tmp_path, monkeypatch):
             for i, arguments in reversed(calls):
                 yield i, pickle.loads(pickle.dumps(function(*arguments)))
 
-    monkeypatch.setattr(fit_transforms, "Workers", Backwards)
-    second = conversion(source, tmp_path / "out", {**options, "workers": 3}).job.layout.options()
+    monkeypatch.setattr(fit_transforms, "WorkerPool", Backwards)
+    second = build_conversion(source, tmp_path / "out", {**options, "workers": 3}).job.layout.options()
     assert first == second
     assert min(seen) > 3

@@ -14,9 +14,9 @@ from PIL import Image
 
 import rekord as rk
 from rekord import transforms as T
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.dataset.manifest import read_manifest
-from rekord.testing.datasets import conversion, converted, cut_small
+from rekord.testing.datasets import build_conversion, execute_conversion, use_small_parts
 from rekord.testing.storage import Crash, FaultyStorage
 from rekord.verbs.forecast import forecast
 
@@ -57,17 +57,17 @@ def test_workers_change_nothing(photos, tmp_path):
 
 
 def test_a_conversion_with_transforms_is_gone_on_with(photos, tmp_path, monkeypatch):
-    cut_small(monkeypatch)
+    use_small_parts(monkeypatch)
     options = {"transforms": STEPS, "shards": 3}
-    converted(photos, tmp_path / "whole", options)
+    execute_conversion(photos, tmp_path / "whole", options)
     for step in (25, 60):
         with pytest.raises(Crash):
-            converted(photos, tmp_path / "out", options, FaultyStorage(fail_at=step))
-    converted(photos, tmp_path / "out", options)
+            execute_conversion(photos, tmp_path / "out", options, FaultyStorage(fail_at=step))
+    execute_conversion(photos, tmp_path / "out", options)
     assert shards(tmp_path / "out") == shards(tmp_path / "whole")
-    assert converted(photos, tmp_path / "out", options).nothing_to_do
+    assert execute_conversion(photos, tmp_path / "out", options).nothing_to_do
     with pytest.raises(rk.UsageError):
-        converted(photos, tmp_path / "out", {**options, "transforms": T.resize(9, 9)})
+        execute_conversion(photos, tmp_path / "out", {**options, "transforms": T.resize(9, 9)})
 
 
 def test_the_manifest_says_what_was_done(photos, tmp_path):
@@ -136,7 +136,7 @@ def test_a_large_mask_that_is_made_anew_is_not_looked_for_in_its_file(tmp_path):
 
 
 def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    assert run(["write", *arguments, "--json", "--workers", "1"]) == 0
+    assert run_command_line(["write", *arguments, "--json", "--workers", "1"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -186,7 +186,7 @@ def test_each_form_has_an_option(photos, tmp_path, capsys, options, last):
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(photos, tmp_path, capsys, options):
-    assert run(["write", str(photos), str(tmp_path / "out"), *options]) == 2
+    assert run_command_line(["write", str(photos), str(tmp_path / "out"), *options]) == 2
     said = capsys.readouterr().err
     assert said.startswith("UsageError U605")
     assert "  do  " in said
@@ -194,7 +194,7 @@ def test_options_that_cannot_be_meant_are_refused(photos, tmp_path, capsys, opti
 
 
 def test_normalize_without_a_size_is_refused_before_a_row_is_read(photos, tmp_path, capsys):
-    assert run(["write", str(photos), str(tmp_path / "out"), "--normalize"]) == 3
+    assert run_command_line(["write", str(photos), str(tmp_path / "out"), "--normalize"]) == 3
     assert capsys.readouterr().err.startswith("SchemaError S139")
 
 
@@ -202,7 +202,7 @@ def test_normalize_without_a_size_is_refused_before_a_row_is_read(photos, tmp_pa
 
 
 def foretold(rows: Any, out: Path, **options: Any) -> Any:
-    return forecast(conversion(rows, out, options))
+    return forecast(build_conversion(rows, out, options))
 
 
 def test_the_forecast_is_that_of_transformed_rows(photos, tmp_path):
@@ -236,6 +236,9 @@ def test_the_forecast_warns_of_pictures_that_grow(photos, tmp_path):
 
 def test_the_command_line_shows_the_warning(photos, tmp_path, capsys):
     assert (
-        run(["write", str(photos), str(tmp_path / "out"), "--resize", "64x64", "--decode", "--dry-run"]) == 0
+        run_command_line(
+            ["write", str(photos), str(tmp_path / "out"), "--resize", "64x64", "--decode", "--dry-run"]
+        )
+        == 0
     )
     assert "`image`: raw uint8 pixels take about 147 kB, the same as JPEG" in capsys.readouterr().out

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.cli.balance import strategy_of
-from rekord.cli.main import run
+from rekord.cli.balance import parse_strategy
+from rekord.cli.main import run_command_line
 from rekord.dataset.manifest import read_manifest
 from rekord.testing import Crash, FaultyStorage
-from rekord.testing.datasets import edit_manifest, never_wait_for_disks, strays, tree
+from rekord.testing.datasets import disable_fsync, edit_manifest, find_leftovers, read_tree
 from rekord.verbs.balance.balance import prepare_balance
 from rekord.verbs.options import BalanceOptions
 
@@ -153,7 +153,7 @@ def test_one_worker_and_three_make_the_same_bytes(data, tmp_path, method, shuffl
         out = tmp_path / str(workers)
         balanced(data, out, method=method, shuffle=shuffle, shard_size=500, workers=workers, **options)
     assert len(rk.open(tmp_path / "1")["train"].paths) > 5
-    assert tree(tmp_path / "1") == tree(tmp_path / "3")
+    assert read_tree(tmp_path / "1") == read_tree(tmp_path / "3")
 
 
 def test_records_without_a_class_stay_as_they_are(tmp_path):
@@ -255,15 +255,15 @@ def test_a_view_is_balanced_as_it_is(data, tmp_path):
 
 def test_the_same_again_has_nothing_to_do_and_another_seed_is_another_dataset(data, tmp_path):
     balanced(data, tmp_path / "out")
-    before = tree(tmp_path / "out")
+    before = read_tree(tmp_path / "out")
     prepared = prepare_balance(data, tmp_path / "out", BalanceOptions())
     assert prepared.run(progress=False).nothing_to_do
-    assert tree(tmp_path / "out") == before
+    assert read_tree(tmp_path / "out") == before
     with pytest.raises(rk.UsageError) as caught:
         balanced(data, tmp_path / "out", seed=1)
     assert (caught.value.code, caught.value.what) == ("U618", "output already exists")
     balanced(data, tmp_path / "out", seed=1, fresh=True)
-    assert tree(tmp_path / "out") != before
+    assert read_tree(tmp_path / "out") != before
 
 
 @pytest.mark.parametrize("method", ["oversample", "undersample"])
@@ -271,12 +271,12 @@ def test_the_same_again_has_nothing_to_do_and_another_seed_is_another_dataset(da
 def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(
     data, tmp_path, monkeypatch, method
 ):
-    never_wait_for_disks(monkeypatch)
+    disable_fsync(monkeypatch)
     asked = BalanceOptions(method=method, shards=2, workers=1)
     storage = FaultyStorage()
     (tmp_path / "whole").mkdir()
     prepare_balance(data, tmp_path / "whole" / "out", asked, storage=storage).run(progress=False)
-    whole = tree(tmp_path / "whole" / "out")
+    whole = read_tree(tmp_path / "whole" / "out")
     steps = len(storage.operations)
     assert steps > 20
     for step in range(1, steps + 1):
@@ -285,10 +285,10 @@ def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(
         with suppress(Crash):
             faulty = FaultyStorage(fail_at=step)
             prepare_balance(data, out, asked, storage=faulty).run(progress=False)
-        assert not out.exists() or tree(out) == whole
+        assert not out.exists() or read_tree(out) == whole
         prepare_balance(data, out, asked).run(progress=False)
-        assert tree(out) == whole
-        assert strays(out) == []
+        assert read_tree(out) == whole
+        assert find_leftovers(out) == []
 
 
 # What is refused.
@@ -490,7 +490,7 @@ def test_a_damaged_record_ends_it_with_its_place_and_nothing_appears(data, tmp_p
 
 
 def test_the_command_says_counts_before_and_after(data, tmp_path, capsys):
-    assert run(["balance", str(data), str(tmp_path / "out"), "--strategy", "owl=10"]) == 0
+    assert run_command_line(["balance", str(data), str(tmp_path / "out"), "--strategy", "owl=10"]) == 0
     said = capsys.readouterr()
     assert "4 records added, 0 removed" in said.out
     assert (
@@ -501,7 +501,7 @@ def test_the_command_says_counts_before_and_after(data, tmp_path, capsys):
 def test_of_many_classes_the_command_shows_some(tmp_path, capsys):
     rows = [{"label": n % 25} for n in range(26)]
     rk.write(rows, tmp_path / "in", schema=rk.Schema({"label": rk.Int64()}), progress=False, workers=1)
-    assert run(["balance", str(tmp_path / "in"), str(tmp_path / "out"), "--dry-run"]) == 0
+    assert run_command_line(["balance", str(tmp_path / "in"), str(tmp_path / "out"), "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["train, label:", "  0   2 → 2", "  1   1 → 2"]
     assert (len(lines), lines[-1]) == (22, "  and 5 more")
@@ -509,7 +509,12 @@ def test_of_many_classes_the_command_shows_some(tmp_path, capsys):
 
 def test_the_command_gives_one_document(data, tmp_path, capsys):
     out = str(tmp_path / "out")
-    assert run(["balance", str(data), out, "--method", "undersample", "--splits", "train,val", "--json"]) == 0
+    assert (
+        run_command_line(
+            ["balance", str(data), out, "--method", "undersample", "--splits", "train,val", "--json"]
+        )
+        == 0
+    )
     told = json.loads(capsys.readouterr().out)
     assert told.pop("seconds") >= 0
     assert told == {
@@ -530,12 +535,12 @@ def test_the_command_gives_one_document(data, tmp_path, capsys):
 def test_a_class_that_is_not_declared_is_a_finding_of_the_command(tmp_path, capsys):
     rk.write(rows_of([9, 3, 2]), tmp_path / "in", schema=SCHEMA, progress=False, workers=1)
     edit_manifest(tmp_path / "in", lambda told: told["schema"]["features"]["label"]["names"].pop())
-    assert run(["balance", str(tmp_path / "in"), str(tmp_path / "out")]) == 1
+    assert run_command_line(["balance", str(tmp_path / "in"), str(tmp_path / "out")]) == 1
     assert "X552: 2 of 14 records have a class in `label` that is not declared" in capsys.readouterr().err
 
 
 def test_a_dry_run_writes_nothing(data, tmp_path, capsys):
-    assert run(["balance", str(data), str(tmp_path / "out"), "--dry-run", "--json"]) == 0
+    assert run_command_line(["balance", str(data), str(tmp_path / "out"), "--dry-run", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["dry_run"], told["added"]) == (True, 96)
     assert os.listdir(tmp_path) == ["in"]
@@ -552,10 +557,10 @@ def test_a_dry_run_writes_nothing(data, tmp_path, capsys):
     ],
 )
 def test_a_strategy_is_read_from_the_command_line(text, meant):
-    assert strategy_of(text) == meant
+    assert parse_strategy(text) == meant
 
 
 @pytest.mark.parametrize("text", ["cat=", "=5", "cat=5,cat=6", "cat=-1", "cat=5.5", "cat=5,dog"])
 def test_a_strategy_that_cannot_be_read_is_wrong_usage(text, data, tmp_path, capsys):
-    assert run(["balance", str(data), str(tmp_path / "out"), "--strategy", text]) == 2
+    assert run_command_line(["balance", str(data), str(tmp_path / "out"), "--strategy", text]) == 2
     assert "U601" in capsys.readouterr().err

@@ -13,11 +13,11 @@ import pytest
 from PIL import Image as Pillow
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.dataset.manifest import read_manifest
-from rekord.dataset.shard_index import shard_index
+from rekord.dataset.shard_index import open_shard_index
 from rekord.testing import Crash, FaultyStorage
-from rekord.testing.datasets import never_wait_for_disks, strays, tree
+from rekord.testing.datasets import disable_fsync, find_leftovers, read_tree
 from rekord.verbs.balance.balance import prepare_balance
 from rekord.verbs.options import BalanceOptions
 
@@ -108,7 +108,7 @@ def test_a_marker_pixel_is_found_where_the_mask_says(tmp_path):
 def test_one_worker_and_three_make_the_same_bytes_and_another_seed_others(data, tmp_path):
     for workers in (1, 3):
         balanced(data, tmp_path / str(workers), shards=6, workers=workers)
-    assert tree(tmp_path / "1") == tree(tmp_path / "3")
+    assert read_tree(tmp_path / "1") == read_tree(tmp_path / "3")
     balanced(data, tmp_path / "other", shards=6, seed=1)
     old = set(payloads(rk.open(data)["train"]))
     ours = set(payloads(rk.open(tmp_path / "1")["train"])) - old
@@ -117,10 +117,10 @@ def test_one_worker_and_three_make_the_same_bytes_and_another_seed_others(data, 
 
 def test_copies_that_look_alike_are_told(data, tmp_path, capsys):
     for number, (names, told) in enumerate((("flip", True), ("flip,colour", False))):
-        assert run(["balance", str(data), str(tmp_path / str(number)), "--augment", names]) == 0
+        assert run_command_line(["balance", str(data), str(tmp_path / str(number)), "--augment", names]) == 0
         assert ("all copies of a record look alike" in capsys.readouterr().err) is told
     once = ["--augment", "flip", "--strategy", "1=8"]  # one copy of each record: none that it could be like
-    assert run(["balance", str(data), str(tmp_path / "once"), *once]) == 0
+    assert run_command_line(["balance", str(data), str(tmp_path / "once"), *once]) == 0
     assert "look alike" not in capsys.readouterr().err
 
 
@@ -135,7 +135,7 @@ def test_the_index_has_what_the_copies_have(tmp_path):
     )
     made = balanced(tmp_path / "in", tmp_path / "out")["train"]
     assert read_manifest(str(tmp_path / "out")).splits["train"].classes["label"] == {"0": 9, "1": 9}
-    index = shard_index(made.paths[0])
+    index = open_shard_index(made.paths[0])
     assert index.has_columns(["digest", "n"])
     table = index.columns(0, ["digest", "n"])
     assert table["digest"].to_pylist() == [row["digest"] for row in made]
@@ -176,18 +176,18 @@ def test_a_picture_that_cannot_be_decoded_is_named_with_its_record(tmp_path):
 
 @pytest.mark.slow
 def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(data, tmp_path, monkeypatch):
-    never_wait_for_disks(monkeypatch)
+    disable_fsync(monkeypatch)
     asked = BalanceOptions(shards=2, workers=1, augment=["flip", "colour"])
     storage = FaultyStorage()
     (tmp_path / "whole").mkdir()
     prepare_balance(data, tmp_path / "whole" / "out", asked, storage=storage).run(progress=False)
-    whole = tree(tmp_path / "whole" / "out")
+    whole = read_tree(tmp_path / "whole" / "out")
     for step in range(1, len(storage.operations) + 1):
         out = tmp_path / str(step) / "out"
         out.parent.mkdir()
         with suppress(Crash):
             prepare_balance(data, out, asked, storage=FaultyStorage(fail_at=step)).run(progress=False)
-        assert not out.exists() or tree(out) == whole
+        assert not out.exists() or read_tree(out) == whole
         prepare_balance(data, out, asked).run(progress=False)
-        assert tree(out) == whole
-        assert strays(out) == []
+        assert read_tree(out) == whole
+        assert find_leftovers(out) == []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.transforms.augment import AUGMENTATIONS
-from rekord.verbs.balance.sampling import WORDS
+from rekord.verbs.balance.sampling import STRATEGY_NAMES
 from rekord.verbs.options import METHODS
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -15,9 +15,9 @@ PAGE = (DOCS / "reference" / "balancing.md").read_text(encoding="utf-8")
 
 
 def test_the_reference_names_every_method_strategy_augmentation_and_option(capsys):
-    for word in (*METHODS, *WORDS, *AUGMENTATIONS):
+    for word in (*METHODS, *STRATEGY_NAMES, *AUGMENTATIONS):
         assert re.search(rf"[`\"]{word}[`\"]", PAGE), word
-    assert run(["balance", "--help"]) == 0
+    assert run_command_line(["balance", "--help"]) == 0
     options = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out))
     said = set(re.findall(r"--[a-z][a-z-]+", PAGE))
     shared = {"--shard-size", "--shards", "--compression", "--format", "--workers", "--fresh"}

@@ -12,9 +12,9 @@ import pytest
 
 import rekord as rk
 from rekord.dataset import external_index, shard_index
-from rekord.dataset.external_index import index_name, read_index, text_index
-from rekord.dataset.index import Expected, index_path, open_index_file
-from rekord.dataset.read import record_files
+from rekord.dataset.external_index import encode_text_index, external_index_name, read_external_index
+from rekord.dataset.index import IndexExpectation, index_path, open_index_file
+from rekord.dataset.read import list_record_files
 from rekord.testing import example_bytes, frame_offsets, frames
 from rekord.verbs.index import index
 
@@ -31,8 +31,8 @@ BINARY = struct.pack("<Q", len(OFFSETS)) + b"".join(
 @pytest.fixture(autouse=True)
 def small_files_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REKORD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(shard_index, "CACHED_BYTES", 0)
-    shard_index._kept.clear()
+    monkeypatch.setattr(shard_index, "MIN_CACHED_FILE_BYTES", 0)
+    shard_index._index_cache.clear()
 
 
 @pytest.fixture
@@ -44,15 +44,15 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_the_lines_of_two_records_are_as_the_tools_write_them() -> None:
-    assert text_index(np.array([0, 19], np.uint32), 35) == b"0 19\n19 16\n"
-    assert text_index(np.zeros(0, np.uint32), 0) == b""
-    assert text_index(np.array(OFFSETS, np.uint64), len(DATA)) == TEXT
+    assert encode_text_index(np.array([0, 19], np.uint32), 35) == b"0 19\n19 16\n"
+    assert encode_text_index(np.zeros(0, np.uint32), 0) == b""
+    assert encode_text_index(np.array(OFFSETS, np.uint64), len(DATA)) == TEXT
 
 
 def test_lines_are_written_in_chunks_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
     for lines in (1, 7, 29, 30, 31):
-        monkeypatch.setattr(external_index, "_LINES_A_CHUNK", lines)
-        assert text_index(np.array(OFFSETS, np.uint32), len(DATA)) == TEXT
+        monkeypatch.setattr(external_index, "_LINES_PER_CHUNK", lines)
+        assert encode_text_index(np.array(OFFSETS, np.uint32), len(DATA)) == TEXT
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def test_lines_are_written_in_chunks_without_a_seam(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_an_index_is_named_after_its_file(path: str, dali: str, vahidk: str) -> None:
-    assert (index_name(path, "dali"), index_name(path, "vahidk")) == (dali, vahidk)
+    assert (external_index_name(path, "dali"), external_index_name(path, "vahidk")) == (dali, vahidk)
 
 
 @pytest.mark.parametrize("name", ["x.tfindex", "x.tfrecord.tfindex", "x.idx", "x.tfrecord.idx"])
 @pytest.mark.parametrize("content", [TEXT, TEXT.replace(b"\n", b"\r\n"), TEXT.rstrip(), BINARY])
 def test_an_index_beside_a_file_is_used(file: Path, name: str, content: bytes) -> None:
     (file.parent / name).write_bytes(content)
-    found = shard_index.shard_index(str(file))
+    found = shard_index.open_shard_index(str(file))
     assert (found.origin, found.offsets.tolist()) == ("beside", OFFSETS)
     assert rk.open(file)[[29, 3]]["label"].tolist() == [29, 3]
 
@@ -103,7 +103,7 @@ WRONG = {
 def test_an_index_that_does_not_fit_is_not_believed(file: Path, wrong: str) -> None:
     for name in ("x.tfindex", "x.idx"):
         (file.parent / name).write_bytes(WRONG[wrong])
-    found = shard_index.shard_index(str(file))
+    found = shard_index.open_shard_index(str(file))
     assert (found.origin, found.offsets.tolist()) == ("found", OFFSETS)
 
 
@@ -111,7 +111,7 @@ def test_an_index_longer_than_any_of_the_file_could_be_is_not_read(tmp_path: Pat
     place = tmp_path / "x.idx"
     with place.open("wb") as out:
         out.truncate(1 << 40)  # a hole: reading it would take all memory
-    assert read_index(str(place), len(DATA)) is None
+    assert read_external_index(str(place), len(DATA)) is None
 
 
 # `rekord index` as a function.
@@ -136,8 +136,8 @@ def test_an_index_is_written_into_a_folder_of_its_own_and_found_there(
     assert place.read_bytes() == TEXT
     again = index(file, format=format)  # type: ignore[arg-type]
     assert (again.written, again.kept) == ([], [str(place)])
-    shard_index._kept.clear()
-    assert shard_index.shard_index(str(file)).origin == "beside"
+    shard_index._index_cache.clear()
+    assert shard_index.open_shard_index(str(file)).origin == "beside"
 
 
 @pytest.mark.parametrize("format", ["rekord", "dali", "vahidk"])
@@ -147,7 +147,7 @@ def test_what_globs_the_shards_of_a_split_finds_nothing_else(tmp_path: Path, for
         (tmp_path / name).write_bytes(DATA)
     assert len(index(tmp_path, format=format).written) == 3
     assert sorted(path.name for path in tmp_path.glob("train-*")) == shards
-    assert [Path(path).name for path in record_files(tmp_path)] == shards
+    assert [Path(path).name for path in list_record_files(tmp_path)] == shards
     assert rk.check(tmp_path).files == 3
 
 
@@ -164,8 +164,8 @@ def test_files_of_several_folders_are_indexed_in_one(tmp_path: Path) -> None:
     ]
     assert [sorted(os.listdir(path.parent)) for path in paths] == [["x.tfrecord"]] * 2
     for path in paths:
-        shard_index._kept.clear()
-        assert shard_index.shard_index(str(path)).origin == "beside"
+        shard_index._index_cache.clear()
+        assert shard_index.open_shard_index(str(path)).origin == "beside"
 
 
 def test_the_files_of_a_pattern_are_indexed_in_their_folder(
@@ -214,14 +214,14 @@ def test_rekords_own_index_goes_below_dot_rekord(file: Path) -> None:
     report = index(file)
     assert report.written == [index_path(str(file))]
     assert sorted(os.listdir(file.parent)) == [".rekord", "x.tfrecord"]
-    found = open_index_file(index_path(str(file)), Expected(most_bytes=file.stat().st_size))
+    found = open_index_file(index_path(str(file)), IndexExpectation(most_bytes=file.stat().st_size))
     assert found is not None
     assert found.offsets(0).tolist() == OFFSETS
-    shard_index._kept.clear()
-    assert shard_index.shard_index(str(file)).origin == "written"
+    shard_index._index_cache.clear()
+    assert shard_index.open_shard_index(str(file)).origin == "written"
     assert index(file).kept == [index_path(str(file))]
     file.write_bytes(frames(PAYLOADS[:4]))
-    assert shard_index.shard_index(str(file)).offsets.tolist() == OFFSETS[:4]
+    assert shard_index.open_shard_index(str(file)).offsets.tolist() == OFFSETS[:4]
     assert index(file).written == [index_path(str(file))]
 
 

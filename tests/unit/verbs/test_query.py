@@ -523,7 +523,7 @@ def test_a_query_that_is_simple_is_answered_as_any_other(
         return answer.schema, answer.to_pylist()
 
     found = asked()
-    monkeypatch.setattr(answer, "simple_query", lambda *_: None)
+    monkeypatch.setattr(answer, "parse_simple_query", lambda *_: None)
     assert found == asked()
 
 
@@ -547,8 +547,10 @@ def test_an_interrupt_while_records_are_read_comes_out(data: Path, monkeypatch: 
         assert was_interrupted.wait(300)
         raise RuntimeError("the interrupt is raised instead of this")
 
-    original = engine.Runner.__init__
-    monkeypatch.setattr(engine.Runner, "__init__", lambda self, one: original(self, Connection(one)))
+    original = engine.InterruptibleRunner.__init__
+    monkeypatch.setattr(
+        engine.InterruptibleRunner, "__init__", lambda self, one: original(self, Connection(one))
+    )
     monkeypatch.setattr(Split, "batches", read_slowly)
     gc.collect()
     gc.disable()  # an interrupt that Python raises in a finalizer is lost, whoever's garbage it was
@@ -575,7 +577,7 @@ def test_an_interrupt_while_a_query_is_submitted_ends_it(monkeypatch: pytest.Mon
         was_interrupted.wait(10)  # without the interrupt it ends too, but late
 
     has_begun = threading.Event()
-    runner = engine.Runner(connection)
+    runner = engine.InterruptibleRunner(connection)
     monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
     with pytest.raises(KeyboardInterrupt):
         runner.run(query)

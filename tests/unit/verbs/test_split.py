@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
-from rekord.testing.datasets import tree
+from rekord.testing.datasets import read_tree
 
 SCHEMA = rk.Schema(
     {"x": rk.Int64(), "who": rk.Text(), "label": rk.Label(3), "maybe": rk.Int64(optional=True)}
@@ -148,7 +148,7 @@ def test_only_one_split_can_be_dealt(old, tmp_path):
 def test_one_worker_and_three_make_the_same_bytes(old, tmp_path):
     for workers in (1, 3):
         resplit(old, tmp_path / str(workers) / "data", folds=3, shuffle=True, shards=2, workers=workers)
-    assert tree(tmp_path / "1" / "data") == tree(tmp_path / "3" / "data")
+    assert read_tree(tmp_path / "1" / "data") == read_tree(tmp_path / "3" / "data")
 
 
 def test_a_column_from_records_deals_as_one_from_the_index(tmp_path):

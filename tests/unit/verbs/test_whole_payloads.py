@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.schema.interop.tfds import features_from_schema
 from rekord.testing import corrupt_payload, example_bytes, frames, length_delimited, tag, wire
 
@@ -48,7 +48,7 @@ def stored(dataset):
 
 
 def test_they_are_counted_and_queried(path, payloads, capsys):
-    assert run(["query", path, "select count(*) as n from records", "--json"]) == 0
+    assert run_command_line(["query", path, "select count(*) as n from records", "--json"]) == 0
     said = capsys.readouterr()
     assert json.loads(said.out) == {"columns": ["n"], "rows": [[12]]}
     assert said.err.startswith("note: payloads are ")
@@ -80,7 +80,7 @@ def test_they_are_read_as_bytes_in_any_order(path, payloads):
 
 
 def test_they_are_exported_as_they_are(path, payloads, capsys):
-    assert run(["export", path, "out.jsonl"]) == 0
+    assert run_command_line(["export", path, "out.jsonl"]) == 0
     assert capsys.readouterr().err.startswith("note: payloads are ")
     with open("out.jsonl") as file:
         rows = [json.loads(line) for line in file]
@@ -137,17 +137,22 @@ def test_any_records_can_be_taken_as_they_are(tmp_path, monkeypatch, capsys):
     assert rk.decode(payloads[5], kind="bytes") == payloads[5]
     table = rk.query("data", "select payload from records where _record = 5", kind="bytes")
     assert table["payload"].to_pylist() == [payloads[5]]
-    assert run(["query", "data", "select count(payload) as n from records", "--kind", "bytes", "--json"]) == 0
+    assert (
+        run_command_line(
+            ["query", "data", "select count(payload) as n from records", "--kind", "bytes", "--json"]
+        )
+        == 0
+    )
     said = capsys.readouterr()
     assert (json.loads(said.out)["rows"], said.err) == ([[20]], "")
-    assert run(["rewrite", "data", "raw", "--kind", "bytes", "--shards", "2"]) == 0
+    assert run_command_line(["rewrite", "data", "raw", "--kind", "bytes", "--shards", "2"]) == 0
     assert (stored(rk.open("raw")), rk.open("raw").schema) == (payloads, WHOLE)
-    assert run(["export", "data", "raw.parquet", "--kind", "bytes"]) == 0
+    assert run_command_line(["export", "data", "raw.parquet", "--kind", "bytes"]) == 0
     assert pq.read_table("raw.parquet").to_pydict() == {"payload": payloads}
     capsys.readouterr()
-    assert run(["show", "data", "--kind", "bytes", "-n", "1", "--json"]) == 0
+    assert run_command_line(["show", "data", "--kind", "bytes", "-n", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["records"][0]["kind"] == "bytes"
-    assert run(["infer", "data", "--kind", "bytes", "--json"]) == 0
+    assert run_command_line(["infer", "data", "--kind", "bytes", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["features"] == {"payload": {"type": "Payload"}}
     assert rk.rewrite("raw", "back", kind="example", progress=False).schema == WHOLE
 
@@ -175,10 +180,10 @@ def test_what_needs_features_says_so(tmp_path, monkeypatch, capsys):
         with pytest.raises(rk.SchemaError) as caught:
             needs()
         assert caught.value.code == "S127"
-    assert run(["reader", "a.tfrecord", "--for", "tensorflow"]) == 3
+    assert run_command_line(["reader", "a.tfrecord", "--for", "tensorflow"]) == 3
     assert capsys.readouterr().err.startswith("SchemaError S127: payloads that are not Examples")
     for options in (["--rename", "payload=data"], ["--cast", "payload=text"], ["--drop", "payload"]):
-        assert run(["rewrite", "a.tfrecord", "out", *options]) == 2
+        assert run_command_line(["rewrite", "a.tfrecord", "out", *options]) == 2
         assert re.search(
             r"Error U605: (payloads that are taken as|`drop` cannot be used)", capsys.readouterr().err
         )

@@ -20,13 +20,13 @@ from rekord.schema import Int64, Label, Schema, Text
 from rekord.storage.transaction import Transaction
 from rekord.testing import Crash, FaultyStorage
 from rekord.testing.datasets import (
-    NumberedFiles,
-    converted,
-    cut_small,
-    never_wait_for_disks,
+    NumberedFilesSource,
+    disable_fsync,
+    execute_conversion,
+    find_leftovers,
     numbered_lines,
-    strays,
-    tree,
+    read_tree,
+    use_small_parts,
 )
 
 RATIOS = {"train": 0.7, "val": 0.3}
@@ -72,22 +72,22 @@ def refused(call: Any) -> RekordError:
 def test_any_number_of_workers_gives_the_same_bytes(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split: str, shuffle: bool
 ) -> None:
-    never_wait_for_disks(monkeypatch)
-    source = NumberedFiles(str(root), folders=split == "source")
+    disable_fsync(monkeypatch)
+    source = NumberedFilesSource(str(root), folders=split == "source")
     options = {"shuffle": shuffle, "shard_size": 1500, "index": ["text"], **SPLITS[split]}
     whole = tmp_path / "whole"
-    converted(source, whole, options)
-    cut_small(monkeypatch, part_bytes=400, run_bytes=900)
+    execute_conversion(source, whole, options)
+    use_small_parts(monkeypatch, part_bytes=400, run_bytes=900)
     assert len(source.parts(400)) > 7
     trees = {}
     for workers in (1, 2, 3, 7):
         out = tmp_path / str(workers)
-        converted(source, out, {**options, "workers": workers})
-        trees[workers] = tree(out)
-        assert strays(out) == []
+        execute_conversion(source, out, {**options, "workers": workers})
+        trees[workers] = read_tree(out)
+        assert find_leftovers(out) == []
     assert sum(name.endswith(".tfrecord") for name in trees[1]) >= 6
     # And the parts of the usual size, which hold everything here, give them too.
-    assert all(trees[workers] == tree(whole) for workers in trees)
+    assert all(trees[workers] == read_tree(whole) for workers in trees)
 
 
 @pytest.mark.parametrize("part_bytes", [1, 333, 5000])
@@ -96,18 +96,18 @@ def test_any_number_of_workers_gives_the_same_bytes(
 def test_any_size_of_parts_and_runs_gives_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: int, run_bytes: int
 ) -> None:
-    never_wait_for_disks(monkeypatch)
+    disable_fsync(monkeypatch)
     # Few rows: at a byte each, every one is a part and a run of its own.
-    source = NumberedFiles(str(_source(tmp_path / "source", (40, 3, 12, 9, 1))))
+    source = NumberedFilesSource(str(_source(tmp_path / "source", (40, 3, 12, 9, 1))))
     for name, options in SPLITS.items():
         if name == "source":
             continue
         more = {"shuffle": True, "shards": 3, **options}
         with monkeypatch.context() as small:
-            cut_small(small, part_bytes=part_bytes, run_bytes=run_bytes, piece_bytes=run_bytes)
-            converted(source, tmp_path / "small" / name, more)
-        converted(source, tmp_path / "usual" / name, more)
-    assert tree(tmp_path / "small") == tree(tmp_path / "usual")
+            use_small_parts(small, part_bytes=part_bytes, run_bytes=run_bytes, piece_bytes=run_bytes)
+            execute_conversion(source, tmp_path / "small" / name, more)
+        execute_conversion(source, tmp_path / "usual" / name, more)
+    assert read_tree(tmp_path / "small") == read_tree(tmp_path / "usual")
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -115,40 +115,42 @@ def test_any_size_of_parts_and_runs_gives_the_same_bytes(
 def test_rows_and_columns_of_the_same_data_give_the_same_bytes(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split: str, shuffle: bool
 ) -> None:
-    never_wait_for_disks(monkeypatch)
-    cut_small(monkeypatch, part_bytes=600, run_bytes=500)
+    disable_fsync(monkeypatch)
+    use_small_parts(monkeypatch, part_bytes=600, run_bytes=500)
     options = {"shuffle": shuffle, "shards": 2, **SPLITS[split]}
     for columns in (False, True):
-        source = NumberedFiles(str(root), columns=columns, folders=split == "source")
-        converted(source, tmp_path / str(columns) / "data", options)
-    assert tree(tmp_path / "True") == tree(tmp_path / "False")
+        source = NumberedFilesSource(str(root), columns=columns, folders=split == "source")
+        execute_conversion(source, tmp_path / str(columns) / "data", options)
+    assert read_tree(tmp_path / "True") == read_tree(tmp_path / "False")
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
 def test_compressed_shards_are_the_same_bytes_too_and_hold_the_same_records(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: str
 ) -> None:
-    source = NumberedFiles(str(root))
+    source = NumberedFilesSource(str(root))
     options = {"shuffle": True, "shards": 2}
-    converted(source, tmp_path / "plain", options)
-    converted(source, tmp_path / "one" / "data", {**options, "compression": compression})
-    cut_small(monkeypatch)
-    converted(source, tmp_path / "two" / "data", {**options, "compression": compression, "workers": 2})
-    assert tree(tmp_path / "one") == tree(tmp_path / "two")
+    execute_conversion(source, tmp_path / "plain", options)
+    execute_conversion(source, tmp_path / "one" / "data", {**options, "compression": compression})
+    use_small_parts(monkeypatch)
+    execute_conversion(
+        source, tmp_path / "two" / "data", {**options, "compression": compression, "workers": 2}
+    )
+    assert read_tree(tmp_path / "one") == read_tree(tmp_path / "two")
     plain = [list(rk.records(path)) for path in sorted((tmp_path / "plain").glob("*.tfrecord"))]
     packed = [list(rk.records(path)) for path in sorted((tmp_path / "one" / "data").glob("*.tfrecord.*"))]
     assert packed == plain
 
 
 def test_every_row_is_there_once_and_in_the_order_of_the_files(root: Path, tmp_path: Path) -> None:
-    dataset = rk.write(NumberedFiles(str(root)), tmp_path / "data", shards=3, progress=False)
+    dataset = rk.write(NumberedFilesSource(str(root)), tmp_path / "data", shards=3, progress=False)
     numbers = [int(text.split()[1]) for text in dataset.to_arrow()["text"].to_pylist()]
     assert numbers == [1000 * i + j for i, rows in enumerate([70, 3, 40, 30, 1]) for j in range(rows)]
-    shuffled = rk.write(NumberedFiles(str(root)), tmp_path / "mixed", shuffle=True, progress=False)
+    shuffled = rk.write(NumberedFilesSource(str(root)), tmp_path / "mixed", shuffle=True, progress=False)
     mixed = [int(text.split()[1]) for text in shuffled.to_arrow()["text"].to_pylist()]
     assert sorted(mixed) == numbers
     assert mixed != numbers
-    other = rk.write(NumberedFiles(str(root)), tmp_path / "other", shuffle=True, seed=1, progress=False)
+    other = rk.write(NumberedFilesSource(str(root)), tmp_path / "other", shuffle=True, seed=1, progress=False)
     assert [int(text.split()[1]) for text in other.to_arrow()["text"].to_pylist()] not in (mixed, numbers)
 
 
@@ -156,8 +158,8 @@ def test_a_source_that_moved_gives_the_same_bytes(root: Path, tmp_path: Path) ->
     moved = tmp_path / "elsewhere" / "deep"
     shutil.copytree(root, moved)  # with its times
     for number, place in enumerate((root, moved)):
-        rk.write(NumberedFiles(str(place)), tmp_path / str(number) / "data", progress=False)
-    assert tree(tmp_path / "0") == tree(tmp_path / "1")
+        rk.write(NumberedFilesSource(str(place)), tmp_path / str(number) / "data", progress=False)
+    assert read_tree(tmp_path / "0") == read_tree(tmp_path / "1")
     manifest = (tmp_path / "0" / "data" / "rekord.json").read_text()
     assert str(tmp_path) not in manifest
     assert str(root) not in manifest
@@ -177,7 +179,7 @@ def test_rows_of_a_list_a_generator_columns_and_a_table_are_the_same_records(tmp
     for name, form in forms.items():
         out = tmp_path / name
         rk.write(form, out, schema=SCHEMA, shuffle=True, shards=2, workers=2, progress=False)
-        shards[name] = {file: data for file, data in tree(out).items() if file.endswith(".tfrecord")}
+        shards[name] = {file: data for file, data in read_tree(out).items() if file.endswith(".tfrecord")}
     assert len(shards["list"]) == 2
     assert all(shards[name] == shards["list"] for name in forms)
 
@@ -187,7 +189,7 @@ def test_what_cannot_be_sent_to_other_processes_is_said(root: Path, tmp_path: Pa
     lock = threading.Lock()
     failure = refused(
         lambda: rk.write(
-            NumberedFiles(str(root)),
+            NumberedFilesSource(str(root)),
             tmp_path / "data",
             map=lambda row: {**row, "text": str(lock.locked())},
             workers=2,
@@ -204,24 +206,24 @@ def test_what_cannot_be_sent_to_other_processes_is_said(root: Path, tmp_path: Pa
 
 
 def test_the_same_again_has_nothing_to_do_and_touches_nothing(root: Path, tmp_path: Path) -> None:
-    for source in (NumberedFiles(str(root)), [{"a": 1}, {"a": 2}]):
+    for source in (NumberedFilesSource(str(root)), [{"a": 1}, {"a": 2}]):
         out = tmp_path / type(source).__name__
-        converted(source, out, {"shuffle": True})
+        execute_conversion(source, out, {"shuffle": True})
         before = {path: os.stat(path).st_mtime_ns for path in out.rglob("*")}
-        outcome = converted(source, out, {"shuffle": True, "workers": 2})
+        outcome = execute_conversion(source, out, {"shuffle": True, "workers": 2})
         assert outcome.nothing_to_do
         assert {path: os.stat(path).st_mtime_ns for path in out.rglob("*")} == before
-        assert strays(out) == []
+        assert find_leftovers(out) == []
 
 
 def interrupted(root: Path, out: Path, options: dict[str, Any]) -> None:
     """A conversion that died when its first part was finished."""
     storage = FaultyStorage()
-    converted(NumberedFiles(str(root)), out.parent / "counted", options, storage)
+    execute_conversion(NumberedFilesSource(str(root)), out.parent / "counted", options, storage)
     shutil.rmtree(out.parent / "counted")
     steps = [i for i, step in enumerate(storage.operations, 1) if step.path.endswith("00000.done")]
     with pytest.raises(Crash):
-        converted(NumberedFiles(str(root)), out, options, FaultyStorage(fail_at=steps[0] + 1))
+        execute_conversion(NumberedFilesSource(str(root)), out, options, FaultyStorage(fail_at=steps[0] + 1))
 
 
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {
@@ -240,41 +242,47 @@ def test_another_plan_does_not_go_on_with_an_unfinished_one(root: Path, tmp_path
     interrupted(root, out, {"shuffle": True})
     if change == "a file":
         (root / "val" / "e.txt").write_text("1 another text\n")
-    before = tree(out.parent)
-    failure = refused(lambda: converted(NumberedFiles(str(root)), out, {"shuffle": True, **options}))
+    before = read_tree(out.parent)
+    failure = refused(
+        lambda: execute_conversion(NumberedFilesSource(str(root)), out, {"shuffle": True, **options})
+    )
     assert (failure.code, failure.what, failure.location.path) == (
         "U609",
         "unfinished conversion had a different plan",
         str(out),
     )
     assert told in str(failure.found)
-    assert tree(out.parent) == before
-    converted(NumberedFiles(str(root)), out, {"shuffle": True, **options, "fresh": True})
-    assert strays(out) == []
-    converted(NumberedFiles(str(root)), tmp_path / "again" / "data", {"shuffle": True, **options})
-    assert tree(out) == tree(tmp_path / "again" / "data")
+    assert read_tree(out.parent) == before
+    execute_conversion(NumberedFilesSource(str(root)), out, {"shuffle": True, **options, "fresh": True})
+    assert find_leftovers(out) == []
+    execute_conversion(
+        NumberedFilesSource(str(root)), tmp_path / "again" / "data", {"shuffle": True, **options}
+    )
+    assert read_tree(out) == read_tree(tmp_path / "again" / "data")
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_another_plan_does_not_replace_a_dataset(root: Path, tmp_path: Path, change: str) -> None:
     options, told = CHANGES[change]
     out = tmp_path / "data"
-    converted(NumberedFiles(str(root)), out, {"shuffle": True})
+    execute_conversion(NumberedFilesSource(str(root)), out, {"shuffle": True})
     if change == "a file":
         (root / "val" / "e.txt").write_text("1 another text\n")
-    before = tree(out)
-    failure = refused(lambda: converted(NumberedFiles(str(root)), out, {"shuffle": True, **options}))
+    before = read_tree(out)
+    failure = refused(
+        lambda: execute_conversion(NumberedFilesSource(str(root)), out, {"shuffle": True, **options})
+    )
     assert (failure.code, failure.what, failure.location.path) == ("U618", "output already exists", str(out))
     assert told in str(failure.found)
     assert str(failure.found).endswith(" differs") == (change not in ("a file", "a schema"))
-    assert tree(out) == before
-    assert strays(out) == []
+    assert read_tree(out) == before
+    assert find_leftovers(out) == []
 
 
 def test_other_rows_of_a_list_do_not_replace_a_dataset(tmp_path: Path) -> None:
     out = tmp_path / "data"
-    converted([{"a": 1}, {"a": 2}], out, {})
-    failure = refused(lambda: converted([{"a": 1}, {"a": 3}], out, {}))
+    execute_conversion([{"a": 1}, {"a": 2}], out, {})
+    failure = refused(lambda: execute_conversion([{"a": 1}, {"a": 3}], out, {}))
     assert (failure.code, failure.what, failure.location.path) == ("U618", "output already exists", str(out))
     assert failure.found == "a dataset with the same options from other rows"
 
@@ -288,11 +296,11 @@ def test_what_is_not_ours_is_left_alone(tmp_path: Path, there: str, fresh: bool)
     else:
         out.mkdir()
         (out / "precious.txt").write_text("precious")
-    before = tree(tmp_path)
-    failure = refused(lambda: converted([{"a": 1}], out, {"fresh": fresh}))
+    before = read_tree(tmp_path)
+    failure = refused(lambda: execute_conversion([{"a": 1}], out, {"fresh": fresh}))
     assert (failure.code, failure.what, failure.location.path) == ("U618", "output already exists", str(out))
     assert str(failure.found).startswith(there)
-    assert tree(tmp_path) == before
+    assert read_tree(tmp_path) == before
 
 
 def test_an_empty_folder_and_missing_parents_are_fine(tmp_path: Path) -> None:
@@ -326,40 +334,40 @@ def test_a_relative_place_is_below_the_working_folder(
 
 
 def test_a_serial_source_that_changed_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut_small(monkeypatch)
+    use_small_parts(monkeypatch)
     rows = [{"a": i, "text": "x" * i} for i in range(40)]
     storage = FaultyStorage()
-    converted(rows, tmp_path / "whole", {}, storage)
+    execute_conversion(rows, tmp_path / "whole", {}, storage)
     finished = [i for i, step in enumerate(storage.operations, 1) if step.path.endswith("00001.done")]
     out = tmp_path / "data"
     with pytest.raises(Crash):
-        converted(rows, out, {}, FaultyStorage(fail_at=finished[0] + 1))
+        execute_conversion(rows, out, {}, FaultyStorage(fail_at=finished[0] + 1))
     changed = [{"a": 1 if i == 3 else i, "text": "x" * i} for i in range(40)]
-    failure = refused(lambda: converted(changed, out, {}))
+    failure = refused(lambda: execute_conversion(changed, out, {}))
     assert failure.code == "X513"
     assert str(failure.found).startswith("other ones in part 1, of ")
     assert not out.exists()
-    converted(rows, out, {})
-    assert tree(out) == tree(tmp_path / "whole")
+    execute_conversion(rows, out, {})
+    assert read_tree(out) == read_tree(tmp_path / "whole")
 
 
 def test_a_second_writer_is_refused_and_a_lock_of_the_dead_is_no_obstacle(tmp_path: Path) -> None:
     out = tmp_path / "data"
     with Transaction(out).lock():
-        failure = refused(lambda: converted([{"a": 1}], out, {}))
+        failure = refused(lambda: execute_conversion([{"a": 1}], out, {}))
         assert (failure.code, failure.location.path) == ("X512", str(out))
         assert failure.found == f"process {os.getpid()} is writing to it"
         assert not out.exists()
     (tmp_path / ".data.rekord.lock").write_text("12345")
-    converted([{"a": 1}], out, {})
+    execute_conversion([{"a": 1}], out, {})
     assert sorted(os.listdir(tmp_path)) == ["data"]
 
 
 def test_an_interrupt_keeps_what_is_finished(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut_small(monkeypatch, part_bytes=600)
-    converted(NumberedFiles(str(root)), tmp_path / "whole" / "data", {"shuffle": True})
+    use_small_parts(monkeypatch, part_bytes=600)
+    execute_conversion(NumberedFilesSource(str(root)), tmp_path / "whole" / "data", {"shuffle": True})
     real, done = driver.write_shard, []
 
     def interrupting(*arguments: Any) -> Any:
@@ -373,12 +381,12 @@ def test_an_interrupt_keeps_what_is_finished(
     with monkeypatch.context() as patch:
         patch.setattr(driver, "write_shard", interrupting)
         with pytest.raises(KeyboardInterrupt):
-            converted(NumberedFiles(str(root)), out, options)
+            execute_conversion(NumberedFilesSource(str(root)), out, options)
     assert not out.exists()
-    assert len(strays(out)) == 1
-    outcome = converted(NumberedFiles(str(root)), out, options)
+    assert len(find_leftovers(out)) == 1
+    outcome = execute_conversion(NumberedFilesSource(str(root)), out, options)
     assert outcome.resumed_shards == 1
-    assert strays(out) == []
+    assert find_leftovers(out) == []
 
 
 def test_a_limit_asks_for_no_row_beyond_it(tmp_path: Path) -> None:
@@ -400,11 +408,11 @@ def test_a_limit_asks_for_no_row_beyond_it(tmp_path: Path) -> None:
 def test_a_full_disk_is_not_kept_full_of_what_is_half_done(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, shuffle: bool
 ) -> None:
-    cut_small(monkeypatch)
-    never_wait_for_disks(monkeypatch)
+    use_small_parts(monkeypatch)
+    disable_fsync(monkeypatch)
     options = {"shuffle": shuffle, "shards": 2}
     storage = FaultyStorage()
-    converted(NumberedFiles(str(root)), tmp_path / "whole" / "data", options, storage)
+    execute_conversion(NumberedFilesSource(str(root)), tmp_path / "whole" / "data", options, storage)
     writes = [
         i
         for i, step in enumerate(storage.operations, 1)
@@ -412,11 +420,11 @@ def test_a_full_disk_is_not_kept_full_of_what_is_half_done(
     ]
     out = tmp_path / "out" / "data"
     full = FaultyStorage(fail_at=writes[-1], fault="enospc")
-    failure = refused(lambda: converted(NumberedFiles(str(root)), out, options, full))
+    failure = refused(lambda: execute_conversion(NumberedFilesSource(str(root)), out, options, full))
     assert failure.code == "X504"
     assert [path for path in out.parent.rglob("*") if path.suffix == ".tmp"] == []
-    converted(NumberedFiles(str(root)), out, options)
-    assert tree(out) == tree(tmp_path / "whole" / "data")
+    execute_conversion(NumberedFilesSource(str(root)), out, options)
+    assert read_tree(out) == read_tree(tmp_path / "whole" / "data")
 
 
 @pytest.mark.parametrize("then", ["the same place", "another place", "no place"])
@@ -427,16 +435,16 @@ def test_spills_elsewhere_go_when_their_conversion_does(root: Path, tmp_path: Pa
     assert len(os.listdir(spills)) == 1
     places = {"the same place": spills, "another place": other, "no place": None}
     options = {"staging": places[then], "seed": 3}
-    failure = refused(lambda: converted(NumberedFiles(str(root)), out, options))
+    failure = refused(lambda: execute_conversion(NumberedFilesSource(str(root)), out, options))
     assert (failure.code, failure.what, failure.location.path) == (
         "U609",
         "unfinished conversion had a different plan",
         str(out),
     )
     assert "`seed`" in str(failure.found)
-    converted(NumberedFiles(str(root)), out, {**options, "fresh": True})
+    execute_conversion(NumberedFilesSource(str(root)), out, {**options, "fresh": True})
     assert [path for place in (spills, other) if place.exists() for path in place.iterdir()] == []
-    assert strays(out) == []
+    assert find_leftovers(out) == []
 
 
 def test_a_note_of_spills_elsewhere_that_names_a_folder_of_somebody_is_not_believed(
@@ -446,8 +454,8 @@ def test_a_note_of_spills_elsewhere_that_names_a_folder_of_somebody_is_not_belie
     interrupted(root, out, {})
     precious.mkdir()
     (precious / "file").write_text("mine")
-    (out.parent / strays(out)[0] / "spills").write_text(str(precious))
-    converted(NumberedFiles(str(root)), out, {"fresh": True})
+    (out.parent / find_leftovers(out)[0] / "spills").write_text(str(precious))
+    execute_conversion(NumberedFilesSource(str(root)), out, {"fresh": True})
     assert (precious / "file").read_text() == "mine"
 
 

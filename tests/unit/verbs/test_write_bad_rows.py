@@ -16,13 +16,13 @@ from rekord.dataset.manifest import read_manifest
 from rekord.errors import RekordError
 from rekord.schema import Float32, Int64, Schema
 from rekord.testing.datasets import (
-    NumberedFiles,
-    converted,
-    cut_small,
-    never_wait_for_disks,
+    NumberedFilesSource,
+    disable_fsync,
+    execute_conversion,
+    find_leftovers,
     numbered_lines,
-    strays,
-    tree,
+    read_tree,
+    use_small_parts,
 )
 
 SCHEMA = Schema({"a": Int64()})
@@ -30,11 +30,11 @@ SCHEMA = Schema({"a": Int64()})
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    cut_small(monkeypatch, part_bytes=300)
-    never_wait_for_disks(monkeypatch)
+    use_small_parts(monkeypatch, part_bytes=300)
+    disable_fsync(monkeypatch)
 
 
-def put(root: Path, bad: str | None) -> NumberedFiles:
+def put(root: Path, bad: str | None) -> NumberedFilesSource:
     """Three files with four bad rows; where `bad` is None the lines of these are empty."""
     lines = numbered_lines(90).splitlines()
     for i, line in (
@@ -47,7 +47,7 @@ def put(root: Path, bad: str | None) -> NumberedFiles:
     root.mkdir()
     for i, name in enumerate("abc"):
         (root / f"{name}.txt").write_text("\n".join(lines[30 * i : 30 * i + 30]) + "\n")
-    return NumberedFiles(str(root))
+    return NumberedFilesSource(str(root))
 
 
 def refused(call: Any) -> RekordError:
@@ -61,9 +61,9 @@ def refused(call: Any) -> RekordError:
 def test_stop_names_the_lowest_bad_row_and_publishes_nothing(
     tmp_path: Path, workers: int, columns: bool
 ) -> None:
-    source = NumberedFiles(put(tmp_path / "source", "bad").root, columns=columns)
+    source = NumberedFilesSource(put(tmp_path / "source", "bad").root, columns=columns)
     out = tmp_path / "data"
-    failure = refused(lambda: converted(source, out, {"workers": workers, "shuffle": True}))
+    failure = refused(lambda: execute_conversion(source, out, {"workers": workers, "shuffle": True}))
     place = failure.location
     assert (failure.code, place.path, place.row, place.line) == (
         "E355",
@@ -72,16 +72,16 @@ def test_stop_names_the_lowest_bad_row_and_publishes_nothing(
         21,
     )
     assert not out.exists()
-    assert len(strays(out)) == 1, "what is finished is kept"
+    assert len(find_leftovers(out)) == 1, "what is finished is kept"
 
 
 @pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize("workers", [1, 3])
 def test_rejects_are_listed_in_the_order_of_the_rows(tmp_path: Path, workers: int, columns: bool) -> None:
-    source = NumberedFiles(put(tmp_path / "source", "bad").root, columns=columns)
+    source = NumberedFilesSource(put(tmp_path / "source", "bad").root, columns=columns)
     out = tmp_path / "data"
     options = {"on_bad_row": "reject", "max_rejects": 4, "workers": workers, "shuffle": True}
-    outcome = converted(source, out, options)
+    outcome = execute_conversion(source, out, options)
     assert outcome.rejects == str(out / ".rekord" / "rejects.jsonl")
     told = [json.loads(line) for line in Path(outcome.rejects).read_text().splitlines()]
     assert [
@@ -115,11 +115,11 @@ def test_a_rejected_row_leaves_no_trace_in_the_others(
 ) -> None:
     shards = []
     for bad in ("bad", None):
-        source = NumberedFiles(put(tmp_path / f"source {bad}", bad).root, columns=columns)
+        source = NumberedFilesSource(put(tmp_path / f"source {bad}", bad).root, columns=columns)
         out = tmp_path / f"data {bad}"
-        converted(source, out, {**options, "on_bad_row": "reject", "max_rejects": 4})
+        execute_conversion(source, out, {**options, "on_bad_row": "reject", "max_rejects": 4})
         shards.append(
-            {name: data for name, data in tree(out).items() if name.endswith((".tfrecord", ".arrow"))}
+            {name: data for name, data in read_tree(out).items() if name.endswith((".tfrecord", ".arrow"))}
         )
     assert shards[0] == shards[1]
 
@@ -131,10 +131,10 @@ def test_more_bad_rows_than_allowed_are_listed_and_nothing_is_published(
     source, out = put(tmp_path / "source", "bad"), tmp_path / "data"
     options = {"on_bad_row": "reject", "max_rejects": most}
     if fits:
-        assert converted(source, out, options).manifest.source.rejected == 4
+        assert execute_conversion(source, out, options).manifest.source.rejected == 4
         return
-    failure = refused(lambda: converted(source, out, options))
-    (staging,) = strays(out)
+    failure = refused(lambda: execute_conversion(source, out, options))
+    (staging,) = find_leftovers(out)
     listed = tmp_path / staging / "rejects.jsonl"
     assert (failure.code, failure.location.path) == ("X514", str(listed))
     assert failure.found == "4 bad rows (4.44%)"
@@ -145,9 +145,9 @@ def test_more_bad_rows_than_allowed_are_listed_and_nothing_is_published(
 def test_a_source_of_bad_rows_alone_has_no_rows(tmp_path: Path) -> None:
     out = tmp_path / "data"
     options = {"schema": SCHEMA, "on_bad_row": "reject", "max_rejects": 100}
-    failure = refused(lambda: converted([{"a": "x"}, {"a": None}], out, options))
+    failure = refused(lambda: execute_conversion([{"a": "x"}, {"a": None}], out, options))
     assert (failure.code, failure.found) == ("X510", "2 rows, all of them bad")
-    (staging,) = strays(out)
+    (staging,) = find_leftovers(out)
     listed = tmp_path / staging / "rejects.jsonl"
     assert str(listed) in str(failure.do)
     assert [json.loads(line)["code"] for line in listed.read_text().splitlines()] == ["E303", "E301"]
@@ -157,10 +157,12 @@ def test_a_source_of_bad_rows_alone_has_no_rows(tmp_path: Path) -> None:
 def test_a_source_without_rows_is_refused(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "a.txt").write_text("\n\n")
-    failure = refused(lambda: converted(NumberedFiles(str(tmp_path / "source")), tmp_path / "data", {}))
+    failure = refused(
+        lambda: execute_conversion(NumberedFilesSource(str(tmp_path / "source")), tmp_path / "data", {})
+    )
     assert (failure.code, failure.location.path) == ("X510", str(tmp_path / "source"))
     assert failure.found == "none"
-    assert refused(lambda: converted([], tmp_path / "other", {"schema": SCHEMA})).code == "X510"
+    assert refused(lambda: execute_conversion([], tmp_path / "other", {"schema": SCHEMA})).code == "X510"
 
 
 # Map functions.
@@ -172,11 +174,13 @@ def test_a_map_function_that_raises_is_e380_at_its_row(tmp_path: Path) -> None:
     def function(row: Any) -> Any:
         return {"a": 10 // (row["a"] - 7)}
 
-    failure = refused(lambda: converted(rows, tmp_path / "data", {"schema": SCHEMA, "map": function}))
+    failure = refused(
+        lambda: execute_conversion(rows, tmp_path / "data", {"schema": SCHEMA, "map": function})
+    )
     assert (failure.code, failure.location.row) == ("E380", 7)
     assert str(failure.found).startswith("ZeroDivisionError: ")
     more = {"schema": SCHEMA, "map": function, "on_bad_row": "reject", "max_rejects": 0.1}
-    converted(rows, tmp_path / "other", more)
+    execute_conversion(rows, tmp_path / "other", more)
     stored = rk.open(tmp_path / "other").to_arrow()["a"].to_pylist()
     assert stored == [10 // (i - 7) for i in range(10) if i != 7]
 
@@ -208,7 +212,7 @@ def test_a_map_function_that_yields_rows_and_then_raises_is_e380_at_its_row(tmp_
 @pytest.mark.parametrize("made", [3, "text", [{"a": 1}, 5], {"a"}])
 def test_a_map_function_that_returns_no_rows_is_e380(tmp_path: Path, made: Any) -> None:
     failure = refused(
-        lambda: converted([{"a": 0}], tmp_path / "data", {"schema": SCHEMA, "map": lambda row: made})
+        lambda: execute_conversion([{"a": 0}], tmp_path / "data", {"schema": SCHEMA, "map": lambda row: made})
     )
     assert (failure.code, failure.location.row) == ("E380", 0)
     assert failure.what == "the map function returned something else than rows"
@@ -223,7 +227,7 @@ def test_a_map_function_makes_none_one_or_several_rows_of_a_row(tmp_path: Path, 
             return None
         return row if row["line"] % 3 == 1 else ({**row, "text": f"{row['text']} {i}"} for i in range(3))
 
-    converted(source, tmp_path / "data", {"map": function, "workers": workers})
+    execute_conversion(source, tmp_path / "data", {"map": function, "workers": workers})
     table = rk.open(tmp_path / "data").to_arrow()
     expected = []
     for name in "abc":
@@ -236,7 +240,7 @@ def test_a_map_function_makes_none_one_or_several_rows_of_a_row(tmp_path: Path, 
     assert manifest.source.rows == 86
     # All copies of a row are in one split, and each has a place of its own in the shuffled order.
     more = {"map": function, "shuffle": True, "split": {"a": 0.5, "b": 0.5}, "workers": workers}
-    converted(source, tmp_path / "split", more)
+    execute_conversion(source, tmp_path / "split", more)
     dataset = rk.open(tmp_path / "split")
     sides = [{text.split(" ")[1] for text in dataset[name].to_arrow()["text"].to_pylist()} for name in "ab"]
     assert not sides[0] & sides[1]
@@ -248,9 +252,9 @@ def test_a_row_that_cannot_be_sent_through_a_lossy_column_is_named_among_columns
     columns = {"a": np.arange(100), "x": np.linspace(0, 1, 100)}
     columns["x"][63] = 1e300
     schema = Schema({"a": Int64(), "x": Float32()})
-    failure = refused(lambda: converted(columns, tmp_path / "data", {"schema": schema}))
+    failure = refused(lambda: execute_conversion(columns, tmp_path / "data", {"schema": schema}))
     assert (failure.code, failure.location.row, failure.location.feature) == ("E313", 63, "x")
-    converted(columns, tmp_path / "data", {"schema": schema, "on_bad_row": "reject", "fresh": True})
+    execute_conversion(columns, tmp_path / "data", {"schema": schema, "on_bad_row": "reject", "fresh": True})
     assert rk.open(tmp_path / "data").to_arrow()["a"].to_pylist() == [i for i in range(100) if i != 63]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 
 ROWS = [{"a": i, "b": i + 1} for i in range(20)]
 NEEDS = "say what `map=` returns with schema= (--schema FILE): without it, the columns are those of the rows before"
@@ -114,7 +114,7 @@ def write_file(name: str, text: str) -> Path:
 
 
 def test_a_run_with_a_function_of_a_file_is_gone_on_with_in_python(tidy: Path) -> None:
-    assert run(["write", "table.csv", "out", "--map", f"{tidy}:tidy"]) == 0
+    assert run_command_line(["write", "table.csv", "out", "--map", f"{tidy}:tidy"]) == 0
     before = Path("out/rekord.json").read_bytes()
     again = rk.write("table.csv", "out", map=imported(tidy, "tidy"), progress=False)
     assert Path("out/rekord.json").read_bytes() == before
@@ -127,9 +127,9 @@ def test_what_a_function_calls_in_its_file_is_part_of_the_plan(tidy: Path, name:
         f"{TIDY}\n\nclass Made:\n    def __call__(self, row):\n        return tidy(row)\n\n\nMADE = Made()\n"
     )
     asked = "tidy" if name == "tidy" else "MADE"
-    assert run(["write", "table.csv", "out", "--map", f"{tidy}:{asked}"]) == 0
+    assert run_command_line(["write", "table.csv", "out", "--map", f"{tidy}:{asked}"]) == 0
     tidy.write_text(tidy.read_text().replace("FACTOR = 10", "FACTOR = 11"))
-    assert run(["write", "table.csv", "out", "--map", f"{tidy}:{asked}"]) == 2
+    assert run_command_line(["write", "table.csv", "out", "--map", f"{tidy}:{asked}"]) == 2
     if name == "tidy":
         with pytest.raises(rk.UsageError) as caught:
             rk.write("table.csv", "out", map=imported(tidy, "tidy"), progress=False)

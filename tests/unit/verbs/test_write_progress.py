@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import rekord as rk
-from rekord.conversion.progress import Counts, Tally, counted
+from rekord.conversion.progress import ProgressCounts, ProgressTally, sum_progress
 from rekord.storage.transaction import Staging
-from rekord.verbs.progress import Progress, Step
+from rekord.verbs.progress import ConversionProgress, ProgressStep
 
 
 class Terminal(io.StringIO):
@@ -47,40 +47,43 @@ class Waiting(io.StringIO):
         return written
 
 
-def step(name: str = "read", total: int | None = 1000, before: Counts = Counts()) -> Step:  # noqa: B008
-    return Step(name, "", total, before, 0.0)
+def step(name: str = "read", total: int | None = 1000, before: ProgressCounts | None = None) -> ProgressStep:
+    before = before or ProgressCounts()
+    return ProgressStep(name, "", total, before, 0.0)
 
 
 @pytest.mark.parametrize(
     ("one", "now", "seconds", "said"),
     [
-        (step(), Counts(), 0.0, "0 of 1,000 rows"),
+        (step(), ProgressCounts(), 0.0, "0 of 1,000 rows"),
         (
             step(),
-            Counts(250, 5_000_000, 2, 0),
+            ProgressCounts(250, 5_000_000, 2, 0),
             5.0,
             "250 of 1,000 rows · 1.0 MB/s · 2 rejected · 15.0 s left",
         ),
-        (step(), Counts(250, 5_000_000, 0, 0), 0.5, "250 of 1,000 rows · 10 MB/s"),
-        (step(), Counts(1000, 5_000_000, 0, 0), 5.0, "1,000 of 1,000 rows · 1.0 MB/s"),
-        (step(total=None), Counts(250, 5_000_000, 0, 0), 5.0, "250 rows · 1.0 MB/s"),
+        (step(), ProgressCounts(250, 5_000_000, 0, 0), 0.5, "250 of 1,000 rows · 10 MB/s"),
+        (step(), ProgressCounts(1000, 5_000_000, 0, 0), 5.0, "1,000 of 1,000 rows · 1.0 MB/s"),
+        (step(total=None), ProgressCounts(250, 5_000_000, 0, 0), 5.0, "250 rows · 1.0 MB/s"),
         # What an earlier run did is done, and says nothing about the speed of this one.
         (
-            step(before=Counts(500, 9, 0, 0)),
-            Counts(600, 1009, 0, 0),
+            step(before=ProgressCounts(500, 9, 0, 0)),
+            ProgressCounts(600, 1009, 0, 0),
             2.0,
             "600 of 1,000 rows · 500 bytes/s · 8.0 s left",
         ),
-        (step(), Counts(1200, 0, 0, 0), 5.0, "1,000 of 1,000 rows"),
+        (step(), ProgressCounts(1200, 0, 0, 0), 5.0, "1,000 of 1,000 rows"),
         (
             step("write", 4_000_000),
-            Counts(9, 9, 1, 1_000_000),
+            ProgressCounts(9, 9, 1, 1_000_000),
             2.0,
             "1.0 MB of 4.0 MB · 500 kB/s · 1 rejected · 6.0 s left",
         ),
     ],
 )
-def test_a_step_says_how_far_how_fast_and_how_long(one: Step, now: Counts, seconds: float, said: str) -> None:
+def test_a_step_says_how_far_how_fast_and_how_long(
+    one: ProgressStep, now: ProgressCounts, seconds: float, said: str
+) -> None:
     assert one.words(now, seconds) == said
 
 
@@ -93,8 +96,8 @@ def test_titles_say_what_begins() -> None:
 
 def test_a_log_gets_one_line_a_step_and_then_some_when_it_takes_long(tmp_path: Path) -> None:
     stream = Waiting(3)
-    tally = Tally(str(tmp_path))
-    with Progress(stream, line_seconds=0.01) as progress:
+    tally = ProgressTally(str(tmp_path))
+    with ConversionProgress(stream, line_seconds=0.01) as progress:
         progress.phase("read", Staging(str(tmp_path)), 100)
         tally.rows(40, 4000, 0)
         assert stream.enough.wait(30)
@@ -123,8 +126,8 @@ def test_nothing_is_said_where_nobody_asks(tmp_path: Path, capsys: pytest.Captur
 def test_a_terminal_gets_a_bar_that_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     stream = Terminal()
-    tally = Tally(str(tmp_path))
-    with Progress(stream) as progress:
+    tally = ProgressTally(str(tmp_path))
+    with ConversionProgress(stream) as progress:
         progress.phase("read", Staging(str(tmp_path)), 100)
         tally.rows(40, 4000, 3)
         assert progress._live is not None
@@ -160,14 +163,14 @@ def test_after_an_error_the_bar_is_gone_and_no_thread_is_left(tmp_path: Path, ca
 
 def test_what_steers_a_terminal_is_not_said(tmp_path: Path) -> None:
     stream = io.StringIO()
-    with Progress(stream) as progress:
+    with ConversionProgress(stream) as progress:
         progress.say(["a\x1b[2Jb"])
     assert stream.getvalue() == "a\ufffd[2Jb\n"
 
 
 def test_progress_may_be_closed_twice_and_used_after(tmp_path: Path) -> None:
     stream = io.StringIO()
-    progress = Progress(stream)
+    progress = ConversionProgress(stream)
     progress.close()
     progress.close()
     progress.phase("read", Staging(str(tmp_path)), 1)
@@ -196,11 +199,11 @@ def test_a_tally_that_cannot_be_kept_ends_nothing(tmp_path: Path) -> None:
 def test_rows_are_counted_while_a_slow_function_makes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    monkeypatch.setattr("rekord.conversion.encode_rows._HEAR_SECONDS", 0.0)
+    monkeypatch.setattr("rekord.conversion.encode_rows._PROGRESS_SECONDS", 0.0)
     seen: list[int] = []
 
     def look(row: Any) -> Any:
-        seen.extend(counted(str(folder)).rows for folder in tmp_path.glob(".out.rekord-*"))
+        seen.extend(sum_progress(str(folder)).rows for folder in tmp_path.glob(".out.rekord-*"))
         return row
 
     rows: Any = [{"x": i} for i in range(20)]

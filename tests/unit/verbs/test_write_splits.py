@@ -10,10 +10,16 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.conversion.splits import split_rule
+from rekord.conversion.splits import parse_split_rule
 from rekord.errors import RekordError
 from rekord.schema import Int64, Label, Schema, Text
-from rekord.testing.datasets import NumberedFiles, converted, cut_small, never_wait_for_disks, numbered_lines
+from rekord.testing.datasets import (
+    NumberedFilesSource,
+    disable_fsync,
+    execute_conversion,
+    numbered_lines,
+    use_small_parts,
+)
 
 RATIOS = {"train": 0.7, "val": 0.2, "test": 0.1}
 SCHEMA = Schema({"a": Int64(), "label": Label(5), "who": Text()})
@@ -21,8 +27,8 @@ SCHEMA = Schema({"a": Int64(), "label": Label(5), "who": Text()})
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    cut_small(monkeypatch, part_bytes=2000, run_bytes=1500, piece_bytes=700)
-    never_wait_for_disks(monkeypatch)
+    use_small_parts(monkeypatch, part_bytes=2000, run_bytes=1500, piece_bytes=700)
+    disable_fsync(monkeypatch)
 
 
 def texts(out: Path) -> dict[str, set[str]]:
@@ -38,7 +44,7 @@ def refused(call: Any) -> RekordError:
 
 def test_ratios_by_hash_are_about_right_and_every_row_is_in_one_split(tmp_path: Path) -> None:
     rows = [{"a": i} for i in range(4000)]
-    converted(rows, tmp_path / "data", {"split": RATIOS})
+    execute_conversion(rows, tmp_path / "data", {"split": RATIOS})
     dataset = rk.open(tmp_path / "data")
     found = {name: dataset[name].to_arrow()["a"].to_pylist() for name in dataset.splits}
     assert sorted(a for mine in found.values() for a in mine) == list(range(4000))
@@ -52,10 +58,10 @@ def test_rows_stay_in_their_split_when_rows_and_files_are_added(tmp_path: Path) 
     root = tmp_path / "source"
     root.mkdir()
     (root / "b.txt").write_text(numbered_lines(100))
-    converted(NumberedFiles(str(root)), tmp_path / "before", {"split": RATIOS})
+    execute_conversion(NumberedFilesSource(str(root)), tmp_path / "before", {"split": RATIOS})
     (root / "b.txt").write_text(numbered_lines(150))
     (root / "a.txt").write_text(numbered_lines(80, start=1000))
-    converted(NumberedFiles(str(root)), tmp_path / "after", {"split": RATIOS, "shuffle": True})
+    execute_conversion(NumberedFilesSource(str(root)), tmp_path / "after", {"split": RATIOS, "shuffle": True})
     before, after = texts(tmp_path / "before"), texts(tmp_path / "after")
     assert sum(map(len, after.values())) == 230
     assert all(before[name] <= after[name] for name in RATIOS)
@@ -67,7 +73,7 @@ def test_split_by_keeps_equal_values_together(tmp_path: Path, form: str) -> None
     rows = [{"a": i, "label": i % 5, "who": f"person {i * 7 % 40}"} for i in range(800)]
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     given = rows if form == "rows" else columns
-    converted(given, tmp_path / "data", {"schema": SCHEMA, "split": RATIOS, "split_by": "who"})
+    execute_conversion(given, tmp_path / "data", {"schema": SCHEMA, "split": RATIOS, "split_by": "who"})
     dataset = rk.open(tmp_path / "data")
     people = {name: set(dataset[name].to_arrow()["who"].to_pylist()) for name in dataset.splits}
     assert sum(map(len, people.values())) == 40
@@ -78,8 +84,8 @@ def test_split_by_keeps_equal_values_together(tmp_path: Path, form: str) -> None
 def test_the_key_of_rows_decides_their_split_wherever_they_stand(tmp_path: Path) -> None:
     rows = [{"a": i, "label": i % 5, "who": f"person {i}"} for i in range(300)]
     options = {"schema": SCHEMA, "split": RATIOS, "key": "who"}
-    converted(rows, tmp_path / "one", options)
-    converted(rows[::-1], tmp_path / "two", options)
+    execute_conversion(rows, tmp_path / "one", options)
+    execute_conversion(rows[::-1], tmp_path / "two", options)
     one, two = rk.open(tmp_path / "one"), rk.open(tmp_path / "two")
     for name in RATIOS:
         assert sorted(one[name].to_arrow()["a"].to_pylist()) == sorted(two[name].to_arrow()["a"].to_pylist())
@@ -94,7 +100,7 @@ def test_stratified_splits_are_exact_within_each_class(tmp_path: Path, form: str
     rows = [{"a": int(i), "label": labels[i], "who": "x" * int(i % 13)} for i in order]
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     options = {"schema": SCHEMA, "split": RATIOS, "stratify": "label", "shuffle": shuffle}
-    converted(rows if form == "rows" else columns, tmp_path / "data", options)
+    execute_conversion(rows if form == "rows" else columns, tmp_path / "data", options)
     dataset = rk.open(tmp_path / "data")
     found = {name: Counter(dataset[name].to_arrow()["label"].to_pylist()) for name in dataset.splits}
     for label, count in counts.items():
@@ -114,15 +120,15 @@ def test_a_source_that_knows_splits_decides_them(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(numbered_lines(20, start=start))
     for columns in (False, True):
-        source = NumberedFiles(str(tmp_path / "source"), columns=columns, folders=True)
+        source = NumberedFilesSource(str(tmp_path / "source"), columns=columns, folders=True)
         out = tmp_path / str(columns)
-        converted(source, out, {"split": "source", "shuffle": True})
+        execute_conversion(source, out, {"split": "source", "shuffle": True})
         found = texts(out)
         numbers = {name: sorted(int(text.split()[1]) for text in found[name]) for name in found}
         assert numbers == {"train": [*range(20), *range(200, 220)], "val": [*range(100, 120)]}
         assert list(rk.open(out).schema) == ["line", "label", "text"], "`split` is no column of the records"
         lost = {"split": "source", "map": lambda row: {**row, "split": "trian"}, "fresh": True}
-        failure = refused(lambda out=out, source=source, lost=lost: converted(source, out, lost))
+        failure = refused(lambda out=out, source=source, lost=lost: execute_conversion(source, out, lost))
         assert (failure.code, failure.location.row, failure.location.feature) == ("E382", 0, "split")
         assert failure.location.path == str(tmp_path / "source" / "train" / "x.txt")
         assert failure.expected == "one of train, val"
@@ -135,10 +141,12 @@ def test_a_column_to_split_by_that_a_row_lacks_is_e381(tmp_path: Path, option: s
     for wrong in (None, ["x", "y"], {"x": 1}):
         given = [*rows, {"a": 1, "label": 1, "who": wrong}]
         failure = refused(
-            lambda given=given: converted(iter(given), tmp_path / "data", {**options, "fresh": True})
+            lambda given=given: execute_conversion(iter(given), tmp_path / "data", {**options, "fresh": True})
         )
         assert (failure.code, failure.location.row, failure.location.feature) == ("E381", 5, "who"), wrong
-    missing = refused(lambda: converted(rows, tmp_path / "data", {**options, option: "whom", "fresh": True}))
+    missing = refused(
+        lambda: execute_conversion(rows, tmp_path / "data", {**options, option: "whom", "fresh": True})
+    )
     assert (missing.code, missing.location.row, missing.location.feature) == ("E381", 0, "whom")
     assert missing.do == "did you mean `who`?"
 
@@ -147,7 +155,7 @@ def test_a_column_of_vectors_cannot_split(tmp_path: Path) -> None:
     schema = Schema({"a": Int64(), "v": Int64(shape=(2,))})
     columns = {"a": np.arange(4), "v": np.zeros((4, 2), np.int64)}
     options = {"schema": schema, "split": RATIOS, "split_by": "v"}
-    failure = refused(lambda: converted(columns, tmp_path / "data", options))
+    failure = refused(lambda: execute_conversion(columns, tmp_path / "data", options))
     assert (failure.code, failure.location.feature) == ("E381", "v")
 
 
@@ -178,7 +186,7 @@ def test_a_column_of_vectors_cannot_split(tmp_path: Path) -> None:
 )
 def test_splits_that_cannot_be_meant_are_refused(split: Any, more: dict[str, str]) -> None:
     asked = {"by": None, "stratify": None, **more}
-    failure = refused(lambda: split_rule(split, **asked, known=None))
+    failure = refused(lambda: parse_split_rule(split, **asked, known=None))
     assert failure.code == "U605"
     assert failure.expected
     assert failure.found
@@ -187,13 +195,13 @@ def test_splits_that_cannot_be_meant_are_refused(split: Any, more: dict[str, str
 
 
 def test_one_name_is_one_split(tmp_path: Path) -> None:
-    converted([{"a": 1}], tmp_path / "data", {"split": "everything"})
+    execute_conversion([{"a": 1}], tmp_path / "data", {"split": "everything"})
     assert list(rk.open(tmp_path / "data").splits) == ["everything"]
     assert (tmp_path / "data" / "everything-00000-of-00001.tfrecord").is_file()
 
 
 def test_a_split_that_gets_no_row_is_there_and_empty(tmp_path: Path) -> None:
-    converted([{"a": 1}], tmp_path / "data", {"split": {"train": 0.5, "val": 0.5}})
+    execute_conversion([{"a": 1}], tmp_path / "data", {"split": {"train": 0.5, "val": 0.5}})
     dataset = rk.open(tmp_path / "data")
     assert sorted(len(dataset[name].to_arrow()) for name in dataset) == [0, 1]
 

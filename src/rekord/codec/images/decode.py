@@ -18,18 +18,18 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 from rekord import _core
 from rekord._core import Colour, PictureFault, PictureFormat
-from rekord.codec.columns import Array, Column, Offsets, Optional, Ragged, Strings, Valid
+from rekord.codec.columns import Array, Column, Offsets, Optional, Ragged, Strings, Validity
 from rekord.codec.images.inspect import (
-    FORMATS,
-    Unsound,
-    inflated,
-    samples,
-    shown_format,
-    times_pixel_limit,
-    too_many_pixels,
-    unsound,
+    FORMAT_NAMES,
+    InvalidImage,
+    format_display_name,
+    inflate_png,
+    invalid_image_error,
+    pixel_limit_ratio,
+    read_samples,
+    too_many_pixels_error,
 )
-from rekord.codec.images.store import Ids
+from rekord.codec.images.store import MaskIds
 from rekord.errors import error
 from rekord.schema import Feature, Image, Mask
 
@@ -38,18 +38,18 @@ Size: TypeAlias = tuple[int, int]
 
 Result = TypeVar("Result")
 
-_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
-_SPARE = 1.05
+_PILLOW_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+_JPEG_DRAFT_MARGIN = 1.05
 """Where few pixels are wanted a JPEG is decoded to 1/2, 1/4 or 1/8 at once, if that is so much larger still.
 
 What is left to the filter then gives nearly what it would give of the whole picture: on generated pictures they
 differed by 1 of 255 on average, by 2 where all was fine detail, and by more at single edges. Of exactly the size that
 is wanted nothing would be left to it, and all edges would look other.
 """
-_FIND = "rekord check PATH, which names all such pictures"
+_CHECK_HINT = "rekord check PATH, which names all such pictures"
 
 
-class _Jpeg(JpegImageFile):
+class _JpegWithoutExif(JpegImageFile):
     """A JPEG whose EXIF is left alone: it says nothing of pixels, and Pillow warns where it is damaged."""
 
     def _read_dpi_from_exif(self) -> None:
@@ -58,7 +58,7 @@ class _Jpeg(JpegImageFile):
 
 # By name, not by Pillow's own guess: of all that it can open, these are what records hold.
 _READERS: dict[Any, Any] = {
-    PictureFormat.JPEG: _Jpeg,
+    PictureFormat.JPEG: _JpegWithoutExif,
     PictureFormat.PNG: PngImageFile,
     PictureFormat.GIF: GifImageFile,
     PictureFormat.BMP: BmpImageFile,
@@ -66,23 +66,23 @@ _READERS: dict[Any, Any] = {
 }
 
 
-def image_pixels(data: bytes, channels: int, resize: Size | None) -> Array:
+def decode_image(data: bytes, channels: int, resize: Size | None) -> Array:
     """The pixels of an image as uint8, of shape (height, width, channels); raises Unsound.
 
     Colours are those of TensorFlow's decode_image: equal for PNG, GIF, BMP and WebP, and for JPEG as it decodes with
     dct_method="INTEGER_ACCURATE" (its usual method is off by a few of 255). Grey that is made of colours may be off
     by 1. The alpha of a PNG without any is 255, that of a BMP is not read. Of several frames this is the first.
     """
-    return opened(data, lambda image: _converted(image, channels, resize))
+    return with_open_image(data, lambda image: _to_pixels(image, channels, resize))
 
 
-def opened(data: bytes, use: Callable[[Any], Result]) -> Result:
+def with_open_image(data: bytes, use: Callable[[Any], Result]) -> Result:
     """What `use` makes of an image that is opened and not loaded yet; raises Unsound, also for what `use` raises."""
     facts = _core.look(data, False)
     if facts.fault != PictureFault.NONE or facts.format not in _READERS:
-        raise _refused(facts, data, "image", None)
-    if times_pixel_limit(facts) > 1:
-        raise too_many_pixels(facts)
+        raise _explain_failure(facts, data, "image", None)
+    if pixel_limit_ratio(facts) > 1:
+        raise too_many_pixels_error(facts)
     try:
         with _READERS[facts.format](io.BytesIO(data)) as image:
             if image.size == (facts.width, facts.height):
@@ -91,61 +91,63 @@ def opened(data: bytes, use: Callable[[Any], Result]) -> Result:
     except MemoryError:
         raise
     except Exception as failure:  # there is no list of what damaged bytes make a decoder raise
-        raise _refused(_core.look(data, True), data, "image", failure) from failure
-    raise _undecoded("a picture as large as its header says", met)
+        raise _explain_failure(_core.look(data, True), data, "image", failure) from failure
+    raise _undecodable_error("a picture as large as its header says", met)
 
 
-def mask_ids(data: bytes, ids: Ids, resize: Size | None) -> Array:
+def decode_mask(data: bytes, ids: MaskIds, resize: Size | None) -> Array:
     """The class ids of a mask, of shape (height, width), as uint8 or as uint16 where they need it; raises Unsound.
 
     They are the samples as stored: the indices of a palette, and numbers below 16 of a PNG with 4 bits.
     """
     facts = _core.look(data, True)
     if facts.fault != PictureFault.NONE or facts.format not in _READERS:
-        raise _refused(facts, data, "mask", None)
+        raise _explain_failure(facts, data, "mask", None)
     if facts.format != PictureFormat.PNG or facts.colour not in (Colour.GREY, Colour.PALETTE):
-        kind = shown_format(FORMATS[facts.format])
-        raise _no_ids(f"a {kind} of colours" if facts.format == PictureFormat.PNG else f"a {kind}")
-    if times_pixel_limit(facts) > 1:
-        raise too_many_pixels(facts)
+        kind = format_display_name(FORMAT_NAMES[facts.format])
+        raise _no_class_ids_error(
+            f"a {kind} of colours" if facts.format == PictureFormat.PNG else f"a {kind}"
+        )
+    if pixel_limit_ratio(facts) > 1:
+        raise too_many_pixels_error(facts)
     form = _core.PixelForm(facts.width, facts.height, facts.bits, 1, facts.interlaced)
     try:
-        stored = samples(inflated(data, _core.png_chunks(data), form, None), form, None)
-    except Unsound as failure:
-        raise _as_undecoded(failure) from failure
+        stored = read_samples(inflate_png(data, _core.png_chunks(data), form, None), form, None)
+    except InvalidImage as failure:
+        raise _to_undecodable(failure) from failure
     values = np.frombuffer(stored, ">u2" if facts.bits == 16 else np.uint8)
     pixels = values.reshape(facts.height, facts.width)
     if resize is not None:
-        pixels = pixels[np.ix_(*map(nearest, pixels.shape, resize))]
+        pixels = pixels[np.ix_(*map(nearest_indices, pixels.shape, resize))]
     if facts.bits == 16 and not ids.wide and (pixels > 255).any():
-        raise _no_ids(f"16 bits, with values up to {int(pixels.max()):,}")
+        raise _no_class_ids_error(f"16 bits, with values up to {int(pixels.max()):,}")
     return pixels.astype(np.uint16 if ids.wide else np.uint8)
 
 
-def nearest(before: int, after: int) -> Array:
+def nearest_indices(before: int, after: int) -> Array:
     """The row or column whose middle is nearest, for each one that is to be."""
     return ((np.arange(after) * 2 + 1) * before // (2 * after)).astype(np.intp)
 
 
-def _converted(image: Any, channels: int, resize: Size | None) -> Array:
-    box = drafted(image, "L" if channels == 1 else image.mode, resize)
+def _to_pixels(image: Any, channels: int, resize: Size | None) -> Array:
+    box = draft_jpeg(image, "L" if channels == 1 else image.mode, resize)
     image.load()
-    pixels = in_mode(image, _MODES[channels])
+    pixels = convert_mode(image, _PILLOW_MODES[channels])
     if resize is not None and pixels.size != (resize[1], resize[0]):
         pixels = pixels.resize((resize[1], resize[0]), Pillow.Resampling.BILINEAR, box=box)
     return np.array(pixels).reshape(pixels.height, pixels.width, channels)
 
 
-def drafted(image: Any, mode: str, size: Size | None) -> Any:
+def draft_jpeg(image: Any, mode: str, size: Size | None) -> Any:
     """Have a JPEG decoded smaller at once, where `size` allows it; the part of the result that is the picture."""
     if image.format != "JPEG":
         return None
-    least = None if size is None else (ceil(size[1] * _SPARE), ceil(size[0] * _SPARE))
+    least = None if size is None else (ceil(size[1] * _JPEG_DRAFT_MARGIN), ceil(size[0] * _JPEG_DRAFT_MARGIN))
     done = image.draft(mode, least)
     return None if done is None else done[1]
 
 
-def in_mode(image: Any, mode: str) -> Any:
+def convert_mode(image: Any, mode: str) -> Any:
     """The colours of an image in another mode: alpha is dropped or added, never mixed with a background."""
     if image.mode.startswith("I"):  # grey of 16 bits, of which Pillow would keep the lower 8
         image = Pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
@@ -162,30 +164,34 @@ def in_mode(image: Any, mode: str) -> Any:
     return image.convert(mode)
 
 
-def _refused(facts: _core.PictureFacts, data: bytes, what: str, failure: Exception | None) -> Unsound:
+def _explain_failure(
+    facts: _core.PictureFacts, data: bytes, what: str, failure: Exception | None
+) -> InvalidImage:
     if failure is None or facts.fault != PictureFault.NONE:
-        return _as_undecoded(unsound(facts, data, None, what))
+        return _to_undecodable(invalid_image_error(facts, data, None, what))
     # Its structure is whole: only the decoder can say more, without quoting bytes.
-    return _undecoded(f"a {shown_format(FORMATS[facts.format])} that can be decoded", str(failure)[:60])
+    return _undecodable_error(
+        f"a {format_display_name(FORMAT_NAMES[facts.format])} that can be decoded", str(failure)[:60]
+    )
 
 
-def _as_undecoded(failure: Unsound) -> Unsound:
-    return Unsound(
+def _to_undecodable(failure: InvalidImage) -> InvalidImage:
+    return InvalidImage(
         "D409",
         failure.what,
         expected=failure.expected,
         found=failure.found,
         likely=failure.likely,
-        do=_FIND,
+        do=_CHECK_HINT,
     )
 
 
-def _undecoded(expected: str, found: str) -> Unsound:
-    return Unsound("D409", "cannot be decoded", expected=expected, found=found, do=_FIND)
+def _undecodable_error(expected: str, found: str) -> InvalidImage:
+    return InvalidImage("D409", "cannot be decoded", expected=expected, found=found, do=_CHECK_HINT)
 
 
-def _no_ids(found: str) -> Unsound:
-    return Unsound(
+def _no_class_ids_error(found: str) -> InvalidImage:
+    return InvalidImage(
         "D411",
         "is not a mask of class ids",
         expected="a single-channel PNG of class ids",
@@ -194,11 +200,11 @@ def _no_ids(found: str) -> Unsound:
     )
 
 
-_USUAL_CHANNELS = 3
+_DEFAULT_CHANNELS = 3
 
 
 @dataclass(frozen=True)
-class DecodedPictures:
+class ImageColumnDecoder:
     """Decodes these columns of a batch, the others stay; what `decode=True` asks for.
 
     Images are uint8 of shape (height, width, channels), with the channels that the schema says, or 3; masks are class
@@ -219,26 +225,26 @@ class DecodedPictures:
         for name, feature in self.features.items():
             column = batch.get(name)
             if isinstance(column, Strings):
-                pixels = self._stacked(name, feature, column, None)
+                pixels = self._stack_images(name, feature, column, None)
                 valid = _all_valid(column)
                 dense = pixels.dtype != object
                 out[name] = Optional(pixels, valid) if feature.optional and dense else pixels
             elif isinstance(column, Ragged) and isinstance(column.values, Strings):
-                pixels = self._stacked(name, feature, column.values, column.offsets)
+                pixels = self._stack_images(name, feature, column.values, column.offsets)
                 out[name] = Ragged(pixels, column.offsets, valid=column.valid)
         return out
 
-    def _stacked(self, name: str, feature: Feature, column: Strings, offsets: Offsets | None) -> Array:
+    def _stack_images(self, name: str, feature: Feature, column: Strings, offsets: Offsets | None) -> Array:
         """All pictures as one array, or as an object array where their sizes differ."""
-        decode, shape, dtype = _decoder(feature, self.resize)
+        decode, shape, dtype = _build_decoder(feature, self.resize)
         if self.resize is not None:
             out = np.zeros((len(column), *shape), dtype)
-            for at, pixels in self._each(name, column, offsets, decode):
+            for at, pixels in self._decode_each(name, column, offsets, decode):
                 out[at] = pixels
             return out
         found: Array = np.full(len(column), None, object)
         sizes = set()
-        for at, pixels in self._each(name, column, offsets, decode):
+        for at, pixels in self._decode_each(name, column, offsets, decode):
             found[at] = pixels
             sizes.add(pixels.shape)
         if len(sizes) > 1:
@@ -250,7 +256,7 @@ class DecodedPictures:
                 found[at] = None  # one copy of a large picture is enough
         return dense
 
-    def _each(
+    def _decode_each(
         self, name: str, column: Strings, offsets: Offsets | None, decode: Callable[[bytes], Array]
     ) -> Iterator[tuple[int, Array]]:
         for at in range(len(column)):
@@ -259,7 +265,7 @@ class DecodedPictures:
                 continue
             try:
                 pixels = decode(data)
-            except Unsound as refused:
+            except InvalidImage as refused:
                 if offsets is None:
                     raise refused.told(name, row=at) from refused.__cause__
                 row = int(np.searchsorted(offsets, at, side="right")) - 1
@@ -267,13 +273,13 @@ class DecodedPictures:
             yield at, pixels
 
 
-def _decoder(
+def _build_decoder(
     feature: Feature, resize: Size | None
 ) -> tuple[Callable[[bytes], Array], tuple[int, ...], type[np.generic]]:
     """How one picture of a column is decoded, its shape (0 where pictures have sizes of their own), its dtype."""
     try:
         # Loaded when the first picture is: most programs that import rekord decode none.
-        from rekord.codec.images.store import Ids
+        from rekord.codec.images.store import MaskIds
     except ImportError:
         raise error(
             "U602",
@@ -284,18 +290,18 @@ def _decoder(
         ) from None
     size = (0, 0) if resize is None else resize
     if isinstance(feature, Mask):
-        ids = Ids(feature.classes, feature.ignore)
-        return lambda data: mask_ids(data, ids, resize), size, np.uint16 if ids.wide else np.uint8
+        ids = MaskIds(feature.classes, feature.ignore)
+        return lambda data: decode_mask(data, ids, resize), size, np.uint16 if ids.wide else np.uint8
     assert isinstance(feature, Image)
-    channels = feature.channels or _USUAL_CHANNELS
-    return lambda data: image_pixels(data, channels, resize), (*size, channels), np.uint8
+    channels = feature.channels or _DEFAULT_CHANNELS
+    return lambda data: decode_image(data, channels, resize), (*size, channels), np.uint8
 
 
-def _all_valid(column: Strings) -> Valid:
+def _all_valid(column: Strings) -> Validity:
     return np.ones(len(column), np.bool_) if column.valid is None else column.valid
 
 
-def padded_pictures(pictures: Array, pad: Any) -> Array:
+def pad_images(pictures: Array, pad: Any) -> Array:
     """Pictures of different sizes as one array, each filled up with `pad` at its right and its lower edge.
 
     A missing one is all padding.

@@ -15,7 +15,7 @@ import numpy as np
 from rekord import _core
 from rekord._core import Colour, PictureFault
 from rekord.codec.columns import Array
-from rekord.codec.values import Unfit, described
+from rekord.codec.values import InvalidValue, describe_value
 from rekord.errors import RekordError, error
 from rekord.location import Location
 
@@ -26,16 +26,16 @@ try:
 except ImportError:  # there is none for this kind of machine
     _inflate = zlib
 
-Chunks: TypeAlias = "list[tuple[bytes, int, int]]"
+PngChunks: TypeAlias = "list[tuple[bytes, int, int]]"
 """The name of each chunk, and where its content begins and ends."""
 
-_START = b"\x89PNG\r\n\x1a\n"
-_GREY = 0  # the colour type in a header
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_PNG_GREY = 0  # the colour type in a header
 # What would be wrong, or make decoders complain, once there is no palette.
-_OF_PALETTES = frozenset([b"PLTE", b"tRNS", b"bKGD", b"hIST", b"sBIT", b"sPLT", b"iCCP"])
+_PALETTE_CHUNKS = frozenset([b"PLTE", b"tRNS", b"bKGD", b"hIST", b"sBIT", b"sPLT", b"iCCP"])
 
 
-def inflated(data: bytes, chunks: Chunks, form: _core.PixelForm, path: str | None) -> bytes:
+def inflate_png(data: bytes, chunks: PngChunks, form: _core.PixelForm, path: str | None) -> bytes:
     """The image data of a PNG, never more than its pixels need; raises Unsound."""
     needed_bytes = form.inflated_bytes
     unpack = _inflate.decompressobj()
@@ -53,78 +53,85 @@ def inflated(data: bytes, chunks: Chunks, form: _core.PixelForm, path: str | Non
                     break
     except _inflate.error as failure:
         found = "bytes that are damaged, or a checksum that does not match"
-        raise damaged_pixels("data that can be inflated", found, path) from failure
+        raise corrupt_pixels_error("data that can be inflated", found, path) from failure
     if room > 1:
         found_bytes = needed_bytes + 1 - room
-        raise Unsound(
+        raise InvalidImage(
             "E331",
             "is cut off: it has fewer pixels than its header says",
             expected=f"{needed_bytes:,} bytes of pixels",
             found=f"{found_bytes:,} bytes",
-            do=AGAIN,
+            do=COPY_AGAIN_HINT,
             path=path,
         )
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def damaged_pixels(expected: str, found: str, path: str | None) -> Unsound:
+def corrupt_pixels_error(expected: str, found: str, path: str | None) -> InvalidImage:
     """The refusal of image data that decoders cannot read."""
-    return Unsound(
+    return InvalidImage(
         "E332",
         "is damaged: the pixels of the PNG cannot be read",
         expected=expected,
         found=found,
-        do=AGAIN,
+        do=COPY_AGAIN_HINT,
         path=path,
     )
 
 
-def samples(image_data: bytes, form: _core.PixelForm, path: str | None) -> bytes:
+def read_samples(image_data: bytes, form: _core.PixelForm, path: str | None) -> bytes:
     """All samples row by row: a byte each, or two where the form has 16 bits, the higher one first."""
     found = _core.copy_pixels(image_data, form)
     if isinstance(found, bytes):
         return found
-    raise bad_filter(path)
+    raise invalid_filter_error(path)
 
 
-def bad_filter(path: str | None) -> Unsound:
+def invalid_filter_error(path: str | None) -> InvalidImage:
     """The refusal of a row with a filter that does not exist."""
-    return damaged_pixels("rows with filters from 0 to 4", "another filter", path)
+    return corrupt_pixels_error("rows with filters from 0 to 4", "another filter", path)
 
 
-def palette_as_grey(data: bytes, chunks: Chunks) -> bytes:
+def palette_to_grey(data: bytes, chunks: PngChunks) -> bytes:
     """An 8-bit palette PNG as a grey one whose values are the indices; the image data is not touched."""
     view = memoryview(data)
-    pieces: list[bytes | memoryview] = [_START]
+    pieces: list[bytes | memoryview] = [_PNG_SIGNATURE]
     for name, begin, end in chunks:
         if name == b"IHDR":
             header = bytearray(view[begin:end])
-            header[9] = _GREY
-            pieces.append(_chunk(name, bytes(header)))
-        elif name not in _OF_PALETTES:
+            header[9] = _PNG_GREY
+            pieces.append(_build_chunk(name, bytes(header)))
+        elif name not in _PALETTE_CHUNKS:
             pieces.append(view[begin - 8 : end + 4])
     return b"".join(pieces)
 
 
-def grey_png(pixels: Array) -> bytes:
+def encode_grey_png(pixels: Array) -> bytes:
     """A single-channel PNG of a 2-D array of uint8 or uint16."""
     height, width = pixels.shape
     sample_bytes = pixels.dtype.itemsize
     rows = np.zeros((height, 1 + width * sample_bytes), np.uint8)  # a filter of 0 before each
     big = np.ascontiguousarray(pixels, ">u2" if sample_bytes == 2 else np.uint8)
     rows[:, 1:] = big.view(np.uint8).reshape(height, -1)
-    header = struct.pack(">IIBBBBB", width, height, 8 * sample_bytes, _GREY, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 8 * sample_bytes, _PNG_GREY, 0, 0, 0)
     image_data = zlib.compress(rows.data, 6)
-    return b"".join([_START, _chunk(b"IHDR", header), _chunk(b"IDAT", image_data), _chunk(b"IEND", b"")])
+    return b"".join(
+        [
+            _PNG_SIGNATURE,
+            _build_chunk(b"IHDR", header),
+            _build_chunk(b"IDAT", image_data),
+            _build_chunk(b"IEND", b""),
+        ]
+    )
 
 
-def _chunk(name: bytes, body: bytes) -> bytes:
+def _build_chunk(name: bytes, body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
 
 Verify: TypeAlias = Literal["full", "headers"]
 
-FORMATS = {
+FORMAT_NAMES = {
     _core.PictureFormat.JPEG: "jpeg",
     _core.PictureFormat.PNG: "png",
     _core.PictureFormat.GIF: "gif",
@@ -132,7 +139,7 @@ FORMATS = {
     _core.PictureFormat.WEBP: "webp",
     _core.PictureFormat.TIFF: "tiff",
 }
-_ENDINGS = {
+_EXTENSION_FORMATS = {
     "jpg": "jpeg",
     "jpeg": "jpeg",
     "jpe": "jpeg",
@@ -143,7 +150,7 @@ _ENDINGS = {
     "dib": "bmp",
     "webp": "webp",
 }
-_TURNED = {
+_ORIENTATIONS = {
     2: "mirrored",
     3: "turned by 180°",
     4: "mirrored and turned by 180°",
@@ -152,37 +159,37 @@ _TURNED = {
     7: "mirrored and turned by 270°",
     8: "turned by 270°",
 }
-_MOST_BYTES = (1 << 31) - 1  # of a record
-AGAIN = "copy or download the file again"
+_MAX_FILE_BYTES = (1 << 31) - 1  # of a record
+COPY_AGAIN_HINT = "copy or download the file again"
 _TAIL_BYTES = 512
 
 
-class Checked(bytes):
+class VerifiedBytes(bytes):
     """The bytes of a picture that was looked at: they are stored without a second look."""
 
     __slots__ = ()
 
 
-class CheckedMask(Checked):
+class VerifiedMask(VerifiedBytes):
     """The PNG of a mask whose class ids were looked at."""
 
     __slots__ = ()
 
 
-class Made(Checked):
+class GeneratedBytes(VerifiedBytes):
     """The bytes of a picture that was made here: no file holds them."""
 
     __slots__ = ()
 
 
-class MadeMask(CheckedMask, Made):
+class GeneratedMask(VerifiedMask, GeneratedBytes):
     """The PNG of a mask that was made here."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class EncodedImage:
     """An encoded picture and what is known of it."""
 
     data: bytes
@@ -195,7 +202,7 @@ class Picture:
     path: str | None = field(default=None, kw_only=True)  # of the file that it came from
 
 
-class Unsound(Unfit):
+class InvalidImage(InvalidValue):
     """A picture that cannot be stored, and the file that it came from."""
 
     def __init__(
@@ -227,36 +234,36 @@ class Unsound(Unfit):
         )
 
 
-def look_at_image(value: Any, *, name: str, verify: Verify) -> Picture:
+def inspect_image(value: Any, *, name: str, verify: Verify) -> EncodedImage:
     """The image in a file or in bytes; an EncodeError names the file and the column `name`.
 
     full: its structure is walked to the end. headers: its first bytes are believed.
     """
     try:
-        return examined_image(value, verify)
-    except Unfit as unfit:
+        return inspect_image_value(value, verify)
+    except InvalidValue as unfit:
         raise unfit.told(name) from unfit.__cause__
 
 
-def examined_image(value: Any, verify: Verify) -> Picture:
+def inspect_image_value(value: Any, verify: Verify) -> EncodedImage:
     """The same, for a caller that knows the column; raises Unfit."""
-    data, path = read_picture(value, "Image")
+    data, path = read_image_bytes(value, "Image")
     facts = _core.look(data, verify == "full")
     if facts.fault != PictureFault.NONE or facts.format == _core.PictureFormat.TIFF:
-        raise unsound(facts, data, path, "image")
-    return Picture(
-        data if isinstance(data, Checked) else Checked(data),
-        FORMATS[facts.format],
+        raise invalid_image_error(facts, data, path, "image")
+    return EncodedImage(
+        data if isinstance(data, VerifiedBytes) else VerifiedBytes(data),
+        FORMAT_NAMES[facts.format],
         facts.width,
         facts.height,
         facts.channels,
         facts.bits,
-        remarks_on(facts, path, "image"),
+        collect_remarks(facts, path, "image"),
         path=path,
     )
 
 
-def times_pixel_limit(facts: _core.PictureFacts) -> float:
+def pixel_limit_ratio(facts: _core.PictureFacts) -> float:
     """The pixels that an image or a mask claims, as a multiple of how many are decoded.
 
     A few bytes can claim billions. The limit is Pillow's: who needs more sets it, as for Pillow itself.
@@ -267,11 +274,11 @@ def times_pixel_limit(facts: _core.PictureFacts) -> float:
     return 0.0 if most is None else facts.width * facts.height / max(most, 1)
 
 
-def too_many_pixels(facts: _core.PictureFacts) -> Unsound:
+def too_many_pixels_error(facts: _core.PictureFacts) -> InvalidImage:
     """The refusal to decode an image or a mask that is beyond the limit."""
     from PIL import Image
 
-    return Unsound(
+    return InvalidImage(
         "D410",
         "has more pixels than are decoded",
         expected=f"at most {Image.MAX_IMAGE_PIXELS:,}",
@@ -280,7 +287,7 @@ def too_many_pixels(facts: _core.PictureFacts) -> Unsound:
     )
 
 
-def shown_format(name: str) -> str:
+def format_display_name(name: str) -> str:
     """The name of a format as people write it."""
     return "WebP" if name == "webp" else name.upper()
 
@@ -288,53 +295,53 @@ def shown_format(name: str) -> str:
 # Bytes.
 
 
-def read_picture(value: Any, declared: str) -> tuple[bytes, str | None]:
+def read_image_bytes(value: Any, declared: str) -> tuple[bytes, str | None]:
     """The bytes of a picture, and the file that they came from; raises Unfit."""
     if isinstance(value, bytes):
         return value, None
     if isinstance(value, PurePath):
         path = str(value)
-        return _file_bytes(path), path
+        return _read_file(path), path
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value), None
     if isinstance(value, str):
-        raise Unfit(
+        raise InvalidValue(
             "E322",
             "is a str",
             expected="encoded bytes, a pathlib.Path, or an array",
-            found=described(value),
+            found=describe_value(value),
             do="pathlib.Path(value) for a file",
         )
-    raise Unfit(
+    raise InvalidValue(
         "E302",
         f"is of type {type(value).__name__}, the schema says {declared}",
         expected="encoded bytes, a pathlib.Path, or a NumPy array",
-        found=described(value),
+        found=describe_value(value),
         do="np.asarray(value) for what holds pixels",
     )
 
 
-def _file_bytes(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     try:
         # A pipe that nobody writes to would wait for ever.
         file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         try:
-            return _whole(file, path)
+            return _read_all(file, path)
         finally:
             os.close(file)
     except (OSError, ValueError) as failure:
         reason = failure.strerror if isinstance(failure, OSError) else None
-        raise _unreadable(path, reason or str(failure)) from failure
+        raise _unreadable_error(path, reason or str(failure)) from failure
 
 
-def _whole(file: int, path: str) -> bytes:
+def _read_all(file: int, path: str) -> bytes:
     status = os.fstat(file)
     if stat.S_ISDIR(status.st_mode):
-        raise _unreadable(path, "Is a directory")
+        raise _unreadable_error(path, "Is a directory")
     if not stat.S_ISREG(status.st_mode):
-        raise _unreadable(path, "a device or a pipe")
-    if status.st_size > _MOST_BYTES:
-        raise Unsound(
+        raise _unreadable_error(path, "a device or a pipe")
+    if status.st_size > _MAX_FILE_BYTES:
+        raise InvalidImage(
             "E327",
             "is in a file that is larger than a record can be",
             expected="at most 2 GiB",
@@ -345,14 +352,14 @@ def _whole(file: int, path: str) -> bytes:
     data = os.read(file, status.st_size + 1)
     while len(data) != status.st_size:
         more = os.read(file, 1 << 20)
-        if not more or len(data) > _MOST_BYTES:
+        if not more or len(data) > _MAX_FILE_BYTES:
             break
         data += more
     return data
 
 
-def _unreadable(path: str, reason: str) -> Unsound:
-    return Unsound(
+def _unreadable_error(path: str, reason: str) -> InvalidImage:
+    return InvalidImage(
         "E329",
         "cannot be read from its file",
         expected="a file that can be read",
@@ -365,21 +372,21 @@ def _unreadable(path: str, reason: str) -> Unsound:
 # Faults in words.
 
 
-def unsound(facts: _core.PictureFacts, data: bytes, path: str | None, what: str) -> Unsound:
+def invalid_image_error(facts: _core.PictureFacts, data: bytes, path: str | None, what: str) -> InvalidImage:
     """Why this is no picture, or no whole one; `what` is "image" or "mask"."""
-    kind = shown_format(FORMATS[facts.format]) if facts.format in FORMATS else ""
+    kind = format_display_name(FORMAT_NAMES[facts.format]) if facts.format in FORMAT_NAMES else ""
     likely = None
     match facts.fault:
         case PictureFault.EMPTY:
             code, says = "E330", "is empty"
             expected, found = f"the bytes of an encoded {what}", "0 bytes"
         case PictureFault.NONE | PictureFault.NOT_A_PICTURE:
-            return no_picture(data, kind, path)
+            return unsupported_image_error(data, kind, path)
         case PictureFault.CUT:
             code, says = "E331", f"is cut off: the {kind} does not reach its end"
-            expected = f"{_bytes(facts.expected)} or more from byte {facts.at:,} on"
-            found = f"{_bytes(facts.found)} there, {len(data):,} in all"
-            likely = _cut_because(data)
+            expected = f"{_format_bytes(facts.expected)} or more from byte {facts.at:,} on"
+            found = f"{_format_bytes(facts.found)} there, {len(data):,} in all"
+            likely = _explain_truncation(data)
         case PictureFault.CRC:
             code, says = "E332", "is damaged: the checksum of a PNG chunk does not match"
             expected = f"crc32 0x{facts.expected:08x} (stored)"
@@ -400,12 +407,14 @@ def unsound(facts: _core.PictureFacts, data: bytes, path: str | None, what: str)
             code, says = "E332", f"is damaged: the {kind} claims more pixels than its bytes can hold"
             expected = f"what {len(data):,} bytes can be inflated to"
             found = f"{facts.width:,} × {facts.height:,}"
-    return Unsound(code, says, expected=expected, found=found, likely=likely, do=AGAIN, path=path)
+    return InvalidImage(
+        code, says, expected=expected, found=found, likely=likely, do=COPY_AGAIN_HINT, path=path
+    )
 
 
-def no_picture(data: bytes, kind: str, path: str | None) -> Unsound:
+def unsupported_image_error(data: bytes, kind: str, path: str | None) -> InvalidImage:
     """The refusal of what is no image, or one of a format that readers do not take."""
-    return Unsound(
+    return InvalidImage(
         "E321",
         f"is {kind}, which TensorFlow does not decode" if kind else "is no image",
         expected="an image: JPEG, PNG, GIF, BMP or WebP",
@@ -415,28 +424,28 @@ def no_picture(data: bytes, kind: str, path: str | None) -> Unsound:
     )
 
 
-def _cut_because(data: bytes) -> str | None:
+def _explain_truncation(data: bytes) -> str | None:
     if len(data) > _TAIL_BYTES and not any(data[-_TAIL_BYTES:]):
         zeros = len(data) - len(data.rstrip(b"\0"))
         return f"the last {zeros:,} bytes are zeros: a copy or download that did not finish"
     return None
 
 
-def _bytes(count: int) -> str:
+def _format_bytes(count: int) -> str:
     return f"{count:,} byte" if count == 1 else f"{count:,} bytes"
 
 
 # Remarks.
 
 
-def remarks_on(facts: _core.PictureFacts, path: str | None, what: str) -> tuple[tuple[str, str], ...]:
+def collect_remarks(facts: _core.PictureFacts, path: str | None, what: str) -> tuple[tuple[str, str], ...]:
     """What is worth knowing of a picture that is stored as it is."""
-    turned = _TURNED.get(facts.orientation)
+    turned = _ORIENTATIONS.get(facts.orientation)
     cmyk = facts.colour in (Colour.CMYK, Colour.YCCK)
     ending = None
     if path is not None:
-        ending = _ENDINGS.get(path[path.rfind(".") + 1 :].lower())
-    found = FORMATS[facts.format]
+        ending = _EXTENSION_FORMATS.get(path[path.rfind(".") + 1 :].lower())
+    found = FORMAT_NAMES[facts.format]
     misnamed = ending is not None and ending != found
     if not (turned or cmyk or misnamed):
         return ()
@@ -453,5 +462,5 @@ def remarks_on(facts: _core.PictureFacts, path: str | None, what: str) -> tuple[
             )
         )
     if misnamed:
-        remarks.append(("H733", f"{whose} is {shown_format(found)}: it is recorded as what it is"))
+        remarks.append(("H733", f"{whose} is {format_display_name(found)}: it is recorded as what it is"))
     return tuple(remarks)

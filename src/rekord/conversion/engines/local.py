@@ -19,7 +19,7 @@ from rekord.storage.portability import usable_cores
 
 _Result = TypeVar("_Result")
 
-_MOST_LOSSES = 3
+_MAX_WORKER_LOSSES = 3
 """How often workers may die before the cause is taken to be the task and not the weather."""
 
 
@@ -33,21 +33,21 @@ def available_workers() -> int:
     return cores
 
 
-class Workers:
+class WorkerPool:
     """Runs calls of one function; a class for the lifetime of the other processes."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self._pool: Any = None
-        self._turns: Turns | None = None
+        self._scheduler: CallScheduler | None = None
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, kind: Any, failure: Any, trace: Any) -> None:
         # Threads end here, not when somebody lets go of the generator below: that may be a finalizer.
-        if self._turns is not None:
-            self._turns.stop()
+        if self._scheduler is not None:
+            self._scheduler.stop()
         # Nobody waits for their results any more: they need not be asked, nor waited for while they start.
         self._forget()
 
@@ -65,7 +65,7 @@ class Workers:
         `function` runs in other processes, `inline` in this one; both take the arguments of a call. With `threads`
         several run in this one at once. If `patient`, no process is started unless there is enough to do for it.
         """
-        turns = self._turns = Turns(calls)
+        turns = self._scheduler = CallScheduler(calls)
         others = min(self.count, len(calls)) - 1
         losses = 0
         try:
@@ -73,15 +73,15 @@ class Workers:
                 turns.start_threads(others, inline)
             while turns.left:
                 if others > 0 and function is not None and (not patient or self._pool or turns.is_long()):
-                    turns.hire(self._executor(), self.count - 1, function)
+                    turns.add_processes(self._executor(), self.count - 1, function)
                 call = turns.next_call()
                 if call is not None:
-                    yield call[0], _tried(inline, call)
+                    yield call[0], _try_call(inline, call)
                     turns.finished()
                 lost = False
                 for theirs, result, current in turns.results(wait=call is None):
-                    if isinstance(result, BaseException) and is_loss(result):
-                        turns.put_back(theirs)
+                    if isinstance(result, BaseException) and is_worker_loss(result):
+                        turns.requeue(theirs)
                         lost = lost or current
                         continue
                     if isinstance(result, BaseException) and not isinstance(result, Exception):
@@ -91,9 +91,9 @@ class Workers:
                     # One dead worker takes the pool with it, and every call that was in it.
                     losses += 1
                     self._forget()
-                    turns.dismiss()
-                    if losses > _MOST_LOSSES:
-                        raise _keep_dying(losses)
+                    turns.drop_processes()
+                    if losses > _MAX_WORKER_LOSSES:
+                        raise _worker_crash_error(losses)
         finally:
             turns.stop()
 
@@ -102,7 +102,7 @@ class Workers:
             from loky import ProcessPoolExecutor
 
             self._pool = ProcessPoolExecutor(
-                self.count - 1, timeout=None, initializer=_begin_worker, initargs=(os.getpid(),)
+                self.count - 1, timeout=None, initializer=_init_worker, initargs=(os.getpid(),)
             )
         return self._pool
 
@@ -112,7 +112,7 @@ class Workers:
             pool.shutdown(wait=True, kill_workers=True)
 
 
-def _keep_dying(losses: int) -> RekordError:
+def _worker_crash_error(losses: int) -> RekordError:
     return error(
         "X517",
         expected="workers that live until their task is done",
@@ -122,14 +122,14 @@ def _keep_dying(losses: int) -> RekordError:
     )
 
 
-def _tried(inline: Callable[..., _Result], call: Call) -> _Result | Exception:
+def _try_call(inline: Callable[..., _Result], call: Call) -> _Result | Exception:
     try:
         return inline(*call[1])
     except Exception as failure:
         return failure
 
 
-def _begin_worker(parent: int) -> None:
+def _init_worker(parent: int) -> None:
     """Ctrl-C is for the parent to act on; a worker whose parent is gone has nobody to work for."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -143,16 +143,16 @@ def _begin_worker(parent: int) -> None:
 
 Call = tuple[int, tuple[Any, ...]]
 
-PATIENCE_SECONDS = 0.3
+PROCESS_START_DELAY_SECONDS = 0.3
 """How long the caller is at work alone before it is asked whether processes would pay."""
 
-WORTH_SECONDS = 1.5
+MIN_REMAINING_SECONDS = 1.5
 """So much work must be left for processes to be started: each takes about half a second until it is of use."""
 
-_LAST_SECONDS = 10.0  # for threads to finish what they are doing
+_JOIN_SECONDS = 10.0  # for threads to finish what they are doing
 
 
-class Turns:
+class CallScheduler:
     """The calls of one run, and what came of them."""
 
     def __init__(self, calls: Sequence[Call]) -> None:
@@ -178,21 +178,21 @@ class Turns:
     def is_long(self) -> bool:
         """Whether enough is left to do for processes to pay, by how fast it went so far."""
         seconds = time.monotonic() - self._began
-        if seconds < PATIENCE_SECONDS:
+        if seconds < PROCESS_START_DELAY_SECONDS:
             return False
         finished = self._calls - self.left
-        return finished == 0 or seconds / finished * self.left > WORTH_SECONDS
+        return finished == 0 or seconds / finished * self.left > MIN_REMAINING_SECONDS
 
-    def hire(self, pool: Any, count: int, function: Callable[..., Any]) -> None:
+    def add_processes(self, pool: Any, count: int, function: Callable[..., Any]) -> None:
         """Let the processes of a pool take part."""
         if pool is self._pool:
             return
         self._pool = pool
         for _ in range(count):
             with suppress(Exception):  # a pool that is broken already says so at the next call
-                pool.submit(_get_ready).add_done_callback(lambda _: self._give(pool, function))
+                pool.submit(_preload_modules).add_done_callback(lambda _: self._dispatch(pool, function))
 
-    def dismiss(self) -> None:
+    def drop_processes(self) -> None:
         """Forget the processes: they are dead."""
         with self._lock:
             self._pool = None
@@ -203,7 +203,7 @@ class Turns:
             self._stopped = True
             self._waiting.clear()
         for thread in self._threads:
-            thread.join(_LAST_SECONDS)
+            thread.join(_JOIN_SECONDS)
 
     def next_call(self) -> Call | None:
         """A call for whoever asks."""
@@ -214,7 +214,7 @@ class Turns:
         """The caller's own thread is done with its call."""
         self.left -= 1
 
-    def put_back(self, call: Call) -> None:
+    def requeue(self, call: Call) -> None:
         """A call that was lost with its process."""
         with self._lock:
             self.left += 1
@@ -242,7 +242,7 @@ class Turns:
                 result = failure
             self._done.put((call, result, None))
 
-    def _give(self, pool: Any, function: Callable[..., Any]) -> None:
+    def _dispatch(self, pool: Any, function: Callable[..., Any]) -> None:
         """Give a process its next call. Runs on a thread of the pool, when the call before is done."""
         with self._lock:
             if self._stopped or pool is not self._pool or not self._waiting:
@@ -258,17 +258,17 @@ class Turns:
     def _take(self, pool: Any, function: Callable[..., Any], call: Call, done: Future[Any]) -> None:
         failure = done.exception()
         self._done.put((call, done.result() if failure is None else failure, pool))
-        if failure is None or not is_loss(failure):
-            self._give(pool, function)
+        if failure is None or not is_worker_loss(failure):
+            self._dispatch(pool, function)
 
 
-def is_loss(failure: BaseException) -> bool:
+def is_worker_loss(failure: BaseException) -> bool:
     """Whether a call was lost with its process, and did not fail by itself."""
     from loky.process_executor import BrokenProcessPool
 
     return isinstance(failure, BrokenProcessPool)
 
 
-def _get_ready() -> None:
+def _preload_modules() -> None:
     """Load in a process what its calls will need."""
     import_module("rekord.conversion.tasks")

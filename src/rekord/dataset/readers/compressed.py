@@ -14,34 +14,34 @@ from typing import Any
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.external_index import frame_bytes
+from rekord.dataset.external_index import parse_frame_size
 from rekord.dataset.order import Ids
-from rekord.dataset.read import explain, open_frames, open_slabs
-from rekord.dataset.shard_index import ShardIndex, changed, stamp_of
+from rekord.dataset.read import explain_frame_error, open_frames, open_slabs
+from rekord.dataset.shard_index import ShardIndex, file_changed_error, read_stamp
 from rekord.errors import RekordError, error
 from rekord.framing.deflate import FlushPoint
 from rekord.framing.frames import EVIDENCE_BYTES
 from rekord.location import Location
 from rekord.storage.local import Storage
-from rekord.storage.router import ANYWHERE
+from rekord.storage.router import ROUTED_STORAGE
 
-MOST_KEPT_BYTES = 64 << 20
+MAX_CACHED_BYTES = 64 << 20
 _STEP_BYTES = 1 << 20
 
 
-class Blocks:
+class InflatedBlockCache:
     """The blocks that were inflated last, so that neighbours do not cost the same again. Shared by threads."""
 
-    def __init__(self, most_bytes: int = MOST_KEPT_BYTES) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, most_bytes: int = MAX_CACHED_BYTES) -> None:
+        self._max_bytes = most_bytes
         self._kept: OrderedDict[tuple[str, Any, int], bytes] = OrderedDict()
-        self._kept_bytes = 0
+        self._cached_bytes = 0
         self._lock = Lock()
 
     @property
-    def kept_bytes(self) -> int:
+    def cached_bytes(self) -> int:
         """How many bytes are held."""
-        return self._kept_bytes
+        return self._cached_bytes
 
     def get(self, key: tuple[str, Any, int]) -> bytes | None:
         """A block that is here still."""
@@ -53,26 +53,26 @@ class Blocks:
 
     def put(self, key: tuple[str, Any, int], block: bytes) -> None:
         """Keep a block; what was used longest ago goes."""
-        if len(block) > self._most_bytes:
+        if len(block) > self._max_bytes:
             return
         with self._lock:
             before = self._kept.pop(key, b"")
             self._kept[key] = block
-            self._kept_bytes += len(block) - len(before)
-            while self._kept_bytes > self._most_bytes:
-                self._kept_bytes -= len(self._kept.popitem(last=False)[1])
+            self._cached_bytes += len(block) - len(before)
+            while self._cached_bytes > self._max_bytes:
+                self._cached_bytes -= len(self._kept.popitem(last=False)[1])
 
     def clear(self) -> None:
         """Let go of all of them."""
         with self._lock:
             self._kept.clear()
-            self._kept_bytes = 0
+            self._cached_bytes = 0
 
 
-class InflatedShard:
+class CompressedShard:
     """A compressed shard whose index says where it can be entered."""
 
-    def __init__(self, path: str, index: ShardIndex, blocks: Blocks) -> None:
+    def __init__(self, path: str, index: ShardIndex, blocks: InflatedBlockCache) -> None:
         assert index.flush_points is not None, "others cannot be entered"
         self.path = path
         self.index = index
@@ -133,20 +133,20 @@ class InflatedShard:
         if not len(self.index):
             return b""
         begin = int(self.index.begins(np.array([len(self.index) - 1]))[0]) - base
-        block = _more(inflate, data, begin + _core.HEADER_BYTES)
+        block = _inflate_up_to(inflate, data, begin + _core.HEADER_BYTES)
         header = bytes(block[begin:])
         if not _core.header_agrees(header):
             raise self._wrong(len(self._points) - 1)
-        end = begin + frame_bytes(header)
+        end = begin + parse_frame_size(header)
         while len(block) < end:
-            step = _more(inflate, inflate.unconsumed_tail, min(end - len(block), _STEP_BYTES))
+            step = _inflate_up_to(inflate, inflate.unconsumed_tail, min(end - len(block), _STEP_BYTES))
             if not step:
                 raise self._wrong(len(self._points) - 1)
             block += step
         return bytes(block)
 
     def _read(self, begin: int, end: int) -> bytes:
-        with ANYWHERE.open_read(self.path) as file:
+        with ROUTED_STORAGE.open_read(self.path) as file:
             file.seek(begin)
             data = bytearray(end - begin)
             view, filled = memoryview(data), 0
@@ -159,7 +159,7 @@ class InflatedShard:
         point = self._points[number]
         with open_frames(self.path) as reader:
             try:
-                for _ in reader.stretches():
+                for _ in reader.iter_verified_frames():
                     pass
             except RekordError as failure:
                 return reader.recover(failure, within=EVIDENCE_BYTES)[0]
@@ -172,7 +172,7 @@ class InflatedShard:
         )
 
 
-def _more(inflate: Any, data: bytes, most_bytes: int) -> bytearray:
+def _inflate_up_to(inflate: Any, data: bytes, most_bytes: int) -> bytearray:
     """So many bytes more, or all that come."""
     out = bytearray()
     while len(out) < most_bytes:
@@ -184,11 +184,11 @@ def _more(inflate: Any, data: bytes, most_bytes: int) -> bytearray:
     return out
 
 
-_MOST_FRAMES = 1 << 20
+_MAX_FRAMES = 1 << 20
 _IDLE_BYTES = 4 << 20
 
 
-class Unpacked:
+class InflatedCopies:
     """The inflated copies of some shards, each made when it is first needed. Safe to share by threads."""
 
     def __init__(self, folder: str, storage: Storage) -> None:
@@ -198,7 +198,7 @@ class Unpacked:
         self._locks: defaultdict[str, Lock] = defaultdict(Lock)
         self._lock = Lock()
 
-    def copy_of(self, path: str, index: ShardIndex) -> tuple[str, ShardIndex]:
+    def inflate_shard(self, path: str, index: ShardIndex) -> tuple[str, ShardIndex]:
         """The copy of a shard, and its index."""
         with self._lock:
             lock = self._locks[path]
@@ -226,20 +226,20 @@ class Unpacked:
             raise
         finally:
             file.close()
-        if stamp_of(path) != index.stamp or (index.stream_bytes or written) != written:
+        if read_stamp(path) != index.stamp or (index.stream_bytes or written) != written:
             with suppress(RekordError):
                 self._storage.remove(copy)
-            raise changed(path, index.stamp, None)
-        return copy, ShardIndex(index.offsets, path=copy, stamp=stamp_of(copy), stream_bytes=written)
+            raise file_changed_error(path, index.stamp, None)
+        return copy, ShardIndex(index.offsets, path=copy, stamp=read_stamp(copy), stream_bytes=written)
 
     def _copy_frames(self, path: str, write: Callable[[memoryview], object]) -> int:
         with open_slabs(path, _core.Pool(_IDLE_BYTES), reuse=True) as reader:
             try:
-                while (segment := reader.next(_MOST_FRAMES)) is not None:
+                while (segment := reader.next(_MAX_FRAMES)) is not None:
                     write(memoryview(segment.slab.view())[segment.begin : segment.end])
             except RekordError as failure:
                 failure.location = failure.location.within(
                     path=path, record=reader.record, offset=reader.offset
                 )
-                raise explain(failure) from None
+                raise explain_frame_error(failure) from None
             return reader.offset

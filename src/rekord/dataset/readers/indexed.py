@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rekord import _core
 from rekord.codec.columns import Column
-from rekord.codec.decode import assemble, new_batch
+from rekord.codec.decode import assemble_columns, new_batch
 from rekord.codec.plan import CodecPlan
 from rekord.dataset.order import Ids
 from rekord.dataset.read import decode_error
@@ -28,7 +28,7 @@ class IndexedDecoder:
         self._shards = shards
         self._plan = plan
         self._pool = pool
-        self._pictures = pictures
+        self._image_decoder = pictures
         self._batch = new_batch(plan, pool)
 
     def decode(self, ids: Ids) -> dict[str, Column]:
@@ -41,8 +41,8 @@ class IndexedDecoder:
             self._batch.take()  # the rows before it go with it
             raise decode_error(self._plan, where, frame, row, gathered.slab, consumed)
         try:
-            batch = assemble(self._plan, self._batch.take(), len(ids))
-            return batch if self._pictures is None else self._pictures(batch)
+            batch = assemble_columns(self._plan, self._batch.take(), len(ids))
+            return batch if self._image_decoder is None else self._image_decoder(batch)
         except RekordError as failure:
             bad = failure.location.row
             if bad is not None:

@@ -11,22 +11,22 @@ import numpy as np
 
 from rekord import _core
 from rekord.codec.columns import Column
-from rekord.codec.decode import assemble, cut_to, new_batch
+from rekord.codec.decode import assemble_columns, new_batch, truncate_rows
 from rekord.codec.plan import CodecPlan
 from rekord.dataset.background import IdlePool, is_inline, ordered_work
 from rekord.dataset.read import decode_error, explained, open_frames, open_slabs
 from rekord.dataset.shards import Shards
 from rekord.errors import RekordError
-from rekord.framing.frames import Segment, SlabReader
+from rekord.framing.frames import FrameSegment, SlabReader
 from rekord.location import Location
 
-Pictures: TypeAlias = "Callable[[dict[str, Column]], dict[str, Column]] | None"
+ImageDecoder: TypeAlias = "Callable[[dict[str, Column]], dict[str, Column]] | None"
 """What decodes the pictures of a batch. It may refuse a row, unlike what finishes it."""
 
-Taken: TypeAlias = "tuple[dict[str, Column], int]"
+DecodedRows: TypeAlias = "tuple[dict[str, Column], int]"
 """A batch, and how many rows it has: where no columns are asked for they do not say it."""
 
-THREADS = "rekord-decode"
+THREAD_NAME = "rekord-decode"
 """What the names of threads that decode begin with."""
 
 _IDLE_BYTES = 256 << 20
@@ -37,27 +37,27 @@ def new_pool() -> _core.Pool:
     return _core.Pool(_IDLE_BYTES)
 
 
-_MOST_BATCHES_AT_ONCE = 4
-_AT_ONCE_BYTES = 2 << 20
+_MAX_BATCHES_PER_TASK = 4
+_TASK_BYTES = 2 << 20
 """Waking a thread costs as much as decoding some hundred records, so small batches go several at a time."""
 
 
-class Piece(NamedTuple):
+class FileSegment(NamedTuple):
     """Frames of one file that go into one batch."""
 
     path: str
-    segment: Segment
+    segment: FrameSegment
 
 
 @dataclass(slots=True)
-class Job:
+class DecodeJob:
     """All frames of one batch, and the failure after them that ends the files."""
 
-    pieces: Iterable[Piece]
+    pieces: Iterable[FileSegment]
     failure: RekordError | None = None
 
 
-class _Files:
+class _FileSequence:
     """The frames of many files, one after another."""
 
     def __init__(self, shards: Shards, pool: _core.Pool, *, reuse: bool, begin: tuple[int, int]) -> None:
@@ -68,7 +68,7 @@ class _Files:
         self._reader: SlabReader | None = None
         self._is_closed = False
 
-    def next(self, most_frames: int) -> Piece | None:
+    def next(self, most_frames: int) -> FileSegment | None:
         while True:
             if self._reader is None:
                 if self._is_closed or self._next >= len(self._shards.paths):
@@ -86,11 +86,11 @@ class _Files:
             if segment is not None and self._skip:
                 self._skip -= segment.frames
             elif segment is not None:
-                return Piece(self._reader.path, segment)
+                return FileSegment(self._reader.path, segment)
             else:
                 self._reader.close()
                 records, self._reader = self._reader.record, None
-                self._shards.check_read(self._next - 1, records)
+                self._shards.check_after_read(self._next - 1, records)
 
     def close(self) -> None:
         self._is_closed = True
@@ -99,16 +99,16 @@ class _Files:
             self._reader = None
 
 
-class _Decoder:
+class _BatchDecoder:
     """Fills one batch from pieces."""
 
-    def __init__(self, plan: CodecPlan, pool: _core.Pool, pictures: Pictures) -> None:
+    def __init__(self, plan: CodecPlan, pool: _core.Pool, pictures: ImageDecoder) -> None:
         self._plan = plan
-        self._pictures = pictures
+        self._image_decoder = pictures
         self._batch = new_batch(plan, pool)
-        self._pieces: list[tuple[int, Piece]] = []  # with the first row of each
+        self._pieces: list[tuple[int, FileSegment]] = []  # with the first row of each
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: FileSegment) -> None:
         """Verify and decode the frames of a piece. On a failure the rows before it stay."""
         segment = piece.segment
         before = self._batch.rows
@@ -126,7 +126,7 @@ class _Decoder:
         )
         raise decode_error(self._plan, where, frame, row, segment.slab, segment.begin + consumed)
 
-    def take(self) -> tuple[list[Taken], RekordError | None]:
+    def take(self) -> tuple[list[DecodedRows], RekordError | None]:
         """The batch so far, if it has rows, and what is wrong with the row after it; then begin another."""
         rows, pieces = self._batch.rows, self._pieces
         self._pieces = []
@@ -134,19 +134,19 @@ class _Decoder:
         failure = None
         while rows:
             try:
-                batch = assemble(self._plan, taken, rows)
-                return [(batch if self._pictures is None else self._pictures(batch), rows)], failure
+                batch = assemble_columns(self._plan, taken, rows)
+                return [(batch if self._image_decoder is None else self._image_decoder(batch), rows)], failure
             except RekordError as met:
                 if met.location.row is None:
                     raise
                 # The rows before it come first; another column may have found an earlier one.
                 rows = met.location.row
-                taken = cut_to(self._plan, taken, rows)
-                failure = _located_row(met, rows, pieces)
+                taken = truncate_rows(self._plan, taken, rows)
+                failure = _locate_row_error(met, rows, pieces)
         return [], failure
 
 
-def _located_row(failure: RekordError, row: int, pieces: list[tuple[int, Piece]]) -> RekordError:
+def _locate_row_error(failure: RekordError, row: int, pieces: list[tuple[int, FileSegment]]) -> RekordError:
     """A failure of a row in the batch, with the record that it was."""
     first, piece = next(item for item in reversed(pieces) if item[0] <= row)
     segment = piece.segment
@@ -154,18 +154,18 @@ def _located_row(failure: RekordError, row: int, pieces: list[tuple[int, Piece]]
     failure.location = Location(
         path=piece.path,
         record=record,
-        offset=_offset_of(piece.path, record, segment),
+        offset=_find_frame_offset(piece.path, record, segment),
         feature=failure.location.feature,
     )
     return failure
 
 
-def _offset_of(path: str, record: int, segment: Segment) -> int | None:
+def _find_frame_offset(path: str, record: int, segment: FrameSegment) -> int | None:
     """Where the frame of a record begins: read again, since its slab may hold other bytes by now."""
     try:
         with open_frames(path) as reader:
             reader.start_at(offset=segment.offset, record=segment.first_record)
-            for stretch in reader.stretches():
+            for stretch in reader.iter_verified_frames():
                 if record < stretch.first_record + len(stretch.extents):
                     return stretch.offset(record - stretch.first_record)
     except RekordError:
@@ -188,21 +188,21 @@ class SequentialBatches:
         batch_size: int,
         *,
         finish: Callable[[dict[str, Column]], dict[str, Column]] | None,
-        pictures: Pictures,
+        pictures: ImageDecoder,
         threads: int,
         prefetch: int,
         consumed: int,
         drop_remainder: bool,
     ) -> None:
         pool, inline = new_pool(), is_inline(threads, prefetch)
-        files = _Files(shards, pool, reuse=inline, begin=_place_of(shards, consumed))
-        jobs = _Jobs(files, batch_size)
-        decoders = IdlePool(lambda: _Decoder(plan, pool, pictures))
+        files = _FileSequence(shards, pool, reuse=inline, begin=_place_of(shards, consumed))
+        jobs = _DecodeJobQueue(files, batch_size)
+        decoders = IdlePool(lambda: _BatchDecoder(plan, pool, pictures))
 
-        def decode(taken: list[Job]) -> deque[Taken | BaseException]:
-            with decoders.lend() as decoder:
+        def decode(taken: list[DecodeJob]) -> deque[DecodedRows | BaseException]:
+            with decoders.write_borrowed() as decoder:
                 decoded = [result for job in taken for result in _decode_job(decoder, job)]
-            made: deque[Taken | BaseException] = deque()
+            made: deque[DecodedRows | BaseException] = deque()
             for result in decoded:
                 if finish is None or isinstance(result, RekordError):
                     made.append(result)
@@ -219,14 +219,14 @@ class SequentialBatches:
             decode,
             threads=threads,
             prefetch=prefetch,
-            name=THREADS,
+            name=THREAD_NAME,
             on_end=files.close,
         )
-        self._ready: deque[Taken | BaseException] = deque()
+        self._ready: deque[DecodedRows | BaseException] = deque()
         self._least_rows = batch_size if drop_remainder else 0
         self._consumed = consumed
 
-    def __next__(self) -> Taken:
+    def __next__(self) -> DecodedRows:
         while not self._ready:
             self._ready = next(self._work)
         result = self._ready.popleft()
@@ -252,7 +252,7 @@ def _place_of(shards: Shards, record: int) -> tuple[int, int]:
     return shard, record - int(shards.starts[shard])
 
 
-def _decode_job(decoder: _Decoder, job: Job) -> list[Taken | RekordError]:
+def _decode_job(decoder: _BatchDecoder, job: DecodeJob) -> list[DecodedRows | RekordError]:
     """The batch of a job; nothing at the end; a failure after what came before it."""
     try:
         for piece in job.pieces:
@@ -265,21 +265,21 @@ def _decode_job(decoder: _Decoder, job: Job) -> list[Taken | RekordError]:
     return [*ready, failure] if failure is not None else [*ready]
 
 
-class _Jobs:
+class _DecodeJobQueue:
     """The frames of batch after batch, in order, for one thread at a time."""
 
-    def __init__(self, files: _Files, batch_size: int) -> None:
+    def __init__(self, files: _FileSequence, batch_size: int) -> None:
         self._files = files
         self._batch_size = batch_size
         self._ended = False
 
-    def take(self) -> list[Job] | None:
+    def take(self) -> list[DecodeJob] | None:
         """The next batch, or a few where they are small; None at the end."""
-        jobs: list[Job] = []
+        jobs: list[DecodeJob] = []
         n_bytes = 0
-        while not self._ended and len(jobs) < _MOST_BATCHES_AT_ONCE and n_bytes < _AT_ONCE_BYTES:
-            pieces: list[Piece] = []
-            jobs.append(Job(pieces))
+        while not self._ended and len(jobs) < _MAX_BATCHES_PER_TASK and n_bytes < _TASK_BYTES:
+            pieces: list[FileSegment] = []
+            jobs.append(DecodeJob(pieces))
             try:
                 pieces.extend(self._pieces())
             except RekordError as failure:
@@ -287,11 +287,11 @@ class _Jobs:
             n_bytes += sum(piece.segment.end - piece.segment.begin for piece in pieces)
         return jobs or None
 
-    def take_one(self) -> list[Job] | None:
+    def take_one(self) -> list[DecodeJob] | None:
         """The next batch, whose frames are read while they are decoded; None at the end."""
-        return None if self._ended else [Job(self._pieces())]
+        return None if self._ended else [DecodeJob(self._pieces())]
 
-    def _pieces(self) -> Iterator[Piece]:
+    def _pieces(self) -> Iterator[FileSegment]:
         rows = 0
         while rows < self._batch_size:
             try:

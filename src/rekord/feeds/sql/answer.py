@@ -12,25 +12,39 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from rekord.errors import RekordError, error
-from rekord.feeds.sql.engine import Runner, check_statement, connect, duckdb, explained, no_table
-from rekord.feeds.sql.plan import Simple, choose_records, planned, simple_query
-from rekord.feeds.sql.tables import Part, Table, quoted, quoted_text, record_kinds, table_columns
+from rekord.feeds.sql.engine import (
+    InterruptibleRunner,
+    check_statement,
+    connect,
+    explain_duckdb_error,
+    import_duckdb,
+    missing_table_error,
+)
+from rekord.feeds.sql.plan import SimpleQuery, apply_index_filter, parse_simple_query, plan_query
+from rekord.feeds.sql.tables import (
+    QueryTable,
+    QueryTablePart,
+    build_query_columns,
+    infer_column_types,
+    quote_identifier,
+    quote_literal,
+)
 from rekord.schema import Schema
-from rekord.schema.messages import near_miss
+from rekord.schema.messages import closest_match
 from rekord.storage.remote import is_remote
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
 
 
-_ALL = "records"
-_INNER = re.compile(r"rk(\d+|index)")
+_RECORDS_TABLE = "records"
+_RESERVED_NAME = re.compile(r"rk(\d+|index)")
 """Names that tables have for DuckDB: no split has a table by such a name."""
 _ROWS, _LARGE_ROWS = 8192, 256
 """Of a batch of the answer; few where a row may hold a picture."""
-_SHORT_BYTES = 2 << 30
+_MAX_FAST_SCAN_BYTES = 2 << 30
 """What is not read in a moment is read on another thread, so that Ctrl-C is heard."""
-MOST_COLUMNS = 10_000
+MAX_COLUMNS = 10_000
 """Of a table that DuckDB is given whole: it takes half a millisecond and 50 kB for each, several times over."""
 _WITHOUT_ARROW_TYPE = ("bignum", "bit", "time with time zone", "uhugeint", "varint")
 _NESTED = ("array", "list", "map", "struct", "tuple", "union")
@@ -39,21 +53,21 @@ _LISTS_TABLES = re.compile(r"_tables\b|_views\b|_columns\b|information_schema", 
 _SHOWS_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 
 
-class Answer:
+class QueryResult:
     """A query that is understood and not yet run. Its connection is closed with it."""
 
     def __init__(self, splits: Sequence[Split], sql: str) -> None:
-        self._package = duckdb()
+        self._package = import_duckdb()
         self._connection = connect()
-        self._runner = Runner(self._connection)
-        self._tables: list[Table] = []
+        self._runner = InterruptibleRunner(self._connection)
+        self._tables: list[QueryTable] = []
         self._reader: Any = None
         self._relation: Any = None
         self._schema: Any = None
         self.rows = 0  # that were given so far
         try:
             self._sql = check_statement(self._connection, sql)
-            self._relation = _for_arrow(self._prepared(splits))
+            self._relation = _cast_for_arrow(self._prepared(splits))
         except BaseException as failure:
             self.close()
             raise self._told(failure) from None
@@ -96,35 +110,35 @@ class Answer:
         with suppress(self._package.Error):
             self._connection.close()
 
-    def __enter__(self) -> Answer:
+    def __enter__(self) -> QueryResult:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def _prepared(self, splits: Sequence[Split]) -> Any:
-        names = _names(splits)
+        names = _list_table_names(splits)
         if _SHOWS_TABLES.fullmatch(self._sql):
-            listed = ", ".join(quoted_text(name) for name in sorted(names))
+            listed = ", ".join(quote_literal(name) for name in sorted(names))
             return self._connection.sql(f"select unnest([{listed}]) as name")
-        simple = simple_query(self._connection, self._sql, self._package.Error)
-        narrow = None if simple is None else _narrow(splits, names, self._sql, simple)
+        simple = parse_simple_query(self._connection, self._sql, self._package.Error)
+        narrow = None if simple is None else _build_narrow_table(splits, names, self._sql, simple)
         if simple is not None and narrow is not None:
             self._register([narrow])
-            self._runner.inline = _is_short(narrow)
+            self._runner.inline = _is_fast_scan(narrow)
             if not simple.filtered or not any(map(narrow.reads, narrow.parts)):
                 return self._connection.sql(self._sql)
         else:
-            self._register(_asked(splits, names, self._sql, simple))
+            self._register(_build_tables(splits, names, self._sql, simple))
         self._follow_plan(list(names))
         return self._connection.sql(self._sql)
 
     def _follow_plan(self, names: Sequence[str]) -> None:
         """Let tables give no more than the plan of the query asks them for."""
         try:
-            plan = planned(self._connection, self._sql, self._tables)
+            plan = plan_query(self._connection, self._sql, self._tables)
         except self._package.CatalogException as failure:
-            raise no_table(failure, names) or failure from None
+            raise missing_table_error(failure, names) or failure from None
         for table in self._tables:
             needed = sorted(plan.columns[table.number])
             if len(needed) < len(table.columns):
@@ -133,9 +147,9 @@ class Answer:
                 self._connection.register(table.scanned, table)
                 self._connection.execute(table.view())
             if table.number in plan.filters:
-                choose_records(self._connection, table, plan.filters[table.number])
+                apply_index_filter(self._connection, table, plan.filters[table.number])
 
-    def _register(self, tables: Sequence[Table]) -> None:
+    def _register(self, tables: Sequence[QueryTable]) -> None:
         for table in tables:
             self._tables.append(table)
             self._connection.register(table.scanned, table)
@@ -156,7 +170,7 @@ class Answer:
     def _told(self, failure: BaseException) -> BaseException:
         """What is to be raised: what went wrong while records were read comes through DuckDB as a mere text."""
         for table in self._tables:
-            if (met := table.taken_failure()) is not None:
+            if (met := table.take_failure()) is not None:
                 return met
         if isinstance(failure, self._package.InterruptException):
             return KeyboardInterrupt()
@@ -168,44 +182,44 @@ class Answer:
                 for table in self._tables
                 for place, column in enumerate(table.columns)
             }
-            return explained(failure, names)
+            return explain_duckdb_error(failure, names)
         return failure
 
 
-def _names(splits: Sequence[Split]) -> dict[str, Sequence[Split]]:
+def _list_table_names(splits: Sequence[Split]) -> dict[str, Sequence[Split]]:
     """The tables that a query can name: `records`, and each split whose name is free."""
-    tables: dict[str, Sequence[Split]] = {_ALL: splits}
-    taken = {_ALL}
+    tables: dict[str, Sequence[Split]] = {_RECORDS_TABLE: splits}
+    taken = {_RECORDS_TABLE}
     for split in splits:
         name = split.name
-        if name and name.casefold() not in taken and not _INNER.fullmatch(name.casefold()):
+        if name and name.casefold() not in taken and not _RESERVED_NAME.fullmatch(name.casefold()):
             taken.add(name.casefold())
             tables[name] = [split]
     return tables
 
 
-def _asked(
-    splits: Sequence[Split], names: dict[str, Sequence[Split]], sql: str, simple: Simple | None
-) -> list[Table]:
+def _build_tables(
+    splits: Sequence[Split], names: dict[str, Sequence[Split]], sql: str, simple: SimpleQuery | None
+) -> list[QueryTable]:
     """The tables that a query names, with all of their columns."""
-    if splits[0].batch_map is None and len(splits[0].schema) > MOST_COLUMNS:
-        raise _too_many_columns(splits[0].schema, simple)
-    kinds = record_kinds(splits[0])
-    columns = table_columns(
+    if splits[0].batch_map is None and len(splits[0].schema) > MAX_COLUMNS:
+        raise _too_many_columns_error(splits[0].schema, simple)
+    kinds = infer_column_types(splits[0])
+    columns = build_query_columns(
         dict(splits[0].schema.items()) if splits[0].batch_map is None else None, kinds, sql
     )
-    parts = {id(split): Part(split, kinds) for split in splits}
+    parts = {id(split): QueryTablePart(split, kinds) for split in splits}
     asked, every = sql.casefold(), bool(_LISTS_TABLES.search(sql))
     return [
-        Table(number, name, [parts[id(split)] for split in within], columns)
+        QueryTable(number, name, [parts[id(split)] for split in within], columns)
         for number, (name, within) in enumerate(names.items())
         if every or name.casefold() in asked
     ]
 
 
-def _narrow(
-    splits: Sequence[Split], names: dict[str, Sequence[Split]], sql: str, simple: Simple
-) -> Table | None:
+def _build_narrow_table(
+    splits: Sequence[Split], names: dict[str, Sequence[Split]], sql: str, simple: SimpleQuery
+) -> QueryTable | None:
     """The table of a simple query with the columns that it names, and no others; None where that is not sure."""
     within = [parts for name, parts in names.items() if name.casefold() == simple.table.casefold()]
     if not within or splits[0].batch_map is not None:
@@ -219,48 +233,48 @@ def _narrow(
         if name.casefold() in simple.words
         or (feature.class_names and f"{name}_name".casefold() in simple.words)
     ]
-    kinds = record_kinds(splits[0], read)
+    kinds = infer_column_types(splits[0], read)
     columns = [
         one
-        for one in table_columns({name: schema[name] for name in read}, kinds, sql)
+        for one in build_query_columns({name: schema[name] for name in read}, kinds, sql)
         if one.name.casefold() in simple.words
     ]
     if not simple.among(one.name for one in columns):
         return None
-    return Table(0, simple.table, [Part(split, kinds) for split in within[0]], columns)
+    return QueryTable(0, simple.table, [QueryTablePart(split, kinds) for split in within[0]], columns)
 
 
-def _too_many_columns(schema: Schema, simple: Simple | None) -> RekordError:
+def _too_many_columns_error(schema: Schema, simple: SimpleQuery | None) -> RekordError:
     """The error for a query that needs a table whole, or may; where it names a column wrongly, that is why."""
     known = {name.casefold() for name in schema}
     unknown = [] if simple is None else sorted(simple.words - simple.given - known)
-    near = {word: near_miss(word, schema) for word in unknown[:_COMPARED_WORDS]}
+    near = {word: closest_match(word, schema) for word in unknown[:_COMPARED_WORDS]}
     return error(
         "U680",
         "a table has too many columns for this query",
-        expected=f"at most {MOST_COLUMNS:,} columns, or a query over one table that names the columns it needs",
+        expected=f"at most {MAX_COLUMNS:,} columns, or a query over one table that names the columns it needs",
         found=f"{len(schema):,} columns",
         likely=next((f"`{name}` is meant by `{word[:60]}`" for word, name in near.items() if name), None),
         do="rekord infer PATH      (lists the columns), then: select COLUMN, COLUMN from records",
     )
 
 
-def _is_short(table: Table) -> bool:
+def _is_fast_scan(table: QueryTable) -> bool:
     """Whether all files of a table are read in a moment."""
     paths = [path for part in table.parts for path in part.split.paths]
     try:
-        return not any(map(is_remote, paths)) and sum(map(os.path.getsize, paths)) <= _SHORT_BYTES
+        return not any(map(is_remote, paths)) and sum(map(os.path.getsize, paths)) <= _MAX_FAST_SCAN_BYTES
     except OSError:
         return False  # it is said when the file is read
 
 
-def _for_arrow(answer: Any) -> Any:
+def _cast_for_arrow(answer: Any) -> Any:
     """An answer with text in place of what Arrow has no type for: DuckDB would hand over other values, or bytes."""
     if not any(map(_has_no_arrow_type, answer.types)):
         return answer
     return answer.project(
         ", ".join(
-            f"#{place}::varchar as {quoted(name)}" if _has_no_arrow_type(kind) else f"#{place}"
+            f"#{place}::varchar as {quote_identifier(name)}" if _has_no_arrow_type(kind) else f"#{place}"
             for place, (name, kind) in enumerate(zip(answer.columns, answer.types, strict=True), 1)
         )
     )
@@ -278,10 +292,10 @@ def _is_large(kind: Any) -> bool:
     return any(sign in str(kind) for sign in ("BLOB", "[", "STRUCT", "VARCHAR"))
 
 
-def split_sql(split: Split, query: str) -> pa.Table:
+def query_split(split: Split, query: str) -> pa.Table:
     """What a query says of the table `records`. Only columns that it needs are decoded."""
     try:
-        with Answer([split], query) as answer:
+        with QueryResult([split], query) as answer:
             return answer.table()
     except RekordError as failure:
         if failure.code in ("U680", "U682"):  # the advice of a query is for the command line

@@ -14,13 +14,18 @@ from threading import Lock, current_thread, main_thread
 from typing import Any
 
 from rekord.errors import RekordError, error
-from rekord.schema.messages import near_miss
-from rekord.storage.os_hints import check_address_space, check_working_directory, out_of_memory, refused
+from rekord.schema.messages import closest_match
+from rekord.storage.os_hints import (
+    check_address_space,
+    check_working_directory,
+    out_of_memory_error,
+    system_limit_error,
+)
 
 _EXAMPLE = 'rekord query PATH "select label, count(*) from records group by 1"'
-_SHOWN, _OF_DATA = 200, 60
-_AT = re.compile(r"^LINE \d+: ", re.MULTILINE)
-_PHYSICAL = re.compile(r"\brk(\d+)c(\d+)\b")
+_MAX_SHOWN_CHARS, _MAX_VALUE_CHARS = 200, 60
+_LINE_PREFIX = re.compile(r"^LINE \d+: ", re.MULTILINE)
+_PHYSICAL_COLUMN = re.compile(r"\brk(\d+)c(\d+)\b")
 _ADDRESS_SPACE_BYTES = 768 << 20
 """What DuckDB reserves for its threads as it opens a database. With less it crashes."""
 
@@ -28,12 +33,12 @@ _databases: dict[int, Any] = {}
 _lock = Lock()
 
 
-def duckdb() -> Any:
+def import_duckdb() -> Any:
     """The package, or what to install."""
     try:
         import duckdb as package
     except ImportError as failure:
-        raise refused(failure) or error(
+        raise system_limit_error(failure) or error(
             "U602",
             "SQL needs DuckDB, which is not installed",
             expected="the package duckdb",
@@ -66,7 +71,7 @@ def _new_database() -> Any:
         "threads": 1,
         "temp_directory": spill,
     }
-    package = duckdb()
+    package = import_duckdb()
     check_working_directory()
     check_address_space(_ADDRESS_SPACE_BYTES, "DuckDB")
     database = package.connect(":memory:", config=settings)
@@ -75,7 +80,7 @@ def _new_database() -> Any:
 
 
 @atexit.register
-def _close() -> None:
+def _close_databases() -> None:
     """Before the interpreter goes: what DuckDB still holds of Python cannot be let go of later."""
     database = _databases.pop(os.getpid(), None)
     if database is not None:
@@ -83,7 +88,7 @@ def _close() -> None:
             database.close()
 
 
-class Runner:
+class InterruptibleRunner:
     """Runs what takes time on a connection, so that Ctrl-C ends it.
 
     DuckDB does not look for signals, and Python's main thread cannot while it is in there: so it waits for another.
@@ -105,7 +110,7 @@ class Runner:
         # Made before the thread knows of it: an interrupt may come while the call is being submitted.
         running: Future[Any] = Future()
         try:
-            self._thread.submit(_complete, running, call)
+            self._thread.submit(_run_call, running, call)
             return running.result()
         except KeyboardInterrupt:
             while (
@@ -121,7 +126,7 @@ class Runner:
         self._thread = None
 
 
-def _complete(running: Future[Any], call: Callable[[], Any]) -> None:
+def _run_call(running: Future[Any], call: Callable[[], Any]) -> None:
     """Make the call, unless it was cancelled, and give its result or exception to who waits for it."""
     if not running.set_running_or_notify_cancel():
         return
@@ -134,115 +139,117 @@ def _complete(running: Future[Any], call: Callable[[], Any]) -> None:
 def check_statement(connection: Any, sql: object) -> str:
     """One statement, and one that only reads."""
     if not isinstance(sql, str):
-        raise cannot("a query, as a str", type(sql).__name__)
-    package = duckdb()
+        raise query_error("a query, as a str", type(sql).__name__)
+    package = import_duckdb()
     try:
-        statements = connection.extract_statements(_sayable(sql))
+        statements = connection.extract_statements(_sanitize_text(sql))
         kinds = [statement.type for statement in statements]
     except package.Error as failure:
-        raise explained(failure, {}) from None
+        raise explain_duckdb_error(failure, {}) from None
     if len(kinds) != 1:
-        raise cannot("one statement", f"{len(kinds)} of them" if kinds else "none")
+        raise query_error("one statement", f"{len(kinds)} of them" if kinds else "none")
     if kinds[0] != package.StatementType.SELECT:
         raise error(
             "U680",
             "query may only read the records of the dataset",
             expected="a statement that begins with select, from, with, values, describe or summarize",
-            found=f"{_word(sql)}, which is another kind of statement",
+            found=f"{_first_keyword(sql)}, which is another kind of statement",
             do="select what is wanted; --output writes an answer to a file",
         )
     if statements[0].named_parameters:
-        raise cannot("a query with all of its values", "a parameter, such as ? or $1")
+        raise query_error("a query with all of its values", "a parameter, such as ? or $1")
     return sql
 
 
-def no_table(failure: Exception, names: Sequence[str]) -> RekordError | None:
+def missing_table_error(failure: Exception, names: Sequence[str]) -> RekordError | None:
     """The error for a table that is not there, where that is what DuckDB says."""
     found = re.search(r"Table with name (.*) does not exist", str(failure))
     if found is None:
         return None
-    near = near_miss(found[1], names)
-    return cannot(
+    near = closest_match(found[1], names)
+    return query_error(
         "one of the tables "
         + ", ".join(f"`{name[:60]}`" for name in names[:8])
         + (", …" if names[8:] else ""),
-        _cut(f"Table with name {found[1][:60]} does not exist", _SHOWN),
+        _truncate(f"Table with name {found[1][:60]} does not exist", _MAX_SHOWN_CHARS),
         likely=None if near is None else f"`{near}` is meant",
     )
 
 
-def explained(failure: Exception, names: dict[tuple[int, int], str]) -> RekordError:
+def explain_duckdb_error(failure: Exception, names: dict[tuple[int, int], str]) -> RekordError:
     """What DuckDB says of a query, with columns by the names that the query has for them."""
-    package = duckdb()
-    said = _PHYSICAL.sub(lambda found: names.get((int(found[1]), int(found[2])), found[0]), str(failure))
+    package = import_duckdb()
+    said = _PHYSICAL_COLUMN.sub(
+        lambda found: names.get((int(found[1]), int(found[2])), found[0]), str(failure)
+    )
     message, _, place = said.partition("\n\n")
     what, *more = [line.strip() for line in message.split("\n") if line.strip()] or [type(failure).__name__]
     what = re.sub(r"^[A-Z][\w ]* Error: ", "", what)
     hint = " ".join(more) or None
     if isinstance(failure, package.OutOfMemoryException):
-        return out_of_memory(_cut(what, _SHOWN))
+        return out_of_memory_error(_truncate(what, _MAX_SHOWN_CHARS))
     if isinstance(failure, package.PermissionException):
         return error(
             "U680",
             "a query reached for something outside of the records",
             expected="the tables of the dataset, and nothing else",
-            found=_cut(what, _SHOWN),
+            found=_truncate(what, _MAX_SHOWN_CHARS),
             do=_EXAMPLE,
         )
     syntax = (package.BinderException, package.CatalogException, package.ParserException)
     if isinstance(failure, syntax):
-        where = _marked(place)
-        return cannot(
+        where = _find_marked_text(place)
+        return query_error(
             "a query that DuckDB takes, over the table `records`",
-            _cut(what, _SHOWN) + (f" (at `{where}`)" if where else ""),
-            likely=None if hint is None else _cut(hint, _SHOWN),
+            _truncate(what, _MAX_SHOWN_CHARS) + (f" (at `{where}`)" if where else ""),
+            likely=None if hint is None else _truncate(hint, _MAX_SHOWN_CHARS),
             do='rekord query PATH "describe records"' if isinstance(failure, syntax[:2]) else _EXAMPLE,
         )
     return error(
         "U682",
         expected="values that the query can work with",
-        found=_without_data(what),
+        found=_redact_values(what),
         do="leave such values out with `where`, or use try_cast(… as …), which gives null for them",
     )
 
 
-def cannot(expected: str, found: str, *, likely: str | None = None, do: str = _EXAMPLE) -> RekordError:
+def query_error(expected: str, found: str, *, likely: str | None = None, do: str = _EXAMPLE) -> RekordError:
     """The error for a text that is no query over the records."""
     return error("U680", expected=expected, found=found, likely=likely, do=do)
 
 
-def _sayable(sql: str) -> str:
+def _sanitize_text(sql: str) -> str:
     """A text that is one: halves of characters, from a command line in another encoding, are none."""
     try:
         sql.encode()
     except UnicodeEncodeError:
-        raise cannot("a query in UTF-8", _cut(repr(sql), _OF_DATA)) from None
+        raise query_error("a query in UTF-8", _truncate(repr(sql), _MAX_VALUE_CHARS)) from None
     return sql
 
 
-def _word(sql: str) -> str:
+def _first_keyword(sql: str) -> str:
     found = re.search(r"[A-Za-z]+", sql)
     return "nothing" if found is None else f"`{found[0][:20].lower()}`"
 
 
-def _marked(place: str) -> str | None:
+def _find_marked_text(place: str) -> str | None:
     """The part of the query that DuckDB's marks stand below."""
     lines = place.split("\n")
-    if len(lines) < 2 or not _AT.match(lines[0]) or "^" not in lines[1]:
+    if len(lines) < 2 or not _LINE_PREFIX.match(lines[0]) or "^" not in lines[1]:
         return None
     begin = lines[1].index("^")
     return " ".join(lines[0][begin:].split())[:30] or None
 
 
-def _without_data(what: str) -> str:
+def _redact_values(what: str) -> str:
     """A message that quotes a value, with no more of it than may be shown."""
     first, last = what.find("'"), what.rfind("'")
     quoted = what[first + 1 : last] if 0 <= first < last else ""
-    if len(quoted) > _OF_DATA:
-        what = f"{what[: first + 1]}{quoted[:_OF_DATA]}…{what[last:]}"
-    return _cut(what, _SHOWN)
+    if len(quoted) > _MAX_VALUE_CHARS:
+        what = f"{what[: first + 1]}{quoted[:_MAX_VALUE_CHARS]}…{what[last:]}"
+    return _truncate(what, _MAX_SHOWN_CHARS)
 
 
-def _cut(text: str, most: int) -> str:
+def _truncate(text: str, most: int) -> str:
     joined = " ".join(text.split())
     return joined if len(joined) <= most else joined[: most - 1] + "…"

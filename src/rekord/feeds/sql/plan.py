@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from rekord.dataset.order import Ids
-from rekord.dataset.samplers import all_numbers
-from rekord.feeds.sql.engine import duckdb
-from rekord.feeds.sql.tables import Part, Table
+from rekord.dataset.samplers import expand_selection
+from rekord.feeds.sql.engine import import_duckdb
+from rekord.feeds.sql.tables import QueryTable, QueryTablePart
 
 _EXPRESSIONS = frozenset(
     {"COLUMN_REF", "CONSTANT", "FUNCTION", "COMPARISON", "CONJUNCTION", "BETWEEN", "CAST", "OPERATOR", "CASE"}
@@ -25,11 +25,11 @@ _FUNCTIONS = frozenset(
 )
 """None of them takes longer than a moment for a record, nor makes many values out of one."""
 _CLAUSES = ("select_list", "where_clause", "group_expressions", "having", "modifiers")
-_NOTHING_ELSE = ("sample", "qualify")
+_UNSUPPORTED_CLAUSES = ("sample", "qualify")
 
 
 @dataclass(frozen=True)
-class Simple:
+class SimpleQuery:
     """What such a query names."""
 
     table: str
@@ -42,22 +42,22 @@ class Simple:
         return self.words <= self.given | {name.casefold() for name in columns}
 
 
-def simple_query(connection: Any, sql: str, failed: type[Exception]) -> Simple | None:
+def parse_simple_query(connection: Any, sql: str, failed: type[Exception]) -> SimpleQuery | None:
     """A query that is simple; None for one that is not, or of which DuckDB does not say so."""
     try:
         told = connection.execute("select json_serialize_sql($1)", [sql]).fetchall()[0][0]
         parsed = json.loads(told)
-        return None if parsed["error"] else _simple(parsed["statements"][0]["node"])
+        return None if parsed["error"] else _parse_select_node(parsed["statements"][0]["node"])
     except (failed, ValueError, KeyError, IndexError, TypeError, RecursionError):
         return None  # a DuckDB that writes queries down in another way
 
 
-def _simple(node: dict[str, Any]) -> Simple | None:
+def _parse_select_node(node: dict[str, Any]) -> SimpleQuery | None:
     source = node["from_table"]
     if node["type"] != "SELECT_NODE" or source["type"] != "BASE_TABLE":
         return None
     beside = [node["cte_map"]["map"], source["schema_name"], source["catalog_name"], source["sample"]]
-    beside += [source.get("column_name_alias"), source.get("at_clause"), *map(node.get, _NOTHING_ELSE)]
+    beside += [source.get("column_name_alias"), source.get("at_clause"), *map(node.get, _UNSUPPORTED_CLAUSES)]
     if any(beside):
         return None
     tables = {name.casefold() for name in (source["table_name"], source["alias"]) if name}
@@ -83,74 +83,81 @@ def _simple(node: dict[str, Any]) -> Simple | None:
                 waiting += one.values()
     given = {one["alias"].casefold() for one in node["select_list"] if one["alias"]}
     filtered = node["where_clause"] is not None
-    return Simple(source["table_name"], frozenset(words), frozenset(given), filtered)
+    return SimpleQuery(source["table_name"], frozenset(words), frozenset(given), filtered)
 
 
 _SCAN = "ARROW_SCAN"
 _COLUMN = re.compile(r"\brk(\d+)c(\d+)\b")
 _TABLE = re.compile(r"\brk(\d+)[cn]")
 
-_SURE = frozenset(
+_PURE_EXPRESSIONS = frozenset(
     {"CONJUNCTION", "COMPARISON", "BETWEEN", "CONSTANT", "COLUMN_REF", "CAST", "OPERATOR", "CASE", "TYPE"}
 )
-_SURE_FUNCTIONS = frozenset(
+_PURE_FUNCTIONS = frozenset(
     {"prefix", "suffix", "contains", "lower", "upper", "length", "abs", "+", "-", "*", "//", "%", "~~", "!~~"}
 )
 """Expressions that say the same each time they are asked: what is chosen once is looked at again by the query."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class QueryPlan:
     """Which columns each table is asked for, and what the records must fulfil of tables that are scanned once."""
 
     columns: dict[int, set[int]]
     filters: dict[int, str]
 
 
-def planned(connection: Any, sql: str, tables: Sequence[Table]) -> Plan:
+def plan_query(connection: Any, sql: str, tables: Sequence[QueryTable]) -> QueryPlan:
     """The plan of a query. What it does not say clearly counts as needed."""
     text = connection.execute("explain (format json) " + sql).fetchall()[0][1]
-    everything = Plan({table.number: set(range(len(table.columns))) for table in tables}, {})
+    everything = QueryPlan({table.number: set(range(len(table.columns))) for table in tables}, {})
     try:
-        nodes = list(_nodes(json.loads(text)))
+        nodes = list(_iter_nodes(json.loads(text)))
     except (ValueError, RecursionError):
         return everything
     columns: dict[int, set[int]] = {table.number: set() for table in tables}
     for number, place in _COLUMN.findall(text):
         if int(number) in columns:
             columns[int(number)].add(int(place))
-    scans = [number for node, _ in nodes if _SCAN in _name(node) for number in [_scanned(node)]]
+    scans = [
+        number for node, _ in nodes if _SCAN in _operator_name(node) for number in [_find_scanned_table(node)]
+    ]
     if None in scans:
         return everything
     filters: dict[int, str] = {}
     for node, above in nodes:
-        number = _scanned(node) if _SCAN in _name(node) else None
-        if number is not None and scans.count(number) == 1 and above is not None and _name(above) == "FILTER":
+        number = _find_scanned_table(node) if _SCAN in _operator_name(node) else None
+        if (
+            number is not None
+            and scans.count(number) == 1
+            and above is not None
+            and _operator_name(above) == "FILTER"
+        ):
             told = above.get("extra_info", {}).get("Expression")
             if isinstance(told, str):
                 filters[number] = told
-    return Plan(columns, filters)
+    return QueryPlan(columns, filters)
 
 
-def choose_records(connection: Any, table: Table, condition: str) -> None:
+def apply_index_filter(connection: Any, table: QueryTable, condition: str) -> None:
     """Let a table read those records alone that fulfil what the indexes can say of a condition.
 
     The query looks at all of its conditions again, so that here one may be left out, but none be added.
     """
-    package = duckdb()
+    package = import_duckdb()
     for number, part in enumerate(table.parts):
         if not table.reads(part):
             continue
         try:
-            sure = _sure_part(connection, condition, table, part)
-            if sure is None or not part.indexed.any_order():
+            sure = _extract_indexed_condition(connection, condition, table, part)
+            if sure is None or not part.indexed.has_random_access():
                 continue
-            table.choose(number, _found(connection, table, part, *sure))
+            table.choose(number, _find_matching_records(connection, table, part, *sure))
         except package.Error:
             continue  # what fails on a value here fails, and is said, when the query runs
 
 
-def _nodes(plan: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
+def _iter_nodes(plan: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
     """Every step of a plan, and the step that takes what it gives."""
     waiting: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
         (node, None) for node in (plan if isinstance(plan, list) else [plan])
@@ -161,18 +168,18 @@ def _nodes(plan: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
         waiting += [(child, node) for child in node.get("children", [])]
 
 
-def _name(node: dict[str, Any]) -> str:
+def _operator_name(node: dict[str, Any]) -> str:
     return str(node.get("name", "")).strip()
 
 
-def _scanned(node: dict[str, Any]) -> int | None:
+def _find_scanned_table(node: dict[str, Any]) -> int | None:
     """The number of the table that is scanned; DuckDB names at least one column of it."""
     found = _TABLE.search(json.dumps(node.get("extra_info", {}).get("Projections", "")))
     return None if found is None else int(found[1])
 
 
-def _sure_part(
-    connection: Any, condition: str, table: Table, part: Part
+def _extract_indexed_condition(
+    connection: Any, condition: str, table: QueryTable, part: QueryTablePart
 ) -> tuple[dict[str, Any], list[int]] | None:
     """The parts of a condition that the index of a split answers, as a parsed query, and their columns."""
     sql = f"select rkrow from rkindex where {condition}"
@@ -185,7 +192,7 @@ def _sure_part(
     kept: list[Any] = []
     places: set[int] = set()
     for term in terms:
-        used = _columns_of(term)
+        used = _find_columns(term)
         if used and all(number == table.number and table.known(part, place) for number, place in used):
             kept.append(term)
             places |= {place for _, place in used}
@@ -198,7 +205,7 @@ def _sure_part(
     return parsed, sorted(places)
 
 
-def _columns_of(term: Any) -> set[tuple[int, int]] | None:
+def _find_columns(term: Any) -> set[tuple[int, int]] | None:
     """The columns of an expression; None where it is not sure to say the same a second time."""
     found: set[tuple[int, int]] = set()
     waiting = [term]
@@ -209,9 +216,9 @@ def _columns_of(term: Any) -> set[tuple[int, int]] | None:
         elif isinstance(one, dict):
             kind = one.get("class")
             if kind == "FUNCTION":
-                if one.get("function_name") not in _SURE_FUNCTIONS:
+                if one.get("function_name") not in _PURE_FUNCTIONS:
                     return None
-            elif kind is not None and kind not in _SURE:
+            elif kind is not None and kind not in _PURE_EXPRESSIONS:
                 return None
             if kind == "COLUMN_REF":
                 named = _COLUMN.fullmatch(one["column_names"][-1])
@@ -222,7 +229,9 @@ def _columns_of(term: Any) -> set[tuple[int, int]] | None:
     return found
 
 
-def _found(connection: Any, table: Table, part: Part, parsed: dict[str, Any], places: list[int]) -> Ids:
+def _find_matching_records(
+    connection: Any, table: QueryTable, part: QueryTablePart, parsed: dict[str, Any], places: list[int]
+) -> Ids:
     """The numbers of the records of a split that fulfil a condition on columns that its index knows."""
     sql = connection.execute("select json_deserialize_sql($1::json)", [json.dumps(parsed)]).fetchall()[0][0]
     stream = _IndexStream(table, part, places)
@@ -230,7 +239,7 @@ def _found(connection: Any, table: Table, part: Part, parsed: dict[str, Any], pl
     try:
         answer = connection.sql(sql)
         rows = (getattr(answer, "to_arrow_table", None) or answer.fetch_arrow_table)()
-    except duckdb().Error:
+    except import_duckdb().Error:
         if stream.failure is not None:
             raise stream.failure from None
         raise
@@ -244,7 +253,7 @@ def _found(connection: Any, table: Table, part: Part, parsed: dict[str, Any], pl
 class _IndexStream:
     """Indexed columns of a split as DuckDB takes a table, with the numbers of the records."""
 
-    def __init__(self, table: Table, part: Part, places: list[int]) -> None:
+    def __init__(self, table: QueryTable, part: QueryTablePart, places: list[int]) -> None:
         fields = [pa.field(table.column(place), table.columns[place].kind) for place in places]
         self.schema = pa.schema([pa.field("rkrow", pa.int64()), *fields])
         self.failure: BaseException | None = None
@@ -265,8 +274,10 @@ class _IndexStream:
 
     def _batches(self) -> Iterator[Any]:
         try:
-            for arrays, ids in self._table.of_index(self._part, self._places):
-                yield pa.RecordBatch.from_arrays([pa.array(all_numbers(ids)), *arrays], schema=self.schema)
+            for arrays, ids in self._table.read_indexed(self._part, self._places):
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array(expand_selection(ids)), *arrays], schema=self.schema
+                )
         except GeneratorExit:
             raise
         except BaseException as failure:

@@ -15,19 +15,19 @@ import pyarrow.compute as pc
 from rekord.dataset.index import CHUNK_RECORDS
 from rekord.dataset.order import Ids
 from rekord.dataset.read import records
-from rekord.dataset.samplers import Selection, all_numbers, numbers_at, selected
-from rekord.dataset.shard_index import index_mismatch
+from rekord.dataset.samplers import Selection, expand_selection, normalize_selection, select_numbers
+from rekord.dataset.shard_index import index_mismatch_error
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.errors import RekordError
-from rekord.feeds.dataframes import arrow_batches, arrow_schema
+from rekord.feeds.dataframes import infer_arrow_schema, iter_arrow_batches
 from rekord.schema import Feature
 
-ROWS = CHUNK_RECORDS
+CHUNK_ROWS = CHUNK_RECORDS
 """Of a batch: numbers alone, so that many of them are little; a chunk of the index."""
 
 
-class Indexed:
+class IndexedColumns:
     """What is known of the records of some shards without reading them."""
 
     def __init__(self, shards: Shards, kinds: dict[str, Any]) -> None:
@@ -40,7 +40,7 @@ class Indexed:
         """Whether the indexes of all shards keep these columns."""
         return all(self._has(name) for name in names)
 
-    def any_order(self) -> bool:
+    def has_random_access(self) -> bool:
         """Whether any record can be read without those before it."""
         found = map(self._shards.index, range(len(self._shards.paths)))
         return all(index.compression == "none" or index.flush_points is not None for index in found)
@@ -50,15 +50,15 @@ class Indexed:
     ) -> Iterator[tuple[dict[str, Any], Selection]]:
         """Columns of all records or of a view, and the numbers of these records, some thousands at a time."""
         if within is not None:
-            for begin in range(0, len(within), ROWS):
-                some = within[begin : begin + ROWS]
-                yield self._at(names, all_numbers(some)), some
+            for begin in range(0, len(within), CHUNK_ROWS):
+                some = within[begin : begin + CHUNK_ROWS]
+                yield self._at(names, expand_selection(some)), some
             return
         starts = self._shards.starts.tolist()
         for shard, count in enumerate(self._shards.counts.tolist()):
-            for begin in range(0, count, ROWS):
-                end = min(begin + ROWS, count)
-                columns = self._chunk(shard, begin // ROWS, names) if names else {}
+            for begin in range(0, count, CHUNK_ROWS):
+                end = min(begin + CHUNK_ROWS, count)
+                columns = self._chunk(shard, begin // CHUNK_ROWS, names) if names else {}
                 yield columns, range(starts[shard] + begin, starts[shard] + end)
 
     def places(self) -> Any:
@@ -66,7 +66,9 @@ class Indexed:
         if self._places is None:
             short = [os.path.basename(path) for path in self._shards.paths]
             unique = len(set(short)) == len(short)
-            self._places = pa.array([_text(name) for name in (short if unique else self._shards.paths)])
+            self._places = pa.array(
+                [_decode_name(name) for name in (short if unique else self._shards.paths)]
+            )
         return self._places
 
     def _has(self, name: str) -> bool:
@@ -77,13 +79,15 @@ class Indexed:
 
     def _keeps(self, shard: int, name: str) -> bool:
         index = self._shards.index(shard)
-        return index.has_columns([name]) and _same(index.column_type(name), self._kinds[name])
+        return index.has_columns([name]) and _is_same_type(index.column_type(name), self._kinds[name])
 
     def _chunk(self, shard: int, number: int, names: Sequence[str]) -> dict[str, Any]:
         """Columns of ROWS records of a shard."""
         index = self._shards.index(shard)
         if not index.keeps(names):  # of another index than before
-            raise index_mismatch(index.path, "the columns of the index, as before", "an index without them")
+            raise index_mismatch_error(
+                index.path, "the columns of the index, as before", "an index without them"
+            )
         found = index.columns(number, names)
         return {name: _cast(found.column(i), self._kinds[name]) for i, name in enumerate(names)}
 
@@ -92,14 +96,16 @@ class Indexed:
         if not names:
             return {}
         shards, records = self._shards.locate(ids)
-        used = np.unique(np.stack([shards, records // ROWS]), axis=1).T.tolist()
+        used = np.unique(np.stack([shards, records // CHUNK_ROWS]), axis=1).T.tolist()
         places = np.concatenate(
-            [np.flatnonzero((shards == shard) & (records // ROWS == number)) for shard, number in used]
+            [np.flatnonzero((shards == shard) & (records // CHUNK_ROWS == number)) for shard, number in used]
         )
         back = pa.array(np.argsort(places))
         parts: dict[str, list[Any]] = {name: [] for name in names}
         for shard, number in used:
-            here = pa.array(records[(shards == shard) & (records // ROWS == number)] - number * ROWS)
+            here = pa.array(
+                records[(shards == shard) & (records // CHUNK_ROWS == number)] - number * CHUNK_ROWS
+            )
             for name, column in self._chunk(shard, number, names).items():
                 parts[name].append(column.take(here))
         return {name: pa.concat_arrays(chunks).take(back) for name, chunks in parts.items()}
@@ -109,7 +115,7 @@ def _cast(column: Any, kind: Any) -> Any:
     return column if column.type == kind else column.cast(kind)
 
 
-def _same(stored: Any, kind: Any) -> bool:
+def _is_same_type(stored: Any, kind: Any) -> bool:
     """Whether what the index stores is, but for its width, what records give."""
     if pa.types.is_integer(kind):
         return bool(pa.types.is_integer(stored)) and stored.bit_width <= kind.bit_width
@@ -123,24 +129,24 @@ def _same(stored: Any, kind: Any) -> bool:
     return bool(stored == kind)
 
 
-def _text(name: str) -> str:
+def _decode_name(name: str) -> str:
     """A file name as a text: one that is not UTF-8 has signs in it that say so."""
     return os.fsencode(name).decode(errors="replace")
 
 
-_MOST_ROWS, _LEAST_ROWS = 4096, 16
+_MAX_BATCH_ROWS, _MIN_BATCH_ROWS = 4096, 16
 _BATCH_BYTES = 4 << 20
 """About how much of images, texts and the like is in a batch: a few of them are made ahead."""
 
-_LONGEST_ARRAY = 100_000
+_MAX_ARRAY_LENGTH = 100_000
 """DuckDB has no arrays of more elements; such a column is a list to it."""
 
-_FEW = 0.5
+_MAX_SELECTED_FRACTION = 0.5
 """From this share of the records on they are read one behind another, instead of each by its number."""
 
 
 @dataclass(frozen=True)
-class Column:
+class QueryColumn:
     """A column of a table: one of the records, or one that says more of them."""
 
     name: str
@@ -150,56 +156,60 @@ class Column:
     classes: tuple[str, ...] = ()
 
 
-class Part:
+class QueryTablePart:
     """A split, and what its index knows."""
 
     def __init__(self, split: Split, kinds: dict[str, Any]) -> None:
         self.split = split
-        self.indexed = Indexed(split.view.shards, kinds)
+        self.indexed = IndexedColumns(split.view.shards, kinds)
         self.stored = split.batch_map is None and split.row_transforms is None
         """Whether its columns are those of the files; else the index knows nothing of them."""
 
     def numbers(self, places: Ids) -> Ids:
         """The numbers that records at some places of the split have in its files."""
-        return places if self.split.view.ids is None else numbers_at(self.split.view.ids, places)
+        return places if self.split.view.ids is None else select_numbers(self.split.view.ids, places)
 
 
-def table_columns(schema: Mapping[str, Feature] | None, kinds: dict[str, Any], query: str) -> list[Column]:
+def build_query_columns(
+    schema: Mapping[str, Feature] | None, kinds: dict[str, Any], query: str
+) -> list[QueryColumn]:
     """The columns of the records, each by a name of its own in a language that knows no case.
 
     Behind them come those that say more, where the query names them: so that `select *` gives records as they are.
     Without a schema there are none of these: a function made the rows, and they may be no records any more.
     """
     taken: set[str] = set()
-    columns = [Column(_free(name, taken), _known(kinds[name]), name) for name in kinds]
+    columns = [
+        QueryColumn(_make_unique_name(name, taken), _to_duckdb_type(kinds[name]), name) for name in kinds
+    ]
     if schema is None:
         return columns
     extras = [
-        Column("_split", pa.string(), extra="split"),
-        Column("_record", pa.int64(), extra="record"),
-        Column("_shard", pa.string(), extra="shard"),
-        Column("_shard_record", pa.int64(), extra="shard record"),
+        QueryColumn("_split", pa.string(), extra="split"),
+        QueryColumn("_record", pa.int64(), extra="record"),
+        QueryColumn("_shard", pa.string(), extra="shard"),
+        QueryColumn("_shard_record", pa.int64(), extra="shard record"),
     ]
     for name, feature in schema.items():
         if feature.class_names and pa.types.is_integer(kinds[name]):
-            extras.append(Column(f"{name}_name", pa.string(), name, "name", feature.class_names))
-    columns += [one for one in extras if one.name.casefold() not in taken and _names(query, one.name)]
+            extras.append(QueryColumn(f"{name}_name", pa.string(), name, "name", feature.class_names))
+    columns += [one for one in extras if one.name.casefold() not in taken and _is_named_in(query, one.name)]
     return columns
 
 
-def _names(query: str, column: str) -> bool:
+def _is_named_in(query: str, column: str) -> bool:
     """Whether a query may name a column: `_shard_record` does not name `_record`."""
     return re.search(rf"(?<!\w){re.escape(column)}(?!\w)", query, re.IGNORECASE) is not None
 
 
 @dataclass
-class Table:
+class QueryTable:
     """What DuckDB sees as one table. Its columns have names of ours there, which a view gives the real ones."""
 
     number: int
     name: str
-    parts: list[Part]
-    columns: list[Column]
+    parts: list[QueryTablePart]
+    columns: list[QueryColumn]
     needed: list[int] = field(init=False)
     _failure: BaseException | None = None
     _chosen: list[Ids | None] = field(init=False)
@@ -235,28 +245,33 @@ class Table:
         """The statement that gives the table its name and its columns theirs; what is not needed is null."""
         needed = set(self.needed)
         shown = [
-            f"{self.column(place)} as {quoted(column.name)}"
+            f"{self.column(place)} as {quote_identifier(column.name)}"
             if place in needed
-            else f"cast(null as {_type_name(column.kind)}) as {quoted(column.name)}"
+            else f"cast(null as {_get_type_name(column.kind)}) as {quote_identifier(column.name)}"
             for place, column in enumerate(self.columns)
         ] or [f"rk{self.number}n"]
-        return f"create or replace temp view {quoted(self.name)} as select {', '.join(shown)} from {self.scanned}"
+        return (
+            f"create or replace temp view {quote_identifier(self.name)} as select {', '.join(shown)} from "
+            f"{self.scanned}"
+        )
 
-    def known(self, part: Part, place: int) -> bool:
+    def known(self, part: QueryTablePart, place: int) -> bool:
         """Whether a column of a part can be told without reading records."""
         record = self.columns[place].record
         return record is None or (part.stored and part.indexed.has([record]))
 
-    def reads(self, part: Part) -> bool:
+    def reads(self, part: QueryTablePart) -> bool:
         """Whether records of a part have to be read: only a function itself says how many rows it makes."""
         return part.split.batch_map is not None or not all(self.known(part, place) for place in self.needed)
 
     def choose(self, number: int, ids: Ids) -> None:
         """Read no other records of a part than these, where that is worth it."""
-        if len(ids) < _FEW * len(self.parts[number].split):
+        if len(ids) < _MAX_SELECTED_FRACTION * len(self.parts[number].split):
             self._chosen[number] = ids
 
-    def of_index(self, part: Part, places: Sequence[int]) -> Iterator[tuple[list[Any], Selection]]:
+    def read_indexed(
+        self, part: QueryTablePart, places: Sequence[int]
+    ) -> Iterator[tuple[list[Any], Selection]]:
         """Columns of a part that its index knows, and the numbers of the records."""
         for columns, ids in part.indexed.batches(self._names(places), part.split.view.ids):
             yield self._arrays(part, places, columns, ids), ids
@@ -267,7 +282,7 @@ class Table:
         for one in running:
             one.close()  # type: ignore[attr-defined]
 
-    def taken_failure(self) -> BaseException | None:
+    def take_failure(self) -> BaseException | None:
         """What went wrong while records were read.
 
         Not kept here, and without the places that it went through: these lead back to it and to DuckDB's objects,
@@ -283,7 +298,7 @@ class Table:
                 if chosen is not None and not len(chosen):
                     continue
                 made: Iterator[tuple[list[Any], Selection]]
-                made = self._read(part, chosen) if self.reads(part) else self.of_index(part, self.needed)
+                made = self._read(part, chosen) if self.reads(part) else self.read_indexed(part, self.needed)
                 for arrays, ids in made:
                     rows = pa.nulls(len(ids), pa.bool_())
                     yield pa.RecordBatch.from_arrays([rows, *arrays], schema=schema)
@@ -294,17 +309,17 @@ class Table:
             self._failure = failure
             raise
 
-    def _read(self, part: Part, chosen: Ids | None) -> Iterator[tuple[list[Any], Selection]]:
+    def _read(self, part: QueryTablePart, chosen: Ids | None) -> Iterator[tuple[list[Any], Selection]]:
         split = (
             part.split
             if chosen is None
-            else part.split.replace(view=part.split.view.select(selected(chosen)))
+            else part.split.replace(view=part.split.view.select(normalize_selection(chosen)))
         )
         names = self._names(self.needed)
         # What a function makes of the columns does not say which ones it needs.
         asked = names if split.batch_map is None else None
         done = 0
-        for batch in arrow_batches(split, asked, rows=self._rows(part, names))[1]:
+        for batch in iter_arrow_batches(split, asked, rows=self._rows(part, names))[1]:
             places = np.arange(done, done + batch.num_rows, dtype=np.int64)
             done += batch.num_rows
             ids = part.numbers(places) if chosen is None else chosen[places]
@@ -316,25 +331,25 @@ class Table:
         return list(dict.fromkeys(name for name in made_of if name is not None))
 
     def _arrays(
-        self, part: Part, places: Sequence[int], columns: dict[str, Any], ids: Selection
+        self, part: QueryTablePart, places: Sequence[int], columns: dict[str, Any], ids: Selection
     ) -> list[Any]:
         arrays = []
         where: tuple[Ids, Ids] | None = None
         for place in places:
             column = self.columns[place]
             if column.extra in ("shard", "shard record") and where is None:
-                where = part.split.view.shards.locate(all_numbers(ids))
+                where = part.split.view.shards.locate(expand_selection(ids))
             if column.extra == "":
                 assert column.record is not None
                 array = columns[column.record]
                 arrays.append(array if array.type == column.kind else array.cast(column.kind))
             elif column.extra == "name":
                 assert column.record is not None
-                arrays.append(_named(columns[column.record], column.classes))
+                arrays.append(_map_class_names(columns[column.record], column.classes))
             elif column.extra == "split":
                 arrays.append(pa.repeat(pa.scalar(part.split.name), len(ids)))
             elif column.extra == "record":
-                arrays.append(pa.array(all_numbers(ids)))
+                arrays.append(pa.array(expand_selection(ids)))
             elif column.extra == "shard":
                 assert where is not None
                 arrays.append(part.indexed.places().take(pa.array(where[0])))
@@ -343,44 +358,44 @@ class Table:
                 arrays.append(pa.array(where[1]))
         return arrays
 
-    def _rows(self, part: Part, names: Sequence[str]) -> int:
+    def _rows(self, part: QueryTablePart, names: Sequence[str]) -> int:
         """How many records make a batch: many numbers, or few pictures."""
         read = set(names)
         kinds = [column.kind for column in self.columns if column.record in read and not column.extra]
-        if all(_width(kind) for kind in kinds):
-            width = sum(_width(kind) for kind in kinds)
+        if all(_get_type_width(kind) for kind in kinds):
+            width = sum(_get_type_width(kind) for kind in kinds)
         else:
             # One record tells more of the others than any guess.
             try:
                 width = next((len(payload) for payload in records(part.split.paths[:1])), 1)
             except RekordError:
                 width = _BATCH_BYTES // 64  # it is said when the record is read
-        return max(_LEAST_ROWS, min(_MOST_ROWS, _BATCH_BYTES // max(width, 1)))
+        return max(_MIN_BATCH_ROWS, min(_MAX_BATCH_ROWS, _BATCH_BYTES // max(width, 1)))
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """A name in SQL, whatever is in it."""
     return '"' + name.replace('"', '""') + '"'
 
 
-def quoted_text(text: str) -> str:
+def quote_literal(text: str) -> str:
     """A text in SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def record_kinds(split: Split, columns: Sequence[str] | None = None) -> dict[str, Any]:
+def infer_column_types(split: Split, columns: Sequence[str] | None = None) -> dict[str, Any]:
     """The Arrow type of each column of the records, or of some."""
-    return {one.name: one.type for one in arrow_schema(split, columns)}
+    return {one.name: one.type for one in infer_arrow_schema(split, columns)}
 
 
-def _named(ids: Any, classes: tuple[str, ...]) -> Any:
+def _map_class_names(ids: Any, classes: tuple[str, ...]) -> Any:
     """The names of classes; null for an id that has none."""
     inside = pc.and_(pc.greater_equal(ids, 0), pc.less(ids, len(classes)))
     places = pc.if_else(inside, ids, pa.scalar(None, ids.type))
     return pa.array(classes, pa.string()).take(places)
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _make_unique_name(name: str, taken: set[str]) -> str:
     """A name that no column before has: names that differ in case alone are one in SQL."""
     wanted = name or "_"
     number, free = 0, wanted
@@ -391,21 +406,24 @@ def _free(name: str, taken: set[str]) -> str:
     return free
 
 
-def _known(kind: Any) -> Any:
+def _to_duckdb_type(kind: Any) -> Any:
     """A type that DuckDB has, and that holds the same values."""
     if pa.types.is_float16(kind):
         return pa.float32()
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         return pa.timestamp("ns")  # of times with a zone, DuckDB keeps microseconds
     if pa.types.is_fixed_size_list(kind):
-        inner = _known(kind.value_type)
-        usual = 0 < kind.list_size <= _LONGEST_ARRAY
+        inner = _to_duckdb_type(kind.value_type)
+        usual = 0 < kind.list_size <= _MAX_ARRAY_LENGTH
         return pa.list_(inner, kind.list_size) if usual else pa.large_list(inner)
     if pa.types.is_large_list(kind):
-        return pa.large_list(_known(kind.value_type))
+        return pa.large_list(_to_duckdb_type(kind.value_type))
     if pa.types.is_struct(kind):
         return pa.struct(
-            [pa.field(kind.field(i).name, _known(kind.field(i).type)) for i in range(kind.num_fields)]
+            [
+                pa.field(kind.field(i).name, _to_duckdb_type(kind.field(i).type))
+                for i in range(kind.num_fields)
+            ]
         )
     return kind
 
@@ -433,24 +451,24 @@ _TYPE_NAMES = {
 }
 
 
-def _type_name(kind: Any) -> str:
+def _get_type_name(kind: Any) -> str:
     """What DuckDB calls a type. To ask it takes longer than many a query."""
     if pa.types.is_fixed_size_list(kind):
-        return f"{_type_name(kind.value_type)}[{kind.list_size}]"
+        return f"{_get_type_name(kind.value_type)}[{kind.list_size}]"
     if pa.types.is_large_list(kind):
-        return f"{_type_name(kind.value_type)}[]"
+        return f"{_get_type_name(kind.value_type)}[]"
     if pa.types.is_struct(kind):
         fields = [kind.field(i) for i in range(kind.num_fields)]
-        return f"STRUCT({', '.join(f'{quoted(one.name)} {_type_name(one.type)}' for one in fields)})"
+        return f"STRUCT({', '.join(f'{quote_identifier(one.name)} {_get_type_name(one.type)}' for one in fields)})"
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return "TIMESTAMP WITH TIME ZONE"
     return _TYPE_NAMES[str(kind)]
 
 
-def _width(kind: Any) -> int:
+def _get_type_width(kind: Any) -> int:
     """How many bytes a value takes at least; 0 where values differ in that."""
     if pa.types.is_fixed_size_list(kind):
-        return int(kind.list_size * _width(kind.value_type))
+        return int(kind.list_size * _get_type_width(kind.value_type))
     try:
         return max(1, int(kind.bit_width) // 8)
     except ValueError:

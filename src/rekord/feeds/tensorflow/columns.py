@@ -13,21 +13,21 @@ import numpy as np
 
 from rekord import _core
 from rekord.codec.columns import Array, Optional, Ragged, SparseColumn, Strings
-from rekord.codec.decode import assemble, new_batch
-from rekord.dataset.batches import Batches, Request
+from rekord.codec.decode import assemble_columns, new_batch
+from rekord.dataset.batches import Batches, BatchRequest
 from rekord.errors import RekordError, error
 from rekord.location import Location
 
 Shape: TypeAlias = tuple["int | None", ...]
-Parts: TypeAlias = "Iterator[Any]"
+TensorIterator: TypeAlias = "Iterator[Any]"
 
-INTEGERS = np.dtype(np.int64)
-_WIDE_BYTES = 512
+INT64_DTYPE = np.dtype(np.int64)
+_MIN_WIDE_ROW_BYTES = 512
 """Rows of so many bytes cross over in a tensor of their own, without a copy; shorter ones share one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TensorPart:
     """One array of a form, flat unless it has another rank; `dtype` is None for byte strings, which are always flat.
 
     Parts of one dtype travel together where they have as many values: `each` for every row, and `more`. One whose
@@ -40,45 +40,45 @@ class Part:
     rank: int = 1
 
 
-class Form(Protocol):
+class TensorForm(Protocol):
     """A column's form in TensorFlow."""
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[TensorPart, ...]:
         """The flat arrays that make up a column."""
 
     def put(self, column: Any) -> list[Any]:
         """These arrays of one column; `Strings` or lists of bytes where byte strings are meant."""
 
-    def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
+    def take(self, tf: Any, parts: TensorIterator, rows: Any) -> Any:
         """The tensor of a column of `rows`, in the graph."""
 
 
 @dataclass(frozen=True, slots=True)
-class Dense:
+class DenseForm:
     """Numbers of one shape, or byte strings where `dtype` is None; a size of None differs from batch to batch."""
 
     dtype: np.dtype[Any] | None
     shape: Shape = ()
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[TensorPart, ...]:
         if None in self.shape:
             # Numbers cross in their own shape; of strings that is told.
-            own = Part(self.dtype, rank=1 + len(self.shape))
-            return (own,) if self.dtype is not None else (Part(None), Part(INTEGERS))
+            own = TensorPart(self.dtype, rank=1 + len(self.shape))
+            return (own,) if self.dtype is not None else (TensorPart(None), TensorPart(INT64_DTYPE))
         each: int = prod(self.shape)  # type: ignore[arg-type]
-        wide = self.dtype is not None and each * self.dtype.itemsize >= _WIDE_BYTES
-        return (Part(self.dtype, None if wide else each),)
+        wide = self.dtype is not None and each * self.dtype.itemsize >= _MIN_WIDE_ROW_BYTES
+        return (TensorPart(self.dtype, None if wide else each),)
 
     def put(self, column: Any) -> list[Any]:
         # Pictures that happen to be of one size are Optional where some are missing.
         column = column.values if isinstance(column, Optional) else column
         if self.dtype is None:
-            texts = column if isinstance(column, Strings) else listed_bytes(column)
-            return [texts] if None not in self.shape else [texts, np.array(column.shape[1:], INTEGERS)]
+            texts = column if isinstance(column, Strings) else strings_to_bytes(column)
+            return [texts] if None not in self.shape else [texts, np.array(column.shape[1:], INT64_DTYPE)]
         column = np.ascontiguousarray(column, self.dtype)
         return [column if None in self.shape else column.reshape(-1)]
 
-    def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
+    def take(self, tf: Any, parts: TensorIterator, rows: Any) -> Any:
         out = next(parts)
         if None in self.shape:
             if self.dtype is None:
@@ -93,41 +93,41 @@ class Dense:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RaggedForm:
     """Rows of different lengths, whose values have a form themselves."""
 
-    values: Form
+    values: TensorForm
 
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[TensorPart, ...]:
         # How many values there are in all is known of none.
         inner = [replace(part, each=None) for part in self.values.parts()]
-        return (Part(INTEGERS, 1, 1), *inner)
+        return (TensorPart(INT64_DTYPE, 1, 1), *inner)
 
     def put(self, column: Ragged) -> list[Any]:
         return [column.offsets, *self.values.put(column.values)]
 
-    def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
-        splits = _of_rows(tf, next(parts), rows, more=1)
+    def take(self, tf: Any, parts: TensorIterator, rows: Any) -> Any:
+        splits = _set_row_count(tf, next(parts), rows, more=1)
         values = self.values.take(tf, parts, splits[-1])
         return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Inner:
+class InnerRaggedForm:
     """Rows of one shape in which a dimension varies that is not the first: None in `shape`."""
 
     dtype: np.dtype[Any] | None
     shape: Shape
 
-    def parts(self) -> tuple[Part, ...]:
-        return Part(INTEGERS), Part(self.dtype)
+    def parts(self) -> tuple[TensorPart, ...]:
+        return TensorPart(INT64_DTYPE), TensorPart(self.dtype)
 
     def put(self, column: Ragged) -> list[Any]:
         before, after = self._around()
         lengths = np.repeat(column.lengths // max(prod(before) * prod(after), 1), prod(before))
         return [np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), column.values]
 
-    def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
+    def take(self, tf: Any, parts: TensorIterator, rows: Any) -> Any:
         before, after = self._around()
         splits, values = next(parts), tf.reshape(next(parts), [-1, *after])
         out = tf.RaggedTensor.from_row_splits(values, splits, validate=False)
@@ -142,15 +142,15 @@ class Inner:
 
 
 @dataclass(frozen=True, slots=True)
-class Sparse:
+class SparseForm:
     """Sparse vectors of `size`, one a row, or one a step of a row."""
 
     dtype: np.dtype[Any]
     size: int
     steps: bool = False
 
-    def parts(self) -> tuple[Part, ...]:
-        return Part(INTEGERS, rank=2), Part(self.dtype), Part(INTEGERS)
+    def parts(self) -> tuple[TensorPart, ...]:
+        return TensorPart(INT64_DTYPE, rank=2), TensorPart(self.dtype), TensorPart(INT64_DTYPE)
 
     def put(self, column: Any) -> list[Any]:
         places: list[Array] = []
@@ -171,9 +171,9 @@ class Sparse:
         order = np.lexsort(indices.T[::-1])  # as TensorFlow expects; records may have been written otherwise
         if (np.diff(order) != 1).any():
             indices, values = indices[order], values[order]
-        return [indices, values, np.array([longest], INTEGERS)]
+        return [indices, values, np.array([longest], INT64_DTYPE)]
 
-    def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
+    def take(self, tf: Any, parts: TensorIterator, rows: Any) -> Any:
         indices, values, longest = next(parts), next(parts), next(parts)
         shape = [tf.cast(rows, tf.int64)]
         if self.steps:
@@ -183,14 +183,14 @@ class Sparse:
 
 
 @dataclass(frozen=True, slots=True)
-class Pictures:
+class ImageForm:
     """Pictures in sizes of their own, ragged in height and width; `after` are the channels, where there are any."""
 
     dtype: np.dtype[Any]
     after: tuple[int, ...]
 
-    def parts(self) -> tuple[Part, ...]:
-        return Part(INTEGERS, 1, 1), Part(INTEGERS), Part(self.dtype)
+    def parts(self) -> tuple[TensorPart, ...]:
+        return TensorPart(INT64_DTYPE, 1, 1), TensorPart(INT64_DTYPE), TensorPart(self.dtype)
 
     def put(self, column: Any) -> list[Any]:
         pictures = column.values if isinstance(column, Optional) else column
@@ -201,98 +201,102 @@ class Pictures:
         heights = np.array([one.shape[0] for one in there], np.int64)
         widths = np.array([one.shape[1] for one in there], np.int64)
         flat = np.concatenate([one.reshape(-1) for one in there]) if there else none.reshape(-1)
-        return [_ends(heights), _ends(np.repeat(widths, heights)), flat]
+        return [_compute_row_ends(heights), _compute_row_ends(np.repeat(widths, heights)), flat]
 
-    def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
-        heights, widths = _of_rows(tf, next(parts), rows, more=1), next(parts)
+    def take(self, tf: Any, parts: TensorIterator, rows: Any) -> Any:
+        heights, widths = _set_row_count(tf, next(parts), rows, more=1), next(parts)
         pixels = tf.reshape(next(parts), [-1, *self.after])
         lines = tf.RaggedTensor.from_row_splits(pixels, widths, validate=False)
         return tf.RaggedTensor.from_row_splits(lines, heights, validate=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Holes:
+class MaskedForm:
     """A column in which rows may be missing: {"values": …, "valid": …}."""
 
-    values: Form
+    values: TensorForm
 
-    def parts(self) -> tuple[Part, ...]:
-        return (*self.values.parts(), Part(np.dtype(np.bool_), 1))
+    def parts(self) -> tuple[TensorPart, ...]:
+        return (*self.values.parts(), TensorPart(np.dtype(np.bool_), 1))
 
     def put(self, column: Any) -> list[Any]:
         if isinstance(column, np.ndarray):  # pictures of different sizes
             valid = np.array([one is not None for one in column], np.bool_)
         else:
             valid = np.ones(len(column), np.bool_) if column.valid is None else column.valid
-        takes_holes = isinstance(self.values, Pictures) or not isinstance(column, Optional)
+        takes_holes = isinstance(self.values, ImageForm) or not isinstance(column, Optional)
         return [*self.values.put(column if takes_holes else column.values), valid]
 
-    def take(self, tf: Any, parts: Parts, rows: Any) -> Any:
+    def take(self, tf: Any, parts: TensorIterator, rows: Any) -> Any:
         values = self.values.take(tf, parts, rows)
-        return {"values": values, "valid": _of_rows(tf, next(parts), rows)}
+        return {"values": values, "valid": _set_row_count(tf, next(parts), rows)}
 
 
-def form_of(column: Any, *, optional: bool) -> Form:
+def infer_form(column: Any, *, optional: bool) -> TensorForm:
     """The form of columns like this one."""
-    form: Form
+    form: TensorForm
     if isinstance(column, Optional):
-        return Holes(form_of(column.values, optional=False))
+        return MaskedForm(infer_form(column.values, optional=False))
     if isinstance(column, Strings):
-        form = Dense(None, column.row_shape)
+        form = DenseForm(None, column.row_shape)
     elif isinstance(column, SparseColumn):
-        form = Sparse(np.asarray(column.values.values).dtype, column.size)
+        form = SparseForm(np.asarray(column.values.values).dtype, column.size)
     elif isinstance(column, Ragged):
-        form = _form_of_rows(column)
+        form = _infer_ragged_form(column)
     else:
-        form = Dense(None if column.dtype.kind in "OSU" else _tensor_dtype(column), column.shape[1:])
-    return Holes(form) if optional else form
+        form = DenseForm(None if column.dtype.kind in "OSU" else _tensor_dtype(column), column.shape[1:])
+    return MaskedForm(form) if optional else form
 
 
 def _tensor_dtype(values: np.ndarray[Any, Any]) -> np.dtype[Any]:
     """The dtype of a tensor of these values; TensorFlow has no times, and takes them as they are stored."""
-    return INTEGERS if values.dtype.kind == "M" else values.dtype
+    return INT64_DTYPE if values.dtype.kind == "M" else values.dtype
 
 
-def _form_of_rows(column: Ragged) -> Form:
+def _infer_ragged_form(column: Ragged) -> TensorForm:
     values = column.values
     if isinstance(values, SparseColumn):
-        return Sparse(np.asarray(values.values.values).dtype, values.size, steps=True)
+        return SparseForm(np.asarray(values.values.values).dtype, values.size, steps=True)
     if column.row_shape is not None:
         shape = tuple([None if size == -1 else size for size in column.row_shape])
-        return Inner(None if isinstance(values, Strings) else _tensor_dtype(values), shape)  # type: ignore[arg-type]
-    return Rows(form_of(values, optional=False))
+        return InnerRaggedForm(None if isinstance(values, Strings) else _tensor_dtype(values), shape)  # type: ignore[arg-type]
+    return RaggedForm(infer_form(values, optional=False))
 
 
-def padded(form: Form) -> Form:
+def pad_form(form: TensorForm) -> TensorForm:
     """The form after ragged="pad": what was ragged is dense, in sizes that differ from batch to batch."""
-    if isinstance(form, Holes):
+    if isinstance(form, MaskedForm):
         # Missing rows are all padding then, and no longer told apart.
-        return padded(form.values) if isinstance(form.values, (Rows, Inner, Pictures)) else form
-    if isinstance(form, Inner):
-        return Dense(form.dtype, form.shape)
-    if isinstance(form, Pictures):
-        return Dense(form.dtype, (None, None, *form.after))
-    if isinstance(form, Sparse) and form.steps:
-        return Dense(form.dtype, (None, form.size))
-    if not isinstance(form, Rows):
+        return (
+            pad_form(form.values)
+            if isinstance(form.values, (RaggedForm, InnerRaggedForm, ImageForm))
+            else form
+        )
+    if isinstance(form, InnerRaggedForm):
+        return DenseForm(form.dtype, form.shape)
+    if isinstance(form, ImageForm):
+        return DenseForm(form.dtype, (None, None, *form.after))
+    if isinstance(form, SparseForm) and form.steps:
+        return DenseForm(form.dtype, (None, form.size))
+    if not isinstance(form, RaggedForm):
         return form
-    inner = padded(form.values)
-    assert isinstance(inner, Dense)
-    return Dense(inner.dtype, (None, *inner.shape))
+    inner = pad_form(form.values)
+    assert isinstance(inner, DenseForm)
+    return DenseForm(inner.dtype, (None, *inner.shape))
 
 
-def _of_rows(tf: Any, flat: Any, rows: Any, more: int = 0) -> Any:
+def _set_row_count(tf: Any, flat: Any, rows: Any, more: int = 0) -> Any:
     """A tensor of a value a row, and `more`, told how many that are where it is known beforehand."""
     known = tf.get_static_value(rows)
     flat.set_shape([None if known is None else known + more])
     return flat
 
 
-def _ends(lengths: Array) -> Array:
+def _compute_row_ends(lengths: Array) -> Array:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
-def listed_bytes(column: Any) -> list[bytes]:
+def strings_to_bytes(column: Any) -> list[bytes]:
     """The strings of a column as bytes; b"" for one that is missing."""
     if isinstance(column, Strings):
         values = column.to_numpy().reshape(-1).tolist() if column.row_shape else column.tolist()
@@ -300,10 +304,10 @@ def listed_bytes(column: Any) -> list[bytes]:
             return values
     else:
         values = np.asarray(column, object).reshape(-1).tolist()
-    return [_as_bytes(value) for value in values]
+    return [_to_bytes(value) for value in values]
 
 
-def _as_bytes(value: Any) -> bytes:
+def _to_bytes(value: Any) -> bytes:
     if isinstance(value, str):
         with suppress(UnicodeEncodeError):
             return value.encode()
@@ -318,36 +322,36 @@ def _as_bytes(value: Any) -> bytes:
     )
 
 
-_TRIED_ROWS = (1, 7)
+_PROBE_ROWS = (1, 7)
 """Of batches of these sizes, what differs in a shape is taken for what varies."""
 
-_NUMBERS = "biufc"
+_NUMERIC_KINDS = "biufc"
 
 
-def mapped_forms(request: Request) -> dict[str, Form]:
+def infer_mapped_forms(request: BatchRequest) -> dict[str, TensorForm]:
     """The forms of what the function for `map` gives."""
     schema = request.plan().schema
-    tried = [_forms(_first_batch(request, rows)) for rows in _TRIED_ROWS]
-    forms = _common_forms(*tried)
+    tried = [_infer_batch_forms(_read_first_batch(request, rows)) for rows in _PROBE_ROWS]
+    forms = _merge_batch_forms(*tried)
     if not forms:
-        raise _refused("the function for `map` gives no columns", "a column at least", "{}")
+        raise _map_error("the function for `map` gives no columns", "a column at least", "{}")
     for name, form in forms.items():
         # Strings and ragged rows say that some are missing only where some are: a later batch may have holes.
-        if name in schema and schema[name].optional and _hides_holes(form):
-            forms[name] = Holes(form)
+        if name in schema and schema[name].optional and _has_implicit_missing(form):
+            forms[name] = MaskedForm(form)
     return forms
 
 
-def check_mapped(forms: Mapping[str, Form], batch: Mapping[str, Any]) -> None:
+def validate_mapped_batch(forms: Mapping[str, TensorForm], batch: Mapping[str, Any]) -> None:
     """Refuse a batch that is not in these forms: the graph was told them."""
-    own = _forms(batch)
-    for name, form in _common_forms(forms, own).items():
+    own = _infer_batch_forms(batch)
+    for name, form in _merge_batch_forms(forms, own).items():
         if form != forms[name]:
-            raise _changed(name, forms[name], own[name])
+            raise _form_mismatch_error(name, forms[name], own[name])
     rows = len(next(iter(batch.values()), ()))
     for name, column in batch.items():
         if len(column) != rows:
-            raise _refused(
+            raise _map_error(
                 f"`{name}` has another number of rows than the rest of its batch",
                 f"{rows:,} rows",
                 f"{len(column):,}",
@@ -355,21 +359,25 @@ def check_mapped(forms: Mapping[str, Form], batch: Mapping[str, Any]) -> None:
             )
 
 
-def _common_forms(first: Mapping[str, Form], second: Mapping[str, Form]) -> dict[str, Form]:
+def _merge_batch_forms(
+    first: Mapping[str, TensorForm], second: Mapping[str, TensorForm]
+) -> dict[str, TensorForm]:
     if list(first) != list(second):
-        raise _refused(
+        raise _map_error(
             "the function for `map` gives other columns for other batches",
             str(list(first)),
             str(list(second)),
         )
-    return {name: _common(name, first[name], second[name]) for name in first}
+    return {name: _merge_forms(name, first[name], second[name]) for name in first}
 
 
-def _hides_holes(form: Form) -> bool:
-    return isinstance(form, (Rows, Inner, Sparse)) or (isinstance(form, Dense) and form.dtype is None)
+def _has_implicit_missing(form: TensorForm) -> bool:
+    return isinstance(form, (RaggedForm, InnerRaggedForm, SparseForm)) or (
+        isinstance(form, DenseForm) and form.dtype is None
+    )
 
 
-def _first_batch(request: Request, rows: int) -> Mapping[str, Any]:
+def _read_first_batch(request: BatchRequest, rows: int) -> Mapping[str, Any]:
     """The first records of an epoch as the function gives them, on one thread that ends with this."""
     alone = replace(
         request,
@@ -386,68 +394,72 @@ def _first_batch(request: Request, rows: int) -> Mapping[str, Any]:
         for batch in batches:
             return batch
     plan = request.plan()
-    empty = assemble(plan, new_batch(plan, _core.Pool(0)).take(), 0)
+    empty = assemble_columns(plan, new_batch(plan, _core.Pool(0)).take(), 0)
     return empty if request.finish is None else request.finish(empty)
 
 
-def _forms(batch: Mapping[str, Any]) -> dict[str, Form]:
-    forms: dict[str, Form] = {}
+def _infer_batch_forms(batch: Mapping[str, Any]) -> dict[str, TensorForm]:
+    forms: dict[str, TensorForm] = {}
     for name, column in batch.items():
         known = isinstance(column, (Strings, Ragged, Optional, SparseColumn))
         numbers = isinstance(column, np.ndarray) and column.ndim > 0 and _is_tensor(column)
         if not isinstance(name, str) or not (known or numbers):
-            raise _refused(
+            raise _map_error(
                 f"the function for `map` gives {type(column).__name__} for {repr(name)[:60]}",
                 "columns by name: arrays of numbers or strings, or columns of rekord",
                 repr(column)[:60],
             )
         valid = getattr(column, "valid", None)
-        forms[name] = form_of(column, optional=valid is not None and not isinstance(column, Optional))
+        forms[name] = infer_form(column, optional=valid is not None and not isinstance(column, Optional))
     return forms
 
 
 def _is_tensor(column: np.ndarray[Any, Any]) -> bool:
-    return column.dtype.kind in _NUMBERS + "OSUM" or column.dtype.name == "bfloat16"
+    return column.dtype.kind in _NUMERIC_KINDS + "OSUM" or column.dtype.name == "bfloat16"
 
 
-def _common(name: str, first: Form, second: Form) -> Form:
+def _merge_forms(name: str, first: TensorForm, second: TensorForm) -> TensorForm:
     """One form for both: sizes that differ are unknown, and holes in one are holes in all."""
-    if isinstance(first, Holes) or isinstance(second, Holes):
-        inner = [form.values if isinstance(form, Holes) else form for form in (first, second)]
-        return Holes(_common(name, *inner))
-    if isinstance(first, Rows) and isinstance(second, Rows):
-        return Rows(_common(name, first.values, second.values))
-    if isinstance(first, Dense) and isinstance(second, Dense) and len(first.shape) == len(second.shape):
+    if isinstance(first, MaskedForm) or isinstance(second, MaskedForm):
+        inner = [form.values if isinstance(form, MaskedForm) else form for form in (first, second)]
+        return MaskedForm(_merge_forms(name, *inner))
+    if isinstance(first, RaggedForm) and isinstance(second, RaggedForm):
+        return RaggedForm(_merge_forms(name, first.values, second.values))
+    if (
+        isinstance(first, DenseForm)
+        and isinstance(second, DenseForm)
+        and len(first.shape) == len(second.shape)
+    ):
         pairs = zip_longest(first.shape, second.shape)
         shape = tuple([one if one == other else None for one, other in pairs])
         if first.dtype == second.dtype:
-            return Dense(first.dtype, shape)
+            return DenseForm(first.dtype, shape)
     if first == second:
         return first
-    raise _changed(name, first, second)
+    raise _form_mismatch_error(name, first, second)
 
 
-def _changed(name: str, first: Form, second: Form) -> RekordError:
-    return _refused(
+def _form_mismatch_error(name: str, first: TensorForm, second: TensorForm) -> RekordError:
+    return _map_error(
         f"the function for `map` gives `{name}` in another form for another batch",
-        _said(first),
-        _said(second),
+        _describe_form(first),
+        _describe_form(second),
         feature=name,
     )
 
 
-def _said(form: Form) -> str:
-    if isinstance(form, Holes):
-        return _said(form.values) + ", some missing"
-    if isinstance(form, Rows):
-        return "ragged rows of " + _said(form.values)
-    if isinstance(form, Dense):
+def _describe_form(form: TensorForm) -> str:
+    if isinstance(form, MaskedForm):
+        return _describe_form(form.values) + ", some missing"
+    if isinstance(form, RaggedForm):
+        return "ragged rows of " + _describe_form(form.values)
+    if isinstance(form, DenseForm):
         sizes = ["?" if size is None else str(size) for size in form.shape]
         return f"{'strings' if form.dtype is None else form.dtype} ({', '.join(['rows', *sizes])})"
     return type(form).__name__.lower()
 
 
-def _refused(what: str, expected: str, found: str, *, feature: str | None = None) -> RekordError:
+def _map_error(what: str, expected: str, found: str, *, feature: str | None = None) -> RekordError:
     return error(
         "U676",
         what,

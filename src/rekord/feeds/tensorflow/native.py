@@ -9,53 +9,55 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 from rekord import _core
 from rekord.arguments import integer, invalid
 from rekord.codec.columns import Column
-from rekord.codec.decode import assemble, new_batch
-from rekord.codec.images.decode import DecodedPictures
+from rekord.codec.decode import assemble_columns, new_batch
+from rekord.codec.images.decode import ImageColumnDecoder
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.batches import Request, read_batches
-from rekord.dataset.loader import Reading, State
+from rekord.dataset.batches import BatchRequest, read_batches
+from rekord.dataset.loader import BatchReader, LoaderState
 from rekord.dataset.options import BatchOptions
-from rekord.dataset.postprocess import Batch, Finish
+from rekord.dataset.postprocess import Batch, Postprocessor
 from rekord.errors import RekordError, error
-from rekord.feeds.feed import framework
+from rekord.feeds.feed import import_framework
 from rekord.feeds.tensorflow.columns import (
-    Dense,
-    Form,
-    Holes,
-    Pictures,
-    Rows,
-    check_mapped,
-    form_of,
-    mapped_forms,
-    padded,
+    DenseForm,
+    ImageForm,
+    MaskedForm,
+    RaggedForm,
+    TensorForm,
+    infer_form,
+    infer_mapped_forms,
+    pad_form,
+    validate_mapped_batch,
 )
-from rekord.feeds.tensorflow.packing import Boundary
+from rekord.feeds.tensorflow.packing import BatchPacking
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
 
 
-_MOST_PREFETCH = 1024
+_MAX_PREFETCH = 1024
 """More batches read ahead change nothing but the memory that they take."""
 
 
-def native_dataset(tf: Any, request: Request, state: Mapping[str, Any] | None, *, one_length: bool) -> Any:
+def build_native_dataset(
+    tf: Any, request: BatchRequest, state: Mapping[str, Any] | None, *, one_length: bool
+) -> Any:
     """The dataset of a request, from a state on.
 
     Its length is told where it is known without reading. With `one_length` it always is, and all iterations have it:
     Keras remembers the first, and would cut later epochs to that. So a state in the middle of an epoch is then good
     for the rest of that epoch alone.
     """
-    epochs = Epochs(request, state, one_length=one_length)
-    is_mapped = isinstance(request.finish, Finish) and request.finish.map is not None
-    forms = mapped_forms(request) if is_mapped else planned_forms(request)
-    boundary = Boundary.of(forms)
+    epochs = EpochTracker(request, state, one_length=one_length)
+    is_mapped = isinstance(request.finish, Postprocessor) and request.finish.map is not None
+    forms = infer_mapped_forms(request) if is_mapped else plan_forms(request)
+    boundary = BatchPacking.of(forms)
     # Only what is not kept short has one length for sure; a function may have changed it too.
     rows = None if is_mapped or request.remainder == "keep" else request.batch_size
 
     def packed(batch: dict[str, Column], begun: int) -> tuple[Any, ...]:
         if is_mapped:
-            check_mapped(forms, batch)
+            validate_mapped_batch(forms, batch)
         return boundary.pack(batch, note=begun)
 
     def batches() -> Iterator[tuple[Any, ...]]:
@@ -73,7 +75,7 @@ def native_dataset(tf: Any, request: Request, state: Mapping[str, Any] | None, *
 
     dataset = tf.data.Dataset.from_generator(batches, output_signature=boundary.signature(tf))
     if request.prefetch:
-        dataset = dataset.prefetch(min(request.prefetch, _MOST_PREFETCH))
+        dataset = dataset.prefetch(min(request.prefetch, _MAX_PREFETCH))
     dataset = dataset.map(delivered)
     if one_length or (not epochs.resumed and (request.shards.counted or not request.streams)):
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(epochs.first_steps))
@@ -86,18 +88,18 @@ def native_dataset(tf: Any, request: Request, state: Mapping[str, Any] | None, *
     return dataset
 
 
-class Epochs:
+class EpochTracker:
     """Which epoch the next iteration is: the one after the last of which more than the first batch was delivered.
 
     So a look at the first batch, as Keras takes one to build a model before it trains, uses no epoch up.
     """
 
     def __init__(
-        self, request: Request, state: Mapping[str, Any] | None, *, one_length: bool = False
+        self, request: BatchRequest, state: Mapping[str, Any] | None, *, one_length: bool = False
     ) -> None:
         epoch, consumed = request.epoch, 0
         if state is not None:
-            loaded = State.from_dict(state)
+            loaded = LoaderState.from_dict(state)
             request, epoch, consumed = request.resume(loaded), loaded.epoch, loaded.consumed
         self._request = request
         self._one_length = one_length
@@ -129,7 +131,7 @@ class Epochs:
                 raise self._ended(epoch)
             # Not closed here where TensorFlow lets go of this generator: that is a finalizer, which must not wait.
             reading = read_batches(self._request, epoch, consumed)
-            for number, (batch, last) in enumerate(_with_last(reading)):
+            for number, (batch, last) in enumerate(_flag_last_batch(reading)):
                 yield packed(batch, epoch + 1 if last or number == 1 else 0)
         except RekordError as failure:
             # TensorFlow keeps the text alone of what Python raises, and calls all but ValueErrors unknown.
@@ -171,7 +173,7 @@ class Epochs:
         return self._request.state(epoch, consumed).to_dict()
 
 
-def _with_last(reading: Reading[Batch]) -> Iterator[tuple[Batch, bool]]:
+def _flag_last_batch(reading: BatchReader[Batch]) -> Iterator[tuple[Batch, bool]]:
     """Each batch, and whether it is the last; a failure comes after the batch before it."""
     failure: RekordError | None = None
     held: Batch | None = None
@@ -192,47 +194,47 @@ def _with_last(reading: Reading[Batch]) -> Iterator[tuple[Batch, bool]]:
         raise failure
 
 
-def planned_forms(request: Request) -> dict[str, Form]:
+def plan_forms(request: BatchRequest) -> dict[str, TensorForm]:
     """The forms of all columns, by the schema and what becomes of holes, ragged rows and pictures."""
     plan = request.plan()
-    forms = schema_forms(plan)
-    if isinstance(request.pictures, DecodedPictures):
-        decoded = request.pictures(empty_batch(plan))
+    forms = infer_schema_forms(plan)
+    if isinstance(request.pictures, ImageColumnDecoder):
+        decoded = request.pictures(make_empty_batch(plan))
         for name in request.pictures.features:
-            form = form_of(decoded[name], optional=False)
-            forms[name] = form if request.pictures.resize else _of_any_size(form)
-    if isinstance(request.finish, Finish):
+            form = infer_form(decoded[name], optional=False)
+            forms[name] = form if request.pictures.resize else _allow_any_image_size(form)
+    if isinstance(request.finish, Postprocessor):
         for name, form in forms.items():
-            if name in request.finish.fill and isinstance(form, Holes) and _is_fillable(form.values):
+            if name in request.finish.fill and isinstance(form, MaskedForm) and _is_fillable(form.values):
                 form = form.values
-            forms[name] = form if request.finish.pad is None else padded(form)
+            forms[name] = form if request.finish.pad is None else pad_form(form)
     return forms
 
 
-def schema_forms(plan: CodecPlan) -> dict[str, Form]:
+def infer_schema_forms(plan: CodecPlan) -> dict[str, TensorForm]:
     """The forms of the wanted columns as they are decoded."""
-    columns = empty_batch(plan).items()
-    return {name: form_of(column, optional=plan.schema[name].optional) for name, column in columns}
+    columns = make_empty_batch(plan).items()
+    return {name: infer_form(column, optional=plan.schema[name].optional) for name, column in columns}
 
 
-def empty_batch(plan: CodecPlan) -> dict[str, Column]:
+def make_empty_batch(plan: CodecPlan) -> dict[str, Column]:
     """A batch of no records: what columns are, without reading any."""
-    return assemble(plan, new_batch(plan, _core.Pool(0)).take(), 0)
+    return assemble_columns(plan, new_batch(plan, _core.Pool(0)).take(), 0)
 
 
-def _is_fillable(form: Form) -> bool:
-    return isinstance(form, Dense) and form.dtype is not None
+def _is_fillable(form: TensorForm) -> bool:
+    return isinstance(form, DenseForm) and form.dtype is not None
 
 
-def _of_any_size(form: Form) -> Form:
+def _allow_any_image_size(form: TensorForm) -> TensorForm:
     """The form of pictures that keep their sizes, from that of one batch in which they were alike."""
-    if isinstance(form, Holes):
-        return Holes(_of_any_size(form.values))
-    if isinstance(form, Rows):
-        return Rows(_of_any_size(form.values))
-    assert isinstance(form, Dense)
+    if isinstance(form, MaskedForm):
+        return MaskedForm(_allow_any_image_size(form.values))
+    if isinstance(form, RaggedForm):
+        return RaggedForm(_allow_any_image_size(form.values))
+    assert isinstance(form, DenseForm)
     assert form.dtype is not None
-    return Pictures(form.dtype, form.shape[2:])  # type: ignore[arg-type]
+    return ImageForm(form.dtype, form.shape[2:])  # type: ignore[arg-type]
 
 
 Mode: TypeAlias = Literal["native", "ops"]
@@ -253,9 +255,9 @@ def to_tensorflow(
         raise invalid("mode", mode, '"native" or "ops"', 'mode="native"')
     shuffle = options.get("shuffle", False)
     if mode == "ops":
-        from rekord.feeds.tensorflow.ops import check_ops
+        from rekord.feeds.tensorflow.ops import validate_ops_options
 
-        check_ops(options, state)
+        validate_ops_options(options, state)
         options["shuffle"] = False
     request = split.request(batch_size, **options)
     if not request.plan().columns:
@@ -266,9 +268,11 @@ def to_tensorflow(
             found="columns=[]" if options.get("columns") is not None else "a schema without columns",
             do="leave `columns` out, or name one",
         )
-    tf = framework("tensorflow", call, "tensorflow")
+    tf = import_framework("tensorflow", call, "tensorflow")
     if mode == "native":
-        return native_dataset(tf, request, state, one_length=one_length)
-    from rekord.feeds.tensorflow.ops import ops_dataset
+        return build_native_dataset(tf, request, state, one_length=one_length)
+    from rekord.feeds.tensorflow.ops import build_ops_dataset
 
-    return ops_dataset(tf, request, shuffle=bool(shuffle), seed=options.get("seed", 0), one_length=one_length)
+    return build_ops_dataset(
+        tf, request, shuffle=bool(shuffle), seed=options.get("seed", 0), one_length=one_length
+    )

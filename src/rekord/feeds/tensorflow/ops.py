@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.batches import Request
+from rekord.dataset.batches import BatchRequest
 from rekord.dataset.options import BatchOptions
-from rekord.dataset.postprocess import Finish
-from rekord.dataset.samplers import FileOrder
-from rekord.dataset.shard_index import compression_of
+from rekord.dataset.postprocess import Postprocessor
+from rekord.dataset.samplers import FileOrderSampler
+from rekord.dataset.shard_index import detect_file_compression
 from rekord.errors import RekordError, error
 from rekord.schema import Feature, Schema, Tensor
 from rekord.schema.interop.tf_spec import to_tf_spec
 
-_RAW_AS = {"uint32": "int32", "uint64": "int64"}
+_RAW_DTYPE_SUBSTITUTES = {"uint32": "int32", "uint64": "int64"}
 """What decode_raw does not know is decoded as its neighbour, and its bits are then taken for what they are."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parser:
+class OpsParser:
     """The wanted columns of a schema, and what becomes of holes and ragged rows."""
 
     schema: Schema
@@ -34,7 +34,7 @@ class Parser:
     pad: Mapping[str, Any] | None
 
     @classmethod
-    def of(cls, plan: CodecPlan, finish: Finish | None) -> Parser:
+    def of(cls, plan: CodecPlan, finish: Postprocessor | None) -> OpsParser:
         """The parser of a plan; a SchemaError where a column has no spec of TensorFlow."""
         wanted = set(plan.columns)
         context = {name: feature for name, feature in plan.schema.context.items() if name in wanted}
@@ -67,12 +67,12 @@ class Parser:
 
     def _column(self, tf: Any, name: str, feature: Feature, parsed: Mapping[str, Any]) -> Any:
         if feature.sparse_size is not None:
-            column = _sparse(tf, feature, parsed[feature.key or name])
-            valid = _bincount(tf, column) > 0 if feature.optional else None
+            column = _parse_sparse(tf, feature, parsed[feature.key or name])
+            valid = _count_row_values(tf, column) > 0 if feature.optional else None
         elif feature.storage == "parallel":
-            column, valid = _boxes(tf, name, feature, parsed)
+            column, valid = _parse_boxes(tf, name, feature, parsed)
         else:
-            column, valid = _plain(tf, feature, parsed[feature.key or name])
+            column, valid = _parse_plain(tf, feature, parsed[feature.key or name])
         return self._finished(tf, name, feature, column, valid)
 
     def _list(
@@ -80,16 +80,16 @@ class Parser:
     ) -> Any:
         key = feature.key or name
         if feature.storage == "parallel":
-            column, valid = _boxes(tf, name, feature, lists)
+            column, valid = _parse_boxes(tf, name, feature, lists)
         elif isinstance(lists[key], tf.RaggedTensor):
-            column = _typed(tf, feature, _long(tf, lists[key]))
+            column = _cast_column(tf, feature, _to_int64(tf, lists[key]))
             valid = column.row_lengths() > 0
         elif isinstance(lists[key], tf.SparseTensor):
-            column = _typed(tf, feature, _long(tf, tf.RaggedTensor.from_sparse(lists[key])))
+            column = _cast_column(tf, feature, _to_int64(tf, tf.RaggedTensor.from_sparse(lists[key])))
             valid = column.row_lengths() > 0
         else:
             rows = tf.RaggedTensor.from_tensor(lists[key], lengths=lengths[key])
-            column, valid = _typed(tf, feature, _long(tf, rows)), lengths[key] > 0
+            column, valid = _cast_column(tf, feature, _to_int64(tf, rows)), lengths[key] > 0
         return self._finished(tf, name, feature, column, valid)
 
     def _finished(self, tf: Any, name: str, feature: Feature, column: Any, valid: Any) -> Any:
@@ -107,34 +107,34 @@ class Parser:
         return {"values": column, "valid": valid}
 
 
-def _plain(tf: Any, feature: Feature, parsed: Any) -> tuple[Any, Any]:
+def _parse_plain(tf: Any, feature: Feature, parsed: Any) -> tuple[Any, Any]:
     """A column of one key, and which rows are there; an empty list is one that is not, to TensorFlow."""
     if isinstance(parsed, tf.SparseTensor):
-        rows = _long(tf, tf.RaggedTensor.from_sparse(parsed))
+        rows = _to_int64(tf, tf.RaggedTensor.from_sparse(parsed))
         valid = rows.row_lengths() > 0
         known = feature.stored_shape
         if None in known:
-            return _typed(tf, feature, rows), valid
-        usual = _no_tensor(feature) if isinstance(feature, Tensor) else None
+            return _cast_column(tf, feature, rows), valid
+        usual = _make_placeholder_bytes(feature) if isinstance(feature, Tensor) else None
         dense = rows.to_tensor(usual, shape=[None, prod(known)])  # type: ignore[arg-type]
-        return _typed(tf, feature, tf.reshape(dense, [-1, *known])), valid
+        return _cast_column(tf, feature, tf.reshape(dense, [-1, *known])), valid
     if isinstance(parsed, tf.RaggedTensor):
-        rows = _long(tf, parsed)
-        return _typed(tf, feature, rows), rows.row_lengths() > 0
-    return _typed(tf, feature, parsed), None
+        rows = _to_int64(tf, parsed)
+        return _cast_column(tf, feature, rows), rows.row_lengths() > 0
+    return _cast_column(tf, feature, parsed), None
 
 
-def _no_tensor(feature: Tensor) -> bytes:
+def _make_placeholder_bytes(feature: Tensor) -> bytes:
     """What is decoded in place of a tensor that is missing: zeros, or nothing where the size varies."""
     if feature.variable:
         return b""
     return bytes(prod(feature.shape) * np.dtype(feature.dtype).itemsize)  # type: ignore[arg-type]
 
 
-def _typed(tf: Any, feature: Feature, column: Any) -> Any:
+def _cast_column(tf: Any, feature: Feature, column: Any) -> Any:
     """Stored values in the declared dtype."""
     if isinstance(feature, Tensor):
-        return _tensors(tf, feature, column)
+        return _decode_tensors(tf, feature, column)
     if feature.dtype is None:
         return column
     dtype = tf.as_dtype(feature.stored_dtype)
@@ -144,12 +144,12 @@ def _typed(tf: Any, feature: Feature, column: Any) -> Any:
     return tf.ragged.map_flat_values(change, column, dtype)
 
 
-def _tensors(tf: Any, feature: Tensor, column: Any) -> Any:
+def _decode_tensors(tf: Any, feature: Tensor, column: Any) -> Any:
     """Raw bytes as arrays."""
     if isinstance(column, tf.RaggedTensor):
-        return column.with_flat_values(_tensors(tf, feature, column.flat_values))
+        return column.with_flat_values(_decode_tensors(tf, feature, column.flat_values))
     name = np.dtype(feature.dtype).name
-    raw, wanted = tf.as_dtype(_RAW_AS.get(name, name)), tf.as_dtype(feature.dtype)
+    raw, wanted = tf.as_dtype(_RAW_DTYPE_SUBSTITUTES.get(name, name)), tf.as_dtype(feature.dtype)
     if not feature.variable:
         flat = tf.io.decode_raw(column, raw, fixed_length=None)
         flat = flat if raw == wanted else tf.bitcast(flat, wanted)
@@ -167,7 +167,7 @@ def _tensors(tf: Any, feature: Tensor, column: Any) -> Any:
     return out
 
 
-def _sparse(tf: Any, feature: Feature, parsed: Any) -> Any:
+def _parse_sparse(tf: Any, feature: Feature, parsed: Any) -> Any:
     dtype = tf.as_dtype(feature.dtype)
     if parsed.dtype == dtype:
         return parsed
@@ -175,32 +175,32 @@ def _sparse(tf: Any, feature: Feature, parsed: Any) -> Any:
     return tf.SparseTensor(parsed.indices, change(parsed.values, dtype), parsed.dense_shape)
 
 
-def _bincount(tf: Any, column: Any) -> Any:
+def _count_row_values(tf: Any, column: Any) -> Any:
     """How many values each row of a sparse column has."""
     ones = tf.ones_like(column.indices[:, 0])
     return tf.math.unsorted_segment_sum(ones, column.indices[:, 0], column.dense_shape[0])
 
 
-def _boxes(tf: Any, name: str, feature: Feature, parsed: Mapping[str, Any]) -> tuple[Any, Any]:
-    sides = [_long(tf, parsed[key]) for key in feature.record_keys(name)]
+def _parse_boxes(tf: Any, name: str, feature: Feature, parsed: Mapping[str, Any]) -> tuple[Any, Any]:
+    sides = [_to_int64(tf, parsed[key]) for key in feature.record_keys(name)]
     flat = tf.stack([side.flat_values for side in sides], axis=1)
     column = sides[0].with_flat_values(flat)
     return column, column.row_lengths() > 0
 
 
-def _long(tf: Any, rows: Any) -> Any:
+def _to_int64(tf: Any, rows: Any) -> Any:
     return rows.with_row_splits_dtype(tf.int64)
 
 
 SHUFFLE_RECORDS = 16_384
 """So many records lie in the buffer that a shuffled dataset draws from."""
 
-_FILES_AT_A_TIME = 16
-_RECORDS_AT_A_TIME = 16
+_PARALLEL_FILES = 16
+_INTERLEAVE_BLOCK_RECORDS = 16
 _COMPRESSION = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
 
 
-def check_ops(options: BatchOptions, state: object) -> None:
+def validate_ops_options(options: BatchOptions, state: object) -> None:
     """Refuse what TensorFlow's operations cannot do."""
     for name, given, possible, do in (
         (
@@ -216,10 +216,14 @@ def check_ops(options: BatchOptions, state: object) -> None:
         ("state", state, (None,), 'mode="native", which can go on from a state'),
     ):
         if given not in possible:
-            raise _refused(f'`{name}` cannot be {repr(given)[:60]} with mode="ops"', repr(given)[:60], do)
+            raise _ops_option_error(
+                f'`{name}` cannot be {repr(given)[:60]} with mode="ops"', repr(given)[:60], do
+            )
 
 
-def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int, one_length: bool = False) -> Any:
+def build_ops_dataset(
+    tf: Any, request: BatchRequest, *, shuffle: bool, seed: int, one_length: bool = False
+) -> Any:
     """The dataset: file order, or files in an order by the seed and records drawn from a buffer.
 
     A rank reads files of its own where every rank gets as many, and each `world`-th record of all files elsewhere.
@@ -229,28 +233,28 @@ def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int, one_leng
     once they are shuffled there. Nor may it claim a number of batches, since a worker has fewer. With ranks, and
     for Keras (`one_length`), which warns of a dataset without a length, it has one and is not sharded again.
     """
-    finish = request.finish if isinstance(request.finish, Finish) else None
-    if not isinstance(request.recipe, FileOrder) or (finish is not None and finish.map is not None):
-        raise _refused(
+    finish = request.finish if isinstance(request.finish, Postprocessor) else None
+    if not isinstance(request.recipe, FileOrderSampler) or (finish is not None and finish.map is not None):
+        raise _ops_option_error(
             'mode="ops" reads whole files, and this split is a view of some records, or has a function',
             "a view, a balanced or mixed split, or one with a `map`",
             'mode="native"',
         )
     if request.transform is not None:
-        raise _refused(
+        raise _ops_option_error(
             'mode="ops" has no operations for the transforms of this split',
             "split.transform(…)",
             'mode="native", or write the dataset with these transforms',
         )
     plan = request.plan()
-    parser = Parser.of(plan, finish)
+    parser = OpsParser.of(plan, finish)
     paths, rank, world = request.shards.paths, request.rank, request.world
     by_file = len(paths) % world == 0
     own = list(paths[rank::world] if by_file else paths)
     if shuffle:
         # By this seed alone: ranks that share all files must see them in one order.
         Random(seed).shuffle(own)
-    kinds = [_COMPRESSION[compression_of(path)] for path in own]
+    kinds = [_COMPRESSION[detect_file_compression(path)] for path in own]
 
     def records(path: Any, kind: Any) -> Any:
         return tf.data.TFRecordDataset(path, compression_type=kind)
@@ -262,8 +266,10 @@ def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int, one_leng
         dataset = tf.data.Dataset.from_tensor_slices(
             (tf.constant(own, tf.string, [len(own)]), tf.constant(kinds, tf.string, [len(own)]))
         )
-        cycle = min(len(own), _FILES_AT_A_TIME) if shuffle else 1
-        dataset = dataset.interleave(records, cycle_length=max(cycle, 1), block_length=_RECORDS_AT_A_TIME)
+        cycle = min(len(own), _PARALLEL_FILES) if shuffle else 1
+        dataset = dataset.interleave(
+            records, cycle_length=max(cycle, 1), block_length=_INTERLEAVE_BLOCK_RECORDS
+        )
     if not by_file:
         dataset = dataset.shard(world, rank)
     if shuffle:
@@ -271,7 +277,7 @@ def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int, one_leng
     drop = request.remainder == "drop"
     dataset = dataset.batch(request.batch_size, drop_remainder=drop)
     is_sized = world > 1 or one_length
-    steps = _steps(request, by_file) if is_sized else None
+    steps = _count_steps(request, by_file) if is_sized else None
     if drop and steps is not None:
         dataset = dataset.take(steps)  # as many on all ranks: they would wait for each other for ever
     dataset = dataset.map(
@@ -287,7 +293,7 @@ def ops_dataset(tf: Any, request: Request, *, shuffle: bool, seed: int, one_leng
     return dataset
 
 
-def _steps(request: Request, by_file: bool) -> int | None:
+def _count_steps(request: BatchRequest, by_file: bool) -> int | None:
     """How many batches this rank gets; None where that is not known without reading."""
     if not request.shards.counted:
         return None
@@ -300,5 +306,5 @@ def _steps(request: Request, by_file: bool) -> int | None:
     return -(-ranks[request.rank] // request.batch_size)
 
 
-def _refused(what: str, found: str, do: str) -> RekordError:
+def _ops_option_error(what: str, found: str, do: str) -> RekordError:
     return error("U651", what, expected="what TensorFlow's own operations can do", found=found, do=do)

@@ -15,31 +15,31 @@ from typing import Any
 import numpy as np
 
 from rekord.codec.columns import Array, Strings
-from rekord.errors import RekordError, located
-from rekord.feeds.tensorflow.columns import INTEGERS, Form, Part, listed_bytes
+from rekord.errors import RekordError, add_location
+from rekord.feeds.tensorflow.columns import INT64_DTYPE, TensorForm, TensorPart, strings_to_bytes
 
-_LONG_BYTES = 256
+_MAX_SERIALIZED_MEAN_BYTES = 256
 """Where strings are longer on average, copying them again costs more than making objects of them."""
 
-_MOST_BYTES = 1 << 30
+_MAX_SERIALIZED_BYTES = 1 << 30
 """What is serialized stays below the 2 GiB that a message of protobuf can have."""
 
 _HEADER = 2  # the note, rows
 
 
 @dataclass(frozen=True, slots=True)
-class Boundary:
+class BatchPacking:
     """The forms of all columns, and how their parts travel: (header, a tensor a group of parts…).
 
     The header is [a note, rows, a 1 for each group of strings that is serialized…].
     """
 
-    forms: Mapping[str, Form]
-    parts: tuple[Part, ...]
+    forms: Mapping[str, TensorForm]
+    parts: tuple[TensorPart, ...]
     groups: tuple[tuple[int, ...], ...]  # the numbers of parts that go over in one tensor
 
     @classmethod
-    def of(cls, forms: Mapping[str, Form]) -> Boundary:
+    def of(cls, forms: Mapping[str, TensorForm]) -> BatchPacking:
         """The way over for columns of these forms."""
         parts = tuple(part for form in forms.values() for part in form.parts())
         groups: dict[Any, list[int]] = {}
@@ -51,7 +51,7 @@ class Boundary:
 
     def signature(self, tf: Any) -> tuple[Any, ...]:
         """What TensorFlow is told of the tensors that cross."""
-        specs = [tf.TensorSpec([_HEADER + len(self._texts())], tf.as_dtype(INTEGERS))]
+        specs = [tf.TensorSpec([_HEADER + len(self._texts())], tf.as_dtype(INT64_DTYPE))]
         for group in self.groups:
             part = self.parts[group[0]]
             if part.dtype is None:
@@ -69,7 +69,7 @@ class Boundary:
                 arrays += form.put(batch[name])
             except RekordError:
                 # Not around all of it: a context for every column would take longer than the column.
-                with located(feature=name):
+                with add_location(feature=name):
                     raise
         header = [note, len(batch[name])]
         crossing: list[Array] = []
@@ -77,12 +77,12 @@ class Boundary:
             part = self.parts[group[0]]
             columns = [arrays[number] for number in group]
             if part.dtype is None:
-                serialized, strings = _strings(columns)
+                serialized, strings = _pack_strings(columns)
                 header.append(int(serialized))
                 crossing.append(strings)
             else:
-                crossing.append(_matrix(part, columns))
-        return (np.array(header, INTEGERS), *crossing)
+                crossing.append(_stack_columns(part, columns))
+        return (np.array(header, INT64_DTYPE), *crossing)
 
     def unpack(self, tf: Any, tensors: tuple[Any, ...], batch_rows: int | None) -> tuple[Any, dict[str, Any]]:
         """In the graph: the note, and the columns, of `batch_rows` where that is known."""
@@ -90,7 +90,7 @@ class Boundary:
         taken: list[Any] = [None] * len(self.parts)
         for group, tensor in zip(self.groups, tensors[1:], strict=True):
             is_text = self.parts[group[0]].dtype is None
-            whole = _parsed(tf, tensor, serialized.pop(0), len(group)) if is_text else tensor
+            whole = _parse_strings(tf, tensor, serialized.pop(0), len(group)) if is_text else tensor
             lines = tf.unstack(whole) if len(group) > 1 else [whole]
             for number, line in zip(group, lines, strict=True):
                 taken[number] = line
@@ -103,14 +103,14 @@ class Boundary:
         return [group for group in self.groups if self.parts[group[0]].dtype is None]
 
 
-def _matrix(part: Part, columns: list[Array]) -> Array:
+def _stack_columns(part: TensorPart, columns: list[Array]) -> Array:
     """Columns as the lines of a matrix; one alone as it is."""
     if len(columns) == 1:
         return np.ascontiguousarray(columns[0], part.dtype)
     return np.concatenate(columns, dtype=part.dtype).reshape(len(columns), -1)
 
 
-def _parsed(tf: Any, strings: Any, serialized: Any, lines: int) -> Any:
+def _parse_strings(tf: Any, strings: Any, serialized: Any, lines: int) -> Any:
     """In the graph: strings in so many lines, from one serialized tensor, or from as many as there are."""
     shape = [lines, -1] if lines > 1 else [-1]
     parsed = tf.cond(
@@ -122,38 +122,40 @@ def _parsed(tf: Any, strings: Any, serialized: Any, lines: int) -> Any:
     return parsed
 
 
-def _strings(columns: list[Strings | list[bytes]]) -> tuple[bool, Array]:
+def _pack_strings(columns: list[Strings | list[bytes]]) -> tuple[bool, Array]:
     """(True, one serialized tensor), or (False, all strings one by one)."""
-    count = sum([_count(column) for column in columns])
-    if sum([_size_bytes(column) for column in columns]) > min(count * _LONG_BYTES, _MOST_BYTES):
-        listed = [listed_bytes(column) if isinstance(column, Strings) else column for column in columns]
-        return False, _objects([text for column in listed for text in column])
+    count = sum([_count_strings(column) for column in columns])
+    if sum([_sum_string_bytes(column) for column in columns]) > min(
+        count * _MAX_SERIALIZED_MEAN_BYTES, _MAX_SERIALIZED_BYTES
+    ):
+        listed = [strings_to_bytes(column) if isinstance(column, Strings) else column for column in columns]
+        return False, _to_object_array([text for column in listed for text in column])
     ends: list[Array] = []
     data: list[Any] = []
     for column in columns:
-        own, joined = column.packed() if isinstance(column, Strings) else _packed(column)
+        own, joined = column.packed() if isinstance(column, Strings) else _join_texts(column)
         ends.append(own)
         data.append(joined[own[0] :] if own[0] else joined)
     lines = np.concatenate(ends).reshape(len(columns), -1)
     lengths = lines[:, 1:] - lines[:, :-1]
     shape = lengths.shape if len(columns) > 1 else lengths.shape[1:]
-    return True, _objects([_serialized(shape, lengths.reshape(-1), data)])
+    return True, _to_object_array([_serialize_strings(shape, lengths.reshape(-1), data)])
 
 
-def _serialized(shape: Sequence[int], lengths: Array, data: list[Any]) -> bytes:
+def _serialize_strings(shape: Sequence[int], lengths: Array, data: list[Any]) -> bytes:
     """A TensorProto of strings: all lengths as varints, and then all strings, are its `tensor_content`."""
-    sizes = [_field(2, b"\x08" + _varint(size)) for size in shape]
-    content = _varints(lengths)
+    sizes = [_encode_field(2, b"\x08" + _encode_varint(size)) for size in shape]
+    content = _encode_varints(lengths)
     size_bytes = len(content) + sum([len(part) for part in data])
-    head = b"\x08\x07" + _field(2, b"".join(sizes))  # dtype: DT_STRING, tensor_shape
-    return b"".join([head, b"\x22", _varint(size_bytes), content, *data])
+    head = b"\x08\x07" + _encode_field(2, b"".join(sizes))  # dtype: DT_STRING, tensor_shape
+    return b"".join([head, b"\x22", _encode_varint(size_bytes), content, *data])
 
 
-def _field(number: int, message: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + _varint(len(message)) + message
+def _encode_field(number: int, message: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + _encode_varint(len(message)) + message
 
 
-def _varint(number: int) -> bytes:
+def _encode_varint(number: int) -> bytes:
     out = bytearray()
     while number >= 1 << 7:
         out.append(number & 127 | 128)
@@ -161,7 +163,7 @@ def _varint(number: int) -> bytes:
     return bytes(out) + bytes([number])
 
 
-def _varints(numbers: Array) -> bytes:
+def _encode_varints(numbers: Array) -> bytes:
     """Whole numbers from 0 on, below 2^35, in the encoding of protobuf, one after another."""
     if int(numbers.max(initial=0)) < 1 << 7:
         return numbers.astype(np.uint8).tobytes()
@@ -175,20 +177,20 @@ def _varints(numbers: Array) -> bytes:
     return out.tobytes()
 
 
-def _packed(texts: list[bytes]) -> tuple[Array, Array]:
+def _join_texts(texts: list[bytes]) -> tuple[Array, Array]:
     ends = np.concatenate([[0], np.cumsum([len(text) for text in texts], dtype=np.int64)])
     return ends, np.frombuffer(b"".join(texts), np.uint8)
 
 
-def _objects(texts: list[bytes]) -> Array:
+def _to_object_array(texts: list[bytes]) -> Array:
     out = np.empty(len(texts), object)
     out[:] = texts
     return out
 
 
-def _count(column: Strings | list[bytes]) -> int:
+def _count_strings(column: Strings | list[bytes]) -> int:
     return len(column) * prod(column.row_shape) if isinstance(column, Strings) else len(column)
 
 
-def _size_bytes(column: Strings | list[bytes]) -> int:
+def _sum_string_bytes(column: Strings | list[bytes]) -> int:
     return column.nbytes if isinstance(column, Strings) else sum(map(len, column))

@@ -9,17 +9,17 @@ from typing import Any
 
 from rekord.errors import error
 
-MOST_WORKERS = 256
-_BLOCKS = ("block", "window", "lanes")
+MAX_WORKERS = 256
+_BLOCK_ORDER_KEYS = ("block", "window", "lanes")
 """What a state says of a block-wise order, whatever the world is now."""
 _STARTS = 64
 """So many starts are remembered. A worker that is slow to begin looks for the one that was meant when it was made."""
-_MARKS, _AGAIN, _COUNT = 1 << 16, 1 << 23, 1 << 24
+_MARK_RANGE, _REPEAT_RANGE, _COUNT_RANGE = 1 << 16, 1 << 23, 1 << 24
 """What a cell tells apart: iterators, how often a worker of one began, and iterations. One number holds all three."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class IterationStart:
     """Where an iteration begins, and what a block-wise order was begun with."""
 
     epoch: int
@@ -27,12 +27,12 @@ class Place:
     order: Mapping[str, int]
 
     @classmethod
-    def of(cls, epoch: int, consumed: int, order: Mapping[str, Any]) -> Place:
+    def of(cls, epoch: int, consumed: int, order: Mapping[str, Any]) -> IterationStart:
         """With what matters here of an order."""
-        return cls(epoch, consumed, {name: order.get(name, 0) for name in _BLOCKS})
+        return cls(epoch, consumed, {name: order.get(name, 0) for name in _BLOCK_ORDER_KEYS})
 
 
-class Places:
+class SharedCursor:
     """Where iterations begin.
 
     torch tells a dataset neither the epoch nor that an iteration begins: it makes new workers each time, or lets
@@ -46,8 +46,8 @@ class Places:
 
     def __init__(self, epoch: int) -> None:
         torch = import_module("torch")
-        self._cells = torch.zeros((MOST_WORKERS + 1, MOST_WORKERS), dtype=torch.int64).share_memory_()
-        self._starts = torch.zeros((_STARTS, 3 + len(_BLOCKS)), dtype=torch.int64).share_memory_()
+        self._cells = torch.zeros((MAX_WORKERS + 1, MAX_WORKERS), dtype=torch.int64).share_memory_()
+        self._starts = torch.zeros((_STARTS, 3 + len(_BLOCK_ORDER_KEYS)), dtype=torch.int64).share_memory_()
         self._last = torch.zeros(1, dtype=torch.int64).share_memory_()  # counts starts, written after each
         self._starts[0, 1] = epoch
         self._again = 0  # how often this process has begun
@@ -63,9 +63,9 @@ class Places:
 
         Workers may have been made before a state was loaded that says how a block-wise order was begun.
         """
-        self._keep(self._begun(), Place.of(epoch, consumed, order))
+        self._keep(self._begun(), IterationStart.of(epoch, consumed, order))
 
-    def _keep(self, iteration: int, place: Place) -> None:
+    def _keep(self, iteration: int, place: IterationStart) -> None:
         start = [iteration, place.epoch, place.consumed, *place.order.values()]
         last = int(self._last[0])
         if self._start(last) == start:
@@ -74,24 +74,28 @@ class Places:
             self._starts[(last + 1) % _STARTS, cell] = value
         self._last[0] = last + 1
 
-    def begin(self, worker: int, workers: int, *, seed: int = 0, at: Place | None = None) -> Place:
+    def begin(
+        self, worker: int, workers: int, *, seed: int = 0, at: IterationStart | None = None
+    ) -> IterationStart:
         """Where this worker is to begin; `seed` is what torch has drawn for its iterator, one for all workers.
 
         `at` is where it begins by a state that it was given. All workers of an iterator are given one at the same
         place, and write the same here: it does not matter who is first.
         """
-        if workers > MOST_WORKERS:
+        if workers > MAX_WORKERS:
             raise error(
                 "U605",
                 f"a DataLoader with {workers:,} workers is more than can be counted",
-                expected=f"at most {MOST_WORKERS} workers",
+                expected=f"at most {MAX_WORKERS} workers",
                 found=f"num_workers={workers}",
                 do="num_workers=8: as many as there are cores to decode on",
             )
         self._again += 1
-        count = self._count(worker, workers, seed % _MARKS)
+        count = self._count(worker, workers, seed % _MARK_RANGE)
         # One number, so that nobody sees half of it.
-        self._cells[workers, worker] = (seed % _MARKS * _AGAIN + self._again % _AGAIN) * _COUNT + count
+        self._cells[workers, worker] = (
+            seed % _MARK_RANGE * _REPEAT_RANGE + self._again % _REPEAT_RANGE
+        ) * _COUNT_RANGE + count
         iteration = self._begun(without=workers) + count - 1
         if at is not None:
             self._keep(iteration, at)
@@ -100,7 +104,10 @@ class Places:
 
     def _count(self, worker: int, workers: int, mark: int) -> int:
         numbers: list[int] = self._cells[workers].tolist()
-        cells = [(one // _COUNT // _AGAIN, one // _COUNT % _AGAIN, one % _COUNT) for one in numbers]
+        cells = [
+            (one // _COUNT_RANGE // _REPEAT_RANGE, one // _COUNT_RANGE % _REPEAT_RANGE, one % _COUNT_RANGE)
+            for one in numbers
+        ]
         own_mark, own_again, own_count = cells[worker]
         if own_count and own_mark == mark and own_again >= self._again:
             return own_count + 1  # a new iterator, for which torch's seed was set to what it was before
@@ -110,28 +117,28 @@ class Places:
         # The first one of an iterator. Of the last one there may be workers that ended before they had begun.
         return max(count for _, _, count in cells) + 1
 
-    def upcoming(self) -> Place:
+    def next_start(self) -> IterationStart:
         """Where the next iteration begins."""
         return self._place(self._begun())
 
-    def current(self) -> Place:
+    def current(self) -> IterationStart:
         """Where the iteration that was begun last did, or where the next will, if a start was set since."""
         return self._place(max(self._begun() - 1, int(self._start(int(self._last[0]))[0])))
 
     def _begun(self, *, without: int | None = None) -> int:
         """How many iterations were begun, by any number of workers, or by any other."""
-        counts = (self._cells % _COUNT).amax(dim=1)
+        counts = (self._cells % _COUNT_RANGE).amax(dim=1)
         return int(counts.sum()) - (0 if without is None else int(counts[without]))
 
-    def _place(self, iteration: int) -> Place:
+    def _place(self, iteration: int) -> IterationStart:
         last = int(self._last[0])
         for number in range(last, max(last - _STARTS, -1), -1):
             first, epoch, consumed, *blocks = self._start(number)
             if first <= iteration:
                 break
         past = max(iteration - first, 0)
-        order = dict(zip(_BLOCKS, blocks, strict=True))
-        return Place(epoch + past, 0 if past else consumed, order)
+        order = dict(zip(_BLOCK_ORDER_KEYS, blocks, strict=True))
+        return IterationStart(epoch + past, 0 if past else consumed, order)
 
     def _start(self, number: int) -> list[int]:
         start: list[int] = self._starts[number % _STARTS].tolist()

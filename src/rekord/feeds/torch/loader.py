@@ -15,15 +15,23 @@ import numpy as np
 
 from rekord.arguments import integer, invalid
 from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
-from rekord.dataset.batches import Request, of_worker, read_batches
-from rekord.dataset.loader import Reading, State
+from rekord.dataset.batches import BatchRequest, make_worker_request, read_batches
+from rekord.dataset.loader import BatchReader, LoaderState
 from rekord.dataset.options import BatchOptions
 from rekord.dataset.postprocess import Batch
 from rekord.errors import RekordError, error
-from rekord.feeds.feed import Feed, Rows, Tensors, converted, framework, is_number, with_ranks
-from rekord.feeds.torch.cursor import Place, Places
+from rekord.feeds.feed import (
+    Feed,
+    RowReader,
+    TensorBatch,
+    convert_column,
+    import_framework,
+    is_numeric,
+    with_ranks,
+)
+from rekord.feeds.torch.cursor import IterationStart, SharedCursor
 from rekord.location import Location
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
@@ -32,12 +40,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def map_dataset(request: Request) -> Any:
+def build_map_dataset(request: BatchRequest) -> Any:
     """The rows of a split as a torch Dataset."""
-    return _rebuilt_map_dataset(Rows(request))
+    return _rebuild_map_dataset(RowReader(request))
 
 
-def _rebuilt_map_dataset(rows: Rows) -> Any:
+def _rebuild_map_dataset(rows: RowReader) -> Any:
     return _map_dataset_class()(rows)
 
 
@@ -51,7 +59,7 @@ def _map_dataset_class() -> Any:
         What is missing is None, which torch's usual collate function does not take: fill it with `fill=`.
         """
 
-        def __init__(self, rows: Rows) -> None:
+        def __init__(self, rows: RowReader) -> None:
             self._rows = rows
 
         def __len__(self) -> int:
@@ -59,15 +67,15 @@ def _map_dataset_class() -> Any:
 
         def __getitem__(self, which: Any) -> dict[str, Any]:
             if isinstance(which, (list, tuple)) or getattr(which, "ndim", 0) == 1:
-                return _said(lambda: tensors(self._rows.batch(list(which))))
-            return _said(lambda: _row(self._rows.row(which)))
+                return _run_in_worker(lambda: batch_to_tensors(self._rows.batch(list(which))))
+            return _run_in_worker(lambda: _row_to_tensors(self._rows.row(which)))
 
         def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-            return _said(lambda: [_row(row) for row in self._rows.rows(numbers)])
+            return _run_in_worker(lambda: [_row_to_tensors(row) for row in self._rows.rows(numbers)])
 
         def __reduce__(self) -> tuple[Any, ...]:
             # The class was made in a function, and cannot be found by its name.
-            return _rebuilt_map_dataset, (self._rows,)
+            return _rebuild_map_dataset, (self._rows,)
 
         def __repr__(self) -> str:
             return f"MapDataset({self._rows.request.split!r}, {len(self):,} rows)"
@@ -75,25 +83,25 @@ def _map_dataset_class() -> Any:
     return MapDataset
 
 
-def _row(row: dict[str, Any]) -> dict[str, Any]:
+def _row_to_tensors(row: dict[str, Any]) -> dict[str, Any]:
     out = {}
     for name, value in row.items():
         try:
-            out[name] = _value(value)
+            out[name] = _value_to_tensor(value)
         except TypeError as failure:
-            raise no_tensor(name, failure) from None
+            raise unsupported_dtype_error(name, failure) from None
     return out
 
 
-def _value(value: Any) -> Any:
+def _value_to_tensor(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return type(value)([_value(part) for part in value])
-    if isinstance(value, (np.ndarray, np.generic)) and is_number(np.asarray(value)):
-        return tensor(np.asarray(value))
+        return type(value)([_value_to_tensor(part) for part in value])
+    if isinstance(value, (np.ndarray, np.generic)) and is_numeric(np.asarray(value)):
+        return array_to_tensor(np.asarray(value))
     return value
 
 
-def _said(call: Callable[[], T]) -> T:
+def _run_in_worker(call: Callable[[], T]) -> T:
     from torch.utils.data import get_worker_info
 
     try:
@@ -101,45 +109,45 @@ def _said(call: Callable[[], T]) -> T:
     except RekordError as failure:
         if get_worker_info() is None:
             raise
-        raise told_by_worker(failure) from None
+        raise worker_error(failure) from None
 
 
-def told_by_worker(failure: RekordError) -> Exception:
+def worker_error(failure: RekordError) -> Exception:
     """The failure as torch carries it out of a worker: it makes exceptions anew, from a text alone."""
     return RuntimeError(failure.message)
 
 
-_SHARED_BYTES = 1 << 18
+_MIN_SHARED_BYTES = 1 << 18
 """From this size on an array goes through shared memory, which takes a connection of its own between two processes.
 Smaller ones go through the pipe in less time than that."""
-_SHARE = "share"
+_WORKER_STATE_KEY = "share"
 """In the state of a worker: its number, how many workers there are, and how many batches it has delivered."""
 _COLUMNS = (np.ndarray, Optional, Ragged, SparseColumn, Strings)
 
 
-def loader(request: Request, workers: int) -> Feed:
+def build_loader(request: BatchRequest, workers: int) -> Feed:
     """Our loader: batches are made by threads of this process, or by worker processes."""
-    return WorkerFeed(request, workers) if workers else Feed(request, tensors)
+    return WorkerFeed(request, workers) if workers else Feed(request, batch_to_tensors)
 
 
 class WorkerFeed(Feed):
     """Batches of tensors that worker processes make. These stay for the next epoch where one was read to its end."""
 
-    def __init__(self, request: Request, workers: int) -> None:
-        super().__init__(request, tensors)
+    def __init__(self, request: BatchRequest, workers: int) -> None:
+        super().__init__(request, batch_to_tensors)
         self._workers = workers
-        self._idle: list[_Processes] = []
+        self._idle: list[_WorkerProcesses] = []
 
     def close(self) -> None:
         """Close the newest iterator, and end worker processes that are kept for the next epoch."""
         super().close()
         self._taken()
 
-    def _start(self, request: Request, epoch: int, consumed: int) -> Reading[Tensors]:
-        processes = self._taken() or _Processes(request, self._workers)
-        return _FromProcesses(processes, self._idle, request, epoch, consumed)
+    def _start(self, request: BatchRequest, epoch: int, consumed: int) -> BatchReader[TensorBatch]:
+        processes = self._taken() or _WorkerProcesses(request, self._workers)
+        return _ProcessReader(processes, self._idle, request, epoch, consumed)
 
-    def _taken(self) -> _Processes | None:
+    def _taken(self) -> _WorkerProcesses | None:
         """Worker processes of this process that are idle; they are not kept any more."""
         own = [one for one in self._idle if one.process == os.getpid()]
         # Those of the process that this one was forked from cannot be ended here.
@@ -147,43 +155,48 @@ class WorkerFeed(Feed):
         return own[0] if own else None
 
 
-class _Processes:
+class _WorkerProcesses:
     """Worker processes, and where they are to begin."""
 
-    def __init__(self, request: Request, workers: int) -> None:
+    def __init__(self, request: BatchRequest, workers: int) -> None:
         self.process = os.getpid()
-        self.places = Places(request.epoch)
+        self.places = SharedCursor(request.epoch)
         # Found out before there are workers, so that not each of them has to.
         request.plan()
         len(request.steps(0))
         self.loader = import_module("torch.utils.data").DataLoader(
-            _rebuilt_iterable_dataset(request, self.places, True),
+            _rebuild_iterable_dataset(request, self.places, True),
             batch_size=None,
             num_workers=workers,
-            collate_fn=_same,
+            collate_fn=_identity,
             persistent_workers=True,
             prefetch_factor=max(request.prefetch, 1),
             generator=import_module("torch").Generator(),  # the global one is not ours to draw from
         )
 
 
-class _FromProcesses:
+class _ProcessReader:
     """An epoch from worker processes, which are put into `idle` at its end.
 
     Not before: a worker that was slow to begin would take the next place for the one that was left.
     """
 
     def __init__(
-        self, processes: _Processes, idle: list[_Processes], request: Request, epoch: int, consumed: int
+        self,
+        processes: _WorkerProcesses,
+        idle: list[_WorkerProcesses],
+        request: BatchRequest,
+        epoch: int,
+        consumed: int,
     ) -> None:
         processes.places.set(epoch, consumed, request.recipe.to_dict())
-        self._processes: _Processes | None = processes
+        self._processes: _WorkerProcesses | None = processes
         self._idle = idle
         self._items: Iterator[Any] = iter(processes.loader)
         self._more: list[Any] = []
         self._left = len(request.steps(consumed))
 
-    def __next__(self) -> tuple[Tensors, int]:
+    def __next__(self) -> tuple[TensorBatch, int]:
         item = self._more.pop() if self._more else next(self._items, None)
         if item is None:
             self._finish()
@@ -199,7 +212,7 @@ class _FromProcesses:
                 self._finish()
             else:
                 self._more = [more]
-        return tensors(_received(sent)), after
+        return batch_to_tensors(_unpack_batch(sent)), after
 
     def close(self) -> None:
         self._items, self._processes = iter(()), None
@@ -210,46 +223,46 @@ class _FromProcesses:
         self.close()
 
 
-def _same(item: Any) -> Any:
+def _identity(item: Any) -> Any:
     return item
 
 
-def iterable_dataset(request: Request) -> Any:
+def build_iterable_dataset(request: BatchRequest) -> Any:
     """The batches as a torch IterableDataset."""
-    return _rebuilt_iterable_dataset(request, Places(request.epoch), False)
+    return _rebuild_iterable_dataset(request, SharedCursor(request.epoch), False)
 
 
-def _rebuilt_iterable_dataset(request: Request, places: Places, as_items: bool) -> Any:
+def _rebuild_iterable_dataset(request: BatchRequest, places: SharedCursor, as_items: bool) -> Any:
     return _iterable_dataset_class()(request, places, as_items)
 
 
-class _PlacedFeed(Feed):
+class _CursorFeed(Feed):
     """The batches for a DataLoader without workers. Its epochs are counted with those that workers begin."""
 
-    def __init__(self, request: Request, places: Places) -> None:
-        super().__init__(request, tensors)
+    def __init__(self, request: BatchRequest, places: SharedCursor) -> None:
+        super().__init__(request, batch_to_tensors)
         self.places = places
 
     @property
-    def request(self) -> Request:
+    def request(self) -> BatchRequest:
         """What is read."""
         return self._request
 
-    def _upcoming(self) -> tuple[int, int]:
-        place = self.places.upcoming()
+    def _next_position(self) -> tuple[int, int]:
+        place = self.places.next_start()
         return place.epoch, place.consumed
 
-    def _claim(self) -> tuple[Request, int, int]:
+    def _claim(self) -> tuple[BatchRequest, int, int]:
         place = self.places.begin(0, 0)
-        return _at(self._request, place), place.epoch, place.consumed
+        return _resume_request(self._request, place), place.epoch, place.consumed
 
-    def _go_to(self, epoch: int, consumed: int) -> None:
-        super()._go_to(epoch, consumed)
+    def _seek(self, epoch: int, consumed: int) -> None:
+        super()._seek(epoch, consumed)
         self.places.set(epoch, consumed, self._request.recipe.to_dict())
 
 
-def _at(request: Request, place: Place) -> Request:
-    return replace(request, recipe=request.recipe.going_on(place.order))
+def _resume_request(request: BatchRequest, place: IterationStart) -> BatchRequest:
+    return replace(request, recipe=request.recipe.resume(place.order))
 
 
 @lru_cache(maxsize=1)
@@ -263,11 +276,11 @@ def _iterable_dataset_class() -> Any:
         StatefulDataLoader saves and loads its state.
         """
 
-        def __init__(self, request: Request, places: Places, as_items: bool) -> None:
-            self._feed = _PlacedFeed(request, places)
+        def __init__(self, request: BatchRequest, places: SharedCursor, as_items: bool) -> None:
+            self._feed = _CursorFeed(request, places)
             self._as_items = as_items  # for our own loader
             self._resumed: Mapping[str, Any] | None = None  # loaded in a worker
-            self._share: _Share | None = None
+            self._share: _WorkerShare | None = None
 
         def __len__(self) -> int:
             """How many batches a whole epoch has."""
@@ -279,7 +292,7 @@ def _iterable_dataset_class() -> Any:
                 return iter(self._feed)
             resumed, self._resumed = self._resumed, None
             try:
-                self._share = _Share(
+                self._share = _WorkerShare(
                     self._feed.request,
                     self._feed.places,
                     info.id,
@@ -287,9 +300,9 @@ def _iterable_dataset_class() -> Any:
                     seed=info.seed - info.id,
                     resumed=resumed,
                 )
-                return _Carried(self._share, as_items=self._as_items)
+                return _WorkerOutput(self._share, as_items=self._as_items)
             except RekordError as failure:
-                raise told_by_worker(failure) from None
+                raise worker_error(failure) from None
 
         def set_epoch(self, epoch: int) -> None:
             """Let the next iteration be this epoch, in persistent workers too."""
@@ -320,7 +333,7 @@ def _iterable_dataset_class() -> Any:
 
         def __reduce__(self) -> tuple[Any, ...]:
             # The class was made in a function, and cannot be found by its name.
-            return _rebuilt_iterable_dataset, (self._feed.request, self._feed.places, self._as_items)
+            return _rebuild_iterable_dataset, (self._feed.request, self._feed.places, self._as_items)
 
         def __repr__(self) -> str:
             return f"BatchDataset({self._feed.request.split!r}, {len(self):,} batches)"
@@ -328,7 +341,7 @@ def _iterable_dataset_class() -> Any:
     return BatchDataset
 
 
-class _Share:
+class _WorkerShare:
     """What one worker of a DataLoader makes of an epoch, and how much of that it has delivered.
 
     The state of a worker is the place where all of them began, with the number of batches that this one has delivered
@@ -337,8 +350,8 @@ class _Share:
 
     def __init__(
         self,
-        request: Request,
-        places: Places,
+        request: BatchRequest,
+        places: SharedCursor,
         worker: int,
         workers: int,
         *,
@@ -347,11 +360,11 @@ class _Share:
     ) -> None:
         at, delivered = None, 0
         if resumed is not None:
-            state, delivered = _of_worker(State.from_dict(resumed), worker, workers)
+            state, delivered = _parse_worker_state(LoaderState.from_dict(resumed), worker, workers)
             request = request.resume(state)
-            at = Place.of(state.epoch, state.consumed, request.recipe.to_dict())
+            at = IterationStart.of(state.epoch, state.consumed, request.recipe.to_dict())
         place = places.begin(worker, workers, seed=seed, at=at)
-        own = of_worker(_at(request, place), worker, workers, delivered)
+        own = make_worker_request(_resume_request(request, place), worker, workers, delivered)
         # The loader prefetches. Locks of the process that forked are not ours to use.
         self._request = replace(own, prefetch=0, shards=copy(own.shards))
         self._place = place
@@ -370,28 +383,28 @@ class _Share:
         alone = request.workers == 1  # then how far it is says all, with short batches before damage too
         state = request.state(self._place.epoch, self._consumed if alone else self._place.consumed)
         share = [request.worker, request.workers, 0 if alone else self._delivered]
-        return replace(state, order={**state.order, _SHARE: share}).to_dict()
+        return replace(state, order={**state.order, _WORKER_STATE_KEY: share}).to_dict()
 
 
-def _of_worker(state: State, worker: int, workers: int) -> tuple[State, int]:
+def _parse_worker_state(state: LoaderState, worker: int, workers: int) -> tuple[LoaderState, int]:
     """The state that all workers share, and how many batches this one has delivered since."""
     order = dict(state.order)
-    share = order.pop(_SHARE, None)
+    share = order.pop(_WORKER_STATE_KEY, None)
     if not isinstance(share, list) or share[:2] != [worker, workers] or len(share) != 3:
         raise error(
             "U609",
             "the state is one of another worker",
             expected=f"a state of worker {worker} of {workers}",
-            found=f"{_SHARE} {shown(share)}",
+            found=f"{_WORKER_STATE_KEY} {preview(share)}",
             do="the num_workers that the state was saved with",
         )
     return replace(state, order=order), integer("delivered", share[2], least=0)
 
 
-class _Carried(Iterator[Any]):
+class _WorkerOutput(Iterator[Any]):
     """Batches out of a worker; for our own loader with what is delivered after each, and failures as items."""
 
-    def __init__(self, share: _Share, *, as_items: bool) -> None:
+    def __init__(self, share: _WorkerShare, *, as_items: bool) -> None:
         self._share = share
         self._as_items = as_items
         self._failed = False
@@ -401,15 +414,15 @@ class _Carried(Iterator[Any]):
             raise StopIteration
         try:
             batch, consumed = next(self._share)
-            return (_sent(batch), consumed) if self._as_items else tensors(batch)
+            return (_pack_batch(batch), consumed) if self._as_items else batch_to_tensors(batch)
         except RekordError as failure:
             self._failed = True
             if not self._as_items:
-                raise told_by_worker(failure) from None
+                raise worker_error(failure) from None
             return failure
 
 
-def _sent(batch: Mapping[str, Any]) -> tuple[bytes, list[Any], dict[str, Any]]:
+def _pack_batch(batch: Mapping[str, Any]) -> tuple[bytes, list[Any], dict[str, Any]]:
     """A batch as it goes out of a worker: our columns in one piece, large arrays beside it, and what is not ours.
 
     Left to itself, torch would connect the two processes for each tensor.
@@ -418,16 +431,16 @@ def _sent(batch: Mapping[str, Any]) -> tuple[bytes, list[Any], dict[str, Any]]:
 
     def stays(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
-        if raw.nbytes >= _SHARED_BYTES:
-            large.append(tensor(np.frombuffer(raw, np.uint8)))
-        return raw.nbytes < _SHARED_BYTES
+        if raw.nbytes >= _MIN_SHARED_BYTES:
+            large.append(array_to_tensor(np.frombuffer(raw, np.uint8)))
+        return raw.nbytes < _MIN_SHARED_BYTES
 
     others = {name: value for name, value in batch.items() if not isinstance(value, _COLUMNS)}
     own = {name: None if name in others else column for name, column in batch.items()}
     return pickle.dumps(own, protocol=5, buffer_callback=stays), large, others
 
 
-def _received(sent: tuple[bytes, list[Any], dict[str, Any]]) -> dict[str, Any]:
+def _unpack_batch(sent: tuple[bytes, list[Any], dict[str, Any]]) -> dict[str, Any]:
     own, large, others = sent
     return {**pickle.loads(own, buffers=[part.numpy() for part in large]), **others}
 
@@ -447,39 +460,39 @@ def to_torch(
 ) -> Any:
     """What `style` names: our loader, an IterableDataset of batches, or a map-style Dataset of rows."""
     _check_style(style)
-    framework("torch", _CALL, "torch")
+    import_framework("torch", _CALL, "torch")
     if style == "map":
         unordered = {"shuffle": False, "rank": 0, "world": 1, "remainder": None}
-        _check_unordered(
+        _reject_order_options(
             batch_size=batch_size is not None,
             **{name: options.get(name, usual) != usual for name, usual in unordered.items()},
             workers=workers != 0,
         )
         batch_size = 1
-    chosen = with_ranks(options, _process_group, start="torch.distributed.init_process_group(…)")
+    chosen = with_ranks(options, _get_process_group, start="torch.distributed.init_process_group(…)")
     request = split.request(batch_size, **chosen)  # type: ignore[arg-type]
     count = integer("workers", workers, least=0)
     if style == "map":
-        return map_dataset(request)
+        return build_map_dataset(request)
 
     if style == "loader":
-        return loader(request, count)
-    _check_unordered(workers=count != 0)
-    return iterable_dataset(request)
+        return build_loader(request, count)
+    _reject_order_options(workers=count != 0)
+    return build_iterable_dataset(request)
 
 
-def tensors(batch: Mapping[str, Any]) -> dict[str, Any]:
+def batch_to_tensors(batch: Mapping[str, Any]) -> dict[str, Any]:
     """A batch with tensors in place of arrays. They share memory with these, which nobody else writes to."""
     out = {}
     for name, column in batch.items():
         try:
-            out[name] = converted(column, tensor)
+            out[name] = convert_column(column, array_to_tensor)
         except TypeError as failure:
-            raise no_tensor(name, failure) from None
+            raise unsupported_dtype_error(name, failure) from None
     return out
 
 
-def tensor(array: np.ndarray[Any, Any]) -> Any:
+def array_to_tensor(array: np.ndarray[Any, Any]) -> Any:
     """An array of numbers as a tensor, without a copy unless torch needs one."""
     import torch
 
@@ -492,7 +505,7 @@ def tensor(array: np.ndarray[Any, Any]) -> Any:
     return torch.from_numpy(array)
 
 
-def no_tensor(name: str, failure: Exception) -> RekordError:
+def unsupported_dtype_error(name: str, failure: Exception) -> RekordError:
     """The error for a column that torch has no dtype for."""
     found = str(failure).split(". The only", 1)[0]
     return error(
@@ -505,7 +518,7 @@ def no_tensor(name: str, failure: Exception) -> RekordError:
     )
 
 
-def _process_group() -> tuple[int, int] | None:
+def _get_process_group() -> tuple[int, int] | None:
     import torch.distributed as group
 
     if not group.is_available() or not group.is_initialized():
@@ -518,7 +531,7 @@ def _check_style(style: object) -> None:
         raise invalid("style", style, '"loader", "iterable" or "map"', 'style="loader"')
 
 
-def _check_unordered(**given: bool) -> None:
+def _reject_order_options(**given: bool) -> None:
     """Raise where something is asked for that torch's DataLoader decides in this style."""
     for name, asked in given.items():
         if asked:

@@ -16,18 +16,25 @@ from rekord import _core
 from rekord._core import Colour, PictureFormat
 from rekord.dataset.read import SPLIT_STEMS
 from rekord.errors import RekordError
-from rekord.health.check.rule import EACH
-from rekord.health.check.shards import records_text
-from rekord.health.duplicates import MEMORY_BYTES, PLACE, EqualPlaces, ExternalSort, Pair, Tally
+from rekord.health.check.rule import MAX_LISTED_PER_CODE
+from rekord.health.check.shards import format_record_count
+from rekord.health.duplicates import (
+    MEMORY_BYTES,
+    PLACE_DTYPE,
+    DuplicateCounter,
+    DuplicatePair,
+    DuplicateTally,
+    ExternalSort,
+)
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
 from rekord.schema import Feature, Mask, Schema
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 
-LARGE_BYTES = 256
+MIN_CONTENT_BYTES = 256
 """Images of fewer bytes on average are icons or the like, and repeat by nature."""
 
-_LOOKED_AT = 8
+_SAMPLED_VALUES = 8
 _MASK_NAME = re.compile(r"mask|segmentation", re.IGNORECASE)
 _IDENTITY_NAME = re.compile(
     r"(?:.*[/_])?(?:id|uid|uuid|guid|filename)|(?:.*/)?(?:key|path)|index", re.IGNORECASE
@@ -44,7 +51,7 @@ class ContentKey:
     is_image: bool  # declared to be one, or recognised by its bytes; else a tensor that a schema declares
 
 
-def identity_keys(batch: KeyedBatch, schema: Schema | None, column: str | None) -> frozenset[str]:
+def find_identity_keys(batch: KeyedBatch, schema: Schema | None, column: str | None) -> frozenset[str]:
     """The keys that only tell records apart: those of the column that was named, and what looks like one.
 
     That is a name such as `image/source_id` whose values differ from record to record. The `user_id` of a table of
@@ -53,7 +60,7 @@ def identity_keys(batch: KeyedBatch, schema: Schema | None, column: str | None) 
     keys = [
         key
         for key, values in batch.context.items()
-        if _IDENTITY_NAME.fullmatch(key) and _distinct(values) >= _IDENTITY_SHARE * values.present
+        if _IDENTITY_NAME.fullmatch(key) and _count_distinct(values) >= _IDENTITY_SHARE * values.present
     ]
     if column is not None:
         feature = None if schema is None else schema.get(column)
@@ -61,23 +68,25 @@ def identity_keys(batch: KeyedBatch, schema: Schema | None, column: str | None) 
     return frozenset(keys)
 
 
-def _distinct(column: KeyColumn) -> int:
+def _count_distinct(column: KeyColumn) -> int:
     if isinstance(column.values, _core.StringColumn):
         return len(set(column.values.list_bytes(0, len(column.values))))
     return len(np.unique(column.values))
 
 
-def content_keys(batch: KeyedBatch, schema: Schema | None, identity: frozenset[str]) -> list[ContentKey]:
+def find_content_keys(batch: KeyedBatch, schema: Schema | None, identity: frozenset[str]) -> list[ContentKey]:
     """The content of records like these: images, and the tensors of a schema; a mere table has none.
 
     Other bytes are no content, however large: questions share their paragraph, and recordings their calibration.
     """
-    declared, masks = _declared(schema)
+    declared, masks = _find_declared_content(schema)
     found = [one for one in declared if one.key in (batch.steps if one.in_steps else batch.context)]
     known = {(one.key, one.in_steps) for one in declared} | masks
     steps = {key: column.steps for key, column in batch.steps.items()}
     for in_steps, columns in ((False, batch.context), (True, steps)):
-        pictures = {key: _picture(column) for key, column in columns.items() if _is_large(column)}
+        pictures = {
+            key: _is_color_image(column) for key, column in columns.items() if _has_large_values(column)
+        }
         coloured = any(picture is True for picture in pictures.values())
         for key, picture in sorted(pictures.items()):
             if (key, in_steps) in known or key in identity or _MASK_NAME.search(key):
@@ -89,7 +98,7 @@ def content_keys(batch: KeyedBatch, schema: Schema | None, identity: frozenset[s
     return sorted(found, key=lambda one: (one.in_steps, one.key))
 
 
-def _declared(schema: Schema | None) -> tuple[list[ContentKey], set[tuple[str, bool]]]:
+def _find_declared_content(schema: Schema | None) -> tuple[list[ContentKey], set[tuple[str, bool]]]:
     if schema is None:
         return [], set()
     content, masks = [], set()
@@ -104,16 +113,16 @@ def _declared(schema: Schema | None) -> tuple[list[ContentKey], set[tuple[str, b
     return content, masks
 
 
-def _is_large(column: KeyColumn) -> bool:
+def _has_large_values(column: KeyColumn) -> bool:
     if column.kind != "bytes" or not column.present:
         return False
-    return int(column.values.total_bytes) >= LARGE_BYTES * column.present
+    return int(column.values.total_bytes) >= MIN_CONTENT_BYTES * column.present
 
 
-def _picture(column: KeyColumn) -> bool | None:
+def _is_color_image(column: KeyColumn) -> bool | None:
     """Whether the first values are pictures that masks are not: in colour, or no PNG. None: they are no pictures."""
     coloured, seen = False, 0
-    for i in range(min(len(column.values), _LOOKED_AT)):
+    for i in range(min(len(column.values), _SAMPLED_VALUES)):
         data = column.values.bytes(i)
         if data:
             facts = _core.look(data, False)
@@ -125,25 +134,25 @@ def _picture(column: KeyColumn) -> bool | None:
     return coloured if seen else None
 
 
-_FEW = 0.1
+_MAX_UNIQUE_SHARE = 0.1
 """Where so small a share of tensors is different, they are settings or the like, and repeat by nature."""
 
-_MANY = 0.5
+_MAX_REPEATED_SHARE = 0.5
 """Where so large a share of a table's rows repeats, few and small columns make it so."""
 
-_Digests = npt.NDArray[np.uint64]
-_Valid = npt.NDArray[np.bool_]
+_DigestArray = npt.NDArray[np.uint64]
+_ValidMask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class _ComparedKeys:
     """What is compared in records of one kind. No content keys: all keys but the identity."""
 
     content: Sequence[ContentKey]
     identity: frozenset[str]
 
 
-class SameContent:
+class DuplicateContentRule:
     """The rule. `split_of` tells the split of a file, `key` the column that is a row's identity.
 
     The content keys are those of `schema`, or chosen when the first records are seen. Where splits were only guessed
@@ -164,14 +173,14 @@ class SameContent:
         self._key = key
         self._guessed_splits = guessed_splits
         self._sort: ExternalSort | None = ExternalSort(memory_bytes)
-        self._choices: dict[bool, _Choice] = {}  # by whether records are sequences
+        self._choices: dict[bool, _ComparedKeys] = {}  # by whether records are sequences
         self._paths: dict[str, tuple[int, int]] = {}  # the number and the split of each file
         self._splits: dict[str, int] = {}
         self._features: dict[tuple[str, bool] | None, int] = {}  # a content key, or None for rows of a table
         self._images: set[int] = set()
         self._seen: Counter[tuple[int, int]] = Counter()  # records by feature and split
         self._seeds: dict[tuple[str, str], int] = {}
-        self._nothing: dict[int, _Digests] = {}
+        self._nothing: dict[int, _DigestArray] = {}
 
     def see(self, batch: KeyedBatch) -> Iterator[Finding]:
         """Takes digests of what the records hold; what is the same is known at the end."""
@@ -179,8 +188,8 @@ class SameContent:
             return
         choice = self._choices.get(batch.sequence)
         if choice is None:
-            identity = identity_keys(batch, self._schema, self._key)
-            choice = _Choice(content_keys(batch, self._schema, identity), identity)
+            identity = find_identity_keys(batch, self._schema, self._key)
+            choice = _ComparedKeys(find_content_keys(batch, self._schema, identity), identity)
             self._choices[batch.sequence] = choice
         try:
             for one in choice.content:
@@ -201,7 +210,7 @@ class SameContent:
         """What is there more than once."""
         if self._sort is None:
             return
-        equal = EqualPlaces(EACH)
+        equal = DuplicateCounter(MAX_LISTED_PER_CODE)
         try:
             for part in self._sort.parts():
                 equal.take(part)
@@ -210,7 +219,7 @@ class SameContent:
             return
         finally:
             self.close()
-        yield from _Told(self, equal).findings()
+        yield from _DuplicateFindings(self, equal).findings()
 
     def close(self) -> None:
         """Let go of what was kept; from then on nothing is looked for."""
@@ -220,7 +229,7 @@ class SameContent:
 
     # ---- Digests ----
 
-    def _content(self, one: ContentKey, column: KeyColumn | StepColumn) -> tuple[_Digests, _Valid]:
+    def _content(self, one: ContentKey, column: KeyColumn | StepColumn) -> tuple[_DigestArray, _ValidMask]:
         rows = len(column)
         into = np.zeros((rows, 2), np.uint64)
         self._mix(one.key, column, into)
@@ -228,10 +237,10 @@ class SameContent:
             return into, np.diff(column.offsets) > 0
         present = column.counts > 0
         if column.kind == "bytes":
-            present &= (into != self._of_nothing(self._seed(column.kind, one.key))).any(axis=1)
+            present &= (into != self._digest_empty(self._seed(column.kind, one.key))).any(axis=1)
         return into, present
 
-    def _row(self, batch: KeyedBatch, identity: frozenset[str]) -> tuple[_Digests, _Valid]:
+    def _row(self, batch: KeyedBatch, identity: frozenset[str]) -> tuple[_DigestArray, _ValidMask]:
         into = np.zeros((len(batch), 2), np.uint64)
         present = np.zeros(len(batch), np.bool_)
         for columns in (batch.context, batch.steps):
@@ -248,7 +257,7 @@ class SameContent:
                     present |= column.counts > 0
         return into, present
 
-    def _mix(self, key: str, column: KeyColumn | StepColumn, into: _Digests) -> None:
+    def _mix(self, key: str, column: KeyColumn | StepColumn, into: _DigestArray) -> None:
         if isinstance(column, KeyColumn):
             seed = self._seed(column.kind, key)
             _core.digest_column(seed, column.values, column.offsets, column.valid, into)
@@ -267,7 +276,7 @@ class SameContent:
             self._seeds[kind, key] = seed
         return seed
 
-    def _of_nothing(self, seed: int) -> _Digests:
+    def _digest_empty(self, seed: int) -> _DigestArray:
         """The digest of one empty string, which many records have without being the same."""
         if seed not in self._nothing:
             into = np.zeros((1, 2), np.uint64)
@@ -275,7 +284,9 @@ class SameContent:
             self._nothing[seed] = into
         return self._nothing[seed]
 
-    def _add(self, batch: KeyedBatch, one: ContentKey | None, digests: _Digests, present: _Valid) -> None:
+    def _add(
+        self, batch: KeyedBatch, one: ContentKey | None, digests: _DigestArray, present: _ValidMask
+    ) -> None:
         assert self._sort is not None
         name = None if one is None else (one.key, one.in_steps)
         feature = self._features.setdefault(name, len(self._features))
@@ -286,7 +297,7 @@ class SameContent:
             self._paths[batch.path] = len(self._paths), split
         file, split = self._paths[batch.path]
         rows = np.flatnonzero(present)
-        places = np.empty(len(rows), PLACE)
+        places = np.empty(len(rows), PLACE_DTYPE)
         places["low"], places["high"] = digests[rows, 0], digests[rows, 1]
         places["record"], places["offset"] = batch.records[rows], batch.offsets[rows]
         places["file"], places["split"], places["feature"], places["count"] = file, split, feature, 1
@@ -294,10 +305,10 @@ class SameContent:
         self._sort.add(places)
 
 
-class _Told:
+class _DuplicateFindings:
     """The findings, from what was counted."""
 
-    def __init__(self, rule: SameContent, equal: EqualPlaces) -> None:
+    def __init__(self, rule: DuplicateContentRule, equal: DuplicateCounter) -> None:
         self._equal = equal
         self._seen = rule._seen
         self._images = rule._images
@@ -311,9 +322,9 @@ class _Told:
             total = sum(count for (which, _), count in self._seen.items() if which == number)
             repeats = self._equal.repeats[number]
             if feature is None:
-                yield from self._table(number, often=repeats > _MANY * total)
-            elif repeats and number not in self._images and total - repeats < _FEW * total:
-                yield self._by_nature(number, feature, total - repeats, total)
+                yield from self._table(number, often=repeats > _MAX_REPEATED_SHARE * total)
+            elif repeats and number not in self._images and total - repeats < _MAX_UNIQUE_SHARE * total:
+                yield self._describe_natural_repeats(number, feature, total - repeats, total)
             else:
                 yield from self._content(number, feature)
 
@@ -325,10 +336,12 @@ class _Told:
             if which == number:
                 yield from self._duplicates(feature, split, tally)
 
-    def _leaks(self, feature: str, one: int, other: int, tally: Tally) -> Iterator[Finding]:
-        names = shown(self._splits[one]), shown(self._splits[other])
-        severity: Severity = "error" if self._are_splits(one, other) else "warning"
-        in_all = f"{records_text(tally.others)} of {names[0]} and {tally.records:,} of {names[1]} in all"
+    def _leaks(self, feature: str, one: int, other: int, tally: DuplicateTally) -> Iterator[Finding]:
+        names = preview(self._splits[one]), preview(self._splits[other])
+        severity: Severity = "error" if self._has_certain_splits(one, other) else "warning"
+        in_all = (
+            f"{format_record_count(tally.others)} of {names[0]} and {tally.records:,} of {names[1]} in all"
+        )
         message = f"the same `{feature[:60]}` is in split {names[0]} and in split {names[1]}"
         do = "keep one of them, and split by what equal records share: rekord write --split-by KEY"
         for pair in tally.pairs:
@@ -336,7 +349,7 @@ class _Told:
             yield self._finding("H787", severity, feature, message, pair, found, do)
         yield from self._more("H787", severity, feature, message, tally)
 
-    def _duplicates(self, feature: str, split: int, tally: Tally) -> Iterator[Finding]:
+    def _duplicates(self, feature: str, split: int, tally: DuplicateTally) -> Iterator[Finding]:
         message = f"the same `{feature[:60]}` is there more than once{self._in_split(split)}"
         do = "keep one of them, unless they are there to weigh more"
         for pair in tally.pairs:
@@ -344,7 +357,7 @@ class _Told:
             yield self._finding("H786", "warning", feature, message, pair, found, do)
         yield from self._more("H786", "warning", feature, message, tally)
 
-    def _by_nature(self, number: int, feature: str, distinct: int, total: int) -> Finding:
+    def _describe_natural_repeats(self, number: int, feature: str, distinct: int, total: int) -> Finding:
         tallies = [
             tally
             for found in (self._equal.within, self._equal.across)
@@ -357,7 +370,7 @@ class _Told:
             "note",
             feature,
             f"`{feature[:60]}` has only {distinct:,} different "
-            f"{'value' if distinct == 1 else 'values'} in {records_text(total)}",
+            f"{'value' if distinct == 1 else 'values'} in {format_record_count(total)}",
             pair,
             f"also {self._where(pair.second)}",
             "nothing, where records share such values; else remove the copies",
@@ -368,11 +381,11 @@ class _Told:
     def _table(self, number: int, *, often: bool) -> Iterator[Finding]:
         for (which, one, other), tally in sorted(self._equal.across.items(), key=lambda item: item[0]):
             if which == number:
-                names = shown(self._splits[one]), shown(self._splits[other])
+                names = preview(self._splits[one]), preview(self._splits[other])
                 total = self._seen[which, other]
                 finding = self._finding(
                     "H788",
-                    "note" if often or not self._are_splits(one, other) else "warning",
+                    "note" if often or not self._has_certain_splits(one, other) else "warning",
                     None,
                     f"{tally.records:,} of {total:,} rows of split {names[1]} are in split {names[0]} too",
                     tally.pairs[0],
@@ -402,7 +415,7 @@ class _Told:
         severity: Severity,
         feature: str | None,
         message: str,
-        pair: Pair,
+        pair: DuplicatePair,
         found: str,
         do: str,
     ) -> Finding:
@@ -420,32 +433,38 @@ class _Told:
         )
 
     def _more(
-        self, code: str, severity: Severity, feature: str, message: str, tally: Tally
+        self, code: str, severity: Severity, feature: str, message: str, tally: DuplicateTally
     ) -> Iterator[Finding]:
         left = tally.contents - len(tally.pairs)
         if left > 0:
             last = tally.pairs[-1]
             records = tally.records + tally.others - sum(pair.records for pair in tally.pairs)
             finding = self._finding(
-                code, severity, feature, f"{message}: {left:,} more", last, records_text(records), _ALL
+                code,
+                severity,
+                feature,
+                f"{message}: {left:,} more",
+                last,
+                format_record_count(records),
+                _FIX_LISTED_HINT,
             )
             finding.record = finding.offset = None
             finding.count = records
             yield finding
 
-    def _are_splits(self, *splits: int) -> bool:
+    def _has_certain_splits(self, *splits: int) -> bool:
         """Whether these are splits beyond doubt: declared, or named like some."""
         words = [re.split(r"[^a-z]+", self._splits[split].lower()) for split in splits]
         return not self._guessed_splits or not any(SPLIT_STEMS.isdisjoint(each) for each in words)
 
     def _in_split(self, split: int) -> str:
-        return f" in split {shown(self._splits[split])}" if len(self._splits) > 1 else ""
+        return f" in split {preview(self._splits[split])}" if len(self._splits) > 1 else ""
 
     def _of_split(self, split: int) -> str:
-        return f" of split {shown(self._splits[split])}" if len(self._splits) > 1 else ""
+        return f" of split {preview(self._splits[split])}" if len(self._splits) > 1 else ""
 
     def _where(self, place: Any) -> str:
         return f"{self._paths[place.file]}, record {place.record:,}"
 
 
-_ALL = "mend those that are listed, then check again"
+_FIX_LISTED_HINT = "mend those that are listed, then check again"

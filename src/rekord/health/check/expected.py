@@ -10,14 +10,14 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.codec.plan import KINDS, slots_of
-from rekord.health.check.rule import Array, Cells, RowMask, begins, named, packed
+from rekord.codec.plan import KIND_NUMBERS, plan_slots
+from rekord.health.check.rule import Array, Cells, RowMask, compute_value_offsets, format_key, pack_strings
 from rekord.health.finding import Severity
 from rekord.health.key_columns import KeyColumn
 from rekord.schema import Feature, Int64, Schema, Tensor
-from rekord.schema.base import FLOATS, Kind, dtype_name, float_maximum, integer_bounds
+from rekord.schema.base import FLOAT_DTYPES, ListKind, dtype_name, float_maximum, integer_bounds
 
-_KINDS: dict[int, Kind] = {number: name for name, number in KINDS.items()}  # type: ignore[misc]
+_KINDS: dict[int, ListKind] = {number: name for name, number in KIND_NUMBERS.items()}  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +25,11 @@ class ExpectedKey:
     """One record key of a column: any multiple of `count` values where `ragged`, else so many."""
 
     key: str
-    kind: Kind
+    kind: ListKind
     count: int
     ragged: bool
     utf8: bool
-    limits: Limits | None  # of numbers
+    limits: ValueLimits | None  # of numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +49,12 @@ class ExpectedColumn:
 
     def whose(self, key: str, step: int | None = None) -> str:
         """The subject of a sentence about what is stored under one of the keys."""
-        stored = "" if key == self.name else f" (stored as {named(key)})"
-        return f"{'' if step is None else f'step {step:,} of '}{named(self.name)}{stored}"
+        stored = "" if key == self.name else f" (stored as {format_key(key)})"
+        return f"{'' if step is None else f'step {step:,} of '}{format_key(self.name)}{stored}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class ExpectedSchema:
     """A whole schema."""
 
     columns: tuple[ExpectedColumn, ...]
@@ -62,18 +62,18 @@ class Expected:
     steps: Mapping[str, ExpectedColumn]
 
 
-def compiled(schema: Schema) -> Expected:
+def compile_schema(schema: Schema) -> ExpectedSchema:
     """What records must hold to be those of a schema."""
-    context = [_column(name, feature, step=False) for name, feature in schema.context.items()]
-    steps = [_column(name, feature, step=True) for name, feature in schema.steps.items()]
-    return Expected(
+    context = [_compile_column(name, feature, step=False) for name, feature in schema.context.items()]
+    steps = [_compile_column(name, feature, step=True) for name, feature in schema.steps.items()]
+    return ExpectedSchema(
         columns=(*context, *steps),
         context={key.key: column for column in context for key in column.keys},
         steps={key.key: column for column in steps for key in column.keys},
     )
 
 
-def _column(name: str, feature: Feature, *, step: bool) -> ExpectedColumn:
+def _compile_column(name: str, feature: Feature, *, step: bool) -> ExpectedColumn:
     keys = tuple(
         ExpectedKey(
             key=slot.key,
@@ -81,20 +81,20 @@ def _column(name: str, feature: Feature, *, step: bool) -> ExpectedColumn:
             count=slot.count,
             ragged=slot.ragged,
             utf8=slot.utf8,
-            limits=_limits(feature, place) if slot.kind != KINDS["bytes"] else None,
+            limits=_compile_limits(feature, place) if slot.kind != KIND_NUMBERS["bytes"] else None,
         )
-        for place, slot in enumerate(slots_of(name, feature))
+        for place, slot in enumerate(plan_slots(name, feature))
     )
     return ExpectedColumn(name=name, feature=feature, keys=keys, step=step, required=feature.required)
 
 
-def _limits(feature: Feature, place: int) -> Limits | None:
+def _compile_limits(feature: Feature, place: int) -> ValueLimits | None:
     """The limits of the numbers under the key at `place` of a column's keys."""
     if feature.sparse_size is not None:
-        return indices_of(feature.sparse_size) if place == 0 else limits_of(feature)
+        return build_index_limits(feature.sparse_size) if place == 0 else build_value_limits(feature)
     if feature.storage == "parallel":
         return None  # a rule of their own knows what they mean
-    return limits_of(feature) if place == 0 else limits_of(Int64())
+    return build_value_limits(feature) if place == 0 else build_value_limits(Int64())
 
 
 Meaning: TypeAlias = Literal["number", "label", "index"]
@@ -102,7 +102,7 @@ _NARROW_FLOATS = ("float16", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ValueLimits:
     """`low` and `high` are as numbers are stored; within them, and finite, there is nothing to say."""
 
     meaning: Meaning
@@ -146,7 +146,7 @@ class Limits:
 
     def _reals(self, values: Array) -> Iterator[tuple[str, Severity, RowMask]]:
         finite = np.isfinite(values)
-        rounded = _rounded(values, dtype_name(self.dtype))
+        rounded = _round_to_dtype(values, dtype_name(self.dtype))
         unfit = finite & np.isinf(rounded)
         yield "D405", "error", unfit
         if self.range is None:
@@ -158,32 +158,32 @@ class Limits:
         yield "H750", "error", finite & ~inside & ~unfit
 
 
-def limits_of(feature: Feature) -> Limits:
+def build_value_limits(feature: Feature) -> ValueLimits:
     """The limits of a feature's own numbers."""
     name, dtype, declared = dtype_name(feature.stored_dtype), feature.stored_dtype, feature.limits
-    if name not in FLOATS:
+    if name not in FLOAT_DTYPES:
         holds = None if name in ("int64", "uint64") else integer_bounds(dtype)
         low, high = declared or holds or (None, None)
         meaning: Meaning = "number" if feature.class_count is None else "label"
-        return Limits(meaning=meaning, dtype=dtype, low=low, high=high, holds=holds, range=declared)
+        return ValueLimits(meaning=meaning, dtype=dtype, low=low, high=high, holds=holds, range=declared)
     low, high = None, None
     if declared is not None:
         # Meant in the declared dtype, where 0.1 is another number than in Python.
-        low, high = _rounded(np.array(declared, np.float32), name)
+        low, high = _round_to_dtype(np.array(declared, np.float32), name)
     elif name in _NARROW_FLOATS:
         high = np.float32(float_maximum(feature.dtype))
         low = -high
     ends = declared is not None and bool(np.isinf(declared).any())
-    return Limits(meaning="number", dtype=feature.dtype, low=low, high=high, range=declared, open=ends)
+    return ValueLimits(meaning="number", dtype=feature.dtype, low=low, high=high, range=declared, open=ends)
 
 
-def indices_of(size: int) -> Limits:
+def build_index_limits(size: int) -> ValueLimits:
     """The limits of the indices of a sparse vector."""
     last = size - 1
-    return Limits(meaning="index", dtype=np.dtype("<i8"), low=0, high=last, range=(0, last))
+    return ValueLimits(meaning="index", dtype=np.dtype("<i8"), low=0, high=last, range=(0, last))
 
 
-def _rounded(values: Array, name: str) -> Array:
+def _round_to_dtype(values: Array, name: str) -> Array:
     """float32 values as the declared dtype has them."""
     if name == "float16":
         return values.astype(np.float16).astype(np.float32)
@@ -194,48 +194,54 @@ def _rounded(values: Array, name: str) -> Array:
     return np.where(np.isfinite(values), up.view(np.float32), values)
 
 
-_UNKNOWN = -1
+_UNKNOWN_LABEL = -1
 """What TFDS stores where the class of a label is not known."""
 
-Verdict = tuple[str, Severity, RowMask]
-Says = Callable[[int], tuple[str, str]]
+ValueVerdict = tuple[str, Severity, RowMask]
+CellDescriber = Callable[[int], tuple[str, str]]
 """What was expected of a cell, and what was found."""
 
 
-def sound(column: ExpectedColumn, key: ExpectedKey, found: KeyColumn) -> bool:
+def is_quickly_valid(column: ExpectedColumn, key: ExpectedKey, found: KeyColumn) -> bool:
     """Whether a quick look has nothing against the values of a key; it never overlooks anything."""
     if key.limits is not None:
         return key.limits.sound(found.values)
     if key.utf8:
-        return _all_utf8(found.values)
+        return _is_all_utf8(found.values)
     if isinstance(column.feature, Tensor):
-        return found.valid is None and _tensors_sound(column.feature, found.values)
+        return found.valid is None and _is_valid_tensor_column(column.feature, found.values)
     return True
 
 
-def judged(column: ExpectedColumn, key: ExpectedKey, cells: Cells, *, tfds: bool) -> Iterator[Verdict]:
+def find_invalid_values(
+    column: ExpectedColumn, key: ExpectedKey, cells: Cells, *, tfds: bool
+) -> Iterator[ValueVerdict]:
     """What is wrong with which values of a key: a code, a severity and a mark for each value."""
     values = cells.column.values
     if key.limits is not None:
         for code, severity, marks in key.limits.judged(values):
             if code == "H752" and tfds:
-                unknown = marks & (values == _UNKNOWN)
+                unknown = marks & (values == _UNKNOWN_LABEL)
                 yield "H753", "note", unknown
                 yield code, severity, marks & ~unknown
             else:
                 yield code, severity, marks
     elif key.utf8:
-        if not _all_utf8(values):
-            yield "D404", "error", np.array([not _is_utf8(value) for value in _listed(values)], np.bool_)
+        if not _is_all_utf8(values):
+            yield (
+                "D404",
+                "error",
+                np.array([not _is_utf8(value) for value in _iter_strings(values)], np.bool_),
+            )
     elif isinstance(column.feature, Tensor):
-        yield from _tensors(column.feature, values)
+        yield from _find_invalid_tensors(column.feature, values)
 
 
 # Texts.
 
 
-def _all_utf8(values: _core.StringColumn) -> bool:
-    ends, data = packed(values)
+def _is_all_utf8(values: _core.StringColumn) -> bool:
+    ends, data = pack_strings(values)
     if not len(data) or data.max() < 0x80:
         return True
     # Valid end to end, and none begins inside a character: then each of them is valid.
@@ -252,7 +258,7 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _listed(values: _core.StringColumn) -> Iterator[bytes]:
+def _iter_strings(values: _core.StringColumn) -> Iterator[bytes]:
     for place in range(len(values)):
         yield values.bytes(place)  # type: ignore[misc]
 
@@ -260,26 +266,26 @@ def _listed(values: _core.StringColumn) -> Iterator[bytes]:
 # Tensors.
 
 
-def tensor_bytes(feature: Tensor) -> int:
+def get_tensor_bytes(feature: Tensor) -> int:
     """How many bytes belong together: those of the known dimensions."""
-    return prod(size for size in feature.shape if size is not None) * _item_bytes(feature)
+    return prod(size for size in feature.shape if size is not None) * _get_item_bytes(feature)
 
 
-def _item_bytes(feature: Tensor) -> int:
+def _get_item_bytes(feature: Tensor) -> int:
     return 2 if isinstance(feature.dtype, str) else int(feature.dtype.itemsize)
 
 
-def _wrong_lengths(feature: Tensor, ends: Array) -> RowMask:
+def _find_wrong_lengths(feature: Tensor, ends: Array) -> RowMask:
     lengths = np.diff(ends)
-    whole = tensor_bytes(feature)
+    whole = get_tensor_bytes(feature)
     varies = None in feature.shape and whole > 0
     wrong: RowMask = lengths % whole != 0 if varies else lengths != whole
     return wrong
 
 
-def _tensors_sound(feature: Tensor, values: _core.StringColumn) -> bool:
-    ends, data = packed(values)
-    if _wrong_lengths(feature, ends).any():
+def _is_valid_tensor_column(feature: Tensor, values: _core.StringColumn) -> bool:
+    ends, data = pack_strings(values)
+    if _find_wrong_lengths(feature, ends).any():
         return False
     if not len(data) or isinstance(feature.dtype, str):
         return True
@@ -288,9 +294,9 @@ def _tensors_sound(feature: Tensor, values: _core.StringColumn) -> bool:
     return feature.dtype.kind not in "fc" or bool(np.isfinite(np.add.reduce(data.view(feature.dtype))))
 
 
-def _tensors(feature: Tensor, values: _core.StringColumn) -> Iterator[Verdict]:
-    ends, data = packed(values)
-    wrong = _wrong_lengths(feature, ends)
+def _find_invalid_tensors(feature: Tensor, values: _core.StringColumn) -> Iterator[ValueVerdict]:
+    ends, data = pack_strings(values)
+    wrong = _find_wrong_lengths(feature, ends)
     yield "D406", "error", wrong
     if isinstance(feature.dtype, str):
         return  # bfloat16, and no package that knows it
@@ -311,20 +317,20 @@ def _tensors(feature: Tensor, values: _core.StringColumn) -> Iterator[Verdict]:
 # Keys of one column.
 
 
-def lengths(column: ExpectedColumn, parts: list[Cells]) -> tuple[RowMask, Says]:
+def find_length_mismatches(column: ExpectedColumn, parts: list[Cells]) -> tuple[RowMask, CellDescriber]:
     """Which cells have another number of values under one key than under the first."""
     counts = [part.column.counts for part in parts]
     wrong = np.logical_or.reduce([count != counts[0] for count in counts])
 
     def say(cell: int) -> tuple[str, str]:
         other = next(i for i, count in enumerate(counts) if count[cell] != counts[0][cell])
-        as_many = f"{counts[0][cell]:,} values under {named(column.keys[other].key)}"
-        return f"{as_many}, as under {named(column.keys[0].key)}", f"{counts[other][cell]:,}"
+        as_many = f"{counts[0][cell]:,} values under {format_key(column.keys[other].key)}"
+        return f"{as_many}, as under {format_key(column.keys[0].key)}", f"{counts[other][cell]:,}"
 
     return wrong, say
 
 
-def partitions(column: ExpectedColumn, parts: list[Cells]) -> tuple[RowMask, Says]:
+def find_partition_mismatches(column: ExpectedColumn, parts: list[Cells]) -> tuple[RowMask, CellDescriber]:
     """Which cells have row lengths that do not add up to the values that they divide."""
     inner = column.keys[0].count or 1
     held = parts[0].column.counts // inner
@@ -335,26 +341,26 @@ def partitions(column: ExpectedColumn, parts: list[Cells]) -> tuple[RowMask, Say
         told = found.values if isinstance(found.values, np.ndarray) else np.zeros(0, np.int64)
         # Beyond what there is, a length is a lie, and their sum might not fit a number.
         lies = (told < 0) | (told > (held.max() if len(held) else 0))
-        places = begins(found)
+        places = compute_value_offsets(found)
         sums = np.diff(np.concatenate([[0], np.cumsum(np.where(lies, 0, told))])[places])
         lied = np.diff(np.concatenate([[0], np.cumsum(lies)])[places]) > 0
         bad = (sums != held) | lied
         for cell in np.flatnonzero(bad & ~wrong).tolist():
             blame[cell] = (
                 f"row lengths that sum to {held[cell]:,}",
-                _few(told[places[cell] : places[cell + 1]]),
+                _format_few(told[places[cell] : places[cell + 1]]),
             )
         wrong |= bad
         held = found.counts
     return wrong, lambda cell: blame[cell]
 
 
-def _few(numbers: Array) -> str:
+def _format_few(numbers: Array) -> str:
     shown = ", ".join([str(int(number)) for number in numbers[:4]])[:50]
     return f"{shown}, …" if len(numbers) > 4 else shown or "none"
 
 
-def first_bad_item(feature: Tensor, data: bytes) -> tuple[int, Any]:
+def find_first_invalid_item(feature: Tensor, data: bytes) -> tuple[int, Any]:
     """The place and the value of the first item of a tensor that is no bool, or not finite."""
     if feature.dtype == np.bool_:
         items = np.frombuffer(data, np.uint8)

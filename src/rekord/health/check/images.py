@@ -11,17 +11,26 @@ import numpy as np
 from rekord import _core
 from rekord._core import Colour, PictureFault, PictureFormat
 from rekord.codec.images.inspect import (
-    FORMATS,
-    Unsound,
-    remarks_on,
-    shown_format,
-    times_pixel_limit,
-    too_many_pixels,
-    unsound,
+    FORMAT_NAMES,
+    InvalidImage,
+    collect_remarks,
+    format_display_name,
+    invalid_image_error,
+    pixel_limit_ratio,
+    too_many_pixels_error,
 )
-from rekord.codec.images.store import Ids, examined_mask
-from rekord.codec.values import Unfit
-from rekord.health.check.rule import Array, Cells, Once, Repeated, RowMask, begins, named, there
+from rekord.codec.images.store import MaskIds, inspect_mask_value
+from rekord.codec.values import InvalidValue
+from rekord.health.check.rule import (
+    Array,
+    Cells,
+    DeferredFindings,
+    RepeatedFindings,
+    RowMask,
+    compute_value_offsets,
+    find_present_rows,
+    format_key,
+)
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch
 from rekord.schema import Boxes, Image, Mask, Schema, of_type
@@ -39,57 +48,57 @@ _CODES = {
     "E335": "H767",
     "E337": "H769",
 }
-_AGAIN = "write the record again from its source, or leave it out"
+_REWRITE_HINT = "write the record again from its source, or leave it out"
 _COLOURS = {
     Colour.PALETTE: "palette",
     Colour.GREY_ALPHA: "grey and alpha",
     Colour.RGB: "RGB",
     Colour.RGBA: "RGBA",
 }
-_ORIENTATION_TURNED = 5
+_MIN_ROTATED_ORIENTATION = 5
 
 
-def as_finding(unfit: Unfit, whose: str) -> tuple[str, dict[str, Any]]:
+def to_finding(unfit: InvalidValue, whose: str) -> tuple[str, dict[str, Any]]:
     """The code of a finding and what it says, of what the codec would refuse to store or to decode."""
     code = _CODES[unfit.code]
     return code, {
         "message": f"{whose} {unfit.what}",
         "expected": unfit.expected,
         "found": unfit.found,
-        "likely": unfit.likely if isinstance(unfit, Unsound) else None,
+        "likely": unfit.likely if isinstance(unfit, InvalidImage) else None,
         # What is in a record is repaired where it came from; class ids may also be declared, and limits raised.
-        "do": unfit.do if code in ("H739", "H767") else _AGAIN,
+        "do": unfit.do if code in ("H739", "H767") else _REWRITE_HINT,
     }
 
 
-def mask_findings(
+def find_mask_problems(
     whose: str, data: bytes, facts: _core.PictureFacts, mask: Mask | None
 ) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
     """What is wrong with a whole picture as a mask; without a declaration nothing is known of its classes."""
-    ids = Ids(mask.classes, mask.ignore) if mask is not None else None
+    ids = MaskIds(mask.classes, mask.ignore) if mask is not None else None
     bits = 16 if ids is not None and ids.wide else 8
-    reading = _what_is_read(facts, bits)
+    reading = _describe_tf_reading(facts, bits)
     if reading is not None and not (mask is None and _is_wide_grey(facts)):
-        yield "H766", "error", _no_ids(whose, facts, bits, reading)
+        yield "H766", "error", _describe_missing_ids(whose, facts, bits, reading)
     elif ids is not None:
         try:
-            examined_mask(data, ids, None, "full")
-        except Unfit as unfit:
-            code, said = as_finding(unfit, whose)
+            inspect_mask_value(data, ids, None, "full")
+        except InvalidValue as unfit:
+            code, said = to_finding(unfit, whose)
             yield code, "warning" if code == "H769" else "error", said
 
 
-def size_of_mask(whose: str, of: str | None, image: Any, mask: Any) -> dict[str, Any] | None:
+def find_mask_size_mismatch(whose: str, of: str | None, image: Any, mask: Any) -> dict[str, Any] | None:
     """What to say of a mask that does not cover its image; sizes are (width, height, orientation)."""
     if image is None or mask is None or image[:2] == mask[:2]:
         return None
     likely = None
     if image[:2] == (mask[1], mask[0]):
         likely = "width and height are swapped: one of the two was turned"
-        if image[2] >= _ORIENTATION_TURNED:
+        if image[2] >= _MIN_ROTATED_ORIENTATION:
             likely = "the image is turned by EXIF, and the mask was drawn on the turned one"
     return {
-        "message": f"{whose} has another size than its image, {named(of or 'image')}",
+        "message": f"{whose} has another size than its image, {format_key(of or 'image')}",
         "expected": f"{image[0]:,} × {image[1]:,} (width × height), as the image has",
         "found": f"{mask[0]:,} × {mask[1]:,}",
         "likely": likely,
@@ -102,7 +111,7 @@ def _is_wide_grey(facts: _core.PictureFacts) -> bool:
     return facts.format == PictureFormat.PNG and facts.colour == Colour.GREY and facts.bits == 16
 
 
-def _what_is_read(facts: _core.PictureFacts, bits: int) -> str | None:
+def _describe_tf_reading(facts: _core.PictureFacts, bits: int) -> str | None:
     """What TensorFlow makes of the values of a mask; None where it reads them as they are."""
     if facts.format != PictureFormat.PNG:
         return "values that a lossy or coloured format has changed"
@@ -117,10 +126,10 @@ def _what_is_read(facts: _core.PictureFacts, bits: int) -> str | None:
     return f"each id times {255 // ((1 << facts.bits) - 1)}, scaled to 8 bits"
 
 
-def _no_ids(whose: str, facts: _core.PictureFacts, bits: int, reading: str) -> dict[str, Any]:
+def _describe_missing_ids(whose: str, facts: _core.PictureFacts, bits: int, reading: str) -> dict[str, Any]:
     colour = _COLOURS.get(facts.colour)
     if facts.format != PictureFormat.PNG:
-        what = shown_format(FORMATS[facts.format])
+        what = format_display_name(FORMAT_NAMES[facts.format])
         likely, do = None, "store masks as PNG: a lossy format changes class ids"
     elif facts.colour == Colour.PALETTE:
         what = "a palette PNG"
@@ -141,7 +150,7 @@ def _no_ids(whose: str, facts: _core.PictureFacts, bits: int, reading: str) -> d
     }
 
 
-Size: TypeAlias = "tuple[int, int, int] | None"
+ImageSize: TypeAlias = "tuple[int, int, int] | None"
 """Width, height and EXIF's orientation; None where the picture does not say."""
 
 _FORMAT_NAMES = {
@@ -153,15 +162,15 @@ _FORMAT_NAMES = {
     "bmp": "bmp",
     "webp": "webp",
 }
-_PILLOW_RAISES = 2
+_PILLOW_ERROR_FACTOR = 2
 """Beyond its limit Pillow warns of a decompression bomb; beyond this many times the limit it raises an error."""
 
-_SWAPPING = 5
+_MIN_SWAPPED_ORIENTATION = 5
 """From this orientation of EXIF on a picture is shown with its width and height swapped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PictureKey:
+class ImageKey:
     """A record key that holds pictures, and what is known of them."""
 
     key: str
@@ -172,7 +181,7 @@ class PictureKey:
     is_mask: bool = False
     of: str | None = None  # the key of a mask's image
     alone: bool = True  # no other picture lies in the same folder of keys
-    empty_is_usual: bool = False
+    is_empty_allowed: bool = False
 
     @property
     def declared(self) -> bool:
@@ -180,48 +189,46 @@ class PictureKey:
         return self.image is not None or self.mask is not None
 
 
-def declared_pictures(schema: Schema) -> tuple[PictureKey, ...]:
+def find_declared_images(schema: Schema) -> tuple[ImageKey, ...]:
     """The pictures of a schema, images before masks."""
     images = of_type(schema.features, Image)
     keys = {name: image.record_keys(name)[0] for name, image in images.items()}
     out = []
     for name, image in images.items():
-        same = [other for other in keys.values() if _folder(other) == _folder(keys[name])]
+        same = [other for other in keys.values() if _parent_key(other) == _parent_key(keys[name])]
         step = name in schema.steps
-        out.append(PictureKey(key=keys[name], feature=name, step=step, image=image, alone=len(same) <= 1))
+        out.append(ImageKey(key=keys[name], feature=name, step=step, image=image, alone=len(same) <= 1))
     for name, mask in of_type(schema.features, Mask).items():
         key, of = mask.record_keys(name)[0], keys.get(mask.of or next(iter(images), ""))
-        out.append(
-            PictureKey(key=key, feature=name, step=name in schema.steps, mask=mask, is_mask=True, of=of)
-        )
+        out.append(ImageKey(key=key, feature=name, step=name in schema.steps, mask=mask, is_mask=True, of=of))
     return tuple(out)
 
 
-class PictureRule:
+class ImageRule:
     """Every picture is whole and what is said of it; `keys_of` gives the pictures of a batch."""
 
-    def __init__(self, keys_of: Callable[[KeyedBatch], Sequence[PictureKey]]) -> None:
+    def __init__(self, keys_of: Callable[[KeyedBatch], Sequence[ImageKey]]) -> None:
         self._keys_of = keys_of
-        self._repeated = Repeated()
-        self._once = Once()
+        self._repeated = RepeatedFindings()
+        self._once = DeferredFindings()
 
     def see(self, batch: KeyedBatch) -> Iterator[Finding]:
         """What is wrong with the pictures of these records."""
-        sizes: dict[tuple[str | None, bool], dict[int, Size]] = {}
+        sizes: dict[tuple[str | None, bool], dict[int, ImageSize]] = {}
         for key in self._keys_of(batch):
             cells = Cells.of(batch, key.key, step=key.step)
             if cells is None or cells.column.kind != "bytes":
                 continue
-            beside = _Beside(batch, key)
+            beside = _ImageMetadata(batch, key)
             sizes[key.key, key.step] = seen = {}
-            for row, cell, step, data in _each(cells):
+            for row, cell, step, data in _iter_images(cells):
                 facts = _core.look(data, True)
-                seen[cell] = _size(facts)
+                seen[cell] = _get_size(facts)
                 for code, severity, said in self._about(key, data, facts, step, beside, row):
                     yield from self._told(batch, row, code, severity, key.feature, said)
                 if key.is_mask and (key.of, key.step) in sizes:
                     image = sizes[key.of, key.step].get(cell)
-                    apart = size_of_mask(_image_name(key, step), key.of, image, seen[cell])
+                    apart = find_mask_size_mismatch(_format_image_name(key, step), key.of, image, seen[cell])
                     if apart is not None:
                         yield from self._told(batch, row, "H768", "error", key.feature, apart)
 
@@ -244,76 +251,77 @@ class PictureRule:
 
     def _about(
         self,
-        key: PictureKey,
+        key: ImageKey,
         data: bytes,
         facts: _core.PictureFacts,
         step: int | None,
-        beside: _Beside,
+        beside: _ImageMetadata,
         row: int,
     ) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
-        whose = _image_name(key, step)
+        whose = _format_image_name(key, step)
         what = "mask" if key.is_mask else "image"
-        if facts.fault == PictureFault.EMPTY and key.empty_is_usual:
+        if facts.fault == PictureFault.EMPTY and key.is_empty_allowed:
             return
         tiff = facts.format == PictureFormat.TIFF
         if facts.fault != PictureFault.NONE or (tiff and not key.is_mask):
-            code, said = as_finding(unsound(facts, data, None, what), whose)
+            code, said = to_finding(invalid_image_error(facts, data, None, what), whose)
             yield code, "warning" if tiff and not key.declared else "error", said
             return
-        yield from _too_large(facts, whose, declared=key.declared)
+        yield from _find_oversized(facts, whose, declared=key.declared)
         yield from beside.format(row, facts, whose, key)
         yield from beside.size(row, facts, whose)
         if key.is_mask:
-            yield from mask_findings(whose, data, facts, key.mask)
+            yield from find_mask_problems(whose, data, facts, key.mask)
             return
         yield from beside.channels(row, facts, whose, key)
-        for code, sentence in remarks_on(facts, None, "image"):
+        for code, sentence in collect_remarks(facts, None, "image"):
             yield code, "note", {"message": sentence.replace("the image", whose, 1)}
 
 
-def _too_large(
+def _find_oversized(
     facts: _core.PictureFacts, whose: str, *, declared: bool
 ) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
     """What decode=True would refuse for its number of pixels.
 
     Where no schema declares an image nobody is known to decode it, unless Pillow too would take it for an attack.
     """
-    times = times_pixel_limit(facts)
+    times = pixel_limit_ratio(facts)
     if times > 1:
-        code, said = as_finding(too_many_pixels(facts), whose)
-        yield code, "error" if declared or times > _PILLOW_RAISES else "warning", said
+        code, said = to_finding(too_many_pixels_error(facts), whose)
+        yield code, "error" if declared or times > _PILLOW_ERROR_FACTOR else "warning", said
 
 
-class _Beside:
+class _ImageMetadata:
     """The keys beside a picture that say what it is: `image/format` and `image/height` of `image/encoded`."""
 
-    def __init__(self, batch: KeyedBatch, key: PictureKey) -> None:
+    def __init__(self, batch: KeyedBatch, key: ImageKey) -> None:
         self._names: dict[str, str] = {}
         self._values: dict[str, list[Any]] = {}
         for name in ("format", "height", "width", "channels"):
-            found = None if key.step else _companion(batch, key, name)
+            found = None if key.step else _find_companion_key(batch, key, name)
             if found is not None:
                 self._names[name] = found
-                self._values[name] = _one_each(batch, found)
+                self._values[name] = _get_single_values(batch, found)
 
     def _of(self, name: str, row: int, kind: type) -> Any:
         value = self._values[name][row] if name in self._values else None
         return value if isinstance(value, kind) else None
 
     def format(
-        self, row: int, facts: _core.PictureFacts, whose: str, key: PictureKey
+        self, row: int, facts: _core.PictureFacts, whose: str, key: ImageKey
     ) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
         """The format that the schema declares, or that a key says."""
-        found = FORMATS[facts.format]
+        found = FORMAT_NAMES[facts.format]
         wanted = key.image.format if key.image is not None else None
         if wanted is not None and wanted != found:
             yield (
                 "H764",
                 "error",
                 {
-                    "message": f"{whose} is {shown_format(found)}, the schema says {shown_format(wanted)}",
-                    "expected": f"the bytes of a {shown_format(wanted)} image",
-                    "found": shown_format(found),
+                    "message": f"{whose} is {format_display_name(found)}, the schema says "
+                    f"{format_display_name(wanted)}",
+                    "expected": f"the bytes of a {format_display_name(wanted)} image",
+                    "found": format_display_name(found),
                     "do": f'declare format="{found}", or format=None for any',
                 },
             )
@@ -327,11 +335,13 @@ class _Beside:
                 "H764",
                 "warning",
                 {
-                    "message": f"{whose} is {shown_format(found)}, {named(self._names['format'])} says otherwise",
-                    "expected": f"{shown_format(wanted)}, as {named(self._names['format'])} says",
-                    "found": shown_format(found),
+                    "message": f"{whose} is {format_display_name(found)}, {format_key(self._names['format'])} "
+                    "says otherwise",
+                    "expected": f"{format_display_name(wanted)}, as {format_key(self._names['format'])} says",
+                    "found": format_display_name(found),
                     "likely": "a file whose name ends in another format than its bytes have",
-                    "do": f"write {named(self._names['format'])} from the bytes of the picture, not from its name",
+                    "do": f"write {format_key(self._names['format'])} from the bytes of the picture, not from "
+                    "its name",
                 },
             )
 
@@ -342,11 +352,13 @@ class _Beside:
         width, height = self._of("width", row, int), self._of("height", row, int)
         if width in (None, facts.width) and height in (None, facts.height):
             return
-        keys = " and ".join([named(self._names[name]) for name in ("width", "height") if name in self._names])
+        keys = " and ".join(
+            [format_key(self._names[name]) for name in ("width", "height") if name in self._names]
+        )
         likely = None
         if (width, height) == (facts.height, facts.width):
             likely = "width and height are swapped"
-            if facts.orientation >= _SWAPPING:
+            if facts.orientation >= _MIN_SWAPPED_ORIENTATION:
                 likely = "the picture is turned by EXIF, and the keys tell the size of the turned one"
         told = " × ".join(["?" if side is None else f"{side:,}" for side in (width, height)])
         yield (
@@ -362,11 +374,11 @@ class _Beside:
         )
 
     def channels(
-        self, row: int, facts: _core.PictureFacts, whose: str, key: PictureKey
+        self, row: int, facts: _core.PictureFacts, whose: str, key: ImageKey
     ) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
         """How many channels the schema or a key says: a note, where readers that ask for three get three."""
         said = self._of("channels", row, int)
-        source = named(self._names["channels"]) if said is not None else "the schema"
+        source = format_key(self._names["channels"]) if said is not None else "the schema"
         if said is None and key.image is not None:
             said = key.image.channels
         if said in (None, facts.channels) or facts.colour in (Colour.CMYK, Colour.YCCK):
@@ -375,9 +387,9 @@ class _Beside:
             "H738",
             "note" if said == 3 else "warning",
             {
-                "message": f"{whose} has {_channels(facts.channels)}, {source} says {said}",
-                "expected": _channels(said),
-                "found": f"{_channels(facts.channels)} of {facts.bits} bits",
+                "message": f"{whose} has {_format_channels(facts.channels)}, {source} says {said}",
+                "expected": _format_channels(said),
+                "found": f"{_format_channels(facts.channels)} of {facts.bits} bits",
                 "do": f"tf.io.decode_image(…, channels={said}) gives what is said"
                 if said in (1, 3, 4)
                 else "write the key from the picture itself",
@@ -385,7 +397,7 @@ class _Beside:
         )
 
 
-def _each(cells: Cells) -> Iterator[tuple[int, int, int | None, bytes]]:
+def _iter_images(cells: Cells) -> Iterator[tuple[int, int, int | None, bytes]]:
     """Every picture: its row in the batch, its cell, its step, and its bytes."""
     column = cells.column
     owners = column.owners.tolist()
@@ -397,27 +409,27 @@ def _each(cells: Cells) -> Iterator[tuple[int, int, int | None, bytes]]:
             yield row, cell, cells.step(row, cell), column.values.bytes(place)
 
 
-def _image_name(key: PictureKey, step: int | None) -> str:
-    stored = "" if key.key == key.feature else f" (stored as {named(key.key)})"
-    return f"{'' if step is None else f'step {step:,} of '}{named(key.feature)}{stored}"
+def _format_image_name(key: ImageKey, step: int | None) -> str:
+    stored = "" if key.key == key.feature else f" (stored as {format_key(key.key)})"
+    return f"{'' if step is None else f'step {step:,} of '}{format_key(key.feature)}{stored}"
 
 
-def _size(facts: _core.PictureFacts) -> Size:
+def _get_size(facts: _core.PictureFacts) -> ImageSize:
     whole = facts.fault == PictureFault.NONE and facts.format != PictureFormat.NONE
     return (facts.width, facts.height, facts.orientation) if whole else None
 
 
-def _folder(key: str) -> str:
+def _parent_key(key: str) -> str:
     return key[: key.rfind("/") + 1]
 
 
-def _companion(batch: KeyedBatch, key: PictureKey, name: str) -> str | None:
+def _find_companion_key(batch: KeyedBatch, key: ImageKey, name: str) -> str | None:
     """The key that says something of a picture: image/height or image_height of image; height beside it."""
     wanted = "bytes" if name == "format" else "int64"
     candidates = [f"{key.key}/{name}", f"{key.key}_{name}"]
     # A size in the folder of a mask is its image's, which the mask is compared with anyway.
     if key.alone and (not key.is_mask or key.key == MASK_KEY):
-        candidates.append(f"{_folder(key.key)}{name}")
+        candidates.append(f"{_parent_key(key.key)}{name}")
     for candidate in candidates:
         column = batch.context.get(candidate)
         if column is not None and column.kind == wanted:
@@ -425,7 +437,7 @@ def _companion(batch: KeyedBatch, key: PictureKey, name: str) -> str | None:
     return None
 
 
-def _one_each(batch: KeyedBatch, key: str) -> list[Any]:
+def _get_single_values(batch: KeyedBatch, key: str) -> list[Any]:
     """The one value that each row has under a key; None where it has none, or several."""
     column = batch.context[key]
     if isinstance(column.values, _core.StringColumn):
@@ -440,7 +452,7 @@ def _one_each(batch: KeyedBatch, key: str) -> list[Any]:
     return values
 
 
-def _channels(count: int) -> str:
+def _format_channels(count: int) -> str:
     return f"{count} channel" if count == 1 else f"{count} channels"
 
 
@@ -449,13 +461,13 @@ CLASS_NAMES = "class/text"
 _FLOAT_NOISE = 1e-6
 """By how much a side may pass the border of its image without a finding: float32 arithmetic is no closer."""
 
-_ROUNDED = 1e-3
+_MAX_ROUNDING = 1e-3
 """Up to here it is a note: coordinates that were rounded to three decimals are off by less."""
 
-_TOLERATED = 0.1 + _FLOAT_NOISE
+_MAX_OVERSHOOT = 0.1 + _FLOAT_NOISE
 """Up to here it is a warning: the Object Detection API reads coordinates up to 1.1, and stops at larger ones."""
 
-_PIXELS = 1.5
+_MIN_PIXEL_COORDINATE = 1.5
 """A coordinate above this is in pixels: no annotation leaves its image by half of it."""
 
 
@@ -479,7 +491,7 @@ class BoxKeys:
         return f"{self.stem[: self.stem.rfind('/') + 1]}{name}"
 
 
-def declared_boxes(schema: Schema) -> tuple[BoxKeys, ...]:
+def find_declared_boxes(schema: Schema) -> tuple[BoxKeys, ...]:
     """The boxes of a schema."""
     out = []
     for name, feature in of_type(schema.features, Boxes).items():
@@ -499,8 +511,8 @@ class BoxRule:
 
     def __init__(self, boxes_of: Callable[[KeyedBatch], Sequence[BoxKeys]]) -> None:
         self._boxes_of = boxes_of
-        self._repeated = Repeated()
-        self._once = Once()
+        self._repeated = RepeatedFindings()
+        self._once = DeferredFindings()
 
     def see(self, batch: KeyedBatch) -> Iterator[Finding]:
         """What is wrong with the boxes of these records."""
@@ -528,9 +540,9 @@ class BoxRule:
         if not even.all() and not boxes.declared:
             rows = sides[0].records(np.flatnonzero(~even))
             yield from self._tell(
-                batch, boxes, rows, "H770", "error", lambda cell: _uneven(boxes, counts, cell)
+                batch, boxes, rows, "H770", "error", lambda cell: _describe_uneven_sides(boxes, counts, cell)
             )
-        edges = [_kept(column, even) for column in columns]
+        edges = [_select_row_values(column, even) for column in columns]
         owners = np.repeat(np.arange(len(even)), np.where(even, counts[0], 0))
         if not len(owners):
             return
@@ -541,14 +553,14 @@ class BoxRule:
                 return
             past = np.maximum.reduce([np.maximum(-edge, edge - 1) for edge in edges])
             reversed_ = (spans[0] < 0) | (spans[1] < 0)
-            flat = ~reversed_ & (past <= _TOLERATED) & ((spans[0] == 0) | (spans[1] == 0))
-            far = ~(past <= _TOLERATED)  # NaN too
+            flat = ~reversed_ & (past <= _MAX_OVERSHOOT) & ((spans[0] == 0) | (spans[1] == 0))
+            far = ~(past <= _MAX_OVERSHOOT)  # NaN too
         judged: list[tuple[str, Severity, RowMask, Callable[..., dict[str, Any]]]] = [
-            ("H771", "note", (past > _FLOAT_NOISE) & (past <= _ROUNDED), _outside),
-            ("H771", "warning", (past > _ROUNDED) & ~far, _outside),
-            ("H771", "error", far, _outside),
-            ("H772", "error", reversed_, _reversed),
-            ("H773", "warning", flat, _flat),
+            ("H771", "note", (past > _FLOAT_NOISE) & (past <= _MAX_ROUNDING), _describe_outside_box),
+            ("H771", "warning", (past > _MAX_ROUNDING) & ~far, _describe_outside_box),
+            ("H771", "error", far, _describe_outside_box),
+            ("H772", "error", reversed_, _describe_reversed_box),
+            ("H773", "warning", flat, _describe_flat_box),
         ]
         for code, severity, wrong, say in judged:
             yield from self._marked(batch, boxes, sides, edges, owners, wrong, code, severity, say)
@@ -577,7 +589,9 @@ class BoxRule:
             more = int(several[cell]) - 1
             number = place[cell] - int(np.searchsorted(owners, cell))
             shown = f"box {number:,}: {', '.join([f'{side:.4g}' for side in box])}"
-            return say(_boxes_name(boxes), box, shown + (f"; {more:,} more in the record" if more else ""))
+            return say(
+                _format_boxes_name(boxes), box, shown + (f"; {more:,} more in the record" if more else "")
+            )
 
         yield from self._tell(batch, boxes, sides[0].records(cells), code, severity, words)
 
@@ -592,9 +606,9 @@ class BoxRule:
             counts = cells.column.counts
             if first is not None and len(first.column) == len(cells.column):
                 wanted = first.column.counts
-                wrong = (counts != wanted) & there(first.column, len(wanted))
+                wrong = (counts != wanted) & find_present_rows(first.column, len(wanted))
                 # Names may be left out, and are then missing or an empty list.
-                wrong &= (counts > 0) if name == CLASS_NAMES else there(cells.column, len(wanted))
+                wrong &= (counts > 0) if name == CLASS_NAMES else find_present_rows(cells.column, len(wanted))
                 rows = cells.records(np.flatnonzero(wrong))
                 yield from self._tell(
                     batch,
@@ -602,7 +616,7 @@ class BoxRule:
                     rows,
                     "H770",
                     "error",
-                    lambda cell, key=key, counts=counts, wanted=wanted: _unlike(  # type: ignore[misc]
+                    lambda cell, key=key, counts=counts, wanted=wanted: _describe_count_mismatch(  # type: ignore[misc]
                         boxes, key, int(wanted[cell]), int(counts[cell])
                     ),
                     feature=key,
@@ -623,7 +637,7 @@ class BoxRule:
             "H774",
             "warning",
             lambda cell: {
-                "message": f"{named(key)} is {int(values[first[cell]])}, and ids begin at 1",
+                "message": f"{format_key(key)} is {int(values[first[cell]])}, and ids begin at 1",
                 "expected": "class ids from 1: TensorFlow's object detection takes 0 for the background",
                 "found": str(int(values[first[cell]])),
                 "do": "add 1 to the ids, here and in the label map",
@@ -649,38 +663,40 @@ class BoxRule:
             self._once.tell(batch, list(rows), code, severity, about, lambda row: say(rows[row]))
 
 
-def _kept(column: KeyColumn, rows: RowMask) -> Array:
+def _select_row_values(column: KeyColumn, rows: RowMask) -> Array:
     """The values of some rows."""
     values: Array = column.values
     if column.offsets is None and column.valid is None and rows.all():
         return values
-    return values[np.repeat(rows & there(column, len(rows)), np.diff(begins(column)))]
+    return values[
+        np.repeat(rows & find_present_rows(column, len(rows)), np.diff(compute_value_offsets(column)))
+    ]
 
 
-def _boxes_name(boxes: BoxKeys) -> str:
-    return named(boxes.feature)
+def _format_boxes_name(boxes: BoxKeys) -> str:
+    return format_key(boxes.feature)
 
 
-def _uneven(boxes: BoxKeys, counts: list[Any], cell: int) -> dict[str, Any]:
+def _describe_uneven_sides(boxes: BoxKeys, counts: list[Any], cell: int) -> dict[str, Any]:
     numbers = [int(count[cell]) for count in counts]
     return {
-        "message": f"the four lists under {named(boxes.stem)} have different lengths",
+        "message": f"the four lists under {format_key(boxes.stem)} have different lengths",
         "expected": f"as many of each side: {', '.join(BOX_SIDES)}",
         "found": ", ".join([f"{number:,}" for number in numbers]),
         "do": "write the four sides of a box together",
     }
 
 
-def _unlike(boxes: BoxKeys, key: str, wanted: int, found: int) -> dict[str, Any]:
+def _describe_count_mismatch(boxes: BoxKeys, key: str, wanted: int, found: int) -> dict[str, Any]:
     return {
-        "message": f"{named(key)} has another length than the boxes under {named(boxes.stem)}",
+        "message": f"{format_key(key)} has another length than the boxes under {format_key(boxes.stem)}",
         "expected": f"{wanted:,}, one for each box",
         "found": f"{found:,}",
         "do": "write boxes and their classes together, and leave out both where one is left out",
     }
 
 
-def _outside(whose: str, box: Sequence[float], shown: str) -> dict[str, Any]:
+def _describe_outside_box(whose: str, box: Sequence[float], shown: str) -> dict[str, Any]:
     said = {
         "message": f"{whose} has a box outside of its image",
         "expected": "xmin, ymin, xmax, ymax from 0 to 1",
@@ -688,19 +704,19 @@ def _outside(whose: str, box: Sequence[float], shown: str) -> dict[str, Any]:
         "do": "clip the box to its image, or leave it out",
     }
     past = max(max(-side, side - 1) for side in box)
-    if max(box) > _PIXELS:
+    if max(box) > _MIN_PIXEL_COORDINATE:
         said["likely"] = "these are pixels: TensorFlow's object detection reads fractions of the image"
         said["do"] = "divide x by the width of the image and y by its height"
-    elif past <= _ROUNDED:
+    elif past <= _MAX_ROUNDING:
         said["likely"] = "the coordinates were rounded"
         said["do"] = "clip the box to its image: np.clip(box, 0, 1)"
-    elif past <= _TOLERATED:
+    elif past <= _MAX_OVERSHOOT:
         said["likely"] = "the box passes the border of its image a little; object detection reads up to 1.1"
         said["do"] = "clip the box to its image: np.clip(box, 0, 1)"
     return said
 
 
-def _reversed(whose: str, box: Sequence[float], shown: str) -> dict[str, Any]:
+def _describe_reversed_box(whose: str, box: Sequence[float], shown: str) -> dict[str, Any]:
     crossed = box[0] > box[2] and box[1] > box[3]
     return {
         "message": f"{whose} has a box that is reversed",
@@ -711,7 +727,7 @@ def _reversed(whose: str, box: Sequence[float], shown: str) -> dict[str, Any]:
     }
 
 
-def _flat(whose: str, box: Sequence[float], shown: str) -> dict[str, Any]:
+def _describe_flat_box(whose: str, box: Sequence[float], shown: str) -> dict[str, Any]:
     return {
         "message": f"{whose} has a box without an area",
         "expected": "xmin < xmax and ymin < ymax",

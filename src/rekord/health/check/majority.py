@@ -7,171 +7,183 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rekord import _core
 from rekord._core import PictureFormat
-from rekord.health.check.images import MASK_KEY, BoxKeys, PictureKey
-from rekord.health.check.rule import ENOUGH_RECORDS, Cells, Once, Repeated, RowMask, named, of_records, there
-from rekord.health.check.schema import LISTS
+from rekord.health.check.images import MASK_KEY, BoxKeys, ImageKey
+from rekord.health.check.rule import (
+    MIN_EVIDENCE_RECORDS,
+    Cells,
+    DeferredFindings,
+    RepeatedFindings,
+    RowMask,
+    find_present_rows,
+    format_key,
+    format_records,
+)
+from rekord.health.check.schema import LIST_NAMES
 from rekord.health.finding import Finding
 from rekord.health.key_columns import KeyColumn, KeyedBatch
-from rekord.schema.base import Kind
+from rekord.schema.base import ListKind
 from rekord.schema.features import BOX_SIDES
-from rekord.schema.messages import near_miss
+from rekord.schema.messages import closest_match
 
-NEARLY_ALL = 0.95
+MAJORITY_SHARE = 0.95
 
-_ALIKE = 0.5
-_MOST_KEYS = 10_000
-_MOST_COUNTS = 64
-_LOOKED_AT = 64
-_LOOKED_AT_A_BATCH = 16
+_SIMILAR_SHARE = 0.5
+_MAX_KEYS = 10_000
+_MAX_COUNTS = 64
+_MAX_INSPECTED = 64
+_MAX_INSPECTED_PER_BATCH = 16
 _HEAD_BYTES = 64
-_NUMBERS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|\d+")
+_NUMBER_PATTERN = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|\d+")
 
-Place = tuple[bool, str]
+KeyPath = tuple[bool, str]
 """Whether it is a key of steps, and the key."""
 
 
 @dataclass(slots=True)
-class KeySeen:
+class KeyStatistics:
     """What was seen of one key. `rows` are records, or steps; `counts` are their numbers of values."""
 
     present: int = 0  # records
     rows: int = 0
-    kinds: Counter[Kind] = field(default_factory=Counter)
+    kinds: Counter[ListKind] = field(default_factory=Counter)
     counts: Counter[int] = field(default_factory=Counter)
-    looked_at: int = 0
+    inspected: int = 0
     pictures: int = 0
     empty: int = 0
 
     @property
-    def usual_count(self) -> int | None:
+    def typical_count(self) -> int | None:
         """The number of values that nearly all rows have."""
         if not self.counts:
             return None
         count, rows = self.counts.most_common(1)[0]
-        return count if rows >= NEARLY_ALL * self.rows else None
+        return count if rows >= MAJORITY_SHARE * self.rows else None
 
     def is_rare(self, records: int) -> bool:
         """Whether so few of the records have the key that its name may be a slip."""
-        few = (1 - NEARLY_ALL) * records if records >= ENOUGH_RECORDS else records / 2
+        few = (1 - MAJORITY_SHARE) * records if records >= MIN_EVIDENCE_RECORDS else records / 2
         return self.present <= few
 
     @property
-    def holds_pictures(self) -> bool:
+    def is_mostly_images(self) -> bool:
         """Whether most of the values that are not empty begin as pictures do."""
-        return self.pictures * 2 > self.looked_at - self.empty
+        return self.pictures * 2 > self.inspected - self.empty
 
 
 @dataclass(slots=True)
-class SetSeen:
+class FileSetStatistics:
     """What was seen of files whose names differ by numbers alone."""
 
     records: int = 0
-    keys: dict[Place, KeySeen] = field(default_factory=dict)
-    pictures: tuple[PictureKey, ...] | None = None
+    keys: dict[KeyPath, KeyStatistics] = field(default_factory=dict)
+    pictures: tuple[ImageKey, ...] | None = None
     boxes: tuple[BoxKeys, ...] | None = None
 
     def add(self, batch: KeyedBatch) -> None:
         """Take these records into account."""
         self.records += len(batch)
-        for step, key in places(batch):
+        for step, key in list_key_paths(batch):
             cells = Cells.of(batch, key, step=step)
             assert cells is not None
-            if (step, key) in self.keys or len(self.keys) < _MOST_KEYS:
-                _note(self.keys.setdefault((step, key), KeySeen()), batch, key, cells, step=step)
+            if (step, key) in self.keys or len(self.keys) < _MAX_KEYS:
+                _update_key_statistics(
+                    self.keys.setdefault((step, key), KeyStatistics()), batch, key, cells, step=step
+                )
 
-    def usual(self, place: Place) -> bool:
+    def usual(self, place: KeyPath) -> bool:
         """Whether nearly all records have a key."""
         seen = self.keys.get(place)
-        return seen is not None and seen.present >= NEARLY_ALL * self.records
+        return seen is not None and seen.present >= MAJORITY_SHARE * self.records
 
     @property
-    def has_holes(self) -> bool:
+    def has_missing_keys(self) -> bool:
         """Whether keys are left out where a value is missing, as the way in which these files were written."""
         return any(
             not self.usual(place) and not seen.is_rare(self.records) for place, seen in self.keys.items()
         )
 
 
-class Learnt:
+class RecordPatterns:
     """What the records of each set of files are like, as far as a sample shows it."""
 
     def __init__(self) -> None:
-        self._sets: dict[str, SetSeen] = {}
-        self._kinds: dict[str, dict[Place, Kind]] = {}
-        self._latest: tuple[str, SetSeen] | None = None  # a set that the sample lacks
+        self._sets: dict[str, FileSetStatistics] = {}
+        self._kinds: dict[str, dict[KeyPath, ListKind]] = {}
+        self._latest: tuple[str, FileSetStatistics] | None = None  # a set that the sample lacks
 
     def add(self, batch: KeyedBatch) -> None:
         """Take these records into the sample."""
-        self._sets.setdefault(set_of(batch.path), SetSeen()).add(batch)
+        self._sets.setdefault(infer_file_set(batch.path), FileSetStatistics()).add(batch)
 
-    def seen(self, batch: KeyedBatch) -> SetSeen:
+    def seen(self, batch: KeyedBatch) -> FileSetStatistics:
         """What is known of the set that a batch belongs to; of a set that no sample had, the batch is the sample."""
-        name = set_of(batch.path)
+        name = infer_file_set(batch.path)
         if name in self._sets:
             return self._sets[name]
         # One at a time: there may be as many such sets as files.
         if self._latest is None or self._latest[0] != name:
             self._kinds.pop(self._latest[0] if self._latest is not None else name, None)
-            self._latest = name, SetSeen()
+            self._latest = name, FileSetStatistics()
             self._latest[1].add(batch)
         return self._latest[1]
 
-    def kinds(self, batch: KeyedBatch) -> Mapping[Place, Kind]:
+    def kinds(self, batch: KeyedBatch) -> Mapping[KeyPath, ListKind]:
         """The kind that most records have under each key, in a batch's set and in sets like it."""
-        own, name = self.seen(batch), set_of(batch.path)
+        own, name = self.seen(batch), infer_file_set(batch.path)
         if name not in self._kinds:
             others = [seen for seen in self._sets.values() if seen is not own]
-            self._kinds[name] = _kinds(own.keys, others)
+            self._kinds[name] = _find_common_kinds(own.keys, others)
         return self._kinds[name]
 
-    def pictures(self, batch: KeyedBatch) -> tuple[PictureKey, ...]:
+    def pictures(self, batch: KeyedBatch) -> tuple[ImageKey, ...]:
         """The keys that hold pictures, images before masks."""
         seen = self.seen(batch)
         if seen.pictures is None:
-            seen.pictures = _pictures(seen)
+            seen.pictures = _find_image_keys(seen)
         return seen.pictures
 
     def boxes(self, batch: KeyedBatch) -> tuple[BoxKeys, ...]:
         """The boxes: `…/bbox/xmin` and its like."""
         seen = self.seen(batch)
         if seen.boxes is None:
-            seen.boxes = _boxes(seen)
+            seen.boxes = _find_box_keys(seen)
         return seen.boxes
 
 
-def learn(batches: Iterable[KeyedBatch]) -> Learnt:
+def learn_patterns(batches: Iterable[KeyedBatch]) -> RecordPatterns:
     """What the records of a sample have in common, set of files by set of files."""
-    learnt = Learnt()
+    learnt = RecordPatterns()
     for batch in batches:
         learnt.add(batch)
     return learnt
 
 
-def _pictures(seen: SetSeen) -> tuple[PictureKey, ...]:
-    keys = [place for place, one in seen.keys.items() if one.pictures and one.holds_pictures]
+def _find_image_keys(seen: FileSetStatistics) -> tuple[ImageKey, ...]:
+    keys = [place for place, one in seen.keys.items() if one.pictures and one.is_mostly_images]
     images = [key for step, key in keys if not step and key != MASK_KEY]
     found = [
-        PictureKey(
+        ImageKey(
             key=key,
             feature=key,
             step=step,
             is_mask=key == MASK_KEY,
             of="image/encoded" if key == MASK_KEY else None,
             alone=sum(other.rpartition("/")[0] == key.rpartition("/")[0] for other in images) <= 1,
-            empty_is_usual=seen.keys[step, key].empty * 3 > seen.keys[step, key].looked_at,
+            is_empty_allowed=seen.keys[step, key].empty * 3 > seen.keys[step, key].inspected,
         )
         for step, key in keys
     ]
     return tuple(sorted(found, key=lambda one: one.is_mask))
 
 
-def _boxes(seen: SetSeen) -> tuple[BoxKeys, ...]:
+def _find_box_keys(seen: FileSetStatistics) -> tuple[BoxKeys, ...]:
     stems = [(step, key[: -len("/xmin")]) for step, key in seen.keys if key.endswith("bbox/xmin")]
     return tuple(
         BoxKeys(stem=stem, feature=stem, step=step)
@@ -180,26 +192,28 @@ def _boxes(seen: SetSeen) -> tuple[BoxKeys, ...]:
     )
 
 
-def set_of(path: str) -> str:
+def infer_file_set(path: str) -> str:
     """What the names of files that belong together share: all but numbers."""
     folder, name = os.path.split(path)
-    return os.path.join(folder, _NUMBERS.sub("#", name))
+    return os.path.join(folder, _NUMBER_PATTERN.sub("#", name))
 
 
-def _note(seen: KeySeen, batch: KeyedBatch, key: str, cells: Cells, *, step: bool) -> None:
+def _update_key_statistics(
+    seen: KeyStatistics, batch: KeyedBatch, key: str, cells: Cells, *, step: bool
+) -> None:
     column = cells.column
     if not column.present:
         return
-    seen.present += int(np.count_nonzero(records_with(batch, key, step=step)))
+    seen.present += int(np.count_nonzero(find_records_with_key(batch, key, step=step)))
     seen.rows += column.present
     seen.kinds[column.kind] += column.present if has_kind(cells) else 0
     for count, rows in zip(
-        *np.unique(column.counts[there(column, len(column))], return_counts=True), strict=True
+        *np.unique(column.counts[find_present_rows(column, len(column))], return_counts=True), strict=True
     ):
-        if int(count) in seen.counts or len(seen.counts) < _MOST_COUNTS:
+        if int(count) in seen.counts or len(seen.counts) < _MAX_COUNTS:
             seen.counts[int(count)] += int(rows)
     if isinstance(column.values, _core.StringColumn):
-        _look(seen, cells)
+        _inspect_values(seen, cells)
 
 
 def has_kind(cells: Cells) -> bool:
@@ -207,34 +221,36 @@ def has_kind(cells: Cells) -> bool:
     return cells.lists is None or len(cells.column.values) > 0
 
 
-def _look(seen: KeySeen, cells: Cells) -> None:
+def _inspect_values(seen: KeyStatistics, cells: Cells) -> None:
     """Whether the first values are pictures."""
-    room = min(_LOOKED_AT - seen.looked_at, _LOOKED_AT_A_BATCH)
+    room = min(_MAX_INSPECTED - seen.inspected, _MAX_INSPECTED_PER_BATCH)
     places = np.flatnonzero(cells.column.owners >= 0)[: max(room, 0)]
     for place in places.tolist():
         data = cells.column.values.bytes(place)
-        seen.looked_at += 1
+        seen.inspected += 1
         seen.empty += not data
         seen.pictures += _core.look(data[:_HEAD_BYTES], False).format != PictureFormat.NONE
 
 
-def _kinds(own: Mapping[Place, KeySeen], others: Iterable[SetSeen]) -> dict[Place, Kind]:
+def _find_common_kinds(
+    own: Mapping[KeyPath, KeyStatistics], others: Iterable[FileSetStatistics]
+) -> dict[KeyPath, ListKind]:
     """The kind that most records have under each key, in one set and in those that have about the same keys."""
-    counted: dict[Place, Counter[Kind]] = {place: Counter(seen.kinds) for place, seen in own.items()}
+    counted: dict[KeyPath, Counter[ListKind]] = {place: Counter(seen.kinds) for place, seen in own.items()}
     for other in others:
         both = own.keys() & other.keys.keys()
-        if both and len(both) >= _ALIKE * len(own.keys() | other.keys.keys()):
+        if both and len(both) >= _SIMILAR_SHARE * len(own.keys() | other.keys.keys()):
             for place in both:
                 counted[place].update(other.keys[place].kinds)
     return {place: kinds.most_common(1)[0][0] for place, kinds in counted.items() if kinds.total()}
 
 
-def places(batch: KeyedBatch) -> list[Place]:
+def list_key_paths(batch: KeyedBatch) -> list[KeyPath]:
     """All keys of a batch."""
     return [(False, key) for key in batch.context] + [(True, key) for key in batch.steps]
 
 
-def records_with(batch: KeyedBatch, key: str, *, step: bool) -> RowMask:
+def find_records_with_key(batch: KeyedBatch, key: str, *, step: bool) -> RowMask:
     """Which records have a key."""
     found: Any = batch.steps.get(key) if step else batch.context.get(key)
     if found is None:
@@ -242,39 +258,39 @@ def records_with(batch: KeyedBatch, key: str, *, step: bool) -> RowMask:
     return np.ones(len(batch), np.bool_) if found.valid is None else found.valid
 
 
-_MOST_COMPARED = 1000
+_MAX_COMPARED_KEYS = 1000
 _DIGITS = re.compile(r"\d+")
 
 
 class MajorityRule:
     """Every record is like most of the others."""
 
-    def __init__(self, learnt: Learnt) -> None:
-        self._learnt = learnt
-        self._repeated = Repeated()
-        self._once = Once()
-        self._held = Once()
+    def __init__(self, learnt: RecordPatterns) -> None:
+        self._patterns = learnt
+        self._repeated = RepeatedFindings()
+        self._once = DeferredFindings()
+        self._held = DeferredFindings()
         self._path: str | None = None
 
     def _begin(self, batch: KeyedBatch) -> None:
         self._path = batch.path
-        self._seen = self._learnt.seen(batch)
-        self._kinds = self._learnt.kinds(batch)
-        self._boxes = frozenset(key for boxes in self._learnt.boxes(batch) for key in boxes.keys)
-        enough = self._seen.records >= ENOUGH_RECORDS
-        self._holes = self._seen.has_holes
+        self._seen = self._patterns.seen(batch)
+        self._kinds = self._patterns.kinds(batch)
+        self._boxes = frozenset(key for boxes in self._patterns.boxes(batch) for key in boxes.keys)
+        enough = self._seen.records >= MIN_EVIDENCE_RECORDS
+        self._holes = self._seen.has_missing_keys
         self._wanted = [place for place in self._seen.keys if enough and self._seen.usual(place)]
         self._common = [
             place for place, one in self._seen.keys.items() if one.present * 2 > self._seen.records
         ]
-        self._meant: dict[Place, str | None] = {}
+        self._meant: dict[KeyPath, str | None] = {}
         self._counts = {
-            place: seen.usual_count
+            place: seen.typical_count
             for place, seen in self._seen.keys.items()
-            if seen.rows >= ENOUGH_RECORDS and seen.usual_count is not None
+            if seen.rows >= MIN_EVIDENCE_RECORDS and seen.typical_count is not None
         }
         self._records = 0
-        self._having: dict[Place, int] = {}  # records with a key whose number of values is usually the same
+        self._having: dict[KeyPath, int] = {}  # records with a key whose number of values is usually the same
 
     def see(self, batch: KeyedBatch) -> Iterator[Finding]:
         """What is wrong with these records; what may turn out to be usual in this file waits until its end."""
@@ -282,21 +298,21 @@ class MajorityRule:
             self._begin(batch)
         self._records += len(batch)
         with np.errstate(all="ignore"):
-            doubtful = self._doubtful(batch)
+            doubtful = self._find_suspect_keys(batch)
         replaced = self._replaced(batch)
         for place in self._wanted:
             self._missing(batch, place, replaced.get(place))
-        for place in places(batch):
+        for place in list_key_paths(batch):
             cells = Cells.of(batch, place[1], step=place[0])
             if cells is None or not cells.column.present:
                 continue
             usual = self._kinds.get(place)
             if usual is not None and cells.column.kind != usual and has_kind(cells):
-                yield from self._other_kind(batch, place, cells, usual)
+                yield from self._find_other_kind(batch, place, cells, usual)
                 continue
-            self._other_count(batch, place, cells)
+            self._find_other_count(batch, place, cells)
             if place in doubtful:
-                self._not_finite(batch, place, cells)
+                self._find_non_finite(batch, place, cells)
 
     def end_file(self, path: str) -> Iterator[Finding]:
         """What was held back, where this file does not show that it is usual."""
@@ -305,7 +321,7 @@ class MajorityRule:
             if finding.code == "H758":
                 records = max(self._having.get((step, str(finding.feature)), 0) for step in (False, True))
             # Few of them are odd ones out; all of them make an odd file; else this is how the file is.
-            if finding.count == records or finding.count <= max(1, (1 - NEARLY_ALL) * records):
+            if finding.count == records or finding.count <= max(1, (1 - MAJORITY_SHARE) * records):
                 yield finding
         yield from self._repeated.end_file()
         yield from self._once.end_file()
@@ -317,34 +333,34 @@ class MajorityRule:
 
     # Keys.
 
-    def _replaced(self, batch: KeyedBatch) -> dict[Place, RowMask]:
+    def _replaced(self, batch: KeyedBatch) -> dict[KeyPath, RowMask]:
         """Usual keys that records lack, and have under a name that is nearly the same."""
-        out: dict[Place, RowMask] = {}
-        for place in places(batch):
+        out: dict[KeyPath, RowMask] = {}
+        for place in list_key_paths(batch):
             step, key = place
-            meant = self._near(place)
+            meant = self._find_similar_key(place)
             if meant is None:
                 continue
-            here = records_with(batch, key, step=step)
-            lacks = here & ~records_with(batch, meant, step=step)
+            here = find_records_with_key(batch, key, step=step)
+            lacks = here & ~find_records_with_key(batch, meant, step=step)
             out[step, meant] = out.get((step, meant), np.zeros(len(batch), np.bool_)) | lacks
             rows = np.flatnonzero(lacks).tolist()
-            self._once.tell(batch, rows, "H757", "warning", key, lambda _, p=place, m=meant: self._slip(p, m))  # type: ignore[misc]
+            self._once.tell(batch, rows, "H757", "warning", key, partial(self._describe_typo, place, meant))
         return out
 
-    def _slip(self, place: Place, meant: str) -> dict[str, Any]:
+    def _describe_typo(self, place: KeyPath, meant: str, _row: int) -> dict[str, Any]:
         step, key = place
         return {
-            "message": f"{named(key)} is here instead of {named(meant)}: did you mean {named(meant)}?",
-            "expected": f"{named(meant)}, as in {self._seen.keys[step, meant].present:,} of "
-            f"{of_records(self._seen.records)} that were looked at",
-            "found": named(key),
-            "do": f"write the records again with {named(meant)}",
+            "message": f"{format_key(key)} is here instead of {format_key(meant)}: did you mean {format_key(meant)}?",
+            "expected": f"{format_key(meant)}, as in {self._seen.keys[step, meant].present:,} of "
+            f"{format_records(self._seen.records)} that were looked at",
+            "found": format_key(key),
+            "do": f"write the records again with {format_key(meant)}",
         }
 
-    def _near(self, place: Place) -> str | None:
+    def _find_similar_key(self, place: KeyPath) -> str | None:
         """The common key that a rare one was probably meant to be."""
-        if place in self._meant or len(self._meant) >= _MOST_COMPARED:
+        if place in self._meant or len(self._meant) >= _MAX_COMPARED_KEYS:
             return self._meant.get(place)
         step, key = place
         seen = self._seen.keys.get(place)
@@ -353,16 +369,16 @@ class MajorityRule:
             # Names that count are no slips: `x_1` beside `x_2`.
             bare = _DIGITS.sub("#", key)
             common = [k for s, k in self._common if s == step and _DIGITS.sub("#", k) != bare]
-            near = near_miss(key, common)
+            near = closest_match(key, common)
         self._meant[place] = near
         return near
 
-    def _missing(self, batch: KeyedBatch, place: Place, replaced: RowMask | None) -> None:
+    def _missing(self, batch: KeyedBatch, place: KeyPath, replaced: RowMask | None) -> None:
         step, key = place
         found: Any = batch.steps.get(key) if step else batch.context.get(key)
         if found is not None and found.valid is None:
             return
-        lacks = ~records_with(batch, key, step=step)
+        lacks = ~find_records_with_key(batch, key, step=step)
         wrong = lacks if replaced is None else lacks & ~replaced
         present = self._seen.keys[place].present
         self._held.tell(
@@ -372,9 +388,9 @@ class MajorityRule:
             "note" if self._holes else "warning",
             key,
             lambda _: {
-                "message": f"{named(key)} is missing, and nearly all records have it",
-                "expected": f"a {'list of steps' if step else 'value'} under {named(key)}, as in {present:,} of "
-                f"{of_records(self._seen.records)} that were looked at",
+                "message": f"{format_key(key)} is missing, and nearly all records have it",
+                "expected": f"a {'list of steps' if step else 'value'} under {format_key(key)}, as in {present:,} of "
+                f"{format_records(self._seen.records)} that were looked at",
                 "found": "no such key, or one without a kind",
                 "do": "write the records again with it, or declare a schema in which it is optional",
             },
@@ -382,9 +398,11 @@ class MajorityRule:
 
     # Kinds, counts and numbers.
 
-    def _other_kind(self, batch: KeyedBatch, place: Place, cells: Cells, usual: Kind) -> Iterator[Finding]:
+    def _find_other_kind(
+        self, batch: KeyedBatch, place: KeyPath, cells: Cells, usual: ListKind
+    ) -> Iterator[Finding]:
         column = cells.column
-        rows = cells.records(np.flatnonzero(there(column, len(column))))
+        rows = cells.records(np.flatnonzero(find_present_rows(column, len(column))))
         yield from self._repeated.tell(
             batch,
             rows,
@@ -392,25 +410,26 @@ class MajorityRule:
             "error",
             place[1],
             lambda row: {
-                "message": f"{named(place[1])} is stored as {LISTS[column.kind]}, most records have {LISTS[usual]}",
-                "expected": LISTS[usual],
-                "found": LISTS[column.kind] + _about(column, rows[row], usual),
+                "message": f"{format_key(place[1])} is stored as {LIST_NAMES[column.kind]}, most records have "
+                f"{LIST_NAMES[usual]}",
+                "expected": LIST_NAMES[usual],
+                "found": LIST_NAMES[column.kind] + _describe_values(column, rows[row], usual),
                 "do": "write the records again: TensorFlow parses one kind for a key",
             },
         )
 
-    def _other_count(self, batch: KeyedBatch, place: Place, cells: Cells) -> None:
+    def _find_other_count(self, batch: KeyedBatch, place: KeyPath, cells: Cells) -> None:
         usual = self._counts.get(place)
         if usual is None:
             return
         column = cells.column
         having = column.present
         if place[0]:
-            having = int(np.count_nonzero(records_with(batch, place[1], step=True)))
+            having = int(np.count_nonzero(find_records_with_key(batch, place[1], step=True)))
         self._having[place] = self._having.get(place, 0) + having
         if column.offsets is None and usual == 1:
             return
-        wrong = (column.counts != usual) & there(column, len(column))
+        wrong = (column.counts != usual) & find_present_rows(column, len(column))
         rows = cells.records(np.flatnonzero(wrong))
         self._held.tell(
             batch,
@@ -419,14 +438,14 @@ class MajorityRule:
             "warning",
             place[1],
             lambda row: {
-                "message": f"{named(place[1])} has another number of values than nearly all records have",
+                "message": f"{format_key(place[1])} has another number of values than nearly all records have",
                 "expected": f"{usual:,}",
                 "found": f"{int(column.counts[rows[row]]):,}",
                 "do": "mend the record, or declare a schema with shape=(None,)",
             },
         )
 
-    def _doubtful(self, batch: KeyedBatch) -> set[Place]:
+    def _find_suspect_keys(self, batch: KeyedBatch) -> set[KeyPath]:
         """The keys with a number that is not finite, and perhaps some whose sum is too large."""
         found = [(False, key, column) for key, column in batch.context.items()]
         found += [(True, key, column.steps) for key, column in batch.steps.items()]
@@ -438,7 +457,7 @@ class MajorityRule:
             and not np.isfinite(np.add.reduce(column.values))
         }
 
-    def _not_finite(self, batch: KeyedBatch, place: Place, cells: Cells) -> None:
+    def _find_non_finite(self, batch: KeyedBatch, place: KeyPath, cells: Cells) -> None:
         values = cells.column.values
         first = cells.marked(~np.isfinite(values))
         rows = cells.records(np.fromiter(first, np.int64, len(first)))
@@ -449,7 +468,7 @@ class MajorityRule:
             "warning",
             place[1],
             lambda row: {
-                "message": f"{named(place[1])} is NaN or infinite",
+                "message": f"{format_key(place[1])} is NaN or infinite",
                 "expected": "finite numbers",
                 "found": str(values[first[rows[row]]]),
                 "do": "leave a value out where it is not known, or mend it where it is computed",
@@ -457,7 +476,7 @@ class MajorityRule:
         )
 
 
-def _about(column: KeyColumn, row: int, usual: Kind) -> str:
+def _describe_values(column: KeyColumn, row: int, usual: ListKind) -> str:
     """What the values of another kind show about themselves."""
     values = column.value(row)
     if column.kind == "float" and usual == "int64" and len(values):

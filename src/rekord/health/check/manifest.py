@@ -18,44 +18,44 @@ from typing import Any
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.compact_manifest import listed_shard
+from rekord.dataset.compact_manifest import find_shard_entry
 from rekord.dataset.index import CHUNK_RECORDS, IndexFile, IndexMismatch, index_path, open_index_file
 from rekord.dataset.manifest import (
-    MANIFEST,
+    MANIFEST_NAME,
     Manifest,
     check_shard,
     has_manifest,
     manifest_path,
     read_manifest,
-    tagged,
+    tag_digest,
 )
-from rekord.errors import RekordError, error, located
-from rekord.health.check.rule import EACH, Repeated
-from rekord.health.check.shards import missing_shards, records_text, runs_of
+from rekord.errors import RekordError, add_location, error
+from rekord.health.check.rule import MAX_LISTED_PER_CODE, RepeatedFindings
+from rekord.health.check.shards import build_missing_shards_finding, format_record_count, group_runs
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch
 from rekord.schema import Feature, Schema
 from rekord.schema.interop.label_map import read_label_map
 from rekord.schema.interop.tfds import INFO_NAME, TfdsFolder
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 from rekord.storage.local import LOCAL, read_file
 
-_ENDINGS = ("label_map.pbtxt", "labelmap.pbtxt")
-IDS = "image/object/class/label"
-NAMES = "image/object/class/text"
+_LABEL_MAP_SUFFIXES = ("label_map.pbtxt", "labelmap.pbtxt")
+CLASS_ID_KEY = "image/object/class/label"
+CLASS_NAME_KEY = "image/object/class/text"
 
 
 def find_label_map(folder: str) -> str | None:
     """The label map in a folder, where there is exactly one."""
     try:
-        found = [name for name in sorted(os.listdir(folder)) if name.lower().endswith(_ENDINGS)]
+        found = [name for name in sorted(os.listdir(folder)) if name.lower().endswith(_LABEL_MAP_SUFFIXES)]
     except OSError:
         return None
     place = os.path.join(folder, found[0]) if len(found) == 1 else None
     return place if place is not None and os.path.isfile(place) else None
 
 
-def label_map_rule(path: str) -> LabelMapRule | Finding:
+def build_label_map_rule(path: str) -> LabelMapRule | Finding:
     """The rule for a label map, or what is wrong with it."""
     try:
         return LabelMapRule(os.path.basename(path), read_label_map(path))
@@ -70,19 +70,19 @@ class LabelMapRule:
         self._name = name
         self._ids = np.array(sorted(classes), np.int64)
         self._names = {text.encode() for text in classes.values()}
-        self._repeated = Repeated()
+        self._repeated = RepeatedFindings()
 
     def see(self, batch: KeyedBatch) -> Iterator[Finding]:
         """The records that have another one."""
-        ids, names = batch.context.get(IDS), batch.context.get(NAMES)
+        ids, names = batch.context.get(CLASS_ID_KEY), batch.context.get(CLASS_NAME_KEY)
         if ids is not None and ids.kind == "int64":
             wrong = ~np.isin(ids.values, self._ids)
-            yield from self._told(batch, IDS, ids, wrong, lambda place: str(int(ids.values[place])))
+            yield from self._told(batch, CLASS_ID_KEY, ids, wrong, lambda place: str(int(ids.values[place])))
         if names is not None and names.kind == "bytes":
             texts = names.values.list_bytes(0, len(names.values))
             # An empty name stands for a name that was left out.
             wrong = np.fromiter((bool(t) and t not in self._names for t in texts), np.bool_, len(texts))
-            yield from self._told(batch, NAMES, names, wrong, lambda place: repr(texts[place])[:60])
+            yield from self._told(batch, CLASS_NAME_KEY, names, wrong, lambda place: repr(texts[place])[:60])
 
     def end_file(self, path: str) -> Iterator[Finding]:
         """What was only counted so far."""
@@ -113,11 +113,11 @@ class LabelMapRule:
 
 
 _HASH_BYTES = 1 << 20
-_COUNTED_AT_ONCE = 1 << 16  # class ids below this are counted by an array
+_COUNT_CHUNK_RECORDS = 1 << 16  # class ids below this are counted by an array
 
 
 @dataclass(frozen=True)
-class Listing:
+class ManifestListing:
     """A manifest, and where it lies."""
 
     folder: str
@@ -145,20 +145,20 @@ class Listing:
         return None if found is None else found[0]
 
 
-def read_listing(folder: str) -> Listing | Finding | None:
+def read_manifest_listing(folder: str) -> ManifestListing | Finding | None:
     """The manifest of a folder; a finding where it cannot be used, None where there is none."""
     path = manifest_path(folder)
     if not has_manifest(folder):
         return None
     try:
         manifest = read_manifest(folder)
-        with located(path=path):
-            return Listing(folder, manifest, Schema.from_dict(manifest.schema))
+        with add_location(path=path):
+            return ManifestListing(folder, manifest, Schema.from_dict(manifest.schema))
     except RekordError as failure:
         return Finding.from_error(failure)
 
 
-class Digests:
+class FileDigests:
     """The SHA-256 of files, made on a thread of its own beside whatever else goes on.
 
     A file is best added when it has just been read: then its bytes come from memory, and cost no disk.
@@ -185,7 +185,7 @@ class Digests:
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
 
-    def __enter__(self) -> Digests:
+    def __enter__(self) -> FileDigests:
         return self
 
     def __exit__(
@@ -204,11 +204,11 @@ class Digests:
                     digest.update(view[:count])
         except RekordError:
             return None  # the pass over the records says why, or it could be read then
-        return tagged(digest.hexdigest())
+        return tag_digest(digest.hexdigest())
 
 
-def manifest_findings(
-    listing: Listing, paths: Sequence[str], records_by_path: Mapping[str, int], digests: Digests
+def find_manifest_mismatches(
+    listing: ManifestListing, paths: Sequence[str], records_by_path: Mapping[str, int], digests: FileDigests
 ) -> Iterator[Finding]:
     """Where the files of a folder are not what its manifest says.
 
@@ -216,7 +216,7 @@ def manifest_findings(
     to their ends without damage.
     """
     records = {os.path.normpath(path): count for path, count in records_by_path.items()}
-    known = _names_by_digest(listing)
+    known = _map_names_by_digest(listing)
     for split, part in listing.manifest.splits.items():
         missing = []
         for number, name in enumerate(part.names(split)):
@@ -230,22 +230,22 @@ def manifest_findings(
                 missing.append(number)
             elif (count := records.get(os.path.normpath(path))) is not None:
                 if count != part.shards.records[number]:
-                    yield _other_count(path, name, part.shards.records[number], count)
+                    yield _count_mismatch_finding(path, name, part.shards.records[number], count)
                 elif (found := digests.digest(path)) not in (None, part.shards.digest[number]):
-                    yield _other_bytes(path, name, part.shards.digest[number], str(found), known)
+                    yield _digest_mismatch_finding(path, name, part.shards.digest[number], str(found), known)
         pattern = part.template.replace("{split}", split).replace("{shard:05d}", "*")
         pattern = pattern.replace("{shards:05d}", f"{len(part.shards.records):05d}")
         place = os.path.join(listing.folder, pattern)
-        finding = missing_shards(
-            place, runs_of(missing), len(part.shards.records), said_by=f"{MANIFEST} says"
+        finding = build_missing_shards_finding(
+            place, group_runs(missing), len(part.shards.records), said_by=f"{MANIFEST_NAME} says"
         )
         if finding is not None:
             yield finding
-    yield from _companions(listing)
-    yield from _not_listed(listing, paths)
+    yield from _find_companion_mismatches(listing)
+    yield from _find_unlisted_files(listing, paths)
 
 
-def _names_by_digest(listing: Listing) -> dict[str, str]:
+def _map_names_by_digest(listing: ManifestListing) -> dict[str, str]:
     return {
         digest: name
         for split, part in listing.manifest.splits.items()
@@ -253,26 +253,28 @@ def _names_by_digest(listing: Listing) -> dict[str, str]:
     }
 
 
-def _other_count(path: str, name: str, expected: int, found: int) -> Finding:
+def _count_mismatch_finding(path: str, name: str, expected: int, found: int) -> Finding:
     return Finding.of(
         "X516",
         "error",
         path=path,
         message="a shard holds another number of records than the manifest says",
-        expected=f"{records_text(expected)}, as {MANIFEST} says",
-        found=records_text(found),
+        expected=f"{format_record_count(expected)}, as {MANIFEST_NAME} says",
+        found=format_record_count(found),
         do=f"copy {name} again, or write the dataset again",
     )
 
 
-def _other_bytes(path: str, name: str, expected: str, found: str, known: Mapping[str, str]) -> Finding:
+def _digest_mismatch_finding(
+    path: str, name: str, expected: str, found: str, known: Mapping[str, str]
+) -> Finding:
     other = known.get(found)
     return Finding.of(
         "X516",
         "error",
         path=path,
         message="a shard has other bytes than the manifest says",
-        expected=f"{expected[:23]}…, as {MANIFEST} says",
+        expected=f"{expected[:23]}…, as {MANIFEST_NAME} says",
         found=f"{found[:23]}…",
         likely=None
         if other is None
@@ -281,7 +283,7 @@ def _other_bytes(path: str, name: str, expected: str, found: str, known: Mapping
     )
 
 
-def _companions(listing: Listing) -> Iterator[Finding]:
+def _find_companion_mismatches(listing: ManifestListing) -> Iterator[Finding]:
     for name in listing.manifest.companions:
         path = os.path.join(listing.folder, name)
         if not os.path.exists(path):
@@ -289,13 +291,13 @@ def _companions(listing: Listing) -> Iterator[Finding]:
                 "H783",
                 "warning",
                 path=path,
-                expected=f"a file beside the shards, as {MANIFEST} says",
+                expected=f"a file beside the shards, as {MANIFEST_NAME} says",
                 found="no such file",
                 do=f"copy {name} again: other tools look for it",
             )
 
 
-def _not_listed(listing: Listing, paths: Sequence[str]) -> Iterator[Finding]:
+def _find_unlisted_files(listing: ManifestListing, paths: Sequence[str]) -> Iterator[Finding]:
     strangers = []
     for path in paths:
         below = os.path.relpath(path, listing.folder)
@@ -304,25 +306,25 @@ def _not_listed(listing: Listing, paths: Sequence[str]) -> Iterator[Finding]:
         nested = os.path.dirname(below) and os.path.isfile(manifest_path(os.path.dirname(path)))
         if inside and not nested and os.path.normpath(path) not in listing.shards:
             strangers.append(path)
-    for number, path in enumerate(strangers[: EACH + 1]):
-        more = len(strangers) - EACH
+    for number, path in enumerate(strangers[: MAX_LISTED_PER_CODE + 1]):
+        more = len(strangers) - MAX_LISTED_PER_CODE
         yield Finding.of(
             "H784",
             "warning",
             path=path,
             message=f"a record file is not in the manifest, like {more - 1:,} more"
-            if number == EACH and more > 1
+            if number == MAX_LISTED_PER_CODE and more > 1
             else "a record file is not in the manifest",
-            expected=f"only the shards that {MANIFEST} lists",
+            expected=f"only the shards that {MANIFEST_NAME} lists",
             found="a file that rk.open passes over and a pattern takes",
             do="move it to another folder",
         )
 
 
-class ClassCounts:
+class ClassCountRule:
     """A rule: each class has as many records as the manifest says. Of splits that are not whole it says nothing."""
 
-    def __init__(self, listing: Listing) -> None:
+    def __init__(self, listing: ManifestListing) -> None:
         self._listing = listing
         self._records: Counter[str] = Counter()
         self._counts: dict[tuple[str, str], Counter[int]] = {}
@@ -371,7 +373,7 @@ class ClassCounts:
         if not len(ids):
             return
         counts = self._counts[split, column]
-        if int(ids.min()) >= 0 and int(ids.max()) < _COUNTED_AT_ONCE:
+        if int(ids.min()) >= 0 and int(ids.max()) < _COUNT_CHUNK_RECORDS:
             number = np.bincount(ids)
             for one in np.flatnonzero(number).tolist():
                 counts[one] += int(number[one])
@@ -387,26 +389,26 @@ class ClassCounts:
             "error",
             path=manifest_path(self._listing.folder),
             feature=self._keys[split][column],
-            message=f"the manifest counts other classes of `{column[:60]}` than split {shown(split)} has",
-            expected=f"{records_text(expected)} of class {name[:20]}, as {MANIFEST} says",
-            found=records_text(found),
+            message=f"the manifest counts other classes of `{column[:60]}` than split {preview(split)} has",
+            expected=f"{format_record_count(expected)} of class {name[:20]}, as {MANIFEST_NAME} says",
+            found=format_record_count(found),
             do="write the dataset again: its class weights and balanced batches would be wrong",
         )
 
 
-_MOST_BYTES = 64 << 20
-_NUMBERED = re.compile(r"-(?P<shard>\d{5,})-of-(?P<shards>\d{5,})$")
+_MAX_INFO_BYTES = 64 << 20
+_SHARD_SUFFIX = re.compile(r"-(?P<shard>\d{5,})-of-(?P<shards>\d{5,})$")
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _TfdsSplitInfo:
     """What dataset_info.json says of one split."""
 
     shard_lengths: tuple[int, ...]
     n_bytes: int | None
 
 
-def tfds_findings(
+def find_tfds_mismatches(
     folder: str,
     paths: Sequence[str],
     records_by_path: Mapping[str, int],
@@ -420,7 +422,7 @@ def tfds_findings(
     if not os.path.isfile(place):
         return
     try:
-        name, splits = _read(place)
+        name, splits = _read_tfds_info(place)
     except RekordError as failure:
         failure.location = failure.location.within(path=place)
         yield Finding.from_error(failure)
@@ -435,7 +437,7 @@ def tfds_findings(
     for split, said in splits.items():
         if split not in by_split:
             # Where no file at all is known by its name, the names follow another template.
-            finding = missing_shards(
+            finding = build_missing_shards_finding(
                 os.path.join(folder, f"{name}-{split}.*"),
                 [(0, len(said.shard_lengths) - 1)] if said.shard_lengths else [],
                 len(said.shard_lengths),
@@ -445,20 +447,24 @@ def tfds_findings(
                 finding.severity = "warning"  # whoever fetches one split alone has what was wanted
                 yield finding
             continue
-        wrong = list(_shards(by_split[split], said, records_by_path))
+        wrong = list(_find_tfds_shard_mismatches(by_split[split], said, records_by_path))
         yield from wrong
         if not wrong:
-            yield from _bytes(place, split, by_split[split], said, records_by_path, payload_bytes_by_path)
+            yield from _find_tfds_size_mismatches(
+                place, split, by_split[split], said, records_by_path, payload_bytes_by_path
+            )
 
 
-def _shards(paths: Sequence[str], said: _Said, records_by_path: Mapping[str, int]) -> Iterator[Finding]:
+def _find_tfds_shard_mismatches(
+    paths: Sequence[str], said: _TfdsSplitInfo, records_by_path: Mapping[str, int]
+) -> Iterator[Finding]:
     lengths = said.shard_lengths
     for path in paths:
-        numbered = _NUMBERED.search(path)
+        numbered = _SHARD_SUFFIX.search(path)
         assert numbered is not None, "split_of knows no other names"
         number, shards = int(numbered["shard"]), int(numbered["shards"])
         if shards != len(lengths) or number >= shards:
-            yield _disagrees(
+            yield _tfds_mismatch_finding(
                 path,
                 "a set has another number of shards than dataset_info.json says",
                 f"{len(lengths):,} shards",
@@ -467,19 +473,19 @@ def _shards(paths: Sequence[str], said: _Said, records_by_path: Mapping[str, int
             return
         found = records_by_path.get(path)
         if found is not None and found != lengths[number]:
-            yield _disagrees(
+            yield _tfds_mismatch_finding(
                 path,
                 "a shard holds another number of records than dataset_info.json says",
-                records_text(lengths[number]),
-                records_text(found),
+                format_record_count(lengths[number]),
+                format_record_count(found),
             )
 
 
-def _bytes(
+def _find_tfds_size_mismatches(
     place: str,
     split: str,
     paths: Sequence[str],
-    said: _Said,
+    said: _TfdsSplitInfo,
     records_by_path: Mapping[str, int],
     payload_bytes_by_path: Mapping[str, int],
 ) -> Iterator[Finding]:
@@ -492,15 +498,15 @@ def _bytes(
     # Some versions of TFDS count the framing, others do not.
     framed_bytes = payload_bytes + _core.FRAMING_BYTES * sum(records_by_path[path] for path in paths)
     if said.n_bytes not in (payload_bytes, framed_bytes):
-        yield _disagrees(
+        yield _tfds_mismatch_finding(
             place,
-            f"the records of split {shown(split)} have other bytes than dataset_info.json says",
+            f"the records of split {preview(split)} have other bytes than dataset_info.json says",
             f"{said.n_bytes:,} bytes",
             f"{payload_bytes:,} bytes, or {framed_bytes:,} with their framing",
         )
 
 
-def _disagrees(path: str, message: str, expected: str, found: str) -> Finding:
+def _tfds_mismatch_finding(path: str, message: str, expected: str, found: str) -> Finding:
     return Finding.of(
         "X545",
         "error",
@@ -512,44 +518,44 @@ def _disagrees(path: str, message: str, expected: str, found: str) -> Finding:
     )
 
 
-def _read(place: str) -> tuple[str, dict[str, _Said]]:
-    content = read_file(place, LOCAL, most_bytes=_MOST_BYTES)
+def _read_tfds_info(place: str) -> tuple[str, dict[str, _TfdsSplitInfo]]:
+    content = read_file(place, LOCAL, most_bytes=_MAX_INFO_BYTES)
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as failure:
-        raise _damaged("JSON", str(failure)[:60]) from None
+        raise _tfds_info_error("JSON", str(failure)[:60]) from None
     name = document.get("name") if isinstance(document, dict) else None
     splits = document.get("splits", []) if isinstance(document, dict) else None
     if not isinstance(name, str) or not isinstance(splits, list):
-        raise _damaged("a name, and a list of splits", shown(document))
-    return name, dict(_split(split) for split in splits)
+        raise _tfds_info_error("a name, and a list of splits", preview(document))
+    return name, dict(_parse_tfds_split(split) for split in splits)
 
 
-def _split(split: Any) -> tuple[str, _Said]:
+def _parse_tfds_split(split: Any) -> tuple[str, _TfdsSplitInfo]:
     name = split.get("name") if isinstance(split, dict) else None
     lengths = split.get("shardLengths", []) if isinstance(split, dict) else None
     if not isinstance(name, str) or not isinstance(lengths, list):
-        raise _damaged("splits with a name and shardLengths", shown(split))
+        raise _tfds_info_error("splits with a name and shardLengths", preview(split))
     n_bytes = split.get("numBytes")
     try:
         counts = tuple(int(length) for length in lengths)
-        return name, _Said(counts, None if n_bytes is None else int(n_bytes))
+        return name, _TfdsSplitInfo(counts, None if n_bytes is None else int(n_bytes))
     except (TypeError, ValueError, OverflowError):
-        raise _damaged("whole numbers in shardLengths and numBytes", shown(lengths)) from None
+        raise _tfds_info_error("whole numbers in shardLengths and numBytes", preview(lengths)) from None
 
 
-def _damaged(expected: str, found: str) -> RekordError:
+def _tfds_info_error(expected: str, found: str) -> RekordError:
     return error("X536", expected=expected, found=found, do="fetch the file again")
 
 
-class IndexAgreement:
+class IndexRule:
     """A rule: the index of each shard is whole, and says of each record where it is and what its columns hold.
 
     One that is not whole is ignored by all readers, so it costs time and no more; one that is whole and wrong would
     make queries and balanced batches wrong.
     """
 
-    def __init__(self, listing: Listing) -> None:
+    def __init__(self, listing: ManifestListing) -> None:
         self._listing = listing
         self._path: str | None = None
         self._index: IndexFile | None = None
@@ -581,17 +587,17 @@ class IndexAgreement:
 
     def _open(self, path: str) -> Iterator[Finding]:
         self._path, self._index = path, None
-        listed = listed_shard(path) if self._listing.split_of(path) is not None else None
+        listed = find_shard_entry(path) if self._listing.split_of(path) is not None else None
         if listed is None or listed.expected is None:
             return
         place = index_path(path)
         if not os.path.lexists(place):
             yield self._finding(
-                path, "note", "the index of a shard is missing", f"{place}, as {MANIFEST} says", "none"
+                path, "note", "the index of a shard is missing", f"{place}, as {MANIFEST_NAME} says", "none"
             )
             return
         index = open_index_file(place, listed.expected)
-        if index is None or not index.is_whole():
+        if index is None or not index.is_intact():
             yield self._damaged(path, "another checksum, or another shard")
             return
         self._index = index
@@ -599,7 +605,7 @@ class IndexAgreement:
     def _damaged(self, path: str, found: str) -> Finding:
         message = "the index of a shard is damaged, and ignored: reading takes longer"
         return self._finding(
-            path, "warning", message, f"an index with the checksums that {MANIFEST} has", found
+            path, "warning", message, f"an index with the checksums that {MANIFEST_NAME} has", found
         )
 
     def _finding(self, path: str, severity: Severity, message: str, expected: str, found: str) -> Finding:
@@ -620,7 +626,9 @@ class IndexAgreement:
             places = batch.records[rows] - number * CHUNK_RECORDS
             for row in rows[index.offsets(number)[places].astype(np.int64) != batch.offsets[rows]][:1]:
                 offset = int(index.offsets(number)[int(batch.records[row]) - number * CHUNK_RECORDS])
-                yield _wrong(batch, int(row), None, f"byte {int(batch.offsets[row]):,}", f"byte {offset:,}")
+                yield _index_mismatch_finding(
+                    batch, int(row), None, f"byte {int(batch.offsets[row]):,}", f"byte {offset:,}"
+                )
             chunk = index.chunk(number)
             for name in index.columns:
                 feature = self._listing.schema[name]
@@ -628,34 +636,40 @@ class IndexAgreement:
                 if column is None:
                     continue
                 said = chunk.column(chunk.schema.get_field_index(name))
-                yield from _column_differences(batch, column, feature, rows, _taken(said, places), name)
+                yield from _find_column_mismatches(
+                    batch, column, feature, rows, _take_values(said, places), name
+                )
 
 
-def _taken(column: Any, places: Any) -> Any:
+def _take_values(column: Any, places: Any) -> Any:
     import pyarrow as pa
 
     return column.take(pa.array(places))
 
 
-def _column_differences(
+def _find_column_mismatches(
     batch: KeyedBatch, column: KeyColumn, feature: Feature, rows: Any, said: Any, name: str
 ) -> Iterator[Finding]:
     """The first row whose value the index has otherwise. What a row lacks is not compared: it may have a default."""
     present = column.counts[rows] > 0
     if column.kind == "int64" and column.offsets is None and not feature.shape:
         values = column.values[rows]
-        differs = present & (_integers(said, ~values) != values)
+        differs = present & (_to_integers(said, ~values) != values)
         for at in np.flatnonzero(differs)[:1].tolist():
-            yield _wrong(batch, int(rows[at]), name, str(int(values[at])), str(said[at].as_py()))
+            yield _index_mismatch_finding(
+                batch, int(rows[at]), name, str(int(values[at])), str(said[at].as_py())
+            )
         return
     for at in np.flatnonzero(present).tolist():
-        held = _plain(column.value(int(rows[at])), feature)
-        if held is not None and not _same(held, said[at].as_py()):
-            yield _wrong(batch, int(rows[at]), name, repr(held)[:60], repr(said[at].as_py())[:60])
+        held = _to_index_value(column.value(int(rows[at])), feature)
+        if held is not None and not _is_same_value(held, said[at].as_py()):
+            yield _index_mismatch_finding(
+                batch, int(rows[at]), name, repr(held)[:60], repr(said[at].as_py())[:60]
+            )
             return
 
 
-def _integers(said: Any, missing: Any) -> Any:
+def _to_integers(said: Any, missing: Any) -> Any:
     """Numbers of an Arrow array; where it has none, those of `missing`."""
     import pyarrow as pa
 
@@ -664,7 +678,7 @@ def _integers(said: Any, missing: Any) -> Any:
     return np.where(np.array(whole.is_valid()), values, missing) if said.null_count else values
 
 
-def _plain(value: Any, feature: Feature) -> Any:
+def _to_index_value(value: Any, feature: Feature) -> Any:
     """The values of a record as an index holds them; None where nothing can be said."""
     values = value if isinstance(value, list) else value.tolist()
     if len(feature.shape) > 1:
@@ -674,15 +688,17 @@ def _plain(value: Any, feature: Feature) -> Any:
     return values[0] if len(values) == 1 else None
 
 
-def _same(held: Any, said: Any) -> bool:
+def _is_same_value(held: Any, said: Any) -> bool:
     if isinstance(held, list):
-        return isinstance(said, list) and len(held) == len(said) and all(map(_same, held, said))
+        return isinstance(said, list) and len(held) == len(said) and all(map(_is_same_value, held, said))
     if isinstance(held, bytes) and isinstance(said, str):
         return held == said.encode("utf-8", "surrogatepass")
     return bool(held == said or (held != held and said != said))
 
 
-def _wrong(batch: KeyedBatch, row: int, feature: str | None, holds: str, says: str) -> Finding:
+def _index_mismatch_finding(
+    batch: KeyedBatch, row: int, feature: str | None, holds: str, says: str
+) -> Finding:
     return Finding.of(
         "X547",
         "error",

@@ -12,16 +12,16 @@ import numpy.typing as npt
 from rekord import _core
 from rekord.codes import CODES
 from rekord.health.finding import Finding, Severity
-from rekord.health.key_columns import Ints, KeyColumn, KeyedBatch
+from rekord.health.key_columns import IntArray, KeyColumn, KeyedBatch
 
-ENOUGH_RECORDS = 20
+MIN_EVIDENCE_RECORDS = 20
 """With fewer records, nothing is concluded that holds only because no record contradicts it."""
 
-EACH = 20
+MAX_LISTED_PER_CODE = 20
 """So many findings of one code, feature and file are told one by one; the rest are one finding with a count."""
 
 
-class Rule(Protocol):
+class CheckRule(Protocol):
     """Something that records are held against, batch by batch."""
 
     def see(self, batch: KeyedBatch) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ class Rule(Protocol):
         """What remains to be said after the last file."""
 
 
-class Repeated:
+class RepeatedFindings:
     """Findings of one rule in one file: the first few as they are met, the rest counted until the file ends."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Repeated:
         where = code, feature
         for row in rows:
             told = self._told.get(where, 0)
-            if told >= EACH and (more := self._more.get(where)) is not None:
+            if told >= MAX_LISTED_PER_CODE and (more := self._more.get(where)) is not None:
                 more.count += 1
                 continue
             said = {"message": None, **say(row)}
@@ -68,7 +68,7 @@ class Repeated:
                 **{name: text for name, text in said.items() if text is not None},
             )
             self._told[where] = told + 1
-            if told < EACH:
+            if told < MAX_LISTED_PER_CODE:
                 yield finding
             else:
                 self._more[where] = finding
@@ -90,7 +90,7 @@ class Cells:
     """One cell a record, or one a step: `lists` then says where the steps of each record begin."""
 
     column: KeyColumn
-    lists: Ints | None = None
+    lists: IntArray | None = None
 
     @classmethod
     def of(cls, batch: KeyedBatch, key: str, *, step: bool) -> Cells | None:
@@ -101,7 +101,7 @@ class Cells:
         found = batch.steps.get(key)
         return None if found is None else cls(found.steps, found.offsets)
 
-    def records(self, cells: Ints) -> dict[int, int]:
+    def records(self, cells: IntArray) -> dict[int, int]:
         """The rows of the batch that these cells belong to, each with the first of its cells."""
         if self.lists is None:
             return {cell: cell for cell in cells.tolist()}
@@ -118,7 +118,7 @@ class Cells:
         cells, first = np.unique(owners, return_index=True)
         return dict(zip(cells.tolist(), at[first].tolist(), strict=True))
 
-    def steps_of_rows(self) -> Ints:
+    def count_steps(self) -> IntArray:
         """How many steps each row of the batch has."""
         assert self.lists is not None
         return np.diff(self.lists)
@@ -126,17 +126,17 @@ class Cells:
     def without(self, rows: RowMask) -> Cells:
         """The same cells but for the steps of some rows, which then have none."""
         assert self.lists is not None
-        steps = np.where(rows, 0, self.steps_of_rows())
-        kept = np.repeat(~rows, self.steps_of_rows())
-        counts = np.diff(begins(self.column))
+        steps = np.where(rows, 0, self.count_steps())
+        kept = np.repeat(~rows, self.count_steps())
+        counts = np.diff(compute_value_offsets(self.column))
         values = self.column.values
         if isinstance(values, np.ndarray):
             values = values[np.repeat(kept, counts)]
         else:
             flags = np.repeat(kept, counts).tolist()
             values = _core.strings([values.bytes(place) for place, flag in enumerate(flags) if flag])
-        column = KeyColumn(self.column.kind, values, _ends(counts[kept]), None)
-        return Cells(column, _ends(steps))
+        column = KeyColumn(self.column.kind, values, _compute_ends(counts[kept]), None)
+        return Cells(column, _compute_ends(steps))
 
     def begin(self, cell: int) -> int:
         """Where the values of a cell begin among all values."""
@@ -147,34 +147,34 @@ class Cells:
         return None if self.lists is None else cell - int(self.lists[row])
 
 
-def there(column: KeyColumn | None, rows: int) -> RowMask:
+def find_present_rows(column: KeyColumn | None, rows: int) -> RowMask:
     """Which rows have the key."""
     if column is None:
         return np.zeros(rows, np.bool_)
     return np.ones(rows, np.bool_) if column.valid is None else column.valid
 
 
-def begins(column: KeyColumn) -> Ints:
+def compute_value_offsets(column: KeyColumn) -> IntArray:
     """Where the values of each row begin and end, also where the column does without saying it."""
     return np.arange(len(column) + 1, dtype=np.int64) if column.offsets is None else column.offsets
 
 
-def _ends(counts: Ints) -> Ints:
+def _compute_ends(counts: IntArray) -> IntArray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
 
-def packed(values: _core.StringColumn) -> tuple[Ints, Array]:
+def pack_strings(values: _core.StringColumn) -> tuple[IntArray, Array]:
     """(ends, data): the strings end to end; string i is data[ends[i]:ends[i + 1]]."""
     column = values if values.packed else values.pack(_core.Pool(0))
     ends, data = column.buffers()
     return ends, data
 
 
-MOST_FEATURES = 100
-SHOWN_CHARACTERS = 60
+MAX_FEATURES = 100
+MAX_SHOWN_CHARACTERS = 60
 
 
-def found_at(
+def build_finding(
     batch: KeyedBatch, row: int, code: str, severity: Severity, feature: str | None, said: dict[str, Any]
 ) -> Finding:
     """The finding about one row of a batch; what is None is not said."""
@@ -189,7 +189,7 @@ def found_at(
     )
 
 
-class Once:
+class DeferredFindings:
     """Findings that are told when their file ends, at the first of the records that share them."""
 
     def __init__(self) -> None:
@@ -211,13 +211,13 @@ class Once:
         """
         if not len(rows):
             return
-        if (code, severity, feature) not in self._held and len(self._held) >= MOST_FEATURES:
+        if (code, severity, feature) not in self._held and len(self._held) >= MAX_FEATURES:
             feature, say = None, lambda _: {"message": f"{CODES[code]}: under more keys than are named here"}
         held = self._held.get((code, severity, feature))
         if held is not None:
             held.count += len(rows)
             return
-        finding = found_at(batch, rows[0], code, severity, feature, say(rows[0]))
+        finding = build_finding(batch, rows[0], code, severity, feature, say(rows[0]))
         finding.count = len(rows)
         self._held[code, severity, feature] = finding
 
@@ -228,11 +228,11 @@ class Once:
         yield from told
 
 
-def named(key: str) -> str:
+def format_key(key: str) -> str:
     """A key of a record as a message shows it: whoever wrote the file chose its length."""
-    return f"`{key}`" if len(key) <= SHOWN_CHARACTERS else f"`{key[: SHOWN_CHARACTERS - 1]}…`"
+    return f"`{key}`" if len(key) <= MAX_SHOWN_CHARACTERS else f"`{key[: MAX_SHOWN_CHARACTERS - 1]}…`"
 
 
-def of_records(count: int) -> str:
+def format_records(count: int) -> str:
     """So many records, in words."""
     return f"{count:,} record" if count == 1 else f"{count:,} records"

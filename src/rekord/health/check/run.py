@@ -7,44 +7,44 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import Protocol
 
-from rekord.dataset.read import shard_sets
-from rekord.health.check.duplicates import SameContent
-from rekord.health.check.images import BoxRule, PictureRule, declared_boxes, declared_pictures
-from rekord.health.check.majority import Learnt, MajorityRule, learn
+from rekord.dataset.read import group_shard_sets
+from rekord.health.check.duplicates import DuplicateContentRule
+from rekord.health.check.images import BoxRule, ImageRule, find_declared_boxes, find_declared_images
+from rekord.health.check.majority import MajorityRule, RecordPatterns, learn_patterns
 from rekord.health.check.manifest import (
-    ClassCounts,
-    Digests,
-    IndexAgreement,
-    manifest_findings,
-    tfds_findings,
+    ClassCountRule,
+    FileDigests,
+    IndexRule,
+    find_manifest_mismatches,
+    find_tfds_mismatches,
 )
-from rekord.health.check.rule import Rule
+from rekord.health.check.rule import CheckRule
 from rekord.health.check.schema import SchemaRule
-from rekord.health.check.shards import shard_findings
-from rekord.health.dataset_files import Place, SplitNumbers, look_at
+from rekord.health.check.shards import find_shard_problems
+from rekord.health.dataset_files import DatasetFiles, SplitNumbering, find_dataset_files
 from rekord.health.finding import Finding, Report
 from rekord.health.key_columns import KeyedBatch
-from rekord.health.scan import OTHER_PAYLOADS, FileEnd, scan_file, scan_files
+from rekord.health.scan import OPAQUE_PAYLOAD_CODES, FileSummary, scan_file, scan_files
 from rekord.schema import Schema
 from rekord.storage.local import PathLike
 
-__all__ = ["Learnt", "learn", "rules_for", "rules_without"]
+__all__ = ["RecordPatterns", "build_majority_rules", "build_schema_rules", "learn_patterns"]
 
 
-def rules_for(schema: Schema, *, tfds: bool = False) -> list[Rule]:
+def build_schema_rules(schema: Schema, *, tfds: bool = False) -> list[CheckRule]:
     """The rules of records that a schema declares; `tfds` where TFDS wrote it, which labels the unknown -1."""
-    rules: list[Rule] = [SchemaRule(schema, tfds=tfds)]
-    pictures, boxes = declared_pictures(schema), declared_boxes(schema)
+    rules: list[CheckRule] = [SchemaRule(schema, tfds=tfds)]
+    pictures, boxes = find_declared_images(schema), find_declared_boxes(schema)
     if pictures:
-        rules.append(PictureRule(lambda batch: pictures))
+        rules.append(ImageRule(lambda batch: pictures))
     if boxes:
         rules.append(BoxRule(lambda batch: boxes))
     return rules
 
 
-def rules_without(learnt: Learnt) -> list[Rule]:
+def build_majority_rules(learnt: RecordPatterns) -> list[CheckRule]:
     """The rules of records that no schema declares: they are to be like most of the others."""
-    return [MajorityRule(learnt), PictureRule(learnt.pictures), BoxRule(learnt.boxes)]
+    return [MajorityRule(learnt), ImageRule(learnt.pictures), BoxRule(learnt.boxes)]
 
 
 MAX_FINDINGS = 1000
@@ -55,13 +55,13 @@ _SAMPLED_BYTES = 16 << 20
 """Records without a schema are held against most of these, taken from the fronts of files spread over all."""
 
 
-class Observer(Protocol):
+class CheckObserver(Protocol):
     """Someone who looks on while files are checked."""
 
     def see(self, batch: KeyedBatch) -> None:
         """Some records of a file."""
 
-    def end_file(self, end: FileEnd) -> None:
+    def end_file(self, end: FileSummary) -> None:
         """That a file has been read."""
 
 
@@ -82,47 +82,51 @@ def check(
     if schema is not None and not isinstance(schema, Schema):
         schema = Schema.load(schema)
     report = Report()
-    with closing(checked(look_at(path), report, schema)) as findings:
+    with closing(iter_findings(find_dataset_files(path), report, schema)) as findings:
         for finding in findings:
             report.add(finding, max_findings)
     return report
 
 
-def checked(
-    place: Place, report: Report, schema: Schema | None = None, *, observers: Sequence[Observer] = ()
+def iter_findings(
+    place: DatasetFiles,
+    report: Report,
+    schema: Schema | None = None,
+    *,
+    observers: Sequence[CheckObserver] = (),
 ) -> Generator[Finding, None, None]:
     """The findings as they are met, file by file and then those about the whole; `report` counts what was read.
 
     Observers are shown the same records in the same pass.
     """
-    numbers = SplitNumbers(place)
-    with closing(_checked(place, report, schema, observers, numbers)) as findings:
+    numbers = SplitNumbering(place)
+    with closing(_iter_findings(place, report, schema, observers, numbers)) as findings:
         for finding in findings:
             yield numbers.fill(finding)
 
 
-def _checked(
-    place: Place,
+def _iter_findings(
+    place: DatasetFiles,
     report: Report,
     schema: Schema | None,
-    observers: Sequence[Observer],
-    numbers: SplitNumbers,
+    observers: Sequence[CheckObserver],
+    numbers: SplitNumbering,
 ) -> Generator[Finding, None, None]:
     yield from place.findings
-    shards = _shards_of_sets(place)
+    shards = _list_sharded_files(place)
     with ExitStack() as stack:
-        digests = stack.enter_context(Digests()) if place.listing is not None else None
+        digests = stack.enter_context(FileDigests()) if place.listing is not None else None
         declared = place.schema if schema is None else schema
-        rules = _rules(place, schema, stack)
+        rules = _build_rules(place, schema, stack)
         records: dict[str, int] = {}  # of files without damage
         payload_bytes: dict[str, int] = {}
         with closing(scan_files(place.paths, report)) as items:
             for item in items:
                 if isinstance(item, Finding):
-                    if item.code in OTHER_PAYLOADS and declared is not None:
+                    if item.code in OPAQUE_PAYLOAD_CODES and declared is not None:
                         if declared.kind == "bytes":
                             continue  # any payload will do
-                        _contradicts(item, declared)
+                        _mark_schema_conflict(item, declared)
                     # That a shard is empty is said of its set, which knows whether the others are.
                     if item.code != "H703" or item.path not in shards:
                         yield item
@@ -145,35 +149,35 @@ def _checked(
                 del item  # the next batch may use its memory again
         for rule in rules:
             yield from rule.end()
-        yield from _about_the_whole(place, records, payload_bytes, digests)
+        yield from _find_file_set_problems(place, records, payload_bytes, digests)
 
 
-def _rules(place: Place, schema: Schema | None, stack: ExitStack) -> list[Rule]:
+def _build_rules(place: DatasetFiles, schema: Schema | None, stack: ExitStack) -> list[CheckRule]:
     declared = place.schema if schema is None else schema
-    rules: list[Rule]
+    rules: list[CheckRule]
     if declared is not None and declared.kind == "bytes":
         rules = []  # of payloads that are taken as they are nothing is declared
     elif declared is not None:
-        rules = rules_for(declared, tfds=schema is None and place.tfds is not None)
+        rules = build_schema_rules(declared, tfds=schema is None and place.tfds is not None)
     else:
-        rules = rules_without(learn(_sampled(place.paths)))
-    same = SameContent(
+        rules = build_majority_rules(learn_patterns(_iter_sample_batches(place.paths)))
+    same = DuplicateContentRule(
         place.split_of,
         declared,
         None if place.listing is None else place.listing.key,
-        guessed_splits=not place.splits_are_told,
+        guessed_splits=not place.has_declared_splits,
     )
     stack.callback(same.close)
     rules.append(same)
     if place.listing is not None:
-        rules.append(ClassCounts(place.listing))
-        rules.append(IndexAgreement(place.listing))
+        rules.append(ClassCountRule(place.listing))
+        rules.append(IndexRule(place.listing))
     if place.label_map is not None:
         rules.append(place.label_map)
     return rules
 
 
-def _contradicts(finding: Finding, schema: Schema) -> None:
+def _mark_schema_conflict(finding: Finding, schema: Schema) -> None:
     """Anything may be a payload; where a schema says what it is, another one is wrong."""
     finding.severity = "error"
     finding.expected = (
@@ -182,14 +186,16 @@ def _contradicts(finding: Finding, schema: Schema) -> None:
     finding.do = "write the file again with the schema, or check it without one"
 
 
-def _shards_of_sets(place: Place) -> frozenset[str | None]:
+def _list_sharded_files(place: DatasetFiles) -> frozenset[str | None]:
     """The files whose sets are looked at as wholes."""
-    if place.files_were_named:
+    if place.has_explicit_files:
         return frozenset()
-    return frozenset(path for one in shard_sets(place.paths) if one.count > 1 for path in one.paths.values())
+    return frozenset(
+        path for one in group_shard_sets(place.paths) if one.count > 1 for path in one.paths.values()
+    )
 
 
-def _sampled(paths: Sequence[str]) -> Iterator[KeyedBatch]:
+def _iter_sample_batches(paths: Sequence[str]) -> Iterator[KeyedBatch]:
     """Records from the fronts of files that are spread over all of them."""
     step = -(-len(paths) // _SAMPLED_FILES)
     chosen = paths[:: max(step, 1)]
@@ -201,21 +207,21 @@ def _sampled(paths: Sequence[str]) -> Iterator[KeyedBatch]:
                 yield item
 
 
-def _about_the_whole(
-    place: Place, records: dict[str, int], payload_bytes: dict[str, int], digests: Digests | None
+def _find_file_set_problems(
+    place: DatasetFiles, records: dict[str, int], payload_bytes: dict[str, int], digests: FileDigests | None
 ) -> Iterator[Finding]:
     """What is wrong with the files as a set."""
-    if place.files_were_named:
+    if place.has_explicit_files:
         return
     listed = () if place.listing is None else place.listing.shards
-    yield from shard_findings(place.paths, _sizes_bytes(place.paths), records, listed=listed)
+    yield from find_shard_problems(place.paths, _get_file_sizes(place.paths), records, listed=listed)
     if place.listing is not None and digests is not None:
-        yield from manifest_findings(place.listing, place.paths, records, digests)
+        yield from find_manifest_mismatches(place.listing, place.paths, records, digests)
     elif place.folder is not None and all(one.severity == "note" for one in place.findings):
-        yield from tfds_findings(place.folder, place.paths, records, payload_bytes)
+        yield from find_tfds_mismatches(place.folder, place.paths, records, payload_bytes)
 
 
-def _sizes_bytes(paths: Sequence[str]) -> dict[str, int]:
+def _get_file_sizes(paths: Sequence[str]) -> dict[str, int]:
     sizes = {}
     for path in paths:
         try:

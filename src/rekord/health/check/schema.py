@@ -7,57 +7,74 @@ from typing import Any
 
 import numpy as np
 
-from rekord.codec.values import other_key, other_kind
+from rekord.codec.values import suggest_key_fix, suggest_kind_fix
 from rekord.health.check import expected
-from rekord.health.check.expected import ExpectedColumn, ExpectedKey, compiled, first_bad_item, tensor_bytes
-from rekord.health.check.rule import ENOUGH_RECORDS, Cells, Once, Repeated, RowMask, named, there
+from rekord.health.check.expected import (
+    ExpectedColumn,
+    ExpectedKey,
+    compile_schema,
+    find_first_invalid_item,
+    get_tensor_bytes,
+)
+from rekord.health.check.rule import (
+    MIN_EVIDENCE_RECORDS,
+    Cells,
+    DeferredFindings,
+    RepeatedFindings,
+    RowMask,
+    find_present_rows,
+    format_key,
+)
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
 from rekord.schema import Bytes, Float32, Int64, Label, Schema, Tensor, Text
 from rekord.schema.base import dtype_name
-from rekord.schema.messages import near_miss
+from rekord.schema.messages import closest_match
 
-Said = dict[str, Any]
+FindingDetails = dict[str, Any]
 
-LISTS = {"bytes": "bytes_list", "float": "float_list", "int64": "int64_list"}
-_WITH_SHAPE = (Int64, Float32, Bytes, Text, Label)
-_MOST_PIXEL = 255
+LIST_NAMES = {"bytes": "bytes_list", "float": "float_list", "int64": "int64_list"}
+_SHAPED_FEATURES = (Int64, Float32, Bytes, Text, Label)
+_MAX_PIXEL = 255
 
 
-def stranger(key: str, meant: str | None) -> Said:
+def describe_unknown_key(key: str, meant: str | None) -> FindingDetails:
     """A key that the schema lacks, and the one that was probably meant."""
-    hint = "" if meant is None else f": did you mean {named(meant)}?"
+    hint = "" if meant is None else f": did you mean {format_key(meant)}?"
     return {
-        "message": f"{named(key)} is not in the schema{hint}",
+        "message": f"{format_key(key)} is not in the schema{hint}",
         "expected": "only keys that the schema declares",
-        "found": named(key),
-        "do": f"declare {named(key)}, or write the records again without it"
+        "found": format_key(key),
+        "do": f"declare {format_key(key)}, or write the records again without it"
         if meant is None
-        else f"write the records again with {named(meant)}, or declare key={key[:60]!r}",
+        else f"write the records again with {format_key(meant)}, or declare key={key[:60]!r}",
     }
 
 
-def missing_message(column: ExpectedColumn, key: str, instead: str | None) -> Said:
+def describe_missing_key(column: ExpectedColumn, key: str, instead: str | None) -> FindingDetails:
     """A required key that a record does not have; `instead` is one that it has and that was probably meant."""
     whose = column.whose(key)
     if instead is not None:
         return {
-            "message": f"{whose} is missing, and the record has {named(instead)}: did you mean {named(key)}?",
-            "expected": f"a value under {named(key)}",
-            "found": f"{named(instead)}, which the schema lacks",
-            "do": other_key(column.name, key, instead),
+            "message": f"{whose} is missing, and the record has {format_key(instead)}: did you mean "
+            f"{format_key(key)}?",
+            "expected": f"a value under {format_key(key)}",
+            "found": f"{format_key(instead)}, which the schema lacks",
+            "do": suggest_key_fix(column.name, key, instead),
         }
     return {
         "message": f"{whose} is missing, and the schema requires it",
-        "expected": f"a {'list of steps' if column.step else 'value'} under {named(key)}",
+        "expected": f"a {'list of steps' if column.step else 'value'} under {format_key(key)}",
         "found": "no such key" if column.step else "no such key, or one without a kind",
-        "do": f"declare {named(column.name)} with optional=True"
+        "do": f"declare {format_key(column.name)} with optional=True"
         + ("" if column.step else " or default=…")
         + ", or write the records again with it",
     }
 
 
-def wrong_count(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int) -> Said:
+def describe_wrong_count(
+    whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int
+) -> FindingDetails:
     """Another number of values than the shape has room for."""
     many = "a multiple of " if key.ragged else ""
     declared, shape = type(column.feature).__name__, column.feature.shape
@@ -65,31 +82,33 @@ def wrong_count(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cel
     return {
         "message": f"{whose} has another number of values than the schema says",
         "expected": many
-        + _values(key.count)
+        + _format_value_count(key.count)
         + (f", for shape {shape}" if of_shape else f", as {declared} is stored"),
-        "found": _values(int(cells.column.counts[cell])),
+        "found": _format_value_count(int(cells.column.counts[cell])),
         "do": f"declare the shape that was written, e.g. {declared}(shape=(None,)) for any number"
         if of_shape
-        else f"declare {named(column.name)} as rk.Bytes(shape=(None,)), or write the records again",
+        else f"declare {format_key(column.name)} as rk.Bytes(shape=(None,)), or write the records again",
     }
 
 
-def wrong_kind(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int) -> Said:
+def describe_wrong_kind(
+    whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int
+) -> FindingDetails:
     """A list of another kind than the declared type is stored in."""
     found = cells.column
-    looks, likely = _what_they_are(found.value(cell), found.kind, key.kind)
+    looks, likely = _describe_values(found.value(cell), found.kind, key.kind)
     return {
-        "message": f"{whose} is stored as {LISTS[found.kind]}, the schema says {type(column.feature).__name__}",
-        "expected": LISTS[key.kind],
-        "found": LISTS[found.kind] + looks,
+        "message": f"{whose} is stored as {LIST_NAMES[found.kind]}, the schema says {type(column.feature).__name__}",
+        "expected": LIST_NAMES[key.kind],
+        "found": LIST_NAMES[found.kind] + looks,
         "likely": likely,
-        "do": other_kind(
+        "do": suggest_kind_fix(
             column.name, column.feature, key.key, found.kind, found.value(cell), step=column.step
         ),
     }
 
 
-def _what_they_are(values: Any, found: str, wanted: str) -> tuple[str, str | None]:
+def _describe_values(values: Any, found: str, wanted: str) -> tuple[str, str | None]:
     """What the values show about themselves, and what that makes likely."""
     if not len(values):
         return ", empty", None
@@ -102,7 +121,7 @@ def _what_they_are(values: Any, found: str, wanted: str) -> tuple[str, str | Non
     if found == "bytes" and all(_is_number(value) for value in values[:100]):
         return ", texts that are numbers", "numbers that were texts when they were written"
     if found == "int64" and wanted == "bytes":
-        if len(values) > 16 and values.min() >= 0 and values.max() <= _MOST_PIXEL:
+        if len(values) > 16 and values.min() >= 0 and values.max() <= _MAX_PIXEL:
             return f", {len(values):,} values from 0 to 255", "bytes that were stored one by one, as numbers"
         return "", None
     if found == "int64" and wanted == "float":
@@ -118,30 +137,34 @@ def _is_number(value: bytes) -> bool:
     return len(value) <= 40 and b"_" not in value
 
 
-def apart(column: ExpectedColumn, expected: str, found: str) -> Said:
+def describe_key_conflict(column: ExpectedColumn, expected: str, found: str) -> FindingDetails:
     """The keys of one column contradict each other."""
     return {
-        "message": f"the keys of {named(column.name)} do not belong together",
+        "message": f"the keys of {format_key(column.name)} do not belong together",
         "expected": expected,
         "found": found,
         "do": "write these records again: the keys of one column are written together",
     }
 
 
-def uneven_steps(column: ExpectedColumn, steps: list[Any], row: int) -> Said:
+def describe_uneven_steps(column: ExpectedColumn, steps: list[Any], row: int) -> FindingDetails:
     """The lists of one column have different numbers of steps."""
     other = next(place for place, counts in enumerate(steps) if counts[row] != steps[0][row])
-    wanted = f"{steps[0][row]:,} steps under {named(column.keys[other].key)}"
-    return apart(column, f"{wanted}, as under {named(column.keys[0].key)}", f"{steps[other][row]:,} steps")
+    wanted = f"{steps[0][row]:,} steps under {format_key(column.keys[other].key)}"
+    return describe_key_conflict(
+        column, f"{wanted}, as under {format_key(column.keys[0].key)}", f"{steps[other][row]:,} steps"
+    )
 
 
 # Values.
 
 
-def _unfit(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int, at: int) -> Said:
+def _describe_invalid_value(
+    whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int, at: int
+) -> FindingDetails:
     feature = column.feature
     if isinstance(feature, Tensor):
-        place, item = first_bad_item(feature, cells.column.values.bytes(at))
+        place, item = find_first_invalid_item(feature, cells.column.values.bytes(at))
         return {
             "message": f"{whose} has a byte that is no bool",
             "expected": "bytes 0 and 1",
@@ -152,36 +175,38 @@ def _unfit(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, c
     return {
         "message": f"{whose} has a value that {name} cannot hold",
         "expected": f"values of {name}",
-        "found": _value(cells, cell, at),
-        "do": f"declare a wider dtype for {named(column.name)}",
+        "found": _format_value(cells, cell, at),
+        "do": f"declare a wider dtype for {format_key(column.name)}",
     }
 
 
-def _outside(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int, at: int) -> Said:
+def _describe_out_of_range(
+    whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int, at: int
+) -> FindingDetails:
     assert key.limits is not None
     assert key.limits.range is not None
     low, high = key.limits.range
     return {
         "message": f"{whose} has a value outside of its range",
         "expected": f"a number from {low} to {high}",
-        "found": _value(cells, cell, at, unsigned=key.limits.dtype == np.uint64),
+        "found": _format_value(cells, cell, at, unsigned=key.limits.dtype == np.uint64),
         "do": "mend the value where the records are written, or declare a wider range=",
     }
 
 
-def _not_finite(
+def _describe_non_finite(
     whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int, at: int
-) -> Said:
+) -> FindingDetails:
     if isinstance(column.feature, Tensor):
-        place, item = first_bad_item(column.feature, cells.column.values.bytes(at))
+        place, item = find_first_invalid_item(column.feature, cells.column.values.bytes(at))
         name, found = ("NaN" if np.isnan(item) else "infinite"), f"{item} at place {place:,}"
     else:
         value = cells.column.values[at]
-        name, found = ("NaN" if np.isnan(value) else "infinite"), _value(cells, cell, at)
+        name, found = ("NaN" if np.isnan(value) else "infinite"), _format_value(cells, cell, at)
     declared = None if key.limits is None else key.limits.range
     return {
         "message": f"{whose} is {name}"
-        if not _several(cells, cell)
+        if not _has_several_values(cells, cell)
         else f"{whose} has a value that is {name}",
         "expected": "a finite number"
         if declared is None
@@ -191,15 +216,17 @@ def _not_finite(
     }
 
 
-def _no_class(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int, at: int) -> Said:
+def _describe_invalid_class(
+    whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int, at: int
+) -> FindingDetails:
     count = column.feature.class_count
     assert count is not None
     values = cells.column.values
-    from_one = int(values[at]) == count and int(values.min()) > 0 and len(values) >= ENOUGH_RECORDS
+    from_one = int(values[at]) == count and int(values.min()) > 0 and len(values) >= MIN_EVIDENCE_RECORDS
     return {
         "message": f"{whose} is outside of its {count:,} classes",
         "expected": f"an id from 0 to {count - 1:,}",
-        "found": _value(cells, cell, at),
+        "found": _format_value(cells, cell, at),
         "likely": "no label near it is 0: the ids count from 1" if from_one else None,
         "do": f"rk.Label({count + 1}) for ids from 1, or subtract 1"
         if from_one
@@ -207,7 +234,9 @@ def _no_class(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells
     }
 
 
-def _unknown(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int, at: int) -> Said:
+def _describe_unknown_class(
+    whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int, at: int
+) -> FindingDetails:
     return {
         "message": f"{whose} is -1: its class is not known",
         "expected": "a class id, or -1 as TFDS writes it for unlabelled examples",
@@ -216,7 +245,9 @@ def _unknown(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells,
     }
 
 
-def _no_text(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int, at: int) -> Said:
+def _describe_invalid_text(
+    whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int, at: int
+) -> FindingDetails:
     data = cells.column.values.bytes(at)
     try:
         data.decode("utf-8")
@@ -227,15 +258,15 @@ def _no_text(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells,
         "message": f"{whose} is not UTF-8, the schema says Text",
         "expected": "UTF-8",
         "found": found,
-        "do": f"declare {named(column.name)} as rk.Bytes()",
+        "do": f"declare {format_key(column.name)} as rk.Bytes()",
     }
 
 
-def _no_tensor(
+def _describe_invalid_tensor(
     whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int, at: int
-) -> Said:
+) -> FindingDetails:
     assert isinstance(column.feature, Tensor)
-    feature, whole = column.feature, tensor_bytes(column.feature)
+    feature, whole = column.feature, get_tensor_bytes(column.feature)
     found = len(cells.column.values.bytes(at))
     ratio, likely = "", None
     for times in (2, 4, 8):
@@ -252,33 +283,35 @@ def _no_tensor(
     }
 
 
-def _no_index(whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int, at: int) -> Said:
+def _describe_invalid_index(
+    whose: str, column: ExpectedColumn, key: ExpectedKey, cells: Cells, cell: int, at: int
+) -> FindingDetails:
     assert key.limits is not None
     return {
-        "message": f"{named(column.name)} has an index outside its size",
+        "message": f"{format_key(column.name)} has an index outside its size",
         "expected": f"indices from 0 to {key.limits.high:,}",
-        "found": _value(cells, cell, at),
-        "do": f"declare a size that holds it, or write {named(column.name)} again",
+        "found": _format_value(cells, cell, at),
+        "do": f"declare a size that holds it, or write {format_key(column.name)} again",
     }
 
 
-VALUES: dict[str, Callable[[str, ExpectedColumn, ExpectedKey, Cells, int, int], Said]] = {
-    "D404": _no_text,
-    "D405": _unfit,
-    "D406": _no_tensor,
-    "D407": _no_index,
-    "H750": _outside,
-    "H751": _not_finite,
-    "H752": _no_class,
-    "H753": _unknown,
+VALUE_DESCRIBERS: dict[str, Callable[[str, ExpectedColumn, ExpectedKey, Cells, int, int], FindingDetails]] = {
+    "D404": _describe_invalid_text,
+    "D405": _describe_invalid_value,
+    "D406": _describe_invalid_tensor,
+    "D407": _describe_invalid_index,
+    "H750": _describe_out_of_range,
+    "H751": _describe_non_finite,
+    "H752": _describe_invalid_class,
+    "H753": _describe_unknown_class,
 }
 
 
-def _several(cells: Cells, cell: int) -> bool:
+def _has_several_values(cells: Cells, cell: int) -> bool:
     return isinstance(cells.column.values, np.ndarray) is False or int(cells.column.counts[cell]) > 1
 
 
-def _value(cells: Cells, cell: int, at: int, *, unsigned: bool = False) -> str:
+def _format_value(cells: Cells, cell: int, at: int, *, unsigned: bool = False) -> str:
     """A value, and where it stands in its list."""
     value = cells.column.values[at]
     shown = str(int(value) % (1 << 64)) if unsigned else str(value)
@@ -286,35 +319,37 @@ def _value(cells: Cells, cell: int, at: int, *, unsigned: bool = False) -> str:
     return shown if count == 1 else f"{shown}, value {at - cells.begin(cell):,} of {count:,}"
 
 
-def _values(count: int) -> str:
+def _format_value_count(count: int) -> str:
     return f"{count:,} value" if count == 1 else f"{count:,} values"
 
 
-_MOST_COMPARED = 1000
+_MAX_COMPARED_KEYS = 1000
 
 
 class SchemaRule:
     """Every record is one that the schema declares."""
 
     def __init__(self, schema: Schema, *, tfds: bool = False) -> None:
-        self._expected = compiled(schema)
+        self._expected = compile_schema(schema)
         self._tfds = tfds
-        self._repeated = Repeated()
-        self._once = Once()
+        self._repeated = RepeatedFindings()
+        self._once = DeferredFindings()
         self._meant: dict[tuple[bool, str], str | None] = {}
 
     def see(self, batch: KeyedBatch) -> Iterator[Finding]:
         """What is wrong with these records."""
         with np.errstate(all="ignore"):
-            doubtful = [column for column in self._expected.columns if not _sound(column, batch)]
-        strangers = {step: self._strangers(batch, step=step) for step in (False, True)}
+            doubtful = [
+                column for column in self._expected.columns if not _is_column_quickly_valid(column, batch)
+            ]
+        strangers = {step: self._find_unknown_keys(batch, step=step) for step in (False, True)}
         explained: dict[tuple[bool, str], RowMask] = {}
         for column in doubtful:
             yield from self._presence(column, batch, strangers[column.step], explained)
             yield from self._keys(column, batch)
         for step, keys in strangers.items():
             for key in keys:
-                self._note_stranger(batch, key, step=step, explained=explained.get((step, key)))
+                self._add_unknown_key(batch, key, step=step, explained=explained.get((step, key)))
 
     def end_file(self, path: str) -> Iterator[Finding]:
         """What was only counted so far."""
@@ -328,7 +363,7 @@ class SchemaRule:
 
     # Keys that the schema lacks.
 
-    def _strangers(self, batch: KeyedBatch, *, step: bool) -> list[str]:
+    def _find_unknown_keys(self, batch: KeyedBatch, *, step: bool) -> list[str]:
         found: dict[str, Any] = batch.steps if step else batch.context
         known = self._expected.steps if step else self._expected.context
         return [key for key in found if key not in known]
@@ -336,16 +371,18 @@ class SchemaRule:
     def _meaning(self, key: str, *, step: bool) -> str | None:
         """The key that was probably meant."""
         if (step, key) not in self._meant:
-            if len(self._meant) >= _MOST_COMPARED:
+            if len(self._meant) >= _MAX_COMPARED_KEYS:
                 return None  # names that nobody could have mistyped so often
-            self._meant[step, key] = near_miss(key, self._expected.steps if step else self._expected.context)
+            self._meant[step, key] = closest_match(
+                key, self._expected.steps if step else self._expected.context
+            )
         return self._meant[step, key]
 
-    def _note_stranger(self, batch: KeyedBatch, key: str, *, step: bool, explained: RowMask | None) -> None:
-        here = _present(batch, key, step=step)
+    def _add_unknown_key(self, batch: KeyedBatch, key: str, *, step: bool, explained: RowMask | None) -> None:
+        here = _find_present_records(batch, key, step=step)
         rows = np.flatnonzero(here if explained is None else here & ~explained).tolist()
         meant = self._meaning(key, step=step)
-        self._once.tell(batch, rows, "H754", "warning", key, lambda _: stranger(key, meant))
+        self._once.tell(batch, rows, "H754", "warning", key, lambda _: describe_unknown_key(key, meant))
 
     # What is there, and what is not.
 
@@ -356,7 +393,7 @@ class SchemaRule:
         strangers: list[str],
         explained: dict[tuple[bool, str], RowMask],
     ) -> Iterator[Finding]:
-        here = [_present(batch, key.key, step=column.step) for key in column.keys]
+        here = [_find_present_records(batch, key.key, step=column.step) for key in column.keys]
         if not column.required:
             if len(here) > 1:
                 yield from self._apart(column, batch, here)
@@ -368,12 +405,12 @@ class SchemaRule:
         instead: dict[str, RowMask] = {}
         for key in strangers:
             if self._meaning(key, step=column.step) in [one.key for one in column.keys]:
-                instead[key] = missing & _present(batch, key, step=column.step)
+                instead[key] = missing & _find_present_records(batch, key, step=column.step)
                 explained[column.step, key] = instead[key]
 
         def say(row: int) -> dict[str, Any]:
             other = next((key for key, rows in instead.items() if rows[row]), None)
-            return missing_message(column, column.keys[int(first[row])].key, other)
+            return describe_missing_key(column, column.keys[int(first[row])].key, other)
 
         yield from self._repeated.tell(
             batch, np.flatnonzero(missing).tolist(), "D401", "error", column.name, say
@@ -386,7 +423,9 @@ class SchemaRule:
         def say(row: int) -> dict[str, Any]:
             has = next(key.key for key, rows in zip(column.keys, here, strict=True) if rows[row])
             lacks = next(key.key for key, rows in zip(column.keys, here, strict=True) if not rows[row])
-            return apart(column, "all of its keys, or none of them", f"{named(has)} without {named(lacks)}")
+            return describe_key_conflict(
+                column, "all of its keys, or none of them", f"{format_key(has)} without {format_key(lacks)}"
+            )
 
         yield from self._repeated.tell(
             batch, np.flatnonzero(wrong).tolist(), "D407", "error", column.name, say
@@ -403,27 +442,29 @@ class SchemaRule:
                 continue
             there_at_all.append(cells)
             if cells.column.kind != key.kind and (len(cells.column.values) or not column.step):
-                rows = cells.records(np.flatnonzero(there(cells.column, len(cells.column))))
-                yield from self._tell(batch, column, key, cells, rows, "D403", wrong_kind)
+                rows = cells.records(np.flatnonzero(find_present_rows(cells.column, len(cells.column))))
+                yield from self._tell(batch, column, key, cells, rows, "D403", describe_wrong_kind)
                 continue
             parts.append(cells)
             yield from self._counts(column, key, batch, cells)
             if cells.column.kind != key.kind:
                 continue  # steps of which none has a value have no kind either
-            for code, severity, marks in expected.judged(column, key, cells, tfds=self._tfds):
+            for code, severity, marks in expected.find_invalid_values(column, key, cells, tfds=self._tfds):
                 yield from self._values(batch, column, key, cells, marks, code, severity)
         if len(column.keys) > 1 and len(parts) == len(column.keys):
             yield from self._together(column, batch, parts)
         elif column.step and len(column.keys) > 1 and len(there_at_all) == len(column.keys):
             # Records without a step of the wrong kind may still have other numbers of steps.
-            yield from self._uneven(column, batch, there_at_all, _uneven(there_at_all))
+            yield from self._uneven(column, batch, there_at_all, _find_uneven_records(there_at_all))
 
     def _counts(
         self, column: ExpectedColumn, key: ExpectedKey, batch: KeyedBatch, cells: Cells
     ) -> Iterator[Finding]:
-        wrong = there(cells.column, len(cells.column)) & _wrong_counts(column, key, cells.column)
+        wrong = find_present_rows(cells.column, len(cells.column)) & _find_wrong_counts(
+            column, key, cells.column
+        )
         rows = cells.records(np.flatnonzero(wrong))
-        yield from self._tell(batch, column, key, cells, rows, "D402", wrong_count)
+        yield from self._tell(batch, column, key, cells, rows, "D402", describe_wrong_count)
 
     def _values(
         self,
@@ -441,7 +482,7 @@ class SchemaRule:
         def say(row: int) -> dict[str, Any]:
             cell = rows[row]
             whose = column.whose(key.key, cells.step(row, cell))
-            return VALUES[code](whose, column, key, cells, cell, first[cell])
+            return VALUE_DESCRIBERS[code](whose, column, key, cells, cell, first[cell])
 
         if severity == "error":
             yield from self._repeated.tell(batch, rows, code, severity, column.name, say)
@@ -451,14 +492,18 @@ class SchemaRule:
     def _together(self, column: ExpectedColumn, batch: KeyedBatch, parts: list[Cells]) -> Iterator[Finding]:
         """The keys of one column agree about how many values there are, step by step where there are steps."""
         if column.step:
-            uneven = _uneven(parts)
+            uneven = _find_uneven_records(parts)
             if uneven.any():
                 yield from self._uneven(column, batch, parts, uneven)
                 parts = [part.without(uneven) for part in parts]
             if not len(parts[0].column):
                 return
-        here = np.logical_and.reduce([there(part.column, len(part.column)) for part in parts])
-        together = expected.partitions if getattr(column.feature, "partitions", ()) else expected.lengths
+        here = np.logical_and.reduce([find_present_rows(part.column, len(part.column)) for part in parts])
+        together = (
+            expected.find_partition_mismatches
+            if getattr(column.feature, "partitions", ())
+            else expected.find_length_mismatches
+        )
         wrong, say_parts = together(column, parts)
         found = parts[0].records(np.flatnonzero(wrong & here))
         yield from self._repeated.tell(
@@ -467,20 +512,20 @@ class SchemaRule:
             "D407",
             "error",
             column.name,
-            lambda row: apart(column, *say_parts(found[row])),
+            lambda row: describe_key_conflict(column, *say_parts(found[row])),
         )
 
     def _uneven(
         self, column: ExpectedColumn, batch: KeyedBatch, parts: list[Cells], uneven: RowMask
     ) -> Iterator[Finding]:
-        steps = [part.steps_of_rows() for part in parts]
+        steps = [part.count_steps() for part in parts]
         yield from self._repeated.tell(
             batch,
             np.flatnonzero(uneven).tolist(),
             "D407",
             "error",
             column.name,
-            lambda row: uneven_steps(column, steps, row),
+            lambda row: describe_uneven_steps(column, steps, row),
         )
 
     def _tell(
@@ -491,25 +536,25 @@ class SchemaRule:
         cells: Cells,
         rows: dict[int, int],
         code: str,
-        words_of: Callable[[str, ExpectedColumn, ExpectedKey, Cells, int], Said],
+        words_of: Callable[[str, ExpectedColumn, ExpectedKey, Cells, int], FindingDetails],
     ) -> Iterator[Finding]:
-        def say(row: int) -> Said:
+        def say(row: int) -> FindingDetails:
             whose = column.whose(key.key, cells.step(row, rows[row]))
             return words_of(whose, column, key, cells, rows[row])
 
         yield from self._repeated.tell(batch, rows, code, "error", column.name, say)
 
 
-def _uneven(parts: list[Cells]) -> RowMask:
+def _find_uneven_records(parts: list[Cells]) -> RowMask:
     """The records in which the keys of one column have different numbers of steps."""
-    first, *others = [part.steps_of_rows() for part in parts]
+    first, *others = [part.count_steps() for part in parts]
     uneven = np.zeros(len(first), bool)
     for each in others:
         uneven |= each != first
     return uneven
 
 
-def _present(batch: KeyedBatch, key: str, *, step: bool) -> RowMask:
+def _find_present_records(batch: KeyedBatch, key: str, *, step: bool) -> RowMask:
     """Which records have a key, or a list of steps under it."""
     found: KeyColumn | StepColumn | None = batch.steps.get(key) if step else batch.context.get(key)
     if found is None:
@@ -517,7 +562,7 @@ def _present(batch: KeyedBatch, key: str, *, step: bool) -> RowMask:
     return np.ones(len(batch), np.bool_) if found.valid is None else found.valid
 
 
-def _sound(column: ExpectedColumn, batch: KeyedBatch) -> bool:
+def _is_column_quickly_valid(column: ExpectedColumn, batch: KeyedBatch) -> bool:
     """Whether a quick look at a column has nothing against it; it never overlooks anything."""
     lengths = None
     for key in column.keys:
@@ -538,7 +583,7 @@ def _sound(column: ExpectedColumn, batch: KeyedBatch) -> bool:
             # One place a row, which is what most columns have: nothing to count.
             if key.count != 1:
                 return False
-        elif (key.count != 1 or not key.ragged) and _wrong_counts(column, key, found).any():
+        elif (key.count != 1 or not key.ragged) and _find_wrong_counts(column, key, found).any():
             return False
         if len(column.keys) > 1:
             if getattr(column.feature, "partitions", ()):
@@ -546,12 +591,12 @@ def _sound(column: ExpectedColumn, batch: KeyedBatch) -> bool:
             if lengths is not None and not np.array_equal(lengths, found.counts):
                 return False
             lengths = found.counts
-        if not expected.sound(column, key, found):
+        if not expected.is_quickly_valid(column, key, found):
             return False
     return True
 
 
-def _wrong_counts(column: ExpectedColumn, key: ExpectedKey, found: KeyColumn) -> RowMask:
+def _find_wrong_counts(column: ExpectedColumn, key: ExpectedKey, found: KeyColumn) -> RowMask:
     """Which rows have another number of values than their shape says; rows without the key count as 0."""
     counts = found.counts
     wrong: RowMask = counts % key.count != 0 if key.ragged and key.count else counts != key.count

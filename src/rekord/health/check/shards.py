@@ -9,18 +9,18 @@ import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from rekord.dataset.read import ShardSet, shard_sets
+from rekord.dataset.read import ShardSet, group_shard_sets
 from rekord.health.finding import Finding
 
-UNEQUAL_TIMES = 4
-UNEQUAL_BYTES = 16_000_000
+MIN_UNEVEN_RATIO = 4
+MIN_UNEVEN_BYTES = 16_000_000
 """Shards are very unequal where the largest has more than so many times the median, and more bytes than this."""
 
-_RUNS_CHARACTERS = 60
+_MAX_RUNS_CHARACTERS = 60
 _DIGITS = re.compile(r"\d+")
 
 
-def shard_findings(
+def find_shard_problems(
     paths: Sequence[str],
     sizes_bytes: Mapping[str, int],
     records_by_path: Mapping[str, int],
@@ -34,21 +34,21 @@ def shard_findings(
     complete is said by the manifest that lists them, and not here.
     """
     manifested = set(map(os.path.normpath, listed))
-    sets = shard_sets(paths)
+    sets = group_shard_sets(paths)
     by_name: dict[tuple[str, str], list[ShardSet]] = defaultdict(list)
     for one in sets:
         if manifested.isdisjoint(map(os.path.normpath, one.paths.values())):
             by_name[one.before, one.after].append(one)
-            yield from _incomplete(one)
+            yield from _find_missing_shards(one)
     for several in by_name.values():
         if len(several) > 1:
-            yield _beside_each_other(several)
+            yield _mixed_sets_finding(several)
     for one in sets:
-        yield from _empty(one, records_by_path)
-    yield from _unequal(paths, sizes_bytes)
+        yield from _find_empty_shards(one, records_by_path)
+    yield from _find_uneven_shards(paths, sizes_bytes)
 
 
-def missing_shards(
+def build_missing_shards_finding(
     pattern: str, missing: Sequence[tuple[int, int]], count: int, *, said_by: str
 ) -> Finding | None:
     """The finding for shards that are not there, given as (first, last) of each run; None where none is missing."""
@@ -61,12 +61,12 @@ def missing_shards(
         path=pattern,
         message=f"{count - absent:,} of {count:,} shards are here",
         expected=f"shards 0 to {count - 1:,}, as {said_by}",
-        found=f"no {runs_text(missing)}",
+        found=f"no {format_runs(missing)}",
         do="fetch the missing files, or write the dataset again",
     )
 
 
-def runs_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
+def group_runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """Sorted numbers as (first, last) of each run."""
     runs: list[tuple[int, int]] = []
     for number in numbers:
@@ -77,30 +77,30 @@ def runs_of(numbers: Iterable[int]) -> list[tuple[int, int]]:
     return runs
 
 
-def runs_text(runs: Iterable[tuple[int, int]]) -> str:
+def format_runs(runs: Iterable[tuple[int, int]]) -> str:
     """`0–12, 14, 17–19`, with `…` where that gets long."""
     text = ""
     for first, last in runs:
         piece = f"{first}" if first == last else f"{first}{'–' if last > first + 1 else ', '}{last}"
         longer = f"{text}, {piece}" if text else piece
-        if len(longer) > _RUNS_CHARACTERS - 3:
+        if len(longer) > _MAX_RUNS_CHARACTERS - 3:
             return f"{text}, …"
         text = longer
     return text
 
 
-def records_text(count: int) -> str:
+def format_record_count(count: int) -> str:
     """`1 record`, `51,240 records`."""
     return f"{count:,} record{'' if count == 1 else 's'}"
 
 
-def _incomplete(one: ShardSet) -> Iterator[Finding]:
-    finding = missing_shards(one.pattern, one.missing, one.count, said_by="the names say")
+def _find_missing_shards(one: ShardSet) -> Iterator[Finding]:
+    finding = build_missing_shards_finding(one.pattern, one.missing, one.count, said_by="the names say")
     if finding is not None:
         yield finding
 
 
-def _beside_each_other(sets: Sequence[ShardSet]) -> Finding:
+def _mixed_sets_finding(sets: Sequence[ShardSet]) -> Finding:
     whole = [one for one in sets if not one.missing]
     torn = [one for one in sets if one.missing]
     left_over = torn[0] if len(whole) == 1 and len(torn) == 1 else None
@@ -119,15 +119,15 @@ def _beside_each_other(sets: Sequence[ShardSet]) -> Finding:
         else f"left over from an earlier run: {os.path.basename(left_over.pattern)} is not complete",
         do="keep one of the sets: a reader of the folder, or of `*`, takes the records of both"
         if left_over is None
-        else f"move {_shell_pattern(left_over)} to another folder",
+        else f"move {_make_shell_pattern(left_over)} to another folder",
     )
 
 
-def _shell_pattern(one: ShardSet) -> str:
+def _make_shell_pattern(one: ShardSet) -> str:
     return f"{shlex.quote(one.before)}*{shlex.quote(f'-of-{one.shards}{one.after}')}"
 
 
-def _empty(one: ShardSet, records_by_path: Mapping[str, int]) -> Iterator[Finding]:
+def _find_empty_shards(one: ShardSet, records_by_path: Mapping[str, int]) -> Iterator[Finding]:
     empty = [number for number in sorted(one.paths) if records_by_path.get(one.paths[number]) == 0]
     if empty and one.count > 1:
         yield Finding.of(
@@ -137,12 +137,12 @@ def _empty(one: ShardSet, records_by_path: Mapping[str, int]) -> Iterator[Findin
             message=f"{len(empty):,} of {one.count:,} shards "
             + ("holds no records" if len(empty) == 1 else "hold no records"),
             expected="some records in every shard",
-            found=f"nothing in {runs_text(runs_of(empty))}",
+            found=f"nothing in {format_runs(group_runs(empty))}",
             do="write the dataset again, with fewer shards: a worker that is given an empty one has nothing to do",
         )
 
 
-def _unequal(paths: Sequence[str], sizes_bytes: Mapping[str, int]) -> Iterator[Finding]:
+def _find_uneven_shards(paths: Sequence[str], sizes_bytes: Mapping[str, int]) -> Iterator[Finding]:
     # Files that are named alike but for their numbers are shards of one thing, whatever wrote them.
     alike: dict[str, list[str]] = defaultdict(list)
     for path in paths:
@@ -152,7 +152,7 @@ def _unequal(paths: Sequence[str], sizes_bytes: Mapping[str, int]) -> Iterator[F
     for files in alike.values():
         median = statistics.median(sizes_bytes[path] for path in files)
         largest = max(files, key=lambda path: sizes_bytes[path])
-        if sizes_bytes[largest] > max(UNEQUAL_TIMES * median, UNEQUAL_BYTES):
+        if sizes_bytes[largest] > max(MIN_UNEVEN_RATIO * median, MIN_UNEVEN_BYTES):
             yield Finding.of(
                 "H782",
                 "warning",
@@ -163,7 +163,7 @@ def _unequal(paths: Sequence[str], sizes_bytes: Mapping[str, int]) -> Iterator[F
                     if median
                     else "nearly everything"
                 ),
-                expected=f"no shard larger than {UNEQUAL_TIMES} times the median of {median:,.0f} bytes",
+                expected=f"no shard larger than {MIN_UNEVEN_RATIO} times the median of {median:,.0f} bytes",
                 found=f"{sizes_bytes[largest]:,} bytes",
                 do="write the dataset again: workers that are given whole shards wait for the largest",
             )

@@ -15,18 +15,18 @@ import numpy.typing as npt
 from rekord import _core
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
-from rekord.health.duplicates import PLACE, ExternalSort, Places, group_starts, no_room
+from rekord.health.duplicates import PLACE_DTYPE, ExternalSort, PlaceArray, find_group_starts, no_room
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
 from rekord.storage.local import read_error
 from rekord.storage.portability import pread_into
 
-Digests: TypeAlias = npt.NDArray[np.uint64]
+DigestArray: TypeAlias = npt.NDArray[np.uint64]
 """Two numbers a row: the low half, then the high one."""
 
-Group: TypeAlias = Literal["context", "steps", "payload", "key"]
+DigestGroup: TypeAlias = Literal["context", "steps", "payload", "key"]
 
 
-def record_digests(batch: KeyedBatch) -> Digests:
+def digest_records(batch: KeyedBatch) -> DigestArray:
     """The digest of every record of a batch."""
     into = np.zeros((len(batch), 2), np.uint64)
     for key in sorted(batch.context):
@@ -36,39 +36,43 @@ def record_digests(batch: KeyedBatch) -> Digests:
     return into
 
 
-def mix_column(key: str, column: KeyColumn, into: Digests) -> None:
+def mix_column(key: str, column: KeyColumn, into: DigestArray) -> None:
     """Mix what each row has under a key into its digest."""
-    _core.digest_column(seed("context", column.kind, key), column.values, column.offsets, column.valid, into)
+    _core.digest_column(
+        compute_key_seed("context", column.kind, key), column.values, column.offsets, column.valid, into
+    )
 
 
-def mix_steps(key: str, column: StepColumn, into: Digests) -> None:
+def mix_steps(key: str, column: StepColumn, into: DigestArray) -> None:
     """Mix the steps that each row has under a key into its digest."""
     steps = column.steps
-    number = seed("steps", steps.kind, key)
+    number = compute_key_seed("steps", steps.kind, key)
     each = np.zeros((len(steps), 2), np.uint64)
     _core.digest_column(number, steps.values, steps.offsets, steps.valid, each)
     _core.digest_column(number, each.reshape(-1), column.offsets * 2, column.valid, into)
 
 
-def key_digests(column: KeyColumn) -> Digests:
+def digest_keys(column: KeyColumn) -> DigestArray:
     """The digest of every row's value of the column that tells records apart."""
     into = np.zeros((len(column), 2), np.uint64)
-    _core.digest_column(seed("key", column.kind, ""), column.values, column.offsets, column.valid, into)
+    _core.digest_column(
+        compute_key_seed("key", column.kind, ""), column.values, column.offsets, column.valid, into
+    )
     return into
 
 
-def payload_digests(path: str) -> Iterator[tuple[int, list[int], Digests]]:
+def digest_payloads(path: str) -> Iterator[tuple[int, list[int], DigestArray]]:
     """The digests of whole payloads, for files that hold no Examples: (first record, offsets, digests).
 
     Damage is passed over in silence: it was said by the pass that found out what the payloads are.
     """
-    number = seed("payload", "bytes", "")
+    number = compute_key_seed("payload", "bytes", "")
     with open_frames(path) as reader:
         goes_on = True
         while goes_on:
             goes_on = False
             try:
-                for stretch in reader.stretches():
+                for stretch in reader.iter_verified_frames():
                     payloads = stretch.payloads()
                     into = np.zeros((len(payloads), 2), np.uint64)
                     _core.digest_column(number, _core.strings(payloads), None, None, into)
@@ -78,13 +82,13 @@ def payload_digests(path: str) -> Iterator[tuple[int, list[int], Digests]]:
 
 
 @lru_cache(maxsize=4096)
-def seed(group: Group, kind: str, key: str) -> int:
+def compute_key_seed(group: DigestGroup, kind: str, key: str) -> int:
     """A number that stands for a key and its kind, today and tomorrow."""
     text = f"{group}\0{kind}\0{key}".encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
-def order_sum(digests: Digests, positions: npt.NDArray[np.int64]) -> int:
+def compute_order_sum(digests: DigestArray, positions: npt.NDArray[np.int64]) -> int:
     """A number that depends on which digest stands where. The sum over parts is that of the whole."""
     weights = positions.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -93,20 +97,20 @@ def order_sum(digests: Digests, positions: npt.NDArray[np.int64]) -> int:
     return int((digests[:, 0] * weights).sum(dtype=np.uint64))
 
 
-MOST_FEATURES = 1024
+MAX_FEATURES = 1024
 """So many features are told apart; the rest are one, since keys in such numbers are data and not names."""
 
-OTHERS = "(other keys)"
+OTHER_KEYS = "(other keys)"
 
-Words: TypeAlias = npt.NDArray[np.uint32]
-Rows: TypeAlias = npt.NDArray[np.int64]
+FingerprintArray: TypeAlias = npt.NDArray[np.uint32]
+RowNumbers: TypeAlias = npt.NDArray[np.int64]
 
 _OFFSET_WORDS = 2
 _READ_BYTES = 1 << 20
 """Rows that are this close are read together."""
 
 
-class Features:
+class FeatureNumbering:
     """The numbers of the features of both sides, in the order in which they were met."""
 
     def __init__(self) -> None:
@@ -120,8 +124,8 @@ class Features:
         known = self._numbers.get((step, key))
         if known is not None:
             return known
-        if len(self._numbers) >= MOST_FEATURES - 1:
-            step, key = False, OTHERS
+        if len(self._numbers) >= MAX_FEATURES - 1:
+            step, key = False, OTHER_KEYS
         return self._numbers.setdefault((step, key), len(self._numbers))
 
     def names(self) -> list[str]:
@@ -129,10 +133,10 @@ class Features:
         return [key for _, key in self._numbers]
 
 
-class Prints:
+class FeatureFingerprints:
     """The rows of one side. `add` gives them numbers from 0 on."""
 
-    def __init__(self, features: Features) -> None:
+    def __init__(self, features: FeatureNumbering) -> None:
         self._features = features
         self._file: IO[bytes] | None = None
         self._words = 0  # that have been written
@@ -156,7 +160,7 @@ class Prints:
             prints[:, _OFFSET_WORDS + number] ^= digests[:, 0].astype(np.uint32)
         return self._keep(prints)
 
-    def read(self, rows: Rows) -> tuple[Rows, Words]:
+    def read(self, rows: RowNumbers) -> tuple[RowNumbers, FingerprintArray]:
         """The offsets and the prints of some rows, as wide as there are features by now."""
         out = np.zeros((len(rows), _OFFSET_WORDS + len(self._features)), np.uint32)
         if len(rows):
@@ -176,7 +180,7 @@ class Prints:
             file, self._file = self._file, None
             file.close()
 
-    def _block_rows(self, first_word: int, width: int, rows: Rows) -> Words:
+    def _block_rows(self, first_word: int, width: int, rows: RowNumbers) -> FingerprintArray:
         """These rows of a block, which are in order. Read and not mapped: what a disk cannot read of a mapped file
         would end the process."""
         assert self._file is not None
@@ -192,14 +196,14 @@ class Prints:
             begin = end
         return out
 
-    def _read(self, into: Words, offset: int) -> None:
+    def _read(self, into: FingerprintArray, offset: int) -> None:
         assert self._file is not None
         try:
             pread_into(self._file.fileno(), into.reshape(-1).view(np.uint8).data, offset)
         except OSError as failure:
             raise read_error(tempfile.gettempdir(), failure) from failure
 
-    def _keep(self, prints: Words) -> int:
+    def _keep(self, prints: FingerprintArray) -> int:
         first, width = self._rows, prints.shape[1]
         if not self._blocks or self._blocks[-1][2] != width:
             self._blocks.append((first, self._words, width))
@@ -216,39 +220,39 @@ class Prints:
         return first
 
 
-MOST_EXAMPLES = 10
+MAX_EXAMPLES = 10
 """Of what is added, removed, changed and moved so many records each are told by their places."""
 
-_PAIRS_AT_ONCE = 1 << 14
+_PAIR_CHUNK = 1 << 14
 
-Groups = npt.NDArray[np.int64]
+GroupCounts = npt.NDArray[np.int64]
 
 
 @dataclass(kw_only=True)
-class ByContent:
+class ContentMatch:
     """How many records are in one side only, or in both but in another split; and the first of each."""
 
     added: int = 0
     removed: int = 0
     moved: int = 0
-    added_places: Places = field(default_factory=lambda: np.empty(0, PLACE))
-    removed_places: Places = field(default_factory=lambda: np.empty(0, PLACE))
+    added_places: PlaceArray = field(default_factory=lambda: np.empty(0, PLACE_DTYPE))
+    removed_places: PlaceArray = field(default_factory=lambda: np.empty(0, PLACE_DTYPE))
 
 
 @dataclass(kw_only=True)
-class ByKey:
+class KeyMatch:
     """What became of keys that are there once on either side, and which features changed under them."""
 
     changed: int = 0
     features: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     repeated_in_a: int = 0  # keys that are there more than once
     repeated_in_b: int = 0
-    added_places: Places = field(default_factory=lambda: np.empty(0, PLACE))
-    removed_places: Places = field(default_factory=lambda: np.empty(0, PLACE))
-    changed_places: list[tuple[Places, Places]] = field(default_factory=list)  # in A, in B
+    added_places: PlaceArray = field(default_factory=lambda: np.empty(0, PLACE_DTYPE))
+    removed_places: PlaceArray = field(default_factory=lambda: np.empty(0, PLACE_DTYPE))
+    changed_places: list[tuple[PlaceArray, PlaceArray]] = field(default_factory=list)  # in A, in B
 
 
-def place_rows(
+def build_sort_rows(
     digests: npt.NDArray[np.uint64],
     *,
     records: npt.NDArray[np.int64],
@@ -257,64 +261,73 @@ def place_rows(
     split: int,
     side: int,
     numbers: npt.NDArray[np.int64] | int = 0,
-) -> Places:
+) -> PlaceArray:
     """Records as the sort takes them. Its `split` holds the side too, its `feature` a number of ours."""
-    rows = np.empty(len(digests), PLACE)
+    rows = np.empty(len(digests), PLACE_DTYPE)
     rows["low"], rows["high"] = digests[:, 0], digests[:, 1]
     rows["record"], rows["offset"] = records, offsets
     rows["file"], rows["split"], rows["feature"], rows["count"] = file, 2 * split + side, numbers, 1
     return rows
 
 
-def match_content(sort: ExternalSort) -> ByContent:
+def match_content(sort: ExternalSort) -> ContentMatch:
     """Compare the two sides as what they are: bags of records."""
-    found = ByContent()
+    found = ContentMatch()
     for places in sort.parts():
         if not len(places):
             continue
-        starts = group_starts(places)
-        in_a, in_b = _counts(places, starts)
+        starts = find_group_starts(places)
+        in_a, in_b = _count_sides(places, starts)
         found.added += int(np.maximum(in_b - in_a, 0).sum())
         found.removed += int(np.maximum(in_a - in_b, 0).sum())
         split = places["split"] >> 1
         starts_here = starts.copy()
         starts_here[1:] |= split[1:] != split[:-1]
-        stayed = int(np.minimum(*_counts(places, starts_here)).sum())
+        stayed = int(np.minimum(*_count_sides(places, starts_here)).sum())
         found.moved += int(np.minimum(in_a, in_b).sum()) - stayed
-        found.added_places = _first_places(found.added_places, _last_of(places, starts, in_b > in_a, side=1))
-        found.removed_places = _first_places(
-            found.removed_places, _last_of(places, starts, in_a > in_b, side=0)
+        found.added_places = _merge_first_places(
+            found.added_places, _select_last_places(places, starts, in_b > in_a, side=1)
+        )
+        found.removed_places = _merge_first_places(
+            found.removed_places, _select_last_places(places, starts, in_a > in_b, side=0)
         )
     return found
 
 
-def match_keys(sort: ExternalSort, prints: tuple[Prints, Prints]) -> ByKey:
+def match_keys(sort: ExternalSort, prints: tuple[FeatureFingerprints, FeatureFingerprints]) -> KeyMatch:
     """Compare the records of each key. Where a key is not there once on both sides, no record is another's."""
-    found = ByKey()
+    found = KeyMatch()
     for places in sort.parts():
         if not len(places):
             continue
-        starts = group_starts(places)
-        in_a, in_b = _counts(places, starts)
+        starts = find_group_starts(places)
+        in_a, in_b = _count_sides(places, starts)
         found.repeated_in_a += int(np.count_nonzero(in_a > 1))
         found.repeated_in_b += int(np.count_nonzero(in_b > 1))
-        found.added_places = _first_places(found.added_places, _last_of(places, starts, in_a == 0, side=1))
-        found.removed_places = _first_places(
-            found.removed_places, _last_of(places, starts, in_b == 0, side=0)
+        found.added_places = _merge_first_places(
+            found.added_places, _select_last_places(places, starts, in_a == 0, side=1)
+        )
+        found.removed_places = _merge_first_places(
+            found.removed_places, _select_last_places(places, starts, in_b == 0, side=0)
         )
         once = (in_a == 1) & (in_b == 1)
-        ours, theirs = (_last_of(places, starts, once, side=side) for side in (0, 1))
+        ours, theirs = (_select_last_places(places, starts, once, side=side) for side in (0, 1))
         changed = ours["offset"] != theirs["offset"]  # half of the digest of what they hold
-        _note_changed(found, ours[changed], theirs[changed], prints)
+        _add_changed(found, ours[changed], theirs[changed], prints)
     for side, rows in enumerate((found.removed_places, found.added_places)):
         rows["offset"], _ = prints[side].read(rows["feature"].astype(np.int64))
     return found
 
 
-def _note_changed(found: ByKey, ours: Places, theirs: Places, prints: tuple[Prints, Prints]) -> None:
+def _add_changed(
+    found: KeyMatch,
+    ours: PlaceArray,
+    theirs: PlaceArray,
+    prints: tuple[FeatureFingerprints, FeatureFingerprints],
+) -> None:
     found.changed += len(ours)
-    for begin in range(0, len(ours), _PAIRS_AT_ONCE):
-        pair = ours[begin : begin + _PAIRS_AT_ONCE], theirs[begin : begin + _PAIRS_AT_ONCE]
+    for begin in range(0, len(ours), _PAIR_CHUNK):
+        pair = ours[begin : begin + _PAIR_CHUNK], theirs[begin : begin + _PAIR_CHUNK]
         # In the order in which they were written, which is how a disk likes to be read.
         order = np.argsort(pair[0]["feature"], kind="stable")
         a, b = (rows[order] for rows in pair)
@@ -322,23 +335,23 @@ def _note_changed(found: ByKey, ours: Places, theirs: Places, prints: tuple[Prin
             prints[side].read(rows["feature"].astype(np.int64)) for side, rows in enumerate((a, b))
         )
         counts = np.count_nonzero(before != after, axis=0)
-        found.features = _sum(found.features, counts)
+        found.features = _sum_padded(found.features, counts)
         both = [
             *found.changed_places,
-            *((a[i : i + 1], b[i : i + 1]) for i in range(min(len(a), MOST_EXAMPLES))),
+            *((a[i : i + 1], b[i : i + 1]) for i in range(min(len(a), MAX_EXAMPLES))),
         ]
         both.sort(key=lambda each: (int(each[0]["file"][0]), int(each[0]["record"][0])))
-        found.changed_places = both[:MOST_EXAMPLES]
+        found.changed_places = both[:MAX_EXAMPLES]
 
 
-def _sum(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _sum_padded(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     out = np.zeros(max(len(a), len(b)), np.int64)
     out[: len(a)] += a
     out[: len(b)] += b
     return out
 
 
-def _counts(places: Places, starts: npt.NDArray[np.bool_]) -> tuple[Groups, Groups]:
+def _count_sides(places: PlaceArray, starts: npt.NDArray[np.bool_]) -> tuple[GroupCounts, GroupCounts]:
     """How many records each group has in A and in B."""
     first = np.flatnonzero(starts)
     counts, in_b = places["count"].astype(np.int64), (places["split"] & 1).astype(np.bool_)
@@ -348,15 +361,15 @@ def _counts(places: Places, starts: npt.NDArray[np.bool_]) -> tuple[Groups, Grou
     )
 
 
-def _last_of(
-    places: Places, starts: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], *, side: int
-) -> Places:
+def _select_last_places(
+    places: PlaceArray, starts: npt.NDArray[np.bool_], wanted: npt.NDArray[np.bool_], *, side: int
+) -> PlaceArray:
     """Of each group that is wanted the last place on one side."""
     at = np.where((places["split"] & 1) == side, np.arange(len(places)), -1)
     last = np.maximum.reduceat(at, np.flatnonzero(starts))[wanted]
     return places[last]
 
 
-def _first_places(known: Places, more: Places) -> Places:
+def _merge_first_places(known: PlaceArray, more: PlaceArray) -> PlaceArray:
     both = np.concatenate([known, more])
-    return both[np.lexsort((both["record"], both["file"]))[:MOST_EXAMPLES]]
+    return both[np.lexsort((both["record"], both["file"]))[:MAX_EXAMPLES]]

@@ -14,18 +14,18 @@ from rekord import _core
 from rekord.codec.decode import SequenceExample, decode
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
-from rekord.framing.frames import Stretch
-from rekord.health.duplicates import Places
+from rekord.framing.frames import VerifiedFrames
+from rekord.health.duplicates import PlaceArray
 from rekord.health.finding import Finding
-from rekord.health.stats.report import FeatureStats, Part, compare, plain
+from rekord.health.stats.report import FeatureStats, PartStats, compare_parts, to_json_value
 from rekord.schema import Schema
-from rekord.schema.json_form import feature_members
+from rekord.schema.json_form import feature_to_json
 
-_ONE, _VARYING = "one value", "a varying number of values"
+_SINGLE_VALUE, _VARYING_VALUES = "one value", "a varying number of values"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColumnChange:
+class ColumnDiff:
     """A column that both sides have and that is not the same. `says` are the changes in words, A → B."""
 
     a: Mapping[str, Any]
@@ -44,7 +44,7 @@ class SchemaDiff:
     source: Literal["manifests", "records"]
     added: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     removed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    changed: Mapping[str, ColumnChange] = field(default_factory=dict)
+    changed: Mapping[str, ColumnDiff] = field(default_factory=dict)
 
     @property
     def same(self) -> bool:
@@ -61,21 +61,24 @@ class SchemaDiff:
         }
 
 
-def declared_diff(a: Schema, b: Schema) -> SchemaDiff:
+def diff_schemas(a: Schema, b: Schema) -> SchemaDiff:
     """The difference of two schemas."""
-    return _compared("manifests", *({name: _declared(schema, name) for name in schema} for schema in (a, b)))
-
-
-def seen_diff(a: Part, b: Part) -> SchemaDiff:
-    """The difference of what two sets of records were seen to have under their keys."""
-    if not (a.records and b.records):
-        return SchemaDiff(source="records")  # nothing can be said of columns that no record shows
-    return _compared(
-        "records", *({name: _seen(each) for name, each in part.features.items()} for part in (a, b))
+    return _diff_columns(
+        "manifests", *({name: _describe_declared(schema, name) for name in schema} for schema in (a, b))
     )
 
 
-def described(column: Mapping[str, Any]) -> str:
+def diff_observed_schemas(a: PartStats, b: PartStats) -> SchemaDiff:
+    """The difference of what two sets of records were seen to have under their keys."""
+    if not (a.records and b.records):
+        return SchemaDiff(source="records")  # nothing can be said of columns that no record shows
+    return _diff_columns(
+        "records",
+        *({name: _describe_observed(each) for name, each in part.features.items()} for part in (a, b)),
+    )
+
+
+def describe_column(column: Mapping[str, Any]) -> str:
     """A column in a few words: `int64, one value, optional`."""
     words = [str(column["type"])]
     for name, value in column.items():
@@ -84,11 +87,11 @@ def described(column: Mapping[str, Any]) -> str:
         elif name in ("optional", "steps"):
             words += [name] if value else []
         elif name != "type":
-            words.append(f"{name}={_shown(value)}")
+            words.append(f"{name}={_format_shown(value)}")
     return ", ".join(words)
 
 
-def _compared(
+def _diff_columns(
     source: Literal["manifests", "records"],
     a: Mapping[str, Mapping[str, Any]],
     b: Mapping[str, Mapping[str, Any]],
@@ -96,7 +99,7 @@ def _compared(
     changed = {}
     for name in a:
         if name in b and a[name] != b[name]:
-            changed[name] = ColumnChange(a=a[name], b=b[name], says=_column_changes(a[name], b[name]))
+            changed[name] = ColumnDiff(a=a[name], b=b[name], says=_list_column_changes(a[name], b[name]))
     return SchemaDiff(
         source=source,
         added={name: column for name, column in b.items() if name not in a},
@@ -105,22 +108,24 @@ def _compared(
     )
 
 
-def _declared(schema: Schema, name: str) -> dict[str, Any]:
-    column = feature_members(schema[name])
+def _describe_declared(schema: Schema, name: str) -> dict[str, Any]:
+    column = feature_to_json(schema[name])
     return {**column, "steps": True} if name in schema.steps else column
 
 
-def _seen(feature: FeatureStats) -> dict[str, Any]:
+def _describe_observed(feature: FeatureStats) -> dict[str, Any]:
     counts = feature.seen.per_row.moments
     varies = counts.min != counts.max
-    values = _VARYING if varies else _ONE if counts.max == 1 else f"{counts.max or 0:,} values"
+    values = (
+        _VARYING_VALUES if varies else _SINGLE_VALUE if counts.max == 1 else f"{counts.max or 0:,} values"
+    )
     column: dict[str, Any] = {"type": " or ".join(sorted(feature.seen.kinds)), "values": values}
     if feature.missing:
         column["optional"] = True
     return {**column, "steps": True} if feature.is_step else column
 
 
-def _column_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+def _list_column_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     says = []
     for name in dict.fromkeys([*a, *b]):
         before, after = a.get(name), b.get(name)
@@ -133,11 +138,11 @@ def _column_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
         elif name == "steps":
             says.append("one value a record → one a step" if after else "one value a step → one a record")
         else:
-            says.append(f"{name} {_shown(before)} → {_shown(after)}")
+            says.append(f"{name} {_format_shown(before)} → {_format_shown(after)}")
     return says
 
 
-def _shown(value: Any) -> str:
+def _format_shown(value: Any) -> str:
     text = "none" if value is None else str(value)
     return text if len(text) <= 60 else text[:59] + "…"
 
@@ -150,7 +155,7 @@ RANGE_THRESHOLD = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shift:
+class FeatureShift:
     """A feature that moved: why it is told, and what both sides have."""
 
     says: list[str]
@@ -163,13 +168,15 @@ class Shift:
         return {"says": self.says, "distances": self.distances, "a": self.a, "b": self.b}
 
 
-def shifts(a: Part, b: Part, *, besides: Sequence[str] = ()) -> dict[str, Shift]:
+def find_feature_shifts(
+    a: PartStats, b: PartStats, *, besides: Sequence[str] = ()
+) -> dict[str, FeatureShift]:
     """The features that both sides have and that moved; `besides` are keys that are new in every record."""
     says: dict[str, list[str]] = {}
     distances: dict[str, dict[str, float]] = {}
     if not (a.records and b.records):
         return {}
-    for skew in compare(a, b):
+    for skew in compare_parts(a, b):
         # Both sides are all there is, and no samples: what chance could explain has moved nevertheless.
         if skew.distance is None or skew.threshold is None or skew.measure is None:
             continue
@@ -181,15 +188,22 @@ def shifts(a: Part, b: Part, *, besides: Sequence[str] = ()) -> dict[str, Shift]
         theirs = b.features.get(name)
         if theirs is None or ours.key in besides or not (ours.present and theirs.present):
             continue
-        told = [text for text in [*says.get(name, []), *_numbers(ours, theirs, name in says)] if text]
+        told = [
+            text
+            for text in [*says.get(name, []), *_describe_number_shift(ours, theirs, name in says)]
+            if text
+        ]
         if told:
-            moved[name] = Shift(
-                says=told, distances=distances.get(name, {}), a=_facts(ours), b=_facts(theirs)
+            moved[name] = FeatureShift(
+                says=told,
+                distances=distances.get(name, {}),
+                a=_summarize_feature(ours),
+                b=_summarize_feature(theirs),
             )
     return moved
 
 
-def _numbers(ours: FeatureStats, theirs: FeatureStats, mean_is_said: bool) -> list[str]:
+def _describe_number_shift(ours: FeatureStats, theirs: FeatureStats, mean_is_said: bool) -> list[str]:
     if ours.kind != theirs.kind or ours.numbers is None or theirs.numbers is None:
         return []
     a, b = ours.numbers, theirs.numbers
@@ -212,7 +226,7 @@ def _numbers(ours: FeatureStats, theirs: FeatureStats, mean_is_said: bool) -> li
     return says
 
 
-def _facts(feature: FeatureStats) -> dict[str, Any]:
+def _summarize_feature(feature: FeatureStats) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "kind": feature.kind,
         "present": feature.present,
@@ -222,28 +236,32 @@ def _facts(feature: FeatureStats) -> dict[str, Any]:
     }
     if feature.numbers is not None:
         moments = feature.numbers.moments
-        facts |= {"min": plain(moments.min), "max": plain(moments.max)}
-        facts |= {"mean": _finite(moments.mean), "std": _finite(moments.std), "nan": feature.numbers.nan}
+        facts |= {"min": to_json_value(moments.min), "max": to_json_value(moments.max)}
+        facts |= {
+            "mean": _finite_or_none(moments.mean),
+            "std": _finite_or_none(moments.std),
+            "nan": feature.numbers.nan,
+        }
     if feature.strings is not None:
         lengths = feature.strings.lengths.moments
         facts |= {"length_min": lengths.min, "length_max": lengths.max, "length_mean": lengths.mean}
     return facts
 
 
-def _finite(number: float | None) -> float | None:
+def _finite_or_none(number: float | None) -> float | None:
     return number if number is None or math.isfinite(number) else None
 
 
-Change: TypeAlias = Literal["added", "removed", "changed"]
+RecordChange: TypeAlias = Literal["added", "removed", "changed"]
 
-SHOWN_CHARACTERS = 60
-_SHOWN_VALUES = 6
-_SHOWN_BYTES = 16
-_MOST_FEATURES = 8
+MAX_SHOWN_CHARACTERS = 60
+_MAX_SHOWN_VALUES = 6
+_MAX_SHOWN_BYTES = 16
+_MAX_SHOWN_FEATURES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordPlace:
+class RecordPosition:
     """Where a record is: its file, its number in it, and where its frame begins in the decompressed stream."""
 
     path: str
@@ -256,13 +274,13 @@ class RecordPlace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Example:
+class RecordExample:
     """A record that is in one side only, or is another in B. `features` are (in A, in B), as a person reads them."""
 
-    change: Change
+    change: RecordChange
     key: int | str | None = None
-    a: RecordPlace | None = None
-    b: RecordPlace | None = None
+    a: RecordPosition | None = None
+    b: RecordPosition | None = None
     features: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -276,82 +294,82 @@ class Example:
         }
 
 
-Pair: TypeAlias = "tuple[Change, RecordPlace | None, RecordPlace | None]"
+RecordPair: TypeAlias = "tuple[RecordChange, RecordPosition | None, RecordPosition | None]"
 
 
-def places_of(places: Places, files: Sequence[str]) -> list[RecordPlace]:
+def to_record_positions(places: PlaceArray, files: Sequence[str]) -> list[RecordPosition]:
     """Rows of the sort as places."""
     return [
-        RecordPlace(path=files[int(row["file"])], record=int(row["record"]), offset=int(row["offset"]))
+        RecordPosition(path=files[int(row["file"])], record=int(row["record"]), offset=int(row["offset"]))
         for row in places
     ]
 
 
-def examples(pairs: Sequence[Pair], keys: tuple[str | None, str | None]) -> list[Example]:
+def read_examples(pairs: Sequence[RecordPair], keys: tuple[str | None, str | None]) -> list[RecordExample]:
     """The records at these places. `keys` are the record keys that tell them apart in A and in B."""
-    payloads = _payloads({place for _, *both in pairs for place in both if place is not None})
+    payloads = _read_payloads({place for _, *both in pairs for place in both if place is not None})
     found = []
     for change, a, b in pairs:
-        before, after = (None if place is None else _decoded(payloads.get(place)) for place in (a, b))
+        before, after = (None if place is None else _decode_payload(payloads.get(place)) for place in (a, b))
         holder, key = (after, keys[1]) if before is None else (before, keys[0])
         found.append(
-            Example(
+            RecordExample(
                 change=change,
-                key=None if key is None or holder is None else _key_value(holder.get(key)),
+                key=None if key is None or holder is None else _get_key_value(holder.get(key)),
                 a=a,
                 b=b,
-                features=_value_changes(before, after) if before is not None and after is not None else {},
+                features=_diff_values(before, after) if before is not None and after is not None else {},
             )
         )
     return found
 
 
-def shown_value(value: Any) -> str | None:
+def format_value(value: Any) -> str | None:
     """What a record has under a key, cut to be read at a glance; None where it has nothing."""
     if value is None:
         return None
     if isinstance(value, dict):  # the steps of a sequence
         return f"{value['steps']:,} steps"
     if len(value) == 1:
-        return _one(value[0])
-    some = ", ".join([_one(each) for each in value[:_SHOWN_VALUES]])
-    more = ", …" if len(value) > _SHOWN_VALUES else ""
+        return _format_single_value(value[0])
+    some = ", ".join([_format_single_value(each) for each in value[:_MAX_SHOWN_VALUES]])
+    more = ", …" if len(value) > _MAX_SHOWN_VALUES else ""
     text = f"[{some}{more}]"
-    return text if len(text) <= SHOWN_CHARACTERS else f"{len(value):,} values"
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{len(value):,} values"
 
 
-def _one(value: Any) -> str:
+def _format_single_value(value: Any) -> str:
     if isinstance(value, bytes):
         try:
-            text = value[: 4 * SHOWN_CHARACTERS].decode()
+            text = value[: 4 * MAX_SHOWN_CHARACTERS].decode()
         except UnicodeDecodeError:
             text = ""
         if text.isprintable() and (text or not value):
             shown = f"'{text}'"
-            return shown if len(shown) <= SHOWN_CHARACTERS else shown[: SHOWN_CHARACTERS - 1] + "…"
-        more = "…" if len(value) > _SHOWN_BYTES else ""
-        return f"{len(value):,} bytes ({value[:_SHOWN_BYTES].hex()}{more})"
+            return shown if len(shown) <= MAX_SHOWN_CHARACTERS else shown[: MAX_SHOWN_CHARACTERS - 1] + "…"
+        more = "…" if len(value) > _MAX_SHOWN_BYTES else ""
+        return f"{len(value):,} bytes ({value[:_MAX_SHOWN_BYTES].hex()}{more})"
     return str(value)  # float32 has as many digits as it needs
 
 
-def _key_value(value: Any) -> int | str | None:
+def _get_key_value(value: Any) -> int | str | None:
     if value is None or isinstance(value, dict) or len(value) != 1:
         return None
-    return int(value[0]) if isinstance(value, np.ndarray) else _one(value[0])
+    return int(value[0]) if isinstance(value, np.ndarray) else _format_single_value(value[0])
 
 
-def _value_changes(
+def _diff_values(
     before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> dict[str, tuple[str | None, str | None]]:
     changed: dict[str, tuple[str | None, str | None]] = {}
     for name in sorted({*before, *after}):
         a, b = before.get(name), after.get(name)
-        if not _same(a, b) and len(changed) < _MOST_FEATURES:
-            changed[name] = shown_value(a), shown_value(b)
+        if not _is_same_value(a, b) and len(changed) < _MAX_SHOWN_FEATURES:
+            changed[name] = format_value(a), format_value(b)
     return changed
 
 
-def _same(a: Any, b: Any) -> bool:
+def _is_same_value(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a.dtype == b.dtype and a.tobytes() == b.tobytes()
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
@@ -359,7 +377,7 @@ def _same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _decoded(payload: tuple[bytes, bool] | None) -> dict[str, Any] | None:
+def _decode_payload(payload: tuple[bytes, bool] | None) -> dict[str, Any] | None:
     """The features of a record; None where it cannot be read any more, or is no Example."""
     if payload is None:
         return None
@@ -371,62 +389,64 @@ def _decoded(payload: tuple[bytes, bool] | None) -> dict[str, Any] | None:
     if not isinstance(record, SequenceExample):
         return dict(record)
     steps = {
-        key: {"steps": len(values), "values": [_frozen(value) for value in values]}
+        key: {"steps": len(values), "values": [_freeze(value) for value in values]}
         for key, values in record.steps.items()
     }
     return {**record.context, **steps}
 
 
-def _frozen(value: Any) -> Any:
+def _freeze(value: Any) -> Any:
     return (value.dtype.kind, value.tobytes()) if isinstance(value, np.ndarray) else value
 
 
-def _payloads(places: Iterable[RecordPlace]) -> dict[RecordPlace, tuple[bytes, bool]]:
+def _read_payloads(places: Iterable[RecordPosition]) -> dict[RecordPosition, tuple[bytes, bool]]:
     """The payloads at some places, and whether their files hold SequenceExamples."""
-    by_path: defaultdict[str, list[RecordPlace]] = defaultdict(list)
+    by_path: defaultdict[str, list[RecordPosition]] = defaultdict(list)
     for place in places:
         by_path[place.path].append(place)
     found = {}
     for path, wanted in by_path.items():
         try:
-            found.update(_read(path, sorted(wanted, key=lambda place: place.offset)))
+            found.update(_read_file_payloads(path, sorted(wanted, key=lambda place: place.offset)))
         except RekordError:
             continue  # its damage has been told, and the places are known without it
     return found
 
 
-def _read(path: str, wanted: Sequence[RecordPlace]) -> dict[RecordPlace, tuple[bytes, bool]]:
+def _read_file_payloads(
+    path: str, wanted: Sequence[RecordPosition]
+) -> dict[RecordPosition, tuple[bytes, bool]]:
     found = {}
-    sequence = _holds_sequences(path)
+    sequence = _has_sequence_examples(path)
     for place in wanted:
         with open_frames(path) as reader:
             if not reader.start_at(offset=place.offset, record=place.record):
                 break
-            stretch = next(reader.stretches(), None)
+            stretch = next(reader.iter_verified_frames(), None)
             if stretch is not None:
-                found[place] = _payload(stretch, 0), sequence
+                found[place] = _get_payload(stretch, 0), sequence
     left = {place.offset: place for place in wanted if place not in found}
     if left:  # compressed, so that it can only be read from the start
         with open_frames(path) as reader:
-            for stretch in reader.stretches():
+            for stretch in reader.iter_verified_frames():
                 for index in range(len(stretch.extents)):
                     at = left.pop(stretch.offset(index), None)
                     if at is not None:
-                        found[at] = _payload(stretch, index), sequence
+                        found[at] = _get_payload(stretch, index), sequence
                 if not left:
                     break
     return found
 
 
-def _holds_sequences(path: str) -> bool:
-    from rekord.dataset.infer import sampled_kind
+def _has_sequence_examples(path: str) -> bool:
+    from rekord.dataset.infer import detect_payload_kind
 
     with open_frames(path) as reader:
-        stretch = next(reader.stretches(), None)
-        return stretch is not None and sampled_kind(stretch) == _core.PayloadKind.SEQUENCE
+        stretch = next(reader.iter_verified_frames(), None)
+        return stretch is not None and detect_payload_kind(stretch) == _core.PayloadKind.SEQUENCE
 
 
-def _payload(stretch: Stretch, index: int) -> bytes:
+def _get_payload(stretch: VerifiedFrames, index: int) -> bytes:
     begin = stretch.extents.offset(index) + _core.HEADER_BYTES
     return bytes(stretch.buffer[begin : begin + stretch.extents.length(index)])
 
@@ -459,7 +479,7 @@ class RecordDiff:
     features: Mapping[str, int] = field(default_factory=dict)
     repeated_keys: tuple[int, int] = (0, 0)  # in A, in B
     without_key: tuple[int, int] = (0, 0)
-    examples: Sequence[Example] = ()
+    examples: Sequence[RecordExample] = ()
 
     @property
     def same(self) -> bool:
@@ -490,7 +510,7 @@ class Diff:
     schema: SchemaDiff
     counts: Mapping[str, Mapping[str, int]]
     splits: Mapping[str, tuple[SplitSide | None, SplitSide | None]]
-    features: Mapping[str, Shift] = field(default_factory=dict)
+    features: Mapping[str, FeatureShift] = field(default_factory=dict)
     records: RecordDiff = field(default_factory=RecordDiff)
     remarks: Sequence[str] = ()
     findings: Sequence[Finding] = ()
@@ -501,7 +521,7 @@ class Diff:
     @property
     def same(self) -> bool:
         """Whether both hold the same, as far as all of it could be read. Order and sharding make no difference."""
-        return self.complete and self.records.same and self.schema.same and not self.lone_splits
+        return self.complete and self.records.same and self.schema.same and not self.unmatched_splits
 
     @property
     def complete(self) -> bool:
@@ -509,7 +529,7 @@ class Diff:
         return not self.findings
 
     @property
-    def lone_splits(self) -> list[str]:
+    def unmatched_splits(self) -> list[str]:
         """The splits that only one side has."""
         return [name for name, sides in self.splits.items() if None in sides]
 

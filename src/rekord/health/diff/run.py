@@ -15,45 +15,45 @@ from rekord.arguments import non_blank
 from rekord.dataset.manifest import Manifest
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError, error
-from rekord.health.dataset_files import look_at, parts_of
+from rekord.health.dataset_files import find_dataset_files, list_split_files
 from rekord.health.diff.match import (
-    ByKey,
-    Digests,
-    Features,
-    Prints,
-    key_digests,
+    DigestArray,
+    FeatureFingerprints,
+    FeatureNumbering,
+    KeyMatch,
+    build_sort_rows,
+    compute_order_sum,
+    digest_keys,
+    digest_payloads,
+    digest_records,
     match_content,
     match_keys,
-    order_sum,
-    payload_digests,
-    place_rows,
-    record_digests,
 )
 from rekord.health.diff.report import (
     Diff,
-    Pair,
     RecordDiff,
+    RecordPair,
     SplitSide,
-    declared_diff,
-    examples,
-    places_of,
-    seen_diff,
-    shifts,
+    diff_observed_schemas,
+    diff_schemas,
+    find_feature_shifts,
+    read_examples,
+    to_record_positions,
 )
 from rekord.health.duplicates import ExternalSort
 from rekord.health.finding import Finding, Report
 from rekord.health.key_columns import KeyColumn, KeyedBatch
 from rekord.health.scan import scan_file
 from rekord.health.stats.accumulate import Accumulator
-from rekord.health.stats.report import part_of
+from rekord.health.stats.report import build_part_stats
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import near_miss, shown
+from rekord.schema.messages import closest_match, preview
 from rekord.storage.local import PathLike
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
+class DatasetSide:
     """A dataset as it lies there. `findings` are about files that are missing, or not as long as they should be."""
 
     path: str
@@ -78,11 +78,11 @@ class Side:
             return "none"  # what is wrong with the file is a finding of the pass
 
 
-def open_side(path: PathLike | Sequence[PathLike]) -> Side:
+def open_side(path: PathLike | Sequence[PathLike]) -> DatasetSide:
     """The files of a dataset, those that a manifest lists where there is one. What is missing is a finding."""
-    place = look_at(path)
-    there = parts_of(place)
-    return Side(
+    place = find_dataset_files(path)
+    there = list_split_files(place)
+    return DatasetSide(
         path=os.fspath(path) if isinstance(path, (str, os.PathLike)) else ", ".join(place.paths),
         splits=there.splits,
         manifest=None if place.listing is None else place.listing.manifest,
@@ -91,7 +91,7 @@ def open_side(path: PathLike | Sequence[PathLike]) -> Side:
     )
 
 
-def split_pairs(a: Side, b: Side) -> dict[tuple[str | None, str | None], int]:
+def pair_splits(a: DatasetSide, b: DatasetSide) -> dict[tuple[str | None, str | None], int]:
     """A number for each split: (its name in A, its name in B). The only splits of two sides belong together."""
     if len(a.splits) == 1 and len(b.splits) == 1:
         return {(next(iter(a.splits)), next(iter(b.splits))): 0}
@@ -102,7 +102,7 @@ def split_pairs(a: Side, b: Side) -> dict[tuple[str | None, str | None], int]:
     }
 
 
-def listed_alike(a: Side, b: Side) -> bool:
+def has_same_listing(a: DatasetSide, b: DatasetSide) -> bool:
     """Whether two manifests list the same schema, splits and shards, checksum for checksum, and all are there."""
     if a.manifest is None or b.manifest is None or a.findings or b.findings or a.schema != b.schema:
         return False
@@ -114,19 +114,19 @@ def listed_alike(a: Side, b: Side) -> bool:
     return one == other
 
 
-MOST_FINDINGS = 1000
+MAX_FINDINGS = 1000
 """So many findings of a side are listed; the rest is counted."""
 
-MOST_KEYED_RECORDS = 1 << 32
+MAX_KEYED_RECORDS = 1 << 32
 """The sort has so much room for the number of a record."""
 
-_NO_EXAMPLES = ("H711", "H712", "H713", "H714", "H715")
+_OPAQUE_PAYLOAD_CODES = ("H711", "H712", "H713", "H714", "H715")
 _TOO_MANY_KEYS = "H727"
-_SHOWN_KEYS = 8
+_MAX_SHOWN_KEYS = 8
 
 
 @dataclass(kw_only=True)
-class SideSeen:
+class SideStatistics:
     """What was read of one side."""
 
     records: Counter[int] = field(default_factory=Counter)  # that were compared, by split
@@ -141,7 +141,7 @@ class SideSeen:
     wide_records: int = 0  # that have too many keys to compare key by key
 
 
-class Comparing:
+class DatasetComparison:
     """Both sides while they are read. Use it in a `with` block: it holds memory and disk."""
 
     def __init__(self, keys: tuple[str, str] | None, report: Report) -> None:
@@ -150,12 +150,12 @@ class Comparing:
         self.files: list[str] = []
         self.content = ExternalSort()
         self.keyed = ExternalSort() if keys is not None else None
-        self.features = Features()
-        self.prints = Prints(self.features), Prints(self.features)
-        self.sides = SideSeen(), SideSeen()
+        self.features = FeatureNumbering()
+        self.prints = FeatureFingerprints(self.features), FeatureFingerprints(self.features)
+        self.sides = SideStatistics(), SideStatistics()
         self._key_kind: str | None = None
 
-    def __enter__(self) -> Comparing:
+    def __enter__(self) -> DatasetComparison:
         return self
 
     def __exit__(
@@ -191,24 +191,24 @@ class Comparing:
         for item in scan_file(path, self._report):
             if isinstance(item, KeyedBatch):
                 seen.statistics.add(item)
-                digests = record_digests(item)
+                digests = digest_records(item)
                 self._take(side, split, file, before, digests, item.records, item.offsets)
                 if self._keys is not None:
                     self._take_keys(side, split, file, digests, item)
                 continue
-            raw = raw or item.code in _NO_EXAMPLES
+            raw = raw or item.code in _OPAQUE_PAYLOAD_CODES
             if item.code == _TOO_MANY_KEYS and item.record is not None:
                 wide.append(item.record)
             if item.severity == "error":
                 self._report.errors += 1
-                if len(seen.findings) < MOST_FINDINGS:
+                if len(seen.findings) < MAX_FINDINGS:
                     seen.findings.append(item)
                 else:
                     seen.not_listed += 1
         seen.raw_files += raw
         seen.wide_records += len(wide)
         if raw or wide:
-            for first, offsets, digests in payload_digests(path):
+            for first, offsets, digests in digest_payloads(path):
                 records, places = np.arange(first, first + len(offsets)), np.array(offsets, np.int64)
                 if not raw:
                     # The other records of the file were compared key by key.
@@ -226,28 +226,28 @@ class Comparing:
         split: int,
         file: int,
         before: int,
-        digests: Digests,
+        digests: DigestArray,
         records: npt.NDArray[np.int64],
         offsets: npt.NDArray[np.int64],
     ) -> None:
         seen = self.sides[side]
         seen.records[split] += len(records)
-        seen.order[split] = (seen.order[split] + order_sum(digests, before + records)) % (1 << 64)
+        seen.order[split] = (seen.order[split] + compute_order_sum(digests, before + records)) % (1 << 64)
         self.content.add(
-            place_rows(digests, records=records, offsets=offsets, file=file, split=split, side=side)
+            build_sort_rows(digests, records=records, offsets=offsets, file=file, split=split, side=side)
         )
 
-    def _take_keys(self, side: int, split: int, file: int, digests: Digests, batch: KeyedBatch) -> None:
+    def _take_keys(self, side: int, split: int, file: int, digests: DigestArray, batch: KeyedBatch) -> None:
         assert self._keys is not None
         assert self.keyed is not None
         key = self._keys[side]
         numbers = np.arange(len(batch), dtype=np.int64) + self.prints[side].add(batch)
-        if numbers[-1] >= MOST_KEYED_RECORDS:
+        if numbers[-1] >= MAX_KEYED_RECORDS:
             raise error(
                 "U646",
                 "too many records to match by key",
                 location=Location(path=batch.path),
-                expected=f"at most {MOST_KEYED_RECORDS:,} records a side",
+                expected=f"at most {MAX_KEYED_RECORDS:,} records a side",
                 found="more than that",
                 do="compare split by split, or leave --key out",
             )
@@ -258,8 +258,8 @@ class Comparing:
         self._check_key(key, column, batch)
         have = column.counts == 1
         self.sides[side].without_key += len(batch) - int(np.count_nonzero(have))
-        rows = place_rows(
-            key_digests(column),
+        rows = build_sort_rows(
+            digest_keys(column),
             records=batch.records,
             offsets=digests[:, 0].view(np.int64),  # what is compared; where it is, its print knows
             file=file,
@@ -300,68 +300,70 @@ class Comparing:
         assert self._keys is not None
         key = self._keys[side]
         known = sorted({name for step, name in self.sides[side].statistics.features if not step})
-        near = near_miss(key, known)
-        some = ", ".join([f"`{name[:60]}`" for name in known[:_SHOWN_KEYS]])
+        near = closest_match(key, known)
+        some = ", ".join([f"`{name[:60]}`" for name in known[:_MAX_SHOWN_KEYS]])
         return error(
             "U606",
-            f"no record of {'AB'[side]} has the key {shown(key)}",
+            f"no record of {'AB'[side]} has the key {preview(key)}",
             location=Location(path=self.files[-1] if self.files else None),
-            expected=f"one of {some}{', …' if len(known) > _SHOWN_KEYS else ''}"
+            expected=f"one of {some}{', …' if len(known) > _MAX_SHOWN_KEYS else ''}"
             if known
             else "records with keys",
-            found=shown(key),
+            found=preview(key),
             likely=f"`{near}` is meant" if near else None,
             do=f"--key {near}" if near else "name a key that the records have, or leave --key out",
         )
 
 
-def compare_sides(one: Side, other: Side, *, key: str | None, read: bool, report: Report) -> Diff:
+def compare_sides(
+    one: DatasetSide, other: DatasetSide, *, key: str | None, read: bool, report: Report
+) -> Diff:
     """What changed between two sides; `report` counts files, records and bytes while they are read."""
     if key is not None:
         non_blank("key", key, expected="the name of a column or record key", do='key="id"')
     remarks: list[str] = []
-    if not read and listed_alike(one, other):
-        return _by_manifests(one, other)
+    if not read and has_same_listing(one, other):
+        return _diff_manifests(one, other)
     name = key
     if name is None:
-        name = _common_key(one, other)
+        name = _find_common_key(one, other)
         if name is not None:
             remarks.append(f"records are matched by `{name}`, the key that both manifests name")
-    keys = None if name is None else (_record_key(one.schema, name), _record_key(other.schema, name))
-    pairs = split_pairs(one, other)
-    with Comparing(keys, report) as comparing:
+    keys = None if name is None else (_get_record_key(one.schema, name), _get_record_key(other.schema, name))
+    pairs = pair_splits(one, other)
+    with DatasetComparison(keys, report) as comparing:
         for number, side in enumerate((one, other)):
             for names, split in pairs.items():
                 in_side = names[number]
                 if in_side is not None:
                     comparing.read(number, split, side.splits[in_side])
             comparing.end(number)
-        return _compared(one, other, name, keys, pairs, comparing, remarks)
+        return _build_diff(one, other, name, keys, pairs, comparing, remarks)
 
 
-def _compared(
-    one: Side,
-    other: Side,
+def _build_diff(
+    one: DatasetSide,
+    other: DatasetSide,
     key: str | None,
     keys: tuple[str, str] | None,
     pairs: Mapping[tuple[str | None, str | None], int],
-    comparing: Comparing,
+    comparing: DatasetComparison,
     remarks: list[str],
 ) -> Diff:
     seen = comparing.sides
-    records = _records(comparing, keys)
+    records = _diff_records(comparing, keys)
     if one.schema is not None and other.schema is not None:
-        schema = declared_diff(one.schema, other.schema)
+        schema = diff_schemas(one.schema, other.schema)
     else:
-        schema = seen_diff(
-            *(part_of(name, side.statistics, None) for name, side in zip("AB", seen, strict=True))
+        schema = diff_observed_schemas(
+            *(build_part_stats(name, side.statistics, None) for name, side in zip("AB", seen, strict=True))
         )
     a, b = (
-        part_of(name, each.statistics, side.schema)
+        build_part_stats(name, each.statistics, side.schema)
         for name, each, side in zip("AB", seen, (one, other), strict=True)
     )
-    splits = _splits(one, other, pairs, seen)
-    remarks += _remarks(pairs, splits, seen, records)
+    splits = _describe_splits(one, other, pairs, seen)
+    remarks += _build_remarks(pairs, splits, seen, records)
     return Diff(
         a=one.path,
         b=other.path,
@@ -376,7 +378,7 @@ def _compared(
             for name, each, side in zip("ab", seen, (one, other), strict=True)
         },
         splits=splits,
-        features={} if records.same else shifts(a, b, besides=keys or ()),
+        features={} if records.same else find_feature_shifts(a, b, besides=keys or ()),
         records=records,
         remarks=remarks,
         findings=[*one.findings, *other.findings, *seen[0].findings, *seen[1].findings],
@@ -385,22 +387,30 @@ def _compared(
     )
 
 
-def _records(comparing: Comparing, keys: tuple[str, str] | None) -> RecordDiff:
+def _diff_records(comparing: DatasetComparison, keys: tuple[str, str] | None) -> RecordDiff:
     content = match_content(comparing.content)
-    by_key = ByKey()
+    by_key = KeyMatch()
     if comparing.keyed is not None:
         by_key = match_keys(comparing.keyed, comparing.prints)
     # A key is part of what its record holds: a changed record is one that went and one that came.
     added, removed = content.added - by_key.changed, content.removed - by_key.changed
     places = content if keys is None else by_key
-    shown_pairs: list[Pair] = [
-        ("changed", places_of(ours, comparing.files)[0], places_of(theirs, comparing.files)[0])
+    shown_pairs: list[RecordPair] = [
+        (
+            "changed",
+            to_record_positions(ours, comparing.files)[0],
+            to_record_positions(theirs, comparing.files)[0],
+        )
         for ours, theirs in by_key.changed_places
     ]
     if removed:
-        shown_pairs += [("removed", each, None) for each in places_of(places.removed_places, comparing.files)]
+        shown_pairs += [
+            ("removed", each, None) for each in to_record_positions(places.removed_places, comparing.files)
+        ]
     if added:
-        shown_pairs += [("added", None, each) for each in places_of(places.added_places, comparing.files)]
+        shown_pairs += [
+            ("added", None, each) for each in to_record_positions(places.added_places, comparing.files)
+        ]
     features = {
         name: count
         for name, count in zip(comparing.features.names(), by_key.features.tolist(), strict=False)
@@ -414,15 +424,15 @@ def _records(comparing: Comparing, keys: tuple[str, str] | None) -> RecordDiff:
         features=dict(sorted(features.items(), key=lambda each: (-each[1], each[0]))),
         repeated_keys=(by_key.repeated_in_a, by_key.repeated_in_b),
         without_key=(comparing.sides[0].without_key, comparing.sides[1].without_key) if keys else (0, 0),
-        examples=examples(shown_pairs, keys or (None, None)),
+        examples=read_examples(shown_pairs, keys or (None, None)),
     )
 
 
-def _splits(
-    one: Side,
-    other: Side,
+def _describe_splits(
+    one: DatasetSide,
+    other: DatasetSide,
     pairs: Mapping[tuple[str | None, str | None], int],
-    seen: tuple[SideSeen, SideSeen],
+    seen: tuple[SideStatistics, SideStatistics],
 ) -> dict[str, tuple[SplitSide | None, SplitSide | None]]:
     found = {}
     for names, number in pairs.items():
@@ -440,10 +450,10 @@ def _splits(
     return found
 
 
-def _remarks(
+def _build_remarks(
     pairs: Mapping[tuple[str | None, str | None], int],
     splits: Mapping[str, tuple[SplitSide | None, SplitSide | None]],
-    seen: tuple[SideSeen, SideSeen],
+    seen: tuple[SideStatistics, SideStatistics],
     records: RecordDiff,
 ) -> list[str]:
     remarks = []
@@ -455,7 +465,9 @@ def _remarks(
         if a is None or b is None:
             continue
         if a.files != b.files:
-            remarks.append(f"`{name}` lies in {_files(a.files)} in A and in {_files(b.files)} in B")
+            remarks.append(
+                f"`{name}` lies in {_format_file_count(a.files)} in A and in {_format_file_count(b.files)} in B"
+            )
         if a.compression != b.compression:
             remarks.append(f"`{name}` has compression {a.compression} in A and {b.compression} in B")
         # Behind damage the numbers of records are no places that could be compared.
@@ -481,11 +493,11 @@ def _remarks(
     return remarks
 
 
-def _files(number: int) -> str:
+def _format_file_count(number: int) -> str:
     return f"{number:,} file{'s' * (number != 1)}"
 
 
-def _by_manifests(one: Side, other: Side) -> Diff:
+def _diff_manifests(one: DatasetSide, other: DatasetSide) -> Diff:
     """The same, as far as two manifests and the sizes of their files can be believed."""
     assert one.manifest is not None
     assert one.schema is not None
@@ -503,7 +515,7 @@ def _by_manifests(one: Side, other: Side) -> Diff:
         a=one.path,
         b=other.path,
         key=None,
-        schema=declared_diff(one.schema, one.schema),
+        schema=diff_schemas(one.schema, one.schema),
         counts={"a": counts, "b": counts},
         splits=splits,
         remarks=[
@@ -514,7 +526,7 @@ def _by_manifests(one: Side, other: Side) -> Diff:
     )
 
 
-def _common_key(one: Side, other: Side) -> str | None:
+def _find_common_key(one: DatasetSide, other: DatasetSide) -> str | None:
     """The key that both manifests name, where the records hold it in a form that tells them apart."""
     names = set()
     for side in (one, other):
@@ -529,7 +541,7 @@ def _common_key(one: Side, other: Side) -> str | None:
     return names.pop() if len(names) == 1 else None
 
 
-def _record_key(schema: Schema | None, name: str) -> str:
+def _get_record_key(schema: Schema | None, name: str) -> str:
     """The record key of a column, or the name itself where it is no column."""
     feature = None if schema is None else schema.context.get(name)
     return name if feature is None else feature.record_keys(name)[0]

@@ -10,18 +10,18 @@ from rekord.codes import CODES
 from rekord.health.finding import Severity
 
 _UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
-_SHOWN_CHARACTERS = 60
+_MAX_SHOWN_CHARACTERS = 60
 
 
-def count(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """`1 record`, `51,240 records`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def byte_size(n_bytes: int) -> str:
+def format_bytes(n_bytes: int) -> str:
     """`312 bytes`, `2.4 GB`."""
     if n_bytes < 1000:
-        return count(n_bytes, "byte")
+        return format_count(n_bytes, "byte")
     size = float(n_bytes)
     for unit in _UNITS:
         size /= 1000
@@ -30,49 +30,49 @@ def byte_size(n_bytes: int) -> str:
     return f"{size:.1f} {unit}" if size < 9.95 else f"{size:,.0f} {unit}"
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """A number without a needless `.0`."""
     return f"{int(value):,}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.6g}"
 
 
-def named(key: str) -> str:
+def format_key(key: str) -> str:
     """A key as it may stand in a sentence: between backticks, and cut."""
-    return f"`{key if len(key) <= _SHOWN_CHARACTERS else key[: _SHOWN_CHARACTERS - 1] + '…'}`"
+    return f"`{key if len(key) <= _MAX_SHOWN_CHARACTERS else key[: _MAX_SHOWN_CHARACTERS - 1] + '…'}`"
 
 
-def written(key: str) -> str:
+def format_python_key(key: str) -> str:
     """A key as Python text, and cut."""
-    return f'"{named(key)[1:-1]}"'
+    return f'"{format_key(key)[1:-1]}"'
 
 
-def either(*ways: str | None) -> str:
+def join_remedies(*ways: str | None) -> str:
     """Several ways to mend something, the best first."""
     return "; or ".join(way for way in ways if way)
 
 
-def some(values: Iterable[object], most: int = 4) -> str:
+def format_some(values: Iterable[object], most: int = 4) -> str:
     """The first few of some values, cut to what a message may show."""
     shown: list[str] = []
     length = 0
     for value in values:
         text = repr(value)
         length += len(text)
-        if len(shown) == most or length > _SHOWN_CHARACTERS:
-            return ", ".join(shown) + ", …" if shown else text[: _SHOWN_CHARACTERS - 1] + "…"
+        if len(shown) == most or length > _MAX_SHOWN_CHARACTERS:
+            return ", ".join(shown) + ", …" if shown else text[: _MAX_SHOWN_CHARACTERS - 1] + "…"
         shown.append(text)
     return ", ".join(shown)
 
 
-def joined(words: Sequence[str], last: str = "or") -> str:
+def join_words(words: Sequence[str], last: str = "or") -> str:
     """`a`, `a or b`, `a, b or c`."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
-_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
+_SEVERITY_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class AffectedRecord:
     """Where one of the affected records stands; `offset` is that of its frame in the decompressed stream."""
 
     path: str
@@ -95,7 +95,7 @@ class Diagnosis:
     files: int = 1
     feature: str | None = None
     records_affected: int = 0
-    records: tuple[Place, ...] = ()
+    records: tuple[AffectedRecord, ...] = ()
     evidence: tuple[str, ...] = ()
     ruled_out: tuple[str, ...] = ()
     likely: str | None = None
@@ -110,13 +110,13 @@ class Diagnosis:
         return fields
 
 
-def titled(code: str) -> str:
+def get_code_title(code: str) -> str:
     """What a code says, as the title of a diagnosis that has nothing better."""
     return CODES[code]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parsed:
+class ParsePrediction:
     """Whether TensorFlow will parse one feature of a spec, and the feature that would work."""
 
     feature: str
@@ -140,7 +140,7 @@ class Diagnoses:
     files: int = 0
     records: int = 0
     unreadable: int = 0  # files that the disk would not give
-    features: tuple[Parsed, ...] = field(default_factory=tuple)
+    features: tuple[ParsePrediction, ...] = field(default_factory=tuple)
     spec: str | None = None
 
     @property
@@ -161,13 +161,13 @@ class Diagnoses:
         }
 
 
-def worst(severities: Iterable[Severity]) -> Severity:
+def find_worst_severity(severities: Iterable[Severity]) -> Severity:
     """The worst of some severities."""
-    return min(severities, key=_RANK.__getitem__)
+    return min(severities, key=_SEVERITY_RANK.__getitem__)
 
 
-def worst_first(diagnoses: list[Diagnosis]) -> tuple[Diagnosis, ...]:
+def sort_by_severity(diagnoses: list[Diagnosis]) -> tuple[Diagnosis, ...]:
     """Errors before warnings before notes; within these, what touches most records first."""
     return tuple(
-        sorted(diagnoses, key=lambda each: (_RANK[each.severity], -each.records_affected, each.code))
+        sorted(diagnoses, key=lambda each: (_SEVERITY_RANK[each.severity], -each.records_affected, each.code))
     )

@@ -12,58 +12,58 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
-from rekord.codec.values import rewriting
+from rekord.codec.values import rewrite_command
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
 from rekord.framing.frames import FrameReader
-from rekord.health.check.rule import ENOUGH_RECORDS
-from rekord.health.doctor.diagnosis import Diagnosis, Place, count
+from rekord.health.check.rule import MIN_EVIDENCE_RECORDS
+from rekord.health.doctor.diagnosis import AffectedRecord, Diagnosis, format_count
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch
 from rekord.schema import Schema
-from rekord.schema.base import Feature, Kind
+from rekord.schema.base import Feature, ListKind
 from rekord.schema.interop.tf_spec import SequenceSpec, Spec
 
-MOST_PLACES = 3
+MAX_AFFECTED_RECORDS = 3
 """So many affected records are named."""
 
-MOST_DISTINCT = 1024
+MAX_DISTINCT = 1024
 """So many different values of a key are kept apart; beyond that nobody meant classes."""
 
-MOST_KEYS = 2000
+MAX_KEYS = 2000
 """So many keys are looked at; where there are more, they are data and not names."""
 
-MOST_LENGTHS = 64
-MOST_SAMPLES = 8
-_SAMPLE_BYTES = 4 << 20
-_ALL_SAMPLES_BYTES = 128 << 20
-_SHORT_BYTES = 60
+MAX_LENGTHS = 64
+MAX_SAMPLES = 8
+_MAX_SAMPLE_BYTES = 4 << 20
+_SAMPLE_BUDGET_BYTES = 128 << 20
+_MAX_SHORT_TEXT_BYTES = 60
 
-Ints = npt.NDArray[np.int64]
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
-class Room:
+class SampleBudget:
     """How many bytes of samples may still be kept, for all keys together."""
 
-    left_bytes: int = _ALL_SAMPLES_BYTES
+    left_bytes: int = _SAMPLE_BUDGET_BYTES
 
     def takes(self, n_bytes: int) -> bool:
         """Whether a sample of this size may be kept; it is counted then."""
-        if n_bytes > min(_SAMPLE_BYTES, self.left_bytes):
+        if n_bytes > min(_MAX_SAMPLE_BYTES, self.left_bytes):
             return False
         self.left_bytes -= n_bytes
         return True
 
 
 @dataclass(slots=True)
-class Tally:
+class RecordTally:
     """How many records something is true of, in which files, and where the first of them stand."""
 
     records: int = 0
     files: int = 0
     names: list[str] = field(default_factory=list)  # of the first few files
-    places: list[Place] = field(default_factory=list)
+    places: list[AffectedRecord] = field(default_factory=list)
     _last: str | None = None
 
     def add(self, batch: KeyedBatch, rows: npt.NDArray[Any]) -> None:
@@ -79,11 +79,13 @@ class Tally:
         if self._last != batch.path:
             self._last = batch.path
             self.files += 1
-            if len(self.names) < MOST_PLACES:
+            if len(self.names) < MAX_AFFECTED_RECORDS:
                 self.names.append(batch.path)
-        for row in rows[: MOST_PLACES - len(self.places)]:
+        for row in rows[: MAX_AFFECTED_RECORDS - len(self.places)]:
             self.places.append(
-                Place(path=batch.path, record=int(batch.records[row]), offset=int(batch.offsets[row]))
+                AffectedRecord(
+                    path=batch.path, record=int(batch.records[row]), offset=int(batch.offsets[row])
+                )
             )
 
     def __bool__(self) -> bool:
@@ -91,11 +93,11 @@ class Tally:
 
 
 @dataclass(slots=True)
-class Distinct:
+class ValueCounter:
     """How often each of a few values occurs; `counts` is None once there are too many of them."""
 
     counts: Counter[Any] | None = field(default_factory=Counter)
-    most: int = MOST_DISTINCT
+    most: int = MAX_DISTINCT
 
     def add(self, values: npt.NDArray[Any]) -> None:
         if self.counts is None or not len(values):
@@ -111,32 +113,34 @@ class Distinct:
 
 
 @dataclass(slots=True)
-class Stored:
+class KindProfile:
     """What records hold under one key as lists of one kind."""
 
-    kind: Kind
-    room: Room
-    tally: Tally = field(default_factory=Tally)
+    kind: ListKind
+    room: SampleBudget
+    tally: RecordTally = field(default_factory=RecordTally)
     lists: int = 0  # one a record, or one a step
     values: int = 0
-    counts: Distinct = field(default_factory=lambda: Distinct(most=MOST_LENGTHS))
+    counts: ValueCounter = field(default_factory=lambda: ValueCounter(most=MAX_LENGTHS))
     fewest: int = 1 << 62
     most: int = 0
     # numbers
     low: float = float("inf")
     high: float = float("-inf")
-    distinct: Distinct = field(default_factory=Distinct)
-    whole_lists: int = 0  # of floats: those that have only finite whole numbers
+    distinct: ValueCounter = field(default_factory=ValueCounter)
+    integer_lists: int = 0  # of floats: those that have only finite whole numbers
     # byte strings
     total_bytes: int = 0
-    lengths: Distinct = field(default_factory=lambda: Distinct(most=MOST_LENGTHS))
+    lengths: ValueCounter = field(default_factory=lambda: ValueCounter(most=MAX_LENGTHS))
     single_bytes: int = 0  # lists of several values of one byte each
     numeric: bool = True  # every value so far is a number written as text
     texts: Counter[str] | None = field(
         default_factory=Counter
     )  # None once there are too many, or other bytes
-    text_places: dict[str, Place] = field(default_factory=dict)
-    samples: list[tuple[Place, Any]] = field(default_factory=list)  # bytes, or the numbers of a record
+    text_places: dict[str, AffectedRecord] = field(default_factory=dict)
+    samples: list[tuple[AffectedRecord, Any]] = field(
+        default_factory=list
+    )  # bytes, or the numbers of a record
 
     @property
     def constant(self) -> int | None:
@@ -144,15 +148,15 @@ class Stored:
         return self.most if self.fewest == self.most else None
 
     @property
-    def is_enough(self) -> bool:
+    def has_enough_records(self) -> bool:
         """Whether there are enough records to conclude something from what all of them have in common."""
-        return self.tally.records >= ENOUGH_RECORDS
+        return self.tally.records >= MIN_EVIDENCE_RECORDS
 
     @property
-    def all_whole(self) -> bool:
-        return self.kind == "float" and self.whole_lists == self.lists and self.values > 0
+    def is_all_integers(self) -> bool:
+        return self.kind == "float" and self.integer_lists == self.lists and self.values > 0
 
-    def add(self, batch: KeyedBatch, column: KeyColumn, rows: Ints) -> None:
+    def add(self, batch: KeyedBatch, column: KeyColumn, rows: IntArray) -> None:
         """See a column; `rows` gives the batch's row of each of the column's rows."""
         present = np.arange(len(column)) if column.valid is None else np.flatnonzero(column.valid)
         if not len(present):
@@ -170,7 +174,7 @@ class Stored:
             self._sample_numbers(batch, column, present, rows)
             self._add_numbers(column, present)
 
-    def _add_numbers(self, column: KeyColumn, present: Ints) -> None:
+    def _add_numbers(self, column: KeyColumn, present: IntArray) -> None:
         values = column.values
         if column.offsets is None and column.valid is not None:
             values = values[present]
@@ -191,23 +195,25 @@ class Stored:
         if not whole.any():
             return
         if column.offsets is None:
-            self.whole_lists += int(np.count_nonzero(whole))
+            self.integer_lists += int(np.count_nonzero(whole))
         else:
             odd = np.zeros(len(column), np.bool_)
             odd[column.owners[~whole]] = True
-            self.whole_lists += int(np.count_nonzero(~odd[present] & (column.counts[present] > 0)))
+            self.integer_lists += int(np.count_nonzero(~odd[present] & (column.counts[present] > 0)))
         if whole.all():
             self.distinct.add(values)
 
-    def _sample_numbers(self, batch: KeyedBatch, column: KeyColumn, present: Ints, rows: Ints) -> None:
-        for row in present[: MOST_SAMPLES - len(self.samples)].tolist():
+    def _sample_numbers(
+        self, batch: KeyedBatch, column: KeyColumn, present: IntArray, rows: IntArray
+    ) -> None:
+        for row in present[: MAX_SAMPLES - len(self.samples)].tolist():
             value = column.value(row)
             if self.room.takes(value.nbytes):
                 # A copy: a view would keep the whole batch.
-                self.samples.append((place_of(batch, int(rows[row])), value.copy()))
+                self.samples.append((get_affected_record(batch, int(rows[row])), value.copy()))
 
-    def _add_strings(self, batch: KeyedBatch, column: KeyColumn, present: Ints, rows: Ints) -> None:
-        ends, _ = packed(column.values)
+    def _add_strings(self, batch: KeyedBatch, column: KeyColumn, present: IntArray, rows: IntArray) -> None:
+        ends, _ = pack_strings(column.values)
         lengths = np.diff(ends)
         owners = column.owners
         own = np.flatnonzero(owners >= 0)
@@ -222,17 +228,17 @@ class Stored:
         self.single_bytes += int(np.count_nonzero(several & ~long[present]))
         self._look(batch, column, own, rows)
 
-    def _look(self, batch: KeyedBatch, column: KeyColumn, own: Ints, rows: Ints) -> None:
+    def _look(self, batch: KeyedBatch, column: KeyColumn, own: IntArray, rows: IntArray) -> None:
         owners = column.owners
-        for at in own[: MOST_SAMPLES - len(self.samples)].tolist():
+        for at in own[: MAX_SAMPLES - len(self.samples)].tolist():
             value = column.values.bytes(at)
             if self.room.takes(len(value)):
-                self.samples.append((place_of(batch, int(rows[owners[at]])), value))
+                self.samples.append((get_affected_record(batch, int(rows[owners[at]])), value))
         if self.texts is None and not self.numeric:
             return
         for at in own.tolist():
             value = column.values.bytes(at)
-            self.numeric = self.numeric and is_number(value)
+            self.numeric = self.numeric and is_number_text(value)
             self._add_text(batch, int(rows[owners[at]]), value)
             if self.texts is None and not self.numeric:
                 return
@@ -240,15 +246,15 @@ class Stored:
     def _add_text(self, batch: KeyedBatch, row: int, value: bytes) -> None:
         if self.texts is None:
             return
-        text = short_text(value)
+        text = to_short_text(value)
         if text is None:
             self.texts = None
             return
         if text not in self.texts:
-            if len(self.texts) >= MOST_DISTINCT:
+            if len(self.texts) >= MAX_DISTINCT:
                 self.texts = None
                 return
-            self.text_places[text] = place_of(batch, row)
+            self.text_places[text] = get_affected_record(batch, row)
         self.texts[text] += 1
 
 
@@ -258,20 +264,20 @@ class KeyProfile:
 
     key: str
     step: bool = False  # a feature list of SequenceExamples; `records` are steps then
-    kinds: dict[Kind, Stored] = field(default_factory=dict)
-    holes: Tally = field(default_factory=Tally)
+    kinds: dict[ListKind, KindProfile] = field(default_factory=dict)
+    holes: RecordTally = field(default_factory=RecordTally)
 
     @property
     def records(self) -> int:
         return sum(stored.tally.records for stored in self.kinds.values())
 
     @property
-    def main(self) -> Stored | None:
+    def main(self) -> KindProfile | None:
         """The kind that most records have."""
         return max(self.kinds.values(), key=lambda stored: stored.tally.records, default=None)
 
 
-class Profile:
+class RecordProfile:
     """All keys of all files, batch by batch."""
 
     def __init__(self) -> None:
@@ -279,53 +285,53 @@ class Profile:
         self.steps: dict[str, KeyProfile] = {}
         self.records = 0
         self.payload_bytes = 0
-        self._room = Room()
+        self._room = SampleBudget()
 
     def see(self, batch: KeyedBatch) -> None:
         """Take a batch in."""
         rows = np.arange(len(batch))
         for key, column in batch.context.items():
-            profile = _profile(self.keys, key, step=False)
+            profile = _get_key_profile(self.keys, key, step=False)
             if profile is None:
                 continue
             self._add(profile, batch, column, rows)
             if column.valid is not None:
                 profile.holes.add(batch, ~column.valid)
         for key, lists in batch.steps.items():
-            profile = _profile(self.steps, key, step=True)
+            profile = _get_key_profile(self.steps, key, step=True)
             if profile is not None:
                 self._add(profile, batch, lists.steps, np.repeat(rows, np.diff(lists.offsets)))
         self.records += len(batch)
         self.payload_bytes += int(batch.payload_bytes.sum())
 
-    def _add(self, profile: KeyProfile, batch: KeyedBatch, column: KeyColumn, rows: Ints) -> None:
+    def _add(self, profile: KeyProfile, batch: KeyedBatch, column: KeyColumn, rows: IntArray) -> None:
         if column.present == 0:
             return
         stored = profile.kinds.get(column.kind)
         if stored is None:
-            stored = profile.kinds[column.kind] = Stored(column.kind, self._room)
+            stored = profile.kinds[column.kind] = KindProfile(column.kind, self._room)
         stored.add(batch, column, rows)
 
 
-def _profile(profiles: dict[str, KeyProfile], key: str, *, step: bool) -> KeyProfile | None:
+def _get_key_profile(profiles: dict[str, KeyProfile], key: str, *, step: bool) -> KeyProfile | None:
     """The profile of a key, a new one where there is none yet; None where there are too many keys."""
-    if key not in profiles and len(profiles) < MOST_KEYS:
+    if key not in profiles and len(profiles) < MAX_KEYS:
         profiles[key] = KeyProfile(key, step)
     return profiles.get(key)
 
 
-def place_of(batch: KeyedBatch, row: int) -> Place:
-    return Place(path=batch.path, record=int(batch.records[row]), offset=int(batch.offsets[row]))
+def get_affected_record(batch: KeyedBatch, row: int) -> AffectedRecord:
+    return AffectedRecord(path=batch.path, record=int(batch.records[row]), offset=int(batch.offsets[row]))
 
 
-def packed(strings: _core.StringColumn) -> tuple[Ints, npt.NDArray[np.uint8]]:
+def pack_strings(strings: _core.StringColumn) -> tuple[IntArray, npt.NDArray[np.uint8]]:
     """Where each byte string ends in a buffer of all of them (0 first), and the buffer."""
     column = strings if strings.packed else strings.pack(_core.Pool(0))
     ends, data = column.buffers()
     return ends, data
 
 
-def is_number(value: bytes) -> bool:
+def is_number_text(value: bytes) -> bool:
     """Whether bytes are a number written as text, such as `3` or `-0.5`."""
     if not 0 < len(value) <= 32 or not value.isascii() or b"_" in value:
         return False
@@ -335,9 +341,9 @@ def is_number(value: bytes) -> bool:
         return False
 
 
-def short_text(value: bytes) -> str | None:
+def to_short_text(value: bytes) -> str | None:
     """Bytes as a text that could be a name; None where they are long, or no text."""
-    if len(value) > _SHORT_BYTES:
+    if len(value) > _MAX_SHORT_TEXT_BYTES:
         return None
     try:
         text = value.decode("utf-8")
@@ -346,46 +352,46 @@ def short_text(value: bytes) -> str | None:
     return text if text.replace("\n", "").replace("\t", "").replace("\r", "").isprintable() else None
 
 
-_MOST_BYTES = 16 << 20
+_MAX_READ_BYTES = 16 << 20
 """So far a compressed file is read again for one record."""
 
-_MOST_PLACES = 256
+_MAX_CACHED_RECORDS = 256
 
 
-class Unset:
+class UnsetKeys:
     """The keys that records name without a value, looked up when they are asked for."""
 
     def __init__(self) -> None:
-        self._keys: dict[Place, frozenset[str]] = {}
+        self._keys: dict[AffectedRecord, frozenset[str]] = {}
 
-    def names(self, place: Place, key: str) -> bool:
+    def names(self, place: AffectedRecord, key: str) -> bool:
         """Whether a record names the key and stores no list under it; False where that is not known."""
         if place not in self._keys:
-            if len(self._keys) >= _MOST_PLACES:
+            if len(self._keys) >= _MAX_CACHED_RECORDS:
                 return False
-            self._keys[place] = _unset_keys(place)
+            self._keys[place] = _find_unset_keys(place)
         return key in self._keys[place]
 
 
-def payload_at(place: Place) -> bytes | None:
+def read_payload(place: AffectedRecord) -> bytes | None:
     """The payload of a record; None where it cannot be had, or only by reading very much."""
     assert place.record is not None
     assert place.offset is not None
     try:
         with open_frames(place.path) as reader:
             started = reader.start_at(offset=place.offset, record=place.record) if place.offset else False
-            if not started and place.offset > _MOST_BYTES:
+            if not started and place.offset > _MAX_READ_BYTES:
                 return None
             # Offsets of compressed files count decompressed bytes: such a file is read from its beginning.
             if started and reader.compression != "none":
                 return None
-            return _found(reader, place.offset)
+            return _read_frame_payload(reader, place.offset)
     except RekordError:
         return None
 
 
-def _found(reader: FrameReader, offset: int) -> bytes | None:
-    for stretch in reader.stretches():
+def _read_frame_payload(reader: FrameReader, offset: int) -> bytes | None:
+    for stretch in reader.iter_verified_frames():
         for index in range(len(stretch.extents)):
             if stretch.offset(index) == offset:
                 begin = stretch.extents.offset(index) + _core.HEADER_BYTES
@@ -393,8 +399,8 @@ def _found(reader: FrameReader, offset: int) -> bytes | None:
     return None
 
 
-def _unset_keys(place: Place) -> frozenset[str]:
-    payload = payload_at(place)
+def _find_unset_keys(place: AffectedRecord) -> frozenset[str]:
+    payload = read_payload(place)
     example = None if payload is None else _core.decode_example(payload)
     if example is None or isinstance(example, _core.Problem):
         return frozenset()
@@ -404,14 +410,14 @@ def _unset_keys(place: Place) -> frozenset[str]:
 HEIGHTS = ("height", "rows", "h")
 WIDTHS = ("width", "cols", "columns", "w")
 CHANNELS = ("channels", "depth", "channel", "c")
-_MOST_RATIOS = 8
-_MOST_PIXELS = 1 << 40
+_MAX_RATIOS = 8
+_MAX_PIXELS = 1 << 40
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(slots=True)
-class Shape:
+class ImageShape:
     """Height, width and channels (None where no key says) of one record."""
 
     height: int
@@ -424,14 +430,18 @@ class Shape:
 
 
 @dataclass(slots=True)
-class Sized:
+class SizedKey:
     """One key whose records also say a height and a width."""
 
-    kind: Kind
+    kind: ListKind
     keys: tuple[str, ...]  # of height, width and, where there is one, channels
-    ratios: dict[float, Tally] = field(default_factory=dict)  # values or bytes for each pixel and channel
-    shapes: list[tuple[Place, Shape, int]] = field(default_factory=list)  # of the first few: size is the last
-    odd: Tally = field(default_factory=Tally)  # records whose size no whole ratio explains
+    ratios: dict[float, RecordTally] = field(
+        default_factory=dict
+    )  # values or bytes for each pixel and channel
+    shapes: list[tuple[AffectedRecord, ImageShape, int]] = field(
+        default_factory=list
+    )  # of the first few: size is the last
+    odd: RecordTally = field(default_factory=RecordTally)  # records whose size no whole ratio explains
 
     @property
     def deep(self) -> bool:
@@ -439,70 +449,70 @@ class Sized:
         return len(self.keys) == 3
 
 
-class RawShapes:
+class RawShapeProfile:
     """Every key that holds as much as pixels would: byte strings, and lists of numbers."""
 
     def __init__(self) -> None:
-        self.sized: dict[str, Sized] = {}
+        self.sized: dict[str, SizedKey] = {}
 
     def see(self, batch: KeyedBatch) -> None:
         """Compare the sizes in a batch with the heights and widths in it."""
         if not any(key.endswith(HEIGHTS) for key in batch.context):
             return
         for key, column in batch.context.items():
-            keys = dims_of(key, batch.context)
+            keys = find_dimension_keys(key, batch.context)
             if keys is None or key in keys:
                 continue
-            dims = [_scalar(batch.context[each]) for each in keys]
-            sizes = _sizes(column)
+            dims = [_get_scalars(batch.context[each]) for each in keys]
+            sizes = _get_sizes(column)
             if sizes is None or any(dim is None for dim in dims):
                 continue
             known = self.sized.get(key)
-            if known is None and len(self.sized) >= MOST_KEYS:
+            if known is None and len(self.sized) >= MAX_KEYS:
                 continue
             if known is None or known.kind != column.kind:
-                known = self.sized[key] = Sized(column.kind, keys)
+                known = self.sized[key] = SizedKey(column.kind, keys)
             self._compare(known, batch, sizes, [dim for dim in dims if dim is not None])
 
     @staticmethod
-    def _compare(known: Sized, batch: KeyedBatch, sizes: Floats, dims: list[Floats]) -> None:
+    def _compare(known: SizedKey, batch: KeyedBatch, sizes: Floats, dims: list[Floats]) -> None:
         with np.errstate(all="ignore"):
             pixels = np.prod(dims, axis=0)
             sound = np.all([(dim >= 1) & (dim == np.rint(dim)) for dim in dims], axis=0)
-        usable = sound & (pixels < _MOST_PIXELS) & (sizes > 0)
+        usable = sound & (pixels < _MAX_PIXELS) & (sizes > 0)
         ratios = np.divide(sizes, pixels, out=np.full(len(batch), -1.0), where=usable)
         whole = usable & (ratios == np.rint(ratios)) & (ratios <= 64)
-        for ratio in np.unique(ratios[whole])[:_MOST_RATIOS].tolist():
-            if ratio in known.ratios or len(known.ratios) < _MOST_RATIOS:
-                known.ratios.setdefault(ratio, Tally()).add(batch, whole & (ratios == ratio))
+        for ratio in np.unique(ratios[whole])[:_MAX_RATIOS].tolist():
+            if ratio in known.ratios or len(known.ratios) < _MAX_RATIOS:
+                known.ratios.setdefault(ratio, RecordTally()).add(batch, whole & (ratios == ratio))
         known.odd.add(batch, usable & ~whole)
-        for row in np.flatnonzero(usable)[: MOST_SAMPLES - len(known.shapes)].tolist():
+        for row in np.flatnonzero(usable)[: MAX_SAMPLES - len(known.shapes)].tolist():
             size = [int(dim[row]) for dim in dims]
-            shape = Shape(size[0], size[1], size[2] if len(size) == 3 else None)
-            known.shapes.append((place_of(batch, row), shape, int(sizes[row])))
+            shape = ImageShape(size[0], size[1], size[2] if len(size) == 3 else None)
+            known.shapes.append((get_affected_record(batch, row), shape, int(sizes[row])))
 
 
-def dims_of(key: str, keys: object) -> tuple[str, ...] | None:
+def find_dimension_keys(key: str, keys: object) -> tuple[str, ...] | None:
     """The keys that give the height, the width and, where there is one, the channels of what `key` holds."""
     assert hasattr(keys, "__contains__")
     stem = key
     while True:
         stem, mark, _ = stem.rpartition("/")
         for prefix in (f"{stem}/",) if mark else ("", "image_", "image/", f"{key}_", f"{key}/", "img_"):
-            height = _first(prefix, HEIGHTS, keys)
-            width = _first(prefix, WIDTHS, keys)
+            height = _find_first_key(prefix, HEIGHTS, keys)
+            width = _find_first_key(prefix, WIDTHS, keys)
             if height is not None and width is not None:
-                channels = _first(prefix, CHANNELS, keys)
+                channels = _find_first_key(prefix, CHANNELS, keys)
                 return (height, width) if channels is None else (height, width, channels)
         if not mark:
             return None
 
 
-def _first(prefix: str, names: tuple[str, ...], keys: object) -> str | None:
+def _find_first_key(prefix: str, names: tuple[str, ...], keys: object) -> str | None:
     return next((f"{prefix}{name}" for name in names if f"{prefix}{name}" in keys), None)  # type: ignore[operator]
 
 
-def _scalar(column: KeyColumn) -> Floats | None:
+def _get_scalars(column: KeyColumn) -> Floats | None:
     """One number a row, 0 where there is none; None where the column holds something else."""
     if column.kind == "bytes" or not len(column):
         return None
@@ -515,11 +525,11 @@ def _scalar(column: KeyColumn) -> Floats | None:
     return np.where(np.isfinite(values), values, 0.0)
 
 
-def _sizes(column: KeyColumn) -> Floats | None:
+def _get_sizes(column: KeyColumn) -> Floats | None:
     """Bytes of the only byte string, or the number of values, of each row; 0 where there is none."""
     if column.kind != "bytes":
         return column.counts.astype(np.float64) if column.offsets is not None else None
-    lengths = np.diff(packed(column.values)[0])
+    lengths = np.diff(pack_strings(column.values)[0])
     if column.offsets is None:
         return np.where(column.counts == 1, lengths, 0).astype(np.float64)
     sizes = np.zeros(len(column))
@@ -531,11 +541,11 @@ def _sizes(column: KeyColumn) -> Floats | None:
     return sizes
 
 
-_MOST_GROUPS = 1000
+_MAX_GROUPS = 1000
 
 
 @dataclass(slots=True)
-class Group:
+class FindingGroup:
     """Findings of one code, feature and severity in one file: the first few, and how many records share them."""
 
     path: str
@@ -546,31 +556,31 @@ class Group:
     def add(self, finding: Finding) -> None:
         if finding.record is not None or finding.count > 1:  # else it is about the file
             self.records += finding.count
-        if len(self.first) < MOST_PLACES:
+        if len(self.first) < MAX_AFFECTED_RECORDS:
             self.first.append(finding)
 
 
 @dataclass(slots=True)
-class FileFacts:
+class FileEvidence:
     """One file: how many records it gave, and what was found in it."""
 
     path: str
     records: int = 0
-    groups: dict[tuple[str, str | None, Severity], Group] = field(default_factory=dict)
+    groups: dict[tuple[str, str | None, Severity], FindingGroup] = field(default_factory=dict)
 
     def add(self, finding: Finding) -> None:
         where: tuple[str, str | None, Severity] = finding.code, finding.feature, finding.severity
-        if where not in self.groups and len(self.groups) >= _MOST_GROUPS:
+        if where not in self.groups and len(self.groups) >= _MAX_GROUPS:
             where = finding.code, None, finding.severity  # features of a hostile file: reported together
-        self.groups.setdefault(where, Group(self.path, finding.severity)).add(finding)
+        self.groups.setdefault(where, FindingGroup(self.path, finding.severity)).add(finding)
 
-    def of(self, code: str) -> Group | None:
+    def of(self, code: str) -> FindingGroup | None:
         """The findings of a code, whatever their feature."""
         return next((group for (each, *_), group in self.groups.items() if each == code), None)
 
 
 @dataclass(slots=True, kw_only=True)
-class Case:
+class DoctorCase:
     """What the doctor was asked about, and all that the pass gathered."""
 
     asked: str
@@ -578,27 +588,27 @@ class Case:
     listed: Schema | None = None  # by which `rewrite` of the same place names columns
     spec: Spec | SequenceSpec | None = None  # what TensorFlow is asked to parse
     compression: Mapping[str, str] = field(default_factory=dict)  # by file name, as a manifest says
-    files: list[FileFacts] = field(default_factory=list)
-    beside: list[FileFacts] = field(default_factory=list)  # findings about what is no file that was read
-    profile: Profile = field(default_factory=Profile)
-    raw: RawShapes = field(default_factory=RawShapes)
-    unset: Unset = field(default_factory=Unset)
-    _by_path: dict[str, FileFacts] = field(default_factory=dict)
+    files: list[FileEvidence] = field(default_factory=list)
+    beside: list[FileEvidence] = field(default_factory=list)  # findings about what is no file that was read
+    profile: RecordProfile = field(default_factory=RecordProfile)
+    raw: RawShapeProfile = field(default_factory=RawShapeProfile)
+    unset: UnsetKeys = field(default_factory=UnsetKeys)
+    _by_path: dict[str, FileEvidence] = field(default_factory=dict)
 
-    def facts_of(self, path: str | None) -> FileFacts:
+    def get_file_evidence(self, path: str | None) -> FileEvidence:
         """The facts of a file that is read, or of something beside: a set of shards, a manifest."""
         if not self._by_path:
             self._by_path = {facts.path: facts for facts in self.files}
         where = path or self.asked
         facts = self._by_path.get(where)
         if facts is None:
-            facts = self._by_path[where] = FileFacts(where)
+            facts = self._by_path[where] = FileEvidence(where)
             self.beside.append(facts)
         return facts
 
     def add(self, finding: Finding) -> None:
         """Take down a finding with what it is about."""
-        self.facts_of(finding.path).add(finding)
+        self.get_file_evidence(finding.path).add(finding)
 
     def features(self) -> Iterator[tuple[str, Feature]]:
         """The columns of the schema by their first record key."""
@@ -611,7 +621,7 @@ class Case:
         features = {} if self.schema is None else self.schema.features
         return {column: feature.record_keys(column) for column, feature in features.items()}
 
-    def declared_kinds(self) -> dict[str, Kind]:
+    def declared_kinds(self) -> dict[str, ListKind]:
         """The kind of each record key that the schema declares."""
         return {
             key: kind
@@ -619,47 +629,47 @@ class Case:
             for key, kind in zip(feature.record_keys(column), feature.record_kinds(), strict=True)
         }
 
-    def rewriting(self, option: str, key: str, to: str) -> str | None:
+    def format_rewrite_command(self, option: str, key: str, to: str) -> str | None:
         """The command that changes a key in a copy of the files; None where `rewrite` has no name for it."""
         if self.listed is None:
-            return rewriting(option, key, to)
+            return rewrite_command(option, key, to)
         for column, feature in self.listed.context.items():
             # A key that is declared stays what it is when its column gets another name.
             if feature.record_keys(column) == (key,) and (option != "rename" or feature.key is None):
-                return rewriting(option, column, to)
+                return rewrite_command(option, column, to)
         return None
 
-    def groups(self, code: str) -> list[Group]:
+    def groups(self, code: str) -> list[FindingGroup]:
         """The findings of a code, a group a file."""
         return [group for facts in self.files for (each, *_), group in facts.groups.items() if each == code]
 
-    def groups_about(self, code: str, key: str) -> list[Group]:
+    def find_groups(self, code: str, key: str) -> list[FindingGroup]:
         """The findings of a code about a key, or about the column that is stored under it."""
         names = {key, *(column for column, keys in self.keys_of_columns().items() if key in keys)}
         return [group for group in self.groups(code) if any(each.feature in names for each in group.first)]
 
-    def place(self, tally: Tally) -> str:
+    def place(self, tally: RecordTally) -> str:
         """The path of what a tally counted: the file, or what was asked about where there are several."""
         return tally.names[0] if tally.files == 1 else self.asked
 
-    def spread(self, tally: Tally, *, agree: bool = True) -> str | None:
+    def spread(self, tally: RecordTally, *, agree: bool = True) -> str | None:
         """Which files something is so in, in words; `agree` says that the other files have it right."""
         total = len(self.files)
         if not tally.records:
             return f"{tally.files:,} of {total:,} files" if total > 1 else None
         if total == 1:
-            return f"{count(tally.records, 'record')} of {max(self.files[0].records, tally.records):,}"
+            return f"{format_count(tally.records, 'record')} of {max(self.files[0].records, tally.records):,}"
         if tally.files == 1:
             name = os.path.basename(tally.names[0])
             others = f": the other {total - 1:,} agree with each other" if agree and total > 2 else ""
-            return f"{count(tally.records, 'record')}, in {name} only{others}"
-        return f"{count(tally.records, 'record')}, in {tally.files:,} of {total:,} files"
+            return f"{format_count(tally.records, 'record')}, in {name} only{others}"
+        return f"{format_count(tally.records, 'record')}, in {tally.files:,} of {total:,} files"
 
     def diagnosis(
         self,
         code: str,
         severity: Severity,
-        tally: Tally,
+        tally: RecordTally,
         *,
         title: str,
         evidence: Iterable[str | None],
@@ -688,14 +698,16 @@ class Case:
         )
 
 
-def tally_of(groups: Sequence[Group]) -> Tally:
+def tally_finding_groups(groups: Sequence[FindingGroup]) -> RecordTally:
     """What some groups of findings come to."""
-    tally = Tally(records=sum(group.records for group in groups), files=len({group.path for group in groups}))
-    tally.names = list(dict.fromkeys(group.path for group in groups))[:MOST_PLACES]
+    tally = RecordTally(
+        records=sum(group.records for group in groups), files=len({group.path for group in groups})
+    )
+    tally.names = list(dict.fromkeys(group.path for group in groups))[:MAX_AFFECTED_RECORDS]
     places = [
-        Place(path=finding.path or group.path, record=finding.record, offset=finding.offset)
+        AffectedRecord(path=finding.path or group.path, record=finding.record, offset=finding.offset)
         for group in groups
         for finding in group.first
     ]
-    tally.places = places[:MOST_PLACES]
+    tally.places = places[:MAX_AFFECTED_RECORDS]
     return tally

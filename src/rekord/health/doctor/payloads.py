@@ -7,13 +7,28 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rekord.health.doctor import corruption as bytes_family
-from rekord.health.doctor.diagnosis import Diagnosis, Place, count, joined, named, titled, worst
-from rekord.health.doctor.evidence import MOST_PLACES, Case, Group, Tally, payload_at, tally_of
+from rekord.health.doctor.diagnosis import (
+    AffectedRecord,
+    Diagnosis,
+    find_worst_severity,
+    format_count,
+    format_key,
+    get_code_title,
+    join_words,
+)
+from rekord.health.doctor.evidence import (
+    MAX_AFFECTED_RECORDS,
+    DoctorCase,
+    FindingGroup,
+    RecordTally,
+    read_payload,
+    tally_finding_groups,
+)
 from rekord.health.finding import Severity
-from rekord.health.tensorflow.parse_errors import predicted_payload_error
+from rekord.health.tensorflow.parse_errors import predict_payload_error
 from rekord.schema.interop.tf_spec import SequenceSpec
 
-_KINDS = {
+_MESSAGE_NAMES = {
     "H711": "ExampleListWithContext, as tf-ranking writes",
     "H712": "tf.Event, a TensorBoard log",
     "H713": "plain text",
@@ -21,7 +36,7 @@ _KINDS = {
     "H715": "bytes of no known form",
     "H716": "another message than the rest of their file",
 }
-_READ_SO = {
+_READING_HINTS = {
     "H711": "read them with tensorflow_ranking, or parse each payload as its own message",
     "H712": "open the folder with TensorBoard; it is no training data",
     "H713": "parse each record as text: no tf.io.parse_example",
@@ -29,7 +44,7 @@ _READ_SO = {
     "H715": "ask whoever wrote the file how its payloads are to be parsed",
     "H716": "write the file again with one kind of message",
 }
-_FORMS = {
+_FORM_TITLES = {
     "H721": "a list is stored in pieces, of which TensorFlow reads the first",
     "H722": "a feature has two kinds, of which TensorFlow reads the first and protobuf the last",
     "H723": "a map entry is not one key and one value, which TensorFlow refuses",
@@ -37,25 +52,25 @@ _FORMS = {
     "H725": "there are fields that these messages do not have",
 }
 
-PAYLOAD_CODES = frozenset({*_KINDS, *_FORMS, *(f"W20{digit}" for digit in range(1, 8))})
+PAYLOAD_CODES = frozenset({*_MESSAGE_NAMES, *_FORM_TITLES, *(f"W20{digit}" for digit in range(1, 8))})
 """The findings that this family explains."""
 
 
-def diagnose_payloads(case: Case) -> Iterator[Diagnosis]:
+def diagnose_payloads(case: DoctorCase) -> Iterator[Diagnosis]:
     """What the payloads are where they are no Examples, and in which forms they are written."""
-    for code, name in _KINDS.items():
+    for code, name in _MESSAGE_NAMES.items():
         groups = case.groups(code)
         if groups:
-            yield _other_message(case, code, name, groups)
-    yield from _refused(case)
-    for code, form in _FORMS.items():
+            yield _diagnose_other_message(case, code, name, groups)
+    yield from _diagnose_unparsable(case)
+    for code, form in _FORM_TITLES.items():
         groups = case.groups(code)
         if groups:
-            yield _form(case, code, form, groups)
+            yield _diagnose_form(case, code, form, groups)
 
 
-def _other_message(case: Case, code: str, name: str, groups: list[Group]) -> Diagnosis:
-    tally = tally_of(groups)
+def _diagnose_other_message(case: DoctorCase, code: str, name: str, groups: list[FindingGroup]) -> Diagnosis:
+    tally = tally_finding_groups(groups)
     if code != "H716":
         # A finding stands for the whole file here.
         paths = {group.path for group in groups}
@@ -70,16 +85,16 @@ def _other_message(case: Case, code: str, name: str, groups: list[Group]) -> Dia
         evidence=[f"the first payloads have the form of {found or name}"],
         ruled_out=["not damage: the frames are intact, and so are the checksums of the payloads"],
         likely=None,
-        do=_READ_SO[code],
-        tensorflow_error=_parsing(case, tally),
+        do=_READING_HINTS[code],
+        tensorflow_error=_predict_parse_error(case, tally),
     )
 
 
-def _refused(case: Case) -> Iterator[Diagnosis]:
+def _diagnose_unparsable(case: DoctorCase) -> Iterator[Diagnosis]:
     groups = [group for code in sorted(PAYLOAD_CODES) if code[0] == "W" for group in case.groups(code)]
     if not groups:
         return
-    tally = tally_of(groups)
+    tally = tally_finding_groups(groups)
     first = groups[0].first[0]
     yield case.diagnosis(
         "H813",
@@ -92,24 +107,28 @@ def _refused(case: Case) -> Iterator[Diagnosis]:
         ],
         likely="the writer framed something else than example.SerializeToString(), or cut it",
         do="look at one with `rekord show PATH --record N`, and mend what the writer passes to its write()",
-        tensorflow_error=_parsing(case, tally),
+        tensorflow_error=_predict_parse_error(case, tally),
         agree=False,
     )
 
 
-def _parsing(case: Case, tally: Tally) -> str | None:
+def _predict_parse_error(case: DoctorCase, tally: RecordTally) -> str | None:
     """What TensorFlow says of the first of these payloads, where somebody wants it parsed."""
     if case.spec is None or isinstance(case.spec, SequenceSpec):
         return None
     first = tally.places[0]
-    payload = payload_at(Place(path=first.path, record=first.record or 0, offset=first.offset or 0))
-    return None if payload is None else predicted_payload_error(case.spec, payload)
+    payload = read_payload(
+        AffectedRecord(path=first.path, record=first.record or 0, offset=first.offset or 0)
+    )
+    return None if payload is None else predict_payload_error(case.spec, payload)
 
 
-def _form(case: Case, code: str, form: str, groups: list[Group]) -> Diagnosis:
-    tally = tally_of(groups)
+def _diagnose_form(case: DoctorCase, code: str, form: str, groups: list[FindingGroup]) -> Diagnosis:
+    tally = tally_finding_groups(groups)
     names = list(
-        dict.fromkeys(f"{named(each.feature)}" for group in groups for each in group.first if each.feature)
+        dict.fromkeys(
+            f"{format_key(each.feature)}" for group in groups for each in group.first if each.feature
+        )
     )
     return case.diagnosis(
         "H812",
@@ -118,13 +137,13 @@ def _form(case: Case, code: str, form: str, groups: list[Group]) -> Diagnosis:
         title=f"readers do not agree on the records: {form}",
         feature=next((each.feature for group in groups for each in group.first if each.feature), None),
         evidence=[
-            f"in {joined(names[:3], 'and')}" if names else None,
-            count(tally.records, "record") + " so",
+            f"in {join_words(names[:3], 'and')}" if names else None,
+            format_count(tally.records, "record") + " so",
         ],
         ruled_out=["not damage: the checksums of these payloads agree, so they were written like this"],
         likely="the records were put together by hand or joined, not written by one protobuf library",
         do="parse and serialize each record once: Example.FromString(payload).SerializeToString()",
-        tensorflow_error=_parsing(case, tally),
+        tensorflow_error=_predict_parse_error(case, tally),
         agree=False,
     )
 
@@ -133,30 +152,32 @@ REPEAT_CODES = frozenset({"H786", "H787", "H788", "H789"})
 """The findings that this family explains."""
 
 
-def diagnose_repeats(case: Case) -> Iterator[Diagnosis]:
+def diagnose_repeats(case: DoctorCase) -> Iterator[Diagnosis]:
     """One diagnosis for each feature that is there twice, and one for each that is in two splits.
 
     What repeats by nature is a note of `check`, and no trouble that wants a cure.
     """
-    found: dict[tuple[str, str | None, Severity], list[Group]] = {}
+    found: dict[tuple[str, str | None, Severity], list[FindingGroup]] = {}
     for facts in case.files:
         for about, group in facts.groups.items():
             if about[0] in REPEAT_CODES and group.severity != "note":
                 found.setdefault(about, []).append(group)
     for (code, feature, _), groups in found.items():
-        yield _diagnosis(case, code, feature, groups)
+        yield _diagnose_repeated_feature(case, code, feature, groups)
 
 
-def _diagnosis(case: Case, code: str, feature: str | None, groups: list[Group]) -> Diagnosis:
+def _diagnose_repeated_feature(
+    case: DoctorCase, code: str, feature: str | None, groups: list[FindingGroup]
+) -> Diagnosis:
     first = groups[0].first[0]
-    tally = tally_of(groups)
+    tally = tally_finding_groups(groups)
     told = [finding for group in groups for finding in group.first]
     # A finding that stands for many says the same, and how many.
     alike = all(finding.message.startswith(first.message) for finding in told)
     return Diagnosis(
         code=code,
         severity=groups[0].severity,
-        title=first.message if alike else titled(code),
+        title=first.message if alike else get_code_title(code),
         # The other records may be in any file: what was asked about holds them all.
         path=first.path if len(case.files) == 1 and first.path is not None else case.asked,
         files=tally.files,
@@ -164,10 +185,10 @@ def _diagnosis(case: Case, code: str, feature: str | None, groups: list[Group]) 
         records_affected=tally.records,
         records=tuple(place for place in tally.places if place.record is not None),
         evidence=(
-            f"{count(tally.records, 'record')} in all",
+            f"{format_count(tally.records, 'record')} in all",
             *(
                 f"{os.path.basename(finding.path or '')}, record {finding.record:,}: {finding.found}"
-                for finding in told[:MOST_PLACES]
+                for finding in told[:MAX_AFFECTED_RECORDS]
                 if finding.record is not None and finding.found
             ),
         ),
@@ -175,21 +196,21 @@ def _diagnosis(case: Case, code: str, feature: str | None, groups: list[Group]) 
     )
 
 
-def diagnose_color_masks(case: Case) -> Iterator[Diagnosis]:
+def diagnose_color_masks(case: DoctorCase) -> Iterator[Diagnosis]:
     """One diagnosis for each mask key and each sort of picture that is no picture of ids."""
-    sorts: dict[tuple[str, str], list[Group]] = {}
+    sorts: dict[tuple[str, str], list[FindingGroup]] = {}
     for group in case.groups("H766"):
         first = group.first[0]
         sorts.setdefault((first.feature or "", first.found or ""), []).append(group)
     for (key, found), groups in sorts.items():
         first = groups[0].first[0]
-        tally = tally_of(groups)
+        tally = tally_finding_groups(groups)
         colours = "palette" in found or "colours" in found
         yield case.diagnosis(
             "H829",
             "error",
             tally,
-            title=f"the masks of {named(key)} are stored as {found}",
+            title=f"the masks of {format_key(key)} are stored as {found}",
             feature=key,
             evidence=[first.message.partition(": ")[2] or first.message, f"expected {first.expected}"],
             ruled_out=["not damage: the pictures are whole"],
@@ -200,7 +221,7 @@ def diagnose_color_masks(case: Case) -> Iterator[Diagnosis]:
         )
 
 
-_EXPLAINS: dict[str, frozenset[str]] = {
+_EXPLAINED_CODES: dict[str, frozenset[str]] = {
     "H814": frozenset({"D403", "H755"}),
     "H815": frozenset({"D403", "H755"}),
     "H816": frozenset({"D403", "H755"}),
@@ -222,14 +243,14 @@ _EXPLAINS: dict[str, frozenset[str]] = {
 }
 """The findings about a feature that a diagnosis of it makes plain."""
 
-_CLAIMED = bytes_family.CORRUPTION_CODES | PAYLOAD_CODES | REPEAT_CODES
+_DIAGNOSED_CODES = bytes_family.CORRUPTION_CODES | PAYLOAD_CODES | REPEAT_CODES
 
 
-_UNUSUAL = ("H755", "H756", "H757", "H758")
+_UNUSUAL_CODES = ("H755", "H756", "H757", "H758")
 """What is only unlike most records: of a key that a spec reads, the spec says whether that matters."""
 
 
-def as_severe_as_findings(case: Case, known: list[Diagnosis]) -> list[Diagnosis]:
+def raise_severities(case: DoctorCase, known: list[Diagnosis]) -> list[Diagnosis]:
     """The diagnoses, each at least as severe as what `check` says of the same feature."""
     found: dict[tuple[str, str | None], list[Severity]] = {}
     for facts in case.files:
@@ -239,11 +260,11 @@ def as_severe_as_findings(case: Case, known: list[Diagnosis]) -> list[Diagnosis]
     return [
         replace(
             each,
-            severity=worst(
+            severity=find_worst_severity(
                 [each.severity]
                 + [
                     severity
-                    for code in _EXPLAINS.get(each.code, ())
+                    for code in _EXPLAINED_CODES.get(each.code, ())
                     for feature in {each.feature, columns.get(each.feature or "", each.feature)}
                     for severity in found.get((code, feature), ())
                 ]
@@ -253,37 +274,39 @@ def as_severe_as_findings(case: Case, known: list[Diagnosis]) -> list[Diagnosis]
     ]
 
 
-def diagnose_other_findings(case: Case, known: list[Diagnosis], read: frozenset[str]) -> Iterator[Diagnosis]:
+def diagnose_other_findings(
+    case: DoctorCase, known: list[Diagnosis], read: frozenset[str]
+) -> Iterator[Diagnosis]:
     """What is left when every family has had its say: one diagnosis a code, feature and severity.
 
     `read` are the keys that a spec reads.
     """
-    explained = {(code, each.feature) for each in known for code in _EXPLAINS.get(each.code, ())}
-    explained |= {(code, key) for code in _UNUSUAL for key in read}
+    explained = {(code, each.feature) for each in known for code in _EXPLAINED_CODES.get(each.code, ())}
+    explained |= {(code, key) for code in _UNUSUAL_CODES for key in read}
     by_key: dict[str | None, set[str]] = {}
     for code, key in explained:
         by_key.setdefault(key, set()).add(code)
     for column, keys in case.keys_of_columns().items():
         # Findings about a column are explained by diagnoses of all its keys.
         explained |= {(code, column) for code in set.intersection(*(by_key.get(key, set()) for key in keys))}
-    left: dict[tuple[str, str | None, Severity], list[Group]] = {}
+    left: dict[tuple[str, str | None, Severity], list[FindingGroup]] = {}
     for facts in (*case.files, *case.beside):
         for about, group in facts.groups.items():
-            if about[0] not in _CLAIMED and about[:2] not in explained:
+            if about[0] not in _DIAGNOSED_CODES and about[:2] not in explained:
                 left.setdefault(about, []).append(group)
     for (code, feature, severity), groups in left.items():
         first = groups[0].first[0]
-        tally = tally_of(groups)
+        tally = tally_finding_groups(groups)
         # Where each file has one finding and all say the same, that is true of all records.
         alone = {(len(group.first), group.first[0].message) for group in groups} == {(1, first.message)}
         yield case.diagnosis(
             code,
             severity,
             tally,
-            title=first.message if alone else titled(code),
+            title=first.message if alone else get_code_title(code),
             feature=feature,
             evidence=[
-                None if alone or first.message == titled(code) else f"first: {first.message}",
+                None if alone or first.message == get_code_title(code) else f"first: {first.message}",
                 f"expected {first.expected}" if first.expected else None,
                 f"found {first.found}" if first.found else None,
             ],

@@ -12,37 +12,44 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord._core import PictureFormat
-from rekord.health.doctor.diagnosis import Diagnosis, byte_size, count, joined, named, number
-from rekord.health.doctor.evidence import Case, Shape, Sized, Stored, tally_of
-from rekord.health.doctor.kinds import words_of
+from rekord.health.doctor.diagnosis import (
+    Diagnosis,
+    format_bytes,
+    format_count,
+    format_key,
+    format_number,
+    join_words,
+)
+from rekord.health.doctor.evidence import DoctorCase, ImageShape, KindProfile, SizedKey, tally_finding_groups
+from rekord.health.doctor.kinds import split_key_words
 from rekord.health.tensorflow.parse_errors import reshape_error
 from rekord.schema import Tensor, of_type
 from rekord.schema.base import dtype_name
 
-_LOOKED_AT_BYTES = 1 << 16
-_ORDINARY = 0.98
-_SMALLEST, _LARGEST = 1e-8, 1e8
-_FEWEST = 8
+_INSPECTED_BYTES = 1 << 16
+_MIN_ORDINARY_SHARE = 0.98
+_MIN_ORDINARY, _MAX_ORDINARY = 1e-8, 1e8
+_MIN_VALUES = 8
 
 
-def begins_as_picture(data: bytes) -> bool:
+def is_encoded_image(data: bytes) -> bool:
     """Whether bytes begin as an encoded picture does."""
     return bool(_core.look(data, False).format != PictureFormat.NONE)
 
 
-def is_text(data: bytes) -> bool:
+def is_ascii_text(data: bytes) -> bool:
     """Whether bytes are printable ASCII throughout, as far as they are looked at."""
-    head = data[:_LOOKED_AT_BYTES]
+    head = data[:_INSPECTED_BYTES]
     return head.isascii() and head.decode("ascii").isprintable()
 
 
-def bytes_say(data: bytes, item_bytes: int) -> str | None:
+def guess_dtype(data: bytes, item_bytes: int) -> str | None:
     """The dtype of `item_bytes` bytes whose numbers are of ordinary size; None where none is.
 
     Floats of ordinary size use few of all exponents: bytes that mean something else do not look like that.
     """
-    head = data[: min(len(data), _LOOKED_AT_BYTES) // item_bytes * item_bytes]
-    if len(head) < _FEWEST * item_bytes:
+    head = data[: min(len(data), _INSPECTED_BYTES) // item_bytes * item_bytes]
+    if len(head) < _MIN_VALUES * item_bytes:
         return None
     if item_bytes == 1:
         return "uint8"
@@ -52,23 +59,23 @@ def bytes_say(data: bytes, item_bytes: int) -> str | None:
     ints = np.frombuffer(head, f"<i{item_bytes}")
     with np.errstate(all="ignore"):
         size = np.abs(floats.astype(np.float64))
-        ordinary = (size == 0) | ((size > _SMALLEST) & (size < _LARGEST))
-    if ordinary.mean() >= _ORDINARY and size.any():
+        ordinary = (size == 0) | ((size > _MIN_ORDINARY) & (size < _MAX_ORDINARY))
+    if ordinary.mean() >= _MIN_ORDINARY_SHARE and size.any():
         return f"float{8 * item_bytes}"
-    if (np.abs(ints.astype(np.float64)) < 1 << 16).mean() >= _ORDINARY and ints.any():
+    if (np.abs(ints.astype(np.float64)) < 1 << 16).mean() >= _MIN_ORDINARY_SHARE and ints.any():
         return f"int{8 * item_bytes}"
     return None
 
 
-_SAMPLES = 4
+_MAX_SAMPLES = 4
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-_WORTH_BYTES = 64 * 1024
-_WORTH_FACTOR = 0.5
-_LONG_LIST = 64
+_MIN_SAVED_BYTES = 64 * 1024
+_MAX_SIZE_RATIO = 0.5
+_MIN_LONG_LIST = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PixelLayout:
     """How a flat run of values is a picture, and what says so."""
 
     height: int
@@ -77,7 +84,7 @@ class Layout:
     says: str
 
 
-def pixels_of(values: int) -> Layout | None:
+def guess_square_layout(values: int) -> PixelLayout | None:
     """The square picture that so many values make: one, three or four channels; None where none is likely."""
     for channels in (1, 3, 4):
         side = math.isqrt(values // channels)
@@ -85,118 +92,121 @@ def pixels_of(values: int) -> Layout | None:
             says = f"{values:,} values in every record: {side} × {side}" + (
                 f" × {channels}" if channels > 1 else ""
             )
-            return Layout(side, side, channels, says)
+            return PixelLayout(side, side, channels, says)
     return None
 
 
-def diagnose_bloat(case: Case) -> Iterator[Diagnosis]:
+def diagnose_bloat(case: DoctorCase) -> Iterator[Diagnosis]:
     """Raw pixels that could be encoded, and lists of small numbers that could be bytes."""
     for key, profile in case.profile.keys.items():
         stored = profile.main
         if stored is None or not stored.values or len(profile.kinds) > 1:
             continue
         if stored.kind == "bytes":
-            yield from _raw_pixels(case, key, stored)
-        elif stored.fewest >= _LONG_LIST:
-            yield from _long_list(case, key, stored)
+            yield from _diagnose_raw_pixels(case, key, stored)
+        elif stored.fewest >= _MIN_LONG_LIST:
+            yield from _diagnose_long_list(case, key, stored)
 
 
-def _raw_pixels(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
-    layout = _uint8_layout(case, key, stored)
+def _diagnose_raw_pixels(case: DoctorCase, key: str, stored: KindProfile) -> Iterator[Diagnosis]:
+    layout = _infer_uint8_layout(case, key, stored)
     samples = [value for _, value in stored.samples if value]
-    if layout is None or any(map(begins_as_picture, samples)) or stored.total_bytes < _WORTH_BYTES:
+    if layout is None or any(map(is_encoded_image, samples)) or stored.total_bytes < _MIN_SAVED_BYTES:
         return
-    sizes = _png_sizes([np.frombuffer(value, np.uint8) for value in samples], layout)
-    if sizes is None or sizes[1] > _WORTH_FACTOR * sizes[0]:
+    sizes = _measure_png_sizes([np.frombuffer(value, np.uint8) for value in samples], layout)
+    if sizes is None or sizes[1] > _MAX_SIZE_RATIO * sizes[0]:
         return
     raw, png, looked = sizes
     yield case.diagnosis(
         "H833",
         "note",
         stored.tally,
-        title=f"{named(key)} is raw pixels: encoded it would be about {raw / png:.1f} times smaller",
+        title=f"{format_key(key)} is raw pixels: encoded it would be about {raw / png:.1f} times smaller",
         feature=key,
         evidence=[
             layout.says,
-            f"{byte_size(stored.total_bytes)} as stored; as PNG, which loses nothing, about "
-            f"{byte_size(int(stored.total_bytes * png / raw))} "
-            f"(estimated: {count(looked, 'sample')} went from {byte_size(raw)} to {byte_size(png)})",
+            f"{format_bytes(stored.total_bytes)} as stored; as PNG, which loses nothing, about "
+            f"{format_bytes(int(stored.total_bytes * png / raw))} "
+            f"(estimated: {format_count(looked, 'sample')} went from {format_bytes(raw)} to {format_bytes(png)})",
         ],
         ruled_out=["not encoded already: the bytes begin as no picture does"],
         likely="the picture was decoded before it was written",
-        do=f"store the file's own JPEG or PNG bytes in {named(key)}, and decode them when reading",
+        do=f"store the file's own JPEG or PNG bytes in {format_key(key)}, and decode them when reading",
         agree=False,
     )
 
 
-def _uint8_layout(case: Case, key: str, stored: Stored) -> Layout | None:
+def _infer_uint8_layout(case: DoctorCase, key: str, stored: KindProfile) -> PixelLayout | None:
     sized = case.raw.sized.get(key)
     if sized is not None and sized.kind == "bytes" and not sized.odd and len(sized.ratios) == 1:
         ratio = next(iter(sized.ratios))
         _, shape, _ = sized.shapes[0]
         depth = shape.channels if shape.channels is not None else int(ratio)
         if (ratio == 1.0 or not sized.deep) and depth in _MODES:
-            return Layout(
+            return PixelLayout(
                 shape.height,
                 shape.width,
                 depth,
-                f"{named(sized.keys[0])} and {named(sized.keys[1])} say {shape}",
+                f"{format_key(sized.keys[0])} and {format_key(sized.keys[1])} say {shape}",
             )
     tensor = dict(case.features()).get(key)
-    return _declared_layout(tensor, stored) if isinstance(tensor, Tensor) else None
+    return _get_declared_layout(tensor, stored) if isinstance(tensor, Tensor) else None
 
 
-def _declared_layout(tensor: Tensor, stored: Stored) -> Layout | None:
+def _get_declared_layout(tensor: Tensor, stored: KindProfile) -> PixelLayout | None:
     shape = [size for size in tensor.shape if size is not None]
     if np.dtype(tensor.dtype) != np.uint8 or len(shape) != len(tensor.shape) or len(shape) not in (2, 3):
         return None
     height, width, depth = (*shape, 1)[:3]
     if depth not in _MODES or list(stored.lengths.counts or ()) != [height * width * depth]:
         return None
-    return Layout(height, width, depth, f"the schema says uint8 of shape {shape}")
+    return PixelLayout(height, width, depth, f"the schema says uint8 of shape {shape}")
 
 
-def encoded_estimate(stored: Stored, layout: Layout, payload_bytes: int) -> str | None:
+def estimate_encoded_size(stored: KindProfile, layout: PixelLayout, payload_bytes: int) -> str | None:
     """The room that a list of pixels takes, and what it would take as bytes and as PNG."""
     arrays = [value for _, value in stored.samples if stored.kind != "bytes"]
-    arrays = [value.astype(np.uint8) for value in arrays if len(value) == layout_size(layout)]
-    sizes = _png_sizes(arrays, layout)
+    arrays = [value.astype(np.uint8) for value in arrays if len(value) == count_layout_values(layout)]
+    sizes = _measure_png_sizes(arrays, layout)
     if sizes is None:
         return None
     raw, png, looked = sizes
-    now = min(_list_bytes(stored), payload_bytes)
+    now = min(_estimate_list_bytes(stored), payload_bytes)
     return (
-        f"about {byte_size(now)} as stored; {byte_size(stored.values)} as raw bytes; as PNG, which loses nothing, "
-        f"about {byte_size(int(stored.values * png / raw))} (estimated from {count(looked, 'sample')})"
+        f"about {format_bytes(now)} as stored; {format_bytes(stored.values)} as raw bytes; as PNG, which loses "
+        "nothing, "
+        f"about {format_bytes(int(stored.values * png / raw))} (estimated from {format_count(looked, 'sample')})"
     )
 
 
-def layout_size(layout: Layout) -> int:
+def count_layout_values(layout: PixelLayout) -> int:
     """How many values a picture has."""
     return layout.height * layout.width * layout.channels
 
 
-def _list_bytes(stored: Stored) -> int:
+def _estimate_list_bytes(stored: KindProfile) -> int:
     """The bytes that the numbers of a key take in the records, judged by its samples."""
     if stored.kind == "float":
         return stored.values * 4
     values = [value for _, value in stored.samples]
     seen = sum(len(value) for value in values)
     # A varint has 7 bits a byte; a negative number takes 10.
-    spent = sum(int(_varint_bytes(value).sum()) for value in values)
+    spent = sum(int(_count_varint_bytes(value).sum()) for value in values)
     return int(stored.values * spent / seen) if seen else stored.values
 
 
-def _varint_bytes(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _count_varint_bytes(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     bits = np.ceil(np.log2(np.maximum(values.astype(np.float64), 1.0) + 1.0))
     return np.where(values < 0, 10, np.maximum(np.ceil(bits / 7), 1)).astype(np.int64)
 
 
-def _png_sizes(arrays: list[npt.NDArray[np.uint8]], layout: Layout) -> tuple[int, int, int] | None:
+def _measure_png_sizes(
+    arrays: list[npt.NDArray[np.uint8]], layout: PixelLayout
+) -> tuple[int, int, int] | None:
     """(raw bytes, bytes as PNG, how many) of the first few pictures."""
     from PIL import Image
 
-    fitting = [array for array in arrays if len(array) == layout_size(layout)][:_SAMPLES]
+    fitting = [array for array in arrays if len(array) == count_layout_values(layout)][:_MAX_SAMPLES]
     if not fitting:
         return None
     png = 0
@@ -205,41 +215,43 @@ def _png_sizes(arrays: list[npt.NDArray[np.uint8]], layout: Layout) -> tuple[int
         out = io.BytesIO()
         Image.fromarray(array.reshape(shape), _MODES[layout.channels]).save(out, "PNG")
         png += len(out.getvalue())
-    return len(fitting) * layout_size(layout), png, len(fitting)
+    return len(fitting) * count_layout_values(layout), png, len(fitting)
 
 
-def _long_list(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
+def _diagnose_long_list(case: DoctorCase, key: str, stored: KindProfile) -> Iterator[Diagnosis]:
     small = stored.low >= 0 and stored.high <= 255
-    if not small or not (stored.kind == "int64" or stored.all_whole):
+    if not small or not (stored.kind == "int64" or stored.is_all_integers):
         return
-    now = _list_bytes(stored)
-    if now < _WORTH_BYTES or stored.values > 0.75 * now:
+    now = _estimate_list_bytes(stored)
+    if now < _MIN_SAVED_BYTES or stored.values > 0.75 * now:
         return
     yield case.diagnosis(
         "H834",
         "note",
         stored.tally,
-        title=f"{named(key)} holds numbers from 0 to 255 in lists that take {now / stored.values:.1f} bytes for each",
+        title=f"{format_key(key)} holds numbers from 0 to 255 in lists that take {now / stored.values:.1f} "
+        "bytes for each",
         feature=key,
         evidence=[
-            f"{count(stored.values, 'value')}, at least {stored.fewest:,} in a record",
-            f"about {byte_size(now)} as stored, {byte_size(stored.values)} as one byte string a record "
-            f"(estimated from {count(len(stored.samples), 'sample')})",
+            f"{format_count(stored.values, 'value')}, at least {stored.fewest:,} in a record",
+            f"about {format_bytes(now)} as stored, {format_bytes(stored.values)} as one byte string a record "
+            f"(estimated from {format_count(len(stored.samples), 'sample')})",
         ],
         likely=None,
-        do=f'store np.asarray(values, "uint8").tobytes() in {named(key)}, and read tf.io.decode_raw(x, tf.uint8)',
+        do=f'store np.asarray(values, "uint8").tobytes() in {format_key(key)}, and read tf.io.decode_raw(x, '
+        "tf.uint8)",
         agree=False,
     )
 
 
-_PICTURE_WORDS = frozenset(
+_IMAGE_WORDS = frozenset(
     {"image", "images", "img", "imgs", "picture", "photo", "pixels", "pixel", "frame", "raw", "digit", "x"}
 )
-_SIZES = {1: "uint8", 2: "uint16", 4: "float32", 8: "float64"}
-_SMALLEST_PIXELS = 16
+_DTYPES_BY_SIZE = {1: "uint8", 2: "uint16", 4: "float32", 8: "float64"}
+_MIN_PIXELS = 16
 
 
-def diagnose_raw_tensors(case: Case, settled: frozenset[str]) -> Iterator[Diagnosis]:
+def diagnose_raw_tensors(case: DoctorCase, settled: frozenset[str]) -> Iterator[Diagnosis]:
     """What is stored as raw bytes or as lists, and is a picture or a tensor."""
     tensors = of_type(dict(case.features()), Tensor)
     for key, profile in case.profile.keys.items():
@@ -247,16 +259,18 @@ def diagnose_raw_tensors(case: Case, settled: frozenset[str]) -> Iterator[Diagno
         if stored is None or not stored.values:
             continue
         if key in tensors:
-            yield from _declared(case, key, tensors[key], stored)
+            yield from _diagnose_declared_tensor(case, key, tensors[key], stored)
         elif stored.kind == "bytes":
-            found = string_picture(case, key, stored) if key not in settled else None
-            yield from [found] if found is not None else _raw(case, key, stored)
+            found = diagnose_string_image(case, key, stored) if key not in settled else None
+            yield from [found] if found is not None else _diagnose_raw_bytes(case, key, stored)
         elif key not in settled:
-            found = list_picture(case, key, stored)
+            found = diagnose_list_image(case, key, stored)
             yield from [found] if found is not None else []
 
 
-def _declared(case: Case, key: str, tensor: Tensor, stored: Stored) -> Iterator[Diagnosis]:
+def _diagnose_declared_tensor(
+    case: DoctorCase, key: str, tensor: Tensor, stored: KindProfile
+) -> Iterator[Diagnosis]:
     """Raw bytes held against the dtype and the shape that the schema declares."""
     lengths = stored.lengths.counts
     if stored.kind != "bytes" or None in tensor.shape or lengths is None:
@@ -268,29 +282,29 @@ def _declared(case: Case, key: str, tensor: Tensor, stored: Stored) -> Iterator[
     if not bad:
         return
     length = max(bad, key=lambda each: bad[each])
-    groups = case.groups_about("D406", key)
-    tally = tally_of(groups) if groups else stored.tally
+    groups = case.find_groups("D406", key)
+    tally = tally_finding_groups(groups) if groups else stored.tally
     sample = next((value for _, value in stored.samples if len(value) == length), b"")
     ratio = length / elements if elements else 0.0
-    says = _SIZES.get(int(ratio)) if ratio.is_integer() and int(ratio) != size_bytes else None
+    says = _DTYPES_BY_SIZE.get(int(ratio)) if ratio.is_integer() and int(ratio) != size_bytes else None
     name = dtype_name(tensor.dtype)
     read = reshape_error(length // size_bytes, shape)
     evidence = [
-        f"{count(length, 'byte')} are stored; {name} of shape {list(shape)} takes {elements * size_bytes:,}",
+        f"{format_count(length, 'byte')} are stored; {name} of shape {list(shape)} takes {elements * size_bytes:,}",
         f"after decode_raw as {name} TensorFlow says: {read}" if read else None,
     ]
     if says is not None:
-        dtype = bytes_say(sample, int(ratio)) or says
+        dtype = guess_dtype(sample, int(ratio)) or says
         yield case.diagnosis(
             "H825",
             "error",
             tally,
-            title=f"{named(key)} is declared as {name}, and its bytes are {dtype}",
+            title=f"{format_key(key)} is declared as {name}, and its bytes are {dtype}",
             feature=key,
             evidence=[
                 *evidence,
                 f"{int(ratio)} bytes for each of {elements:,} elements",
-                _reading(sample, dtype),
+                _describe_values(sample, dtype),
             ],
             ruled_out=["not the shape: the number of elements is right for another dtype"],
             likely=f"the array was {dtype} when tobytes() was called",
@@ -303,7 +317,7 @@ def _declared(case: Case, key: str, tensor: Tensor, stored: Stored) -> Iterator[
         "H826",
         "error",
         tally,
-        title=f"{named(key)} has another shape than {list(shape)}",
+        title=f"{format_key(key)} has another shape than {list(shape)}",
         feature=key,
         evidence=evidence,
         ruled_out=["not another dtype: no size of 1, 2, 4 or 8 bytes gives this number of elements"],
@@ -313,27 +327,27 @@ def _declared(case: Case, key: str, tensor: Tensor, stored: Stored) -> Iterator[
     )
 
 
-def _raw(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
+def _diagnose_raw_bytes(case: DoctorCase, key: str, stored: KindProfile) -> Iterator[Diagnosis]:
     """Raw bytes held against the height and width beside them, or against themselves."""
     samples = [value for _, value in stored.samples if value]
-    if not samples or stored.texts is not None or any(map(begins_as_picture, samples)):
+    if not samples or stored.texts is not None or any(map(is_encoded_image, samples)):
         return
     sized = case.raw.sized.get(key)
-    if all(map(is_text, samples)):
-        yield from _base64(case, key, sized) if sized is not None else ()
+    if all(map(is_ascii_text, samples)):
+        yield from _diagnose_base64(case, key, sized) if sized is not None else ()
         return
     if sized is not None and sized.kind == "bytes" and stored.most == 1 and (sized.ratios or sized.odd):
-        yield from _beside(case, key, stored, sized)
-    elif all(bytes_say(sample, 8) == "float64" and bytes_say(sample, 4) is None for sample in samples):
+        yield from _diagnose_sized_bytes(case, key, stored, sized)
+    elif all(guess_dtype(sample, 8) == "float64" and guess_dtype(sample, 4) is None for sample in samples):
         yield case.diagnosis(
             "H835",
             "note",
             stored.tally,
-            title=f"{named(key)} holds raw float64 bytes",
+            title=f"{format_key(key)} holds raw float64 bytes",
             feature=key,
             evidence=[
-                f"in groups of 8 the bytes of {count(len(samples), 'sample')} are numbers of ordinary size",
-                _reading(samples[0], "float64"),
+                f"in groups of 8 the bytes of {format_count(len(samples), 'sample')} are numbers of ordinary size",
+                _describe_values(samples[0], "float64"),
                 "in groups of 4 they are not",
             ],
             ruled_out=["not float32: every second number would be nonsense"],
@@ -342,10 +356,12 @@ def _raw(case: Case, key: str, stored: Stored) -> Iterator[Diagnosis]:
         )
 
 
-def _base64(case: Case, key: str, sized: Sized) -> Iterator[Diagnosis]:
+def _diagnose_base64(case: DoctorCase, key: str, sized: SizedKey) -> Iterator[Diagnosis]:
     """Pixels that were turned into text before they were stored."""
     fits = [
-        (place, shape, size) for place, shape, size in sized.shapes if size == _as_base64(int(_pixels(shape)))
+        (place, shape, size)
+        for place, shape, size in sized.shapes
+        if size == _base64_size(int(_count_pixels(shape)))
     ]
     if not fits or len(fits) < len(sized.shapes):
         return
@@ -357,41 +373,43 @@ def _base64(case: Case, key: str, sized: Sized) -> Iterator[Diagnosis]:
         "H826",
         "warning",
         tally,
-        title=f"{named(key)} is text: its pixels were encoded with base64",
+        title=f"{format_key(key)} is text: its pixels were encoded with base64",
         feature=key,
         evidence=[
-            f"{count(size, 'byte')} of letters and digits, 4 for each 3 of {shape} pixels",
+            f"{format_count(size, 'byte')} of letters and digits, 4 for each 3 of {shape} pixels",
             "a third more than the pixels take",
         ],
         ruled_out=["not another dtype: no pixel is outside of the letters of base64"],
         likely="the bytes were made fit for JSON, and stored like that",
-        do=f"tf.io.decode_base64 when reading, or write the bytes themselves to {named(key)}",
+        do=f"tf.io.decode_base64 when reading, or write the bytes themselves to {format_key(key)}",
         agree=False,
     )
 
 
-def _as_base64(n_bytes: int) -> int:
+def _base64_size(n_bytes: int) -> int:
     return -(-n_bytes // 3) * 4
 
 
-def _beside(case: Case, key: str, stored: Stored, sized: Sized) -> Iterator[Diagnosis]:
+def _diagnose_sized_bytes(
+    case: DoctorCase, key: str, stored: KindProfile, sized: SizedKey
+) -> Iterator[Diagnosis]:
     channels = (1,) if sized.deep else (1, 3, 4)
     sample = next((value for _, value in stored.samples), b"")
-    said = joined([f"{named(each)}" for each in sized.keys], "and")
+    said = join_words([f"{format_key(each)}" for each in sized.keys], "and")
     for ratio, tally in sorted(sized.ratios.items()):
-        item = _item_bytes(int(ratio), sized, sample)
+        item = _infer_item_bytes(int(ratio), sized, sample)
         if item == 1 and ratio in channels:
             continue
-        shape = next((shape for _, shape, size in sized.shapes if size == ratio * _pixels(shape)), None)
+        shape = next((shape for _, shape, size in sized.shapes if size == ratio * _count_pixels(shape)), None)
         if item is None:
             continue
-        dtype = bytes_say(sample, item) or _SIZES[item]
-        pixels = 0 if shape is None else _pixels(shape)
+        dtype = guess_dtype(sample, item) or _DTYPES_BY_SIZE[item]
+        pixels = 0 if shape is None else _count_pixels(shape)
         yield case.diagnosis(
             "H825",
             "warning",
             tally,
-            title=f"{named(key)} has {item} bytes for each value: its bytes are {dtype}, not uint8",
+            title=f"{format_key(key)} has {item} bytes for each value: its bytes are {dtype}, not uint8",
             feature=key,
             evidence=[
                 f"{said} say {shape}: {int(pixels):,} values, and {int(pixels * ratio):,} bytes are stored"
@@ -399,37 +417,39 @@ def _beside(case: Case, key: str, stored: Stored, sized: Sized) -> Iterator[Diag
                 else None,
                 f"the ratio is {int(ratio)}"
                 + (f" for {int(ratio) // item} channels" if ratio > item else ""),
-                _reading(sample, dtype),
-                _after_decoding(shape, ratio),
+                _describe_values(sample, dtype),
+                _describe_decoded_shape(shape, ratio),
             ],
             ruled_out=[
                 "not an encoded picture: the bytes begin as none does",
                 "not a cut: every length fits",
             ],
             likely=f"the array was {dtype} when tobytes() was called",
-            do=f"{_to_uint8(sample, dtype)} when writing; or tf.io.decode_raw(x, tf.{dtype})",
+            do=f"{_describe_uint8_conversion(sample, dtype)} when writing; or tf.io.decode_raw(x, tf.{dtype})",
             agree=False,
         )
-    if sized.odd and sized.odd.records * 2 > stored.tally.records and _is_picture_key(key):
+    if sized.odd and sized.odd.records * 2 > stored.tally.records and _is_image_key(key):
         place, shape, size = sized.shapes[0]
         yield case.diagnosis(
             "H826",
             "warning",
             sized.odd,
-            title=f"the bytes of {named(key)} do not fit the size that is said of them",
+            title=f"the bytes of {format_key(key)} do not fit the size that is said of them",
             feature=key,
-            evidence=[f"{said} say {shape}; {count(size, 'byte')} are stored (record {place.record:,})"],
+            evidence=[
+                f"{said} say {shape}; {format_count(size, 'byte')} are stored (record {place.record:,})"
+            ],
             ruled_out=[
                 "not another dtype: the length is no whole multiple of the pixels",
                 "not an encoded picture: the bytes begin as none does",
             ],
-            likely=_other_depth(shape.channels, _pixels(shape), size),
+            likely=_describe_other_depth(shape.channels, _count_pixels(shape), size),
             do=f"write {said} of the array whose bytes are stored: array.shape",
             agree=False,
         )
 
 
-def _to_uint8(sample: bytes, dtype: str) -> str:
+def _describe_uint8_conversion(sample: bytes, dtype: str) -> str:
     values = np.frombuffer(sample[: len(sample) // 8 * 8], np.dtype(dtype).newbyteorder("<"))
     floats = values.dtype.kind == "f" and len(values) > 0
     # What is whole was never divided by 255: class ids, for one.
@@ -438,114 +458,114 @@ def _to_uint8(sample: bytes, dtype: str) -> str:
     return 'array.astype("uint8").tobytes()'
 
 
-def _after_decoding(shape: Shape | None, ratio: float) -> str | None:
+def _describe_decoded_shape(shape: ImageShape | None, ratio: float) -> str | None:
     if shape is None:
         return None
     dims = [shape.height, shape.width] + ([shape.channels] if shape.channels else [])
-    said = reshape_error(int(_pixels(shape) * ratio), dims)
+    said = reshape_error(int(_count_pixels(shape) * ratio), dims)
     return f"read as uint8, TensorFlow says at tf.reshape: {said}" if said else None
 
 
-def _other_depth(channels: int | None, pixels: float, size: int) -> str | None:
+def _describe_other_depth(channels: int | None, pixels: float, size: int) -> str | None:
     if channels and pixels:
         for other in (1, 3, 4):
             if size * channels == pixels * other:
-                return f"{count(other, 'channel')} stored, where {channels} are said"
+                return f"{format_count(other, 'channel')} stored, where {channels} are said"
     return None
 
 
-def _pixels(shape: Shape) -> float:
+def _count_pixels(shape: ImageShape) -> float:
     return float(shape.height * shape.width * (shape.channels or 1))
 
 
-def _item_bytes(ratio: int, sized: Sized, sample: bytes) -> int | None:
+def _infer_item_bytes(ratio: int, sized: SizedKey, sample: bytes) -> int | None:
     """How many bytes a value has, where there are `ratio` bytes for each pixel (and channel, if that is known)."""
     if sized.deep:
-        return ratio if ratio in _SIZES else None
+        return ratio if ratio in _DTYPES_BY_SIZE else None
     if ratio == 4:  # RGBA, or one float32
-        return 4 if bytes_say(sample, 4) == "float32" else 1
+        return 4 if guess_dtype(sample, 4) == "float32" else 1
     by_ratio = {1: 1, 3: 1, 2: 2, 6: 2, 12: 4, 16: 4, 8: 8, 24: 8, 32: 8}
     return by_ratio.get(ratio)
 
 
-def _reading(sample: bytes, dtype: str) -> str | None:
+def _describe_values(sample: bytes, dtype: str) -> str | None:
     values = np.frombuffer(sample[: len(sample) // 8 * 8][:64], np.dtype(dtype).newbyteorder("<"))[:3]
     if not len(values) or not np.isfinite(values).all():
         return None
-    return f"read as {dtype} they begin {', '.join(number(float(value)) for value in values)}"
+    return f"read as {dtype} they begin {', '.join(format_number(float(value)) for value in values)}"
 
 
-def _is_picture_key(key: str) -> bool:
-    return bool(_PICTURE_WORDS & set(words_of(key)))
+def _is_image_key(key: str) -> bool:
+    return bool(_IMAGE_WORDS & set(split_key_words(key)))
 
 
-def list_picture(
-    case: Case, key: str, stored: Stored, tensorflow_error: str | None = None
+def diagnose_list_image(
+    case: DoctorCase, key: str, stored: KindProfile, tensorflow_error: str | None = None
 ) -> Diagnosis | None:
     """A picture as a list of numbers, one for each pixel and channel; None where it is something else."""
-    layout = _layout(case, key, stored)
+    layout = _infer_layout(case, key, stored)
     if layout is None or stored.low < 0 or (stored.kind == "int64" and stored.high > 255):
         return None
-    is_ints = stored.kind == "int64" or (stored.all_whole and stored.high <= 255)
+    is_ints = stored.kind == "int64" or (stored.is_all_integers and stored.high <= 255)
     listed = "ints" if stored.kind == "int64" else "floats"
     return case.diagnosis(
         "H827",
         "warning" if tensorflow_error is None else "error",
         stored.tally,
-        title=f"{named(key)} is an image that is stored as a list of {listed}",
+        title=f"{format_key(key)} is an image that is stored as a list of {listed}",
         feature=key,
         evidence=[
             layout.says,
-            f"values from {number(stored.low)} to {number(stored.high)}",
-            encoded_estimate(stored, layout, case.profile.payload_bytes) if is_ints else None,
+            f"values from {format_number(stored.low)} to {format_number(stored.high)}",
+            estimate_encoded_size(stored, layout, case.profile.payload_bytes) if is_ints else None,
         ],
         ruled_out=["not ragged data: the number of values is height × width × channels"],
         likely="the array was flattened and passed to a list of numbers",
-        do=f"store the file's own JPEG or PNG bytes in {named(key)}; or tf.io.encode_png(array).numpy()",
+        do=f"store the file's own JPEG or PNG bytes in {format_key(key)}; or tf.io.encode_png(array).numpy()",
         tensorflow_error=tensorflow_error,
     )
 
 
-def string_picture(
-    case: Case, key: str, stored: Stored, tensorflow_error: str | None = None
+def diagnose_string_image(
+    case: DoctorCase, key: str, stored: KindProfile, tensorflow_error: str | None = None
 ) -> Diagnosis | None:
     """A picture as a list of byte strings of one byte each; None where it is something else."""
-    if not stored.single_bytes or stored.most < _SMALLEST_PIXELS:
+    if not stored.single_bytes or stored.most < _MIN_PIXELS:
         return None
     if stored.single_bytes < stored.lists:
         return None
-    layout = _layout(case, key, stored)
+    layout = _infer_layout(case, key, stored)
     stored_bytes = stored.values * 3  # tag, length and the byte
     return case.diagnosis(
         "H828",
         "warning" if tensorflow_error is None else "error",
         stored.tally,
-        title=f"{named(key)} is stored as one string for each byte",
+        title=f"{format_key(key)} is stored as one string for each byte",
         feature=key,
         evidence=[
-            f"up to {count(stored.most, 'string')} of one byte in a record",
+            f"up to {format_count(stored.most, 'string')} of one byte in a record",
             layout.says if layout is not None else None,
-            f"{byte_size(stored_bytes)} with their tags; as one string {byte_size(stored.values)}",
+            f"{format_bytes(stored_bytes)} with their tags; as one string {format_bytes(stored.values)}",
         ],
         ruled_out=["not text: no string has more than one byte"],
         likely="bytes were iterated: bytes_list=BytesList(value=data) instead of value=[data]",
-        do=f"BytesList(value=[data]) for {named(key)}: one string in a list",
+        do=f"BytesList(value=[data]) for {format_key(key)}: one string in a list",
         tensorflow_error=tensorflow_error,
     )
 
 
-def _layout(case: Case, key: str, stored: Stored) -> Layout | None:
+def _infer_layout(case: DoctorCase, key: str, stored: KindProfile) -> PixelLayout | None:
     """The height, width and channels of a flat list, by the keys beside it or by its length."""
     sized = case.raw.sized.get(key)
     if sized is not None and not sized.odd and sized.ratios and sized.shapes:
         allowed = (1.0,) if sized.deep else (1.0, 3.0, 4.0)
         if set(sized.ratios) <= set(allowed):
             _, shape, _ = sized.shapes[0]
-            if shape.height * shape.width >= _SMALLEST_PIXELS:
-                said = joined([f"{named(each)}" for each in sized.keys], "and")
+            if shape.height * shape.width >= _MIN_PIXELS:
+                said = join_words([f"{format_key(each)}" for each in sized.keys], "and")
                 depth = shape.channels or int(next(iter(sized.ratios)))
                 says = f"{said} say {shape}, and there are as many values"
-                return Layout(shape.height, shape.width, depth, says)
-    if not _is_picture_key(key) or not stored.is_enough:
+                return PixelLayout(shape.height, shape.width, depth, says)
+    if not _is_image_key(key) or not stored.has_enough_records:
         return None
-    return pixels_of(stored.constant or 0)
+    return guess_square_layout(stored.constant or 0)

@@ -8,32 +8,32 @@ from contextlib import closing
 from typing import Any
 
 from rekord.errors import RekordError
-from rekord.health.check.manifest import Listing, read_listing
-from rekord.health.check.run import checked
-from rekord.health.dataset_files import Place, look_at
+from rekord.health.check.manifest import ManifestListing, read_manifest_listing
+from rekord.health.check.run import iter_findings
+from rekord.health.dataset_files import DatasetFiles, find_dataset_files
 from rekord.health.doctor import corruption as bytes_family
 from rekord.health.doctor import kinds, payloads, raw_tensors
 from rekord.health.doctor import spec as spec_family
-from rekord.health.doctor.diagnosis import Diagnoses, Diagnosis, worst_first
-from rekord.health.doctor.evidence import Case, FileFacts
-from rekord.health.doctor.spec import SpecLook
+from rekord.health.doctor.diagnosis import Diagnoses, Diagnosis, sort_by_severity
+from rekord.health.doctor.evidence import DoctorCase, FileEvidence
+from rekord.health.doctor.spec import SpecCheck
 from rekord.health.finding import Report
 from rekord.health.key_columns import KeyedBatch
-from rekord.health.scan import FileEnd
+from rekord.health.scan import FileSummary
 from rekord.schema import Schema
 from rekord.schema.interop.spec_file import load_spec
 from rekord.schema.interop.tf_spec import (
-    FixedLen,
-    FixedLenSequence,
+    FixedLenSequenceSpec,
+    FixedLenSpec,
     RaggedSpec,
     SequenceSpec,
     SparseSpec,
-    VarLen,
-    spec_of_schema,
+    VarLenSpec,
+    spec_from_schema,
 )
 from rekord.storage.local import PathLike
 
-_SPEC_CLASSES = (FixedLen, VarLen, FixedLenSequence, SparseSpec, RaggedSpec)
+_SPEC_CLASSES = (FixedLenSpec, VarLenSpec, FixedLenSequenceSpec, SparseSpec, RaggedSpec)
 
 
 def doctor(
@@ -47,23 +47,23 @@ def doctor(
     With a `spec` (`"FILE.py:NAME"`, or the dict itself) or a `schema` (or the file of one) it also says of each
     feature whether TensorFlow will parse it, with the error that it will raise, and gives a spec that works.
     """
-    loaded, wanted = loaded_schema(schema), loaded_spec(spec)
-    place = look_at(path)
-    asked = os.fspath(path) if isinstance(path, (str, os.PathLike)) else place_of_all(place.paths)
-    return doctor_place(place, asked=asked, schema=loaded, spec=wanted)
+    loaded, wanted = resolve_schema(schema), resolve_spec(spec)
+    place = find_dataset_files(path)
+    asked = os.fspath(path) if isinstance(path, (str, os.PathLike)) else find_common_folder(place.paths)
+    return diagnose_files(place, asked=asked, schema=loaded, spec=wanted)
 
 
-def place_of_all(files: Sequence[str]) -> str:
+def find_common_folder(files: Sequence[str]) -> str:
     """What stands for several files: the folder that holds all of them."""
     return os.path.commonpath([os.path.abspath(path) for path in files])
 
 
-def loaded_schema(schema: Schema | PathLike | None) -> Schema | None:
+def resolve_schema(schema: Schema | PathLike | None) -> Schema | None:
     """A schema, or the one that a file holds."""
     return schema if schema is None or isinstance(schema, Schema) else Schema.load(schema)
 
 
-def loaded_spec(spec: str | Mapping[str, object] | SequenceSpec | None) -> Any:
+def resolve_spec(spec: str | Mapping[str, object] | SequenceSpec | None) -> Any:
     """A spec as plain values: read from the text of a Python file, or taken from TensorFlow's objects."""
     if isinstance(spec, str):
         return load_spec(spec)
@@ -76,8 +76,8 @@ def loaded_spec(spec: str | Mapping[str, object] | SequenceSpec | None) -> Any:
     return spec_from_tf(spec)
 
 
-def doctor_place(
-    place: Place,
+def diagnose_files(
+    place: DatasetFiles,
     *,
     asked: str,
     schema: Schema | None = None,
@@ -86,35 +86,37 @@ def doctor_place(
 ) -> Diagnoses:
     """The same for record files that have been found already; what was read is counted in `report`."""
     report = Report() if report is None else report
-    listing = place.listing or _listing_beside(place)
+    listing = place.listing or _find_listing(place)
     declared = place.schema if listing is None else listing.schema
-    look = _spec_look(schema, spec)
-    case = Case(
+    look = _build_spec_check(schema, spec)
+    case = DoctorCase(
         asked=asked,
         schema=schema or declared,
         listed=place.schema,
         spec=None if look is None else look.spec,
-        compression={} if listing is None else _compression(listing),
-        files=[FileFacts(path) for path in place.paths],
+        compression={} if listing is None else _list_compressions(listing),
+        files=[FileEvidence(path) for path in place.paths],
     )
     # A schema that lies beside is one of the place's, which knows more of it than what it declares.
     held = schema if place.schema is not None else case.schema
-    with closing(checked(place, report, held, observers=[_Onlooker(case, look)])) as findings:
+    with closing(iter_findings(place, report, held, observers=[_EvidenceObserver(case, look)])) as findings:
         for finding in findings:
             case.add(finding)
-    return _concluded(case, look, report)
+    return _build_diagnoses(case, look, report)
 
 
-def _listing_beside(place: Place) -> Listing | None:
+def _find_listing(place: DatasetFiles) -> ManifestListing | None:
     """The manifest of the dataset that a named file belongs to."""
-    if not place.files_were_named or len(place.paths) != 1:
+    if not place.has_explicit_files or len(place.paths) != 1:
         return None
-    found = read_listing(os.path.dirname(place.paths[0]))
+    found = read_manifest_listing(os.path.dirname(place.paths[0]))
     # `check` of the folder says what is wrong with a manifest; the file speaks for itself.
-    return found if isinstance(found, Listing) and found.split_of(place.paths[0]) is not None else None
+    return (
+        found if isinstance(found, ManifestListing) and found.split_of(place.paths[0]) is not None else None
+    )
 
 
-def _compression(listing: Listing) -> dict[str, str]:
+def _list_compressions(listing: ManifestListing) -> dict[str, str]:
     return {
         shard: part.compression
         for name, part in listing.manifest.splits.items()
@@ -122,10 +124,10 @@ def _compression(listing: Listing) -> dict[str, str]:
     }
 
 
-class _Onlooker:
+class _EvidenceObserver:
     """Gathers what the ailments need while the files are checked."""
 
-    def __init__(self, case: Case, look: SpecLook | None) -> None:
+    def __init__(self, case: DoctorCase, look: SpecCheck | None) -> None:
         self._case = case
         self._look = look
 
@@ -136,35 +138,35 @@ class _Onlooker:
         if self._look is not None:
             self._look.see(batch)
 
-    def end_file(self, end: FileEnd) -> None:
+    def end_file(self, end: FileSummary) -> None:
         """Takes down how many records a file gave."""
-        self._case.facts_of(end.path).records = end.records
+        self._case.get_file_evidence(end.path).records = end.records
 
 
-def _spec_look(schema: Schema | None, spec: Any) -> SpecLook | None:
+def _build_spec_check(schema: Schema | None, spec: Any) -> SpecCheck | None:
     if spec is not None:
-        return SpecLook(spec)
+        return SpecCheck(spec)
     if schema is None:
         return None
     try:
-        return SpecLook(spec_of_schema(schema))
+        return SpecCheck(spec_from_schema(schema))
     except RekordError:
         return None  # a column that no tf.io feature reads: the rules of the schema judge it
 
 
-def _as_declared(case: Case) -> frozenset[str]:
+def _find_declared_keys(case: DoctorCase) -> frozenset[str]:
     """The keys that are of the kind that a schema says: whoever declared it meant it."""
     kinds_of = case.declared_kinds()
     profiles = (*case.profile.keys.values(), *case.profile.steps.values())
     return frozenset(each.key for each in profiles if list(each.kinds) == [kinds_of.get(each.key)])
 
 
-def _concluded(case: Case, look: SpecLook | None, report: Report) -> Diagnoses:
+def _build_diagnoses(case: DoctorCase, look: SpecCheck | None, report: Report) -> Diagnoses:
     known: list[Diagnosis] = [*bytes_family.diagnose_corruption(case), *payloads.diagnose_payloads(case)]
-    settled, read = _as_declared(case), frozenset[str]()
+    settled, read = _find_declared_keys(case), frozenset[str]()
     if look is not None:
         known += spec_family.diagnose_spec(case, look)
-        read = spec_family.settled(look)
+        read = spec_family.list_settled_keys(look)
         settled |= read
     known += kinds.diagnose_kinds(case, settled)
     known += raw_tensors.diagnose_raw_tensors(case, settled)
@@ -172,15 +174,15 @@ def _concluded(case: Case, look: SpecLook | None, report: Report) -> Diagnoses:
     known += kinds.diagnose_labels(case)
     bulky = {each.feature for each in known if each.code in ("H827", "H828")}
     known += [each for each in raw_tensors.diagnose_bloat(case) if each.feature not in bulky]
-    known = payloads.as_severe_as_findings(case, known)
+    known = payloads.raise_severities(case, known)
     known += payloads.diagnose_repeats(case)
     known += payloads.diagnose_other_findings(case, known, read)
     seen = look is not None and bool(case.profile.records)
     return Diagnoses(
-        diagnoses=worst_first(known),
+        diagnoses=sort_by_severity(known),
         files=report.files,
         records=report.records,
         unreadable=report.unreadable,
-        features=tuple(spec_family.parsed(case, look)) if look is not None and seen else (),
-        spec=spec_family.working_spec(case, look) if look is not None and seen else None,
+        features=tuple(spec_family.predict_features(case, look)) if look is not None and seen else (),
+        spec=spec_family.build_working_spec(case, look) if look is not None and seen else None,
     )

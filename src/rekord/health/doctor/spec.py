@@ -11,40 +11,49 @@ import numpy as np
 
 from rekord.codec.decode import SequenceExample
 from rekord.health.doctor import kinds, raw_tensors
-from rekord.health.doctor.diagnosis import Diagnosis, Parsed, count, either, named, written
-from rekord.health.doctor.evidence import Case, KeyProfile, Stored, Tally
+from rekord.health.doctor.diagnosis import (
+    Diagnosis,
+    ParsePrediction,
+    format_count,
+    format_key,
+    format_python_key,
+    join_remedies,
+)
+from rekord.health.doctor.evidence import DoctorCase, KeyProfile, KindProfile, RecordTally
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
-from rekord.health.tensorflow.parse_errors import predicted_record_error, predicted_sequence_error
+from rekord.health.tensorflow.parse_errors import predict_record_error, predict_sequence_error
 from rekord.schema.interop.tf_spec import (
     Dtype,
-    FixedLen,
-    FixedLenSequence,
+    FixedLenSequenceSpec,
+    FixedLenSpec,
     RaggedSpec,
     SequenceSpec,
     Spec,
     SpecFeature,
-    VarLen,
-    feature_source,
+    VarLenSpec,
+    feature_to_source,
     record_keys,
     to_source,
 )
-from rekord.schema.messages import near_miss
+from rekord.schema.messages import closest_match
 
-_MOST_SIGNATURES = 4096
-_MOST_STEPS = 64
+_MAX_SIGNATURES = 4096
+_MAX_STEPS = 64
 """What records with more steps come to is not remembered: hardly two of them are alike."""
 
 
 @dataclass(slots=True)
-class Verdict:
+class SpecVerdict:
     """What TensorFlow makes of one feature of the spec."""
 
     name: str
     feature: SpecFeature
     step: bool = False
-    bad: Tally = field(default_factory=Tally)
+    bad: RecordTally = field(default_factory=RecordTally)
     error: str | None = None  # for the first record that it will not parse
-    absent: Tally = field(default_factory=Tally)  # records that it will not parse for want of the key
+    absent: RecordTally = field(
+        default_factory=RecordTally
+    )  # records that it will not parse for want of the key
     _known: dict[Any, str | None] = field(default_factory=dict)
 
     @property
@@ -52,7 +61,7 @@ class Verdict:
         return tuple(record_keys(self.name, self.feature))
 
 
-class SpecLook:
+class SpecCheck:
     """One spec, and what records come to under it."""
 
     def __init__(self, spec: Spec | SequenceSpec) -> None:
@@ -60,8 +69,8 @@ class SpecLook:
         self.sequence = isinstance(spec, SequenceSpec)
         context: Spec = spec.context if isinstance(spec, SequenceSpec) else spec
         steps: Spec = spec.steps if isinstance(spec, SequenceSpec) else {}
-        self.verdicts = [Verdict(name, feature) for name, feature in context.items()]
-        self.verdicts += [Verdict(name, feature, step=True) for name, feature in steps.items()]
+        self.verdicts = [SpecVerdict(name, feature) for name, feature in context.items()]
+        self.verdicts += [SpecVerdict(name, feature, step=True) for name, feature in steps.items()]
 
     def see(self, batch: KeyedBatch) -> None:
         """Hold the records of a batch against every feature."""
@@ -71,7 +80,7 @@ class SpecLook:
             else:
                 self._see(batch, verdict)
 
-    def _see(self, batch: KeyedBatch, verdict: Verdict) -> None:
+    def _see(self, batch: KeyedBatch, verdict: SpecVerdict) -> None:
         columns = {key: batch.context.get(key) for key in verdict.keys}
         by_value = isinstance(verdict.feature, RaggedSpec) and any(
             part.key is not None for part in verdict.feature.partitions
@@ -80,7 +89,7 @@ class SpecLook:
             inverse = np.arange(len(batch))
             firsts = inverse
         else:
-            signs = np.stack([_signs(column, len(batch)) for column in columns.values()], axis=1)
+            signs = np.stack([_count_values(column, len(batch)) for column in columns.values()], axis=1)
             _, firsts, inverse = np.unique(signs, axis=0, return_index=True, return_inverse=True)
             inverse = inverse.reshape(-1)
         wrong = np.zeros(len(firsts), np.bool_)
@@ -93,7 +102,7 @@ class SpecLook:
         self._count(batch, verdict, wrong[inverse], errors, columns)
 
     def _error(
-        self, verdict: Verdict, columns: Mapping[str, KeyColumn | None], row: int, *, cached: bool
+        self, verdict: SpecVerdict, columns: Mapping[str, KeyColumn | None], row: int, *, cached: bool
     ) -> str | None:
         example = {
             key: column.value(row)
@@ -104,21 +113,21 @@ class SpecLook:
             return self._predicted(verdict, example)
         sign = tuple([(key, columns[key].kind, len(value)) for key, value in example.items()])  # type: ignore[union-attr]
         if sign not in verdict._known:
-            if len(verdict._known) >= _MOST_SIGNATURES:
+            if len(verdict._known) >= _MAX_SIGNATURES:
                 verdict._known.clear()
             verdict._known[sign] = self._predicted(verdict, example)
         return verdict._known[sign]
 
-    def _predicted(self, verdict: Verdict, example: dict[str, Any]) -> str | None:
+    def _predicted(self, verdict: SpecVerdict, example: dict[str, Any]) -> str | None:
         if self.sequence:
             only = SequenceSpec(context={verdict.name: verdict.feature})
-            return predicted_sequence_error(only, SequenceExample(context=example, steps={}))
-        return predicted_record_error({verdict.name: verdict.feature}, example)
+            return predict_sequence_error(only, SequenceExample(context=example, steps={}))
+        return predict_record_error({verdict.name: verdict.feature}, example)
 
     @staticmethod
     def _count(
         batch: KeyedBatch,
-        verdict: Verdict,
+        verdict: SpecVerdict,
         wrong: np.ndarray[Any, np.dtype[np.bool_]],
         errors: list[tuple[int, str]],
         columns: Mapping[str, KeyColumn | None],
@@ -134,23 +143,27 @@ class SpecLook:
         elif first.valid is not None:
             verdict.absent.add(batch, wrong & ~first.valid)
 
-    def _see_steps(self, batch: KeyedBatch, verdict: Verdict) -> None:
+    def _see_steps(self, batch: KeyedBatch, verdict: SpecVerdict) -> None:
         column = batch.steps.get(verdict.name)
         wrong = np.zeros(len(batch), np.bool_)
         errors: list[tuple[int, str]] = []
         only = SequenceSpec(steps={verdict.name: verdict.feature})
         for row in range(len(batch)):
-            values = _steps_of(column, row)
+            values = _get_steps(column, row)
             steps = {} if values is None else {verdict.name: values}
             example = SequenceExample(context={}, steps=steps)
-            if values is not None and len(values) > _MOST_STEPS:
-                error = predicted_sequence_error(only, example)
+            if values is not None and len(values) > _MAX_STEPS:
+                error = predict_sequence_error(only, example)
             else:
-                sign = None if values is None else tuple([_sign_of(value, column) for value in values])
+                sign = (
+                    None
+                    if values is None
+                    else tuple([_get_step_signature(value, column) for value in values])
+                )
                 if sign not in verdict._known:
-                    if len(verdict._known) >= _MOST_SIGNATURES:
+                    if len(verdict._known) >= _MAX_SIGNATURES:
                         verdict._known.clear()
-                    verdict._known[sign] = predicted_sequence_error(only, example)
+                    verdict._known[sign] = predict_sequence_error(only, example)
                 error = verdict._known[sign]
             if error is not None:
                 wrong[row] = True
@@ -164,21 +177,21 @@ class SpecLook:
             verdict.absent.add(batch, wrong & ~column.valid)
 
 
-def _signs(column: KeyColumn | None, rows: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _count_values(column: KeyColumn | None, rows: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     """A number for each row that says how many values it has; -1 where it has not even a list."""
     if column is None:
         return np.full(rows, -1, np.int64)
     return column.counts if column.valid is None else np.where(column.valid, column.counts, -1)
 
 
-def _steps_of(column: StepColumn | None, row: int) -> list[Any] | None:
+def _get_steps(column: StepColumn | None, row: int) -> list[Any] | None:
     if column is None or (column.valid is not None and not column.valid[row]):
         return None
     begin, end = map(int, column.offsets[row : row + 2])
     return [column.steps.value(step) for step in range(begin, end)]
 
 
-def _sign_of(value: Any, column: StepColumn | None) -> tuple[str, int]:
+def _get_step_signature(value: Any, column: StepColumn | None) -> tuple[str, int]:
     return ("", -1) if value is None or column is None else (column.steps.kind, len(value))
 
 
@@ -186,39 +199,43 @@ _DTYPES: dict[str, Dtype] = {"int64": "int64", "float": "float32", "bytes": "str
 _KINDS = {dtype: kind for kind, dtype in _DTYPES.items()}
 
 
-def diagnose_spec(case: Case, look: SpecLook) -> Iterator[Diagnosis]:
+def diagnose_spec(case: DoctorCase, look: SpecCheck) -> Iterator[Diagnosis]:
     """One diagnosis for each feature that does not parse."""
     for verdict in look.verdicts:
         if verdict.bad:
-            yield _diagnosis(case, verdict)
+            yield _diagnose_verdict(case, verdict)
 
 
-def settled(look: SpecLook) -> frozenset[str]:
+def list_settled_keys(look: SpecCheck) -> frozenset[str]:
     """The record keys that the spec reads: their kind and count are not to be guessed at."""
     return frozenset(key for verdict in look.verdicts for key in verdict.keys)
 
 
-def parsed(case: Case, look: SpecLook) -> Iterator[Parsed]:
+def predict_features(case: DoctorCase, look: SpecCheck) -> Iterator[ParsePrediction]:
     """What TensorFlow will do with each feature of the spec."""
     for verdict in look.verdicts:
-        works = verdict.feature if not verdict.bad else _works(case, verdict)
-        yield Parsed(
+        works = verdict.feature if not verdict.bad else _find_working_feature(case, verdict)
+        yield ParsePrediction(
             feature=verdict.name,
-            asked=feature_source(verdict.feature),
+            asked=feature_to_source(verdict.feature),
             ok=not verdict.bad,
             records_affected=verdict.bad.records,
             tensorflow_error=verdict.error,
-            works=None if works is None else _named_source(case, verdict, works),
+            works=None if works is None else _format_feature_source(case, verdict, works),
         )
 
 
-def _named_source(case: Case, verdict: Verdict, works: SpecFeature) -> str:
+def _format_feature_source(case: DoctorCase, verdict: SpecVerdict, works: SpecFeature) -> str:
     """The text of a feature that works, with the key where that is another one."""
-    meant = _renamed(case, verdict)
-    return feature_source(works) if meant is None else f"{written(meant)}: {feature_source(works)}"
+    meant = _find_renamed_key(case, verdict)
+    return (
+        feature_to_source(works)
+        if meant is None
+        else f"{format_python_key(meant)}: {feature_to_source(works)}"
+    )
 
 
-def working_spec(case: Case, look: SpecLook) -> str:
+def build_working_spec(case: DoctorCase, look: SpecCheck) -> str:
     """The text of a spec that parses the records: the one that was asked for, mended where it must be.
 
     A feature that no spec could parse is left out.
@@ -226,28 +243,28 @@ def working_spec(case: Case, look: SpecLook) -> str:
     context: dict[str, SpecFeature] = {}
     steps: dict[str, SpecFeature] = {}
     for verdict in look.verdicts:
-        feature = verdict.feature if not verdict.bad else _works(case, verdict)
-        name = _renamed(case, verdict) or verdict.name
+        feature = verdict.feature if not verdict.bad else _find_working_feature(case, verdict)
+        name = _find_renamed_key(case, verdict) or verdict.name
         if feature is not None:
             (steps if verdict.step else context)[name] = feature
     return to_source(SequenceSpec(context, steps) if look.sequence else context)
 
 
-def _profiles(case: Case, verdict: Verdict) -> dict[str, KeyProfile]:
+def _get_key_profiles(case: DoctorCase, verdict: SpecVerdict) -> dict[str, KeyProfile]:
     return case.profile.steps if verdict.step else case.profile.keys
 
 
-def _renamed(case: Case, verdict: Verdict) -> str | None:
+def _find_renamed_key(case: DoctorCase, verdict: SpecVerdict) -> str | None:
     """The key that was meant, where no record has the one that the spec asks for."""
-    profiles = _profiles(case, verdict)
+    profiles = _get_key_profiles(case, verdict)
     if not verdict.bad or (verdict.name in profiles and profiles[verdict.name].records):
         return None
-    return near_miss(verdict.name, [key for key, each in profiles.items() if each.records])
+    return closest_match(verdict.name, [key for key, each in profiles.items() if each.records])
 
 
-def _works(case: Case, verdict: Verdict) -> SpecFeature | None:
+def _find_working_feature(case: DoctorCase, verdict: SpecVerdict) -> SpecFeature | None:
     """The feature that parses all that is stored under the key; None where it is not there, or of several kinds."""
-    profile = _profiles(case, verdict).get(_renamed(case, verdict) or verdict.keys[0])
+    profile = _get_key_profiles(case, verdict).get(_find_renamed_key(case, verdict) or verdict.keys[0])
     if profile is None or len(profile.kinds) != 1:
         return None
     stored = profile.main
@@ -255,95 +272,111 @@ def _works(case: Case, verdict: Verdict) -> SpecFeature | None:
     dtype = _DTYPES[stored.kind]
     if verdict.step:
         if stored.constant is not None and not profile.holes:
-            return FixedLenSequence(() if stored.constant == 1 else (stored.constant,), dtype)
-        return VarLen(dtype)
+            return FixedLenSequenceSpec(() if stored.constant == 1 else (stored.constant,), dtype)
+        return VarLenSpec(dtype)
     everywhere = profile.records == case.profile.records
     if stored.constant is None:
-        return VarLen(dtype) if isinstance(verdict.feature, VarLen) else RaggedSpec(dtype)
+        return VarLenSpec(dtype) if isinstance(verdict.feature, VarLenSpec) else RaggedSpec(dtype)
     if not everywhere:
-        return VarLen(dtype)
+        return VarLenSpec(dtype)
     shape: tuple[int, ...] = () if stored.constant == 1 else (stored.constant,)
-    asked = verdict.feature.shape if isinstance(verdict.feature, FixedLen) else None
+    asked = verdict.feature.shape if isinstance(verdict.feature, FixedLenSpec) else None
     if asked is not None and math.prod(asked) == stored.constant:
         shape = asked  # only the dtype was wrong
-    return FixedLen(shape, dtype)
+    return FixedLenSpec(shape, dtype)
 
 
-def _diagnosis(case: Case, verdict: Verdict) -> Diagnosis:
-    profile = _profiles(case, verdict).get(verdict.keys[0])
+def _diagnose_verdict(case: DoctorCase, verdict: SpecVerdict) -> Diagnosis:
+    profile = _get_key_profiles(case, verdict).get(verdict.keys[0])
     if profile is None or not profile.records or verdict.absent.records == verdict.bad.records:
-        return _missing(case, verdict, profile)
+        return _diagnose_missing(case, verdict, profile)
     if len(profile.kinds) > 1:
-        return kinds.mixed(case, profile, verdict.error)
+        return kinds.diagnose_mixed_kinds(case, profile, verdict.error)
     stored = profile.main
     assert stored is not None
     wanted = _KINDS[verdict.feature.dtype]
     if stored.kind != wanted:
-        return _wrong_kind(case, verdict, stored)
-    if isinstance(verdict.feature, FixedLen):
-        return _wrong_count(case, verdict, verdict.feature, stored)
-    return _other(case, verdict, f"{named(verdict.name)} does not fit its feature of the spec", stored)
+        return _diagnose_wrong_kind(case, verdict, stored)
+    if isinstance(verdict.feature, FixedLenSpec):
+        return _diagnose_wrong_count(case, verdict, verdict.feature, stored)
+    return _diagnose_other(
+        case, verdict, f"{format_key(verdict.name)} does not fit its feature of the spec", stored
+    )
 
 
-def _missing(case: Case, verdict: Verdict, profile: KeyProfile | None) -> Diagnosis:
+def _diagnose_missing(case: DoctorCase, verdict: SpecVerdict, profile: KeyProfile | None) -> Diagnosis:
     name = verdict.name
     if profile is not None and profile.holes and not verdict.step:
-        unset = next(kinds.without_kind(case, profile, verdict.error), None)
+        unset = next(kinds.diagnose_missing_kind(case, profile, verdict.error), None)
         if unset is not None:
             return unset
-    meant = _renamed(case, verdict)
+    meant = _find_renamed_key(case, verdict)
     never = profile is None or not profile.records
-    keys = len(_profiles(case, verdict))
+    keys = len(_get_key_profiles(case, verdict))
     return case.diagnosis(
         "H823",
         "error",
         verdict.bad,
-        title=f"{named(name)} is read, and "
-        + ("no record has it" if never else f"{count(verdict.bad.records, 'record')} do not have it"),
+        title=f"{format_key(name)} is read, and "
+        + ("no record has it" if never else f"{format_count(verdict.bad.records, 'record')} do not have it"),
         feature=name,
         evidence=[
-            f"the records have {count(keys, 'key')}, and {named(meant)} among them" if meant else None,
-            f"{count(keys, 'key')} in the records, none of them named like it"
+            f"the records have {format_count(keys, 'key')}, and {format_key(meant)} among them"
+            if meant
+            else None,
+            f"{format_count(keys, 'key')} in the records, none of them named like it"
             if never and not meant
             else None,
-            f"{count(profile.records, 'record')} have it" if profile is not None and not never else None,
+            f"{format_count(profile.records, 'record')} have it"
+            if profile is not None and not never
+            else None,
         ],
         ruled_out=["not damage: the records without it are intact"],
-        likely=f"{named(meant)} is meant" if meant else None,
-        do=either(f"read {written(meant)} instead", case.rewriting("rename", meant, name))
+        likely=f"{format_key(meant)} is meant" if meant else None,
+        do=join_remedies(
+            f"read {format_python_key(meant)} instead", case.format_rewrite_command("rename", meant, name)
+        )
         if meant
-        else _mend(case, verdict, f"write {named(name)} into every record"),
+        else _suggest_fix(case, verdict, f"write {format_key(name)} into every record"),
         tensorflow_error=verdict.error,
         agree=not never,
     )
 
 
-def _wrong_kind(case: Case, verdict: Verdict, stored: Stored) -> Diagnosis:
+def _diagnose_wrong_kind(case: DoctorCase, verdict: SpecVerdict, stored: KindProfile) -> Diagnosis:
     key, dtype = verdict.keys[0], verdict.feature.dtype
     error = verdict.error
     if stored.kind == "int64" and dtype == "float32":
-        return kinds.ints_for_floats(case, key, stored, error)
-    if stored.kind == "float" and stored.all_whole and dtype == "int64":
-        floats = kinds.float_dims if kinds.means_dim(key) else kinds.float_labels
+        return kinds.diagnose_ints_for_floats(case, key, stored, error)
+    if stored.kind == "float" and stored.is_all_integers and dtype == "int64":
+        floats = (
+            kinds.diagnose_float_dimensions if kinds.is_dimension_key(key) else kinds.diagnose_float_labels
+        )
         return floats(case, key, stored, error)
     if stored.kind == "bytes" and stored.numeric:
-        return kinds.number_texts(case, key, stored, error)
+        return kinds.diagnose_number_texts(case, key, stored, error)
     if stored.kind == "bytes":
-        return kinds.text_for_numbers(
+        return kinds.diagnose_text_for_numbers(
             case, key, stored, "an int is read" if dtype == "int64" else "a float is read", error
         )
-    picture = raw_tensors.list_picture(case, key, stored, error) if dtype == "string" else None
+    picture = raw_tensors.diagnose_list_image(case, key, stored, error) if dtype == "string" else None
     if picture is not None:
         return picture
     reads = {"int64": "ints", "float32": "floats", "string": "bytes"}[dtype]
     are = {"int64": "ints", "float": "floats", "bytes": "bytes"}[stored.kind]
-    return _other(case, verdict, f"{named(key)} is stored as {are}, and {reads} are read", stored)
+    return _diagnose_other(
+        case, verdict, f"{format_key(key)} is stored as {are}, and {reads} are read", stored
+    )
 
 
-def _wrong_count(case: Case, verdict: Verdict, feature: FixedLen, stored: Stored) -> Diagnosis:
+def _diagnose_wrong_count(
+    case: DoctorCase, verdict: SpecVerdict, feature: FixedLenSpec, stored: KindProfile
+) -> Diagnosis:
     key, expected = verdict.keys[0], math.prod(feature.shape)
     bytes_image = (
-        raw_tensors.string_picture(case, key, stored, verdict.error) if stored.kind == "bytes" else None
+        raw_tensors.diagnose_string_image(case, key, stored, verdict.error)
+        if stored.kind == "bytes"
+        else None
     )
     if bytes_image is not None:
         return bytes_image
@@ -355,18 +388,23 @@ def _wrong_count(case: Case, verdict: Verdict, feature: FixedLen, stored: Stored
             "H821",
             "error",
             verdict.bad,
-            title=f"{named(key)} has {has} in every record, and {reads} "
+            title=f"{format_key(key)} has {has} in every record, and {reads} "
             + ("is" if expected == 1 else "are")
             + " read",
             feature=key,
-            evidence=[f"all {count(stored.tally.records, 'record')} have {count(stored.constant, 'value')}"],
-            ruled_out=["not ragged data: the number is the same in every record", _right_kind(feature)],
+            evidence=[
+                f"all {format_count(stored.tally.records, 'record')} have {format_count(stored.constant, 'value')}"
+            ],
+            ruled_out=[
+                "not ragged data: the number is the same in every record",
+                _get_expected_kind(feature),
+            ],
             likely="a list is stored, and the spec asks for a scalar"
             if expected == 1 and not feature.shape
             else "a single value is stored, and the spec asks for a list"
             if stored.constant == 1
             else None,
-            do=_mend(case, verdict, "change the shape in the spec"),
+            do=_suggest_fix(case, verdict, "change the shape in the spec"),
             tensorflow_error=verdict.error,
             agree=False,
         )
@@ -374,31 +412,31 @@ def _wrong_count(case: Case, verdict: Verdict, feature: FixedLen, stored: Stored
         "H822",
         "error",
         verdict.bad,
-        title=f"{named(key)} has from {stored.fewest:,} to {stored.most:,} values, and {reads} "
+        title=f"{format_key(key)} has from {stored.fewest:,} to {stored.most:,} values, and {reads} "
         + ("is" if expected == 1 else "are")
         + " read",
         feature=key,
-        evidence=["most often " + ", ".join(f"{size:,} ({count(n, 'record')})" for size, n in common)]
+        evidence=["most often " + ", ".join(f"{size:,} ({format_count(n, 'record')})" for size, n in common)]
         if common
         else [],
-        ruled_out=[_right_kind(feature), "not damage: the lists are whole, of different lengths"],
+        ruled_out=[_get_expected_kind(feature), "not damage: the lists are whole, of different lengths"],
         likely="the data is ragged, and a FixedLenFeature takes one length only",
-        do=_mend(case, verdict, "read it as tf.io.VarLenFeature or tf.io.RaggedFeature"),
+        do=_suggest_fix(case, verdict, "read it as tf.io.VarLenFeature or tf.io.RaggedFeature"),
         tensorflow_error=verdict.error,
         agree=False,
     )
 
 
-def _right_kind(feature: SpecFeature) -> str:
+def _get_expected_kind(feature: SpecFeature) -> str:
     return f"not the dtype: tf.{feature.dtype} is what is stored"
 
 
-def _mend(case: Case, verdict: Verdict, otherwise: str) -> str:
-    works = _works(case, verdict)
-    return otherwise if works is None else f"{written(verdict.name)}: {feature_source(works)}"
+def _suggest_fix(case: DoctorCase, verdict: SpecVerdict, otherwise: str) -> str:
+    works = _find_working_feature(case, verdict)
+    return otherwise if works is None else f"{format_python_key(verdict.name)}: {feature_to_source(works)}"
 
 
-def _other(case: Case, verdict: Verdict, title: str, stored: Stored) -> Diagnosis:
+def _diagnose_other(case: DoctorCase, verdict: SpecVerdict, title: str, stored: KindProfile) -> Diagnosis:
     return case.diagnosis(
         "H824",
         "error",
@@ -406,10 +444,10 @@ def _other(case: Case, verdict: Verdict, title: str, stored: Stored) -> Diagnosi
         title=title,
         feature=verdict.keys[0],
         evidence=[
-            f"{kinds.LISTS[stored.kind]} with {count(stored.most, 'value')} at most in a record",
-            f"the spec asks for {feature_source(verdict.feature)}",
+            f"{kinds.LIST_NAMES[stored.kind]} with {format_count(stored.most, 'value')} at most in a record",
+            f"the spec asks for {feature_to_source(verdict.feature)}",
         ],
-        do=_mend(case, verdict, f"change what the spec says of {named(verdict.name)}"),
+        do=_suggest_fix(case, verdict, f"change what the spec says of {format_key(verdict.name)}"),
         tensorflow_error=verdict.error,
         agree=False,
     )

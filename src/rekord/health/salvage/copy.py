@@ -8,21 +8,21 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from rekord import _core
-from rekord.dataset.read import compression_in_name, open_frames
+from rekord.dataset.read import infer_compression, open_frames
 from rekord.errors import CompressionError, FrameError, RekordError, error
-from rekord.framing.deflate import FrameSink, frame_sink
-from rekord.framing.frames import SEARCH_BYTES, FrameReader, Stretch
+from rekord.framing.deflate import FrameSink, open_frame_sink
+from rekord.framing.frames import SEARCH_BYTES, FrameReader, VerifiedFrames
 from rekord.framing.inflate import read_head
-from rekord.framing.resync import START, Budget, Entry, Reentries, Reentry
-from rekord.storage.async_writer import Output
+from rekord.framing.resync import FILE_START, EntryPoint, ResyncBudget, ResyncPoint, ResyncSearch
+from rekord.storage.async_writer import AsyncWriter
 from rekord.storage.local import LOCAL, Readable, Storage, Writable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-_MOST_SEARCHED_BYTES = 2 << 30  # protobuf has no longer message
-FOREIGN = ("C205", "F110", "F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F119")
+_MAX_SEARCHED_BYTES = 2 << 30  # protobuf has no longer message
+FOREIGN_CODES = ("C205", "F110", "F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F119")
 """What is said of a file of another format."""
 
 
@@ -53,7 +53,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class IntactFrames:
     """Intact frames side by side, in a buffer that the next step uses again."""
 
     frames: memoryview
@@ -61,7 +61,7 @@ class Run:
     resynchronised: bool  # since the last place that is known to begin a frame there was a search
 
 
-class Walk:
+class SalvageScan:
     """One pass over one file: `steps`, and what the file turned out to be."""
 
     def __init__(self, path: str, storage: Storage = LOCAL) -> None:
@@ -71,21 +71,21 @@ class Walk:
         facts = storage.stat(path)
         self._sized = facts.kind == "file"
         self._file_bytes = facts.size_bytes
-        self._search_bytes = min(max(SEARCH_BYTES, self._file_bytes), _MOST_SEARCHED_BYTES)
+        self._search_bytes = min(max(SEARCH_BYTES, self._file_bytes), _MAX_SEARCHED_BYTES)
         self._reader = FrameReader(
             self._open(), path=path, sized=self._sized, search_bytes=self._search_bytes
         )
         self.compression = self._reader.compression
-        self._entry = START
-        self._reentries: Reentries | None = None
-        self._budget = Budget()
+        self._entry = FILE_START
+        self._reentries: ResyncSearch | None = None
+        self._budget = ResyncBudget()
         self._base = 0  # offset of the reader's first byte
         self._first_record = 0
         self._runs = 0
         self._gaps = 0
         self._searched = False
 
-    def __enter__(self) -> Walk:
+    def __enter__(self) -> SalvageScan:
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -93,29 +93,29 @@ class Walk:
         if self._reentries is not None:
             self._reentries.close()
 
-    def steps(self) -> Iterator[Run | Gap]:
+    def steps(self) -> Iterator[IntactFrames | Gap]:
         """The intact frames and the gaps between them, in the order of the file."""
         goes_on = True
         while goes_on:
             goes_on = False
             try:
-                for stretch in self._reader.stretches():
+                for stretch in self._reader.iter_verified_frames():
                     self._runs += 1
-                    with memoryview(stretch.buffer)[slice(*_bounds(stretch))] as frames:
-                        yield Run(frames, len(stretch.extents), self._searched)
+                    with memoryview(stretch.buffer)[slice(*_find_frame_bounds(stretch))] as frames:
+                        yield IntactFrames(frames, len(stretch.extents), self._searched)
             except (FrameError, CompressionError) as failure:
-                gap, goes_on = self._past(failure)
+                gap, goes_on = self._skip_failure(failure)
                 # The checksum of all is wrong because of what was told already.
                 if not (self._gaps and gap.code == "C204" and gap.lost_records == 0):
                     yield gap
                 self._gaps += 1
 
-    def _past(self, failure: RekordError) -> tuple[Gap, bool]:
+    def _skip_failure(self, failure: RekordError) -> tuple[Gap, bool]:
         """The gap at a failure, and whether anything follows it."""
         reader, offset = self._reader, self._reader.offset
         begin, record = self._base + offset, self._first_record + reader.record
         told, goes_on = reader.recover(failure)
-        if isinstance(failure, CompressionError) or told.code in FOREIGN:
+        if isinstance(failure, CompressionError) or told.code in FOREIGN_CODES:
             # Frames may stand before the damage, or behind bytes that only look like another format.
             goes_on = reader.resume() is not None
             told = failure if goes_on else told
@@ -133,12 +133,12 @@ class Walk:
             return replace(gap, left_by="search"), True
         if self.compression != "none":
             gap = replace(gap, compressed_end=self._file_bytes if self._sized else None)
-        return replace(gap, lost_records=_lost_to(gap, self._file_bytes)), False
+        return replace(gap, lost_records=_count_lost_records(gap, self._file_bytes)), False
 
     def _gap(self, told: RekordError, begin: int, end: int, record: int) -> Gap:
         compressed = told.location.compressed_offset
         if compressed is None and self._reentries is not None:
-            compressed = self._reentries.damaged_at
+            compressed = self._reentries.damage_offset
         return Gap(
             path=self.path,
             begin=begin,
@@ -149,7 +149,7 @@ class Walk:
             compressed_begin=compressed,
         )
 
-    def _reentry(self, offset: int, found: int | None) -> Reentry | None:
+    def _reentry(self, offset: int, found: int | None) -> ResyncPoint | None:
         """Another place in a compressed file to go on from, where that gives more than the stream itself."""
         if not self._sized:
             return None
@@ -157,14 +157,14 @@ class Walk:
             if self._reentries is None:
                 self._reentries = self._places(self.compression, self._entry)
             return self._reentries.after(offset, found)
-        if offset or self._runs or (found is not None and not self._seems_compressed()):
+        if offset or self._runs or (found is not None and not self._is_probably_compressed()):
             return None
         # Perhaps a compressed file of which the first bytes are damaged. Frames that stand in it as they are, as
         # in the parts that did not become shorter, are not all of it.
-        names = ("zlib", "gzip") if compression_in_name(self.path) == "zlib" else ("gzip", "zlib")
-        first: Reentry | None = None
+        names = ("zlib", "gzip") if infer_compression(self.path) == "zlib" else ("gzip", "zlib")
+        first: ResyncPoint | None = None
         for compression in names:
-            with closing(self._places(compression, START)) as places:
+            with closing(self._places(compression, FILE_START)) as places:
                 reentry = places.after(0, None)
             if reentry is None:
                 continue
@@ -175,13 +175,13 @@ class Walk:
                 reentry.reader.close()
         return first
 
-    def _seems_compressed(self) -> bool:
+    def _is_probably_compressed(self) -> bool:
         with self._open() as file:
             head = read_head(file, 3)
         alike = sum(one == other for one, other in zip(head, b"\x1f\x8b\x08", strict=False))
         return alike >= 2 or head[:1] == b"\x78" or head[1:2] in (b"\x01", b"\x5e", b"\x9c", b"\xda")
 
-    def _enter(self, reentry: Reentry, told: RekordError, begin: int, record: int) -> Gap:
+    def _enter(self, reentry: ResyncPoint, told: RekordError, begin: int, record: int) -> Gap:
         """Go on from another place of the compressed file."""
         if not isinstance(told, CompressionError):
             told = error("C201", location=told.location)
@@ -204,10 +204,10 @@ class Walk:
             compressed_begin=gap.compressed_begin or 0,
             compressed_end=reentry.entry.compressed_offset,
         )
-        return replace(gap, lost_records=_lost_to(gap, reentry.entry.compressed_offset))
+        return replace(gap, lost_records=_count_lost_records(gap, reentry.entry.compressed_offset))
 
-    def _places(self, compression: str, entry: Entry) -> Reentries:
-        return Reentries(
+    def _places(self, compression: str, entry: EntryPoint) -> ResyncSearch:
+        return ResyncSearch(
             self._open,
             path=self.path,
             compression=compression,
@@ -220,7 +220,7 @@ class Walk:
         return self._storage.open_read(self.path)
 
 
-def _lost_to(gap: Gap, compressed_end: int) -> int | None:
+def _count_lost_records(gap: Gap, compressed_end: int) -> int | None:
     """None lost where every frame was there up to a place: each has two checksums of its own.
 
     Only the one around all of them is wrong then, which takes eight bytes at the most.
@@ -230,7 +230,7 @@ def _lost_to(gap: Gap, compressed_end: int) -> int | None:
     return 0 if compressed_end - gap.compressed_begin <= 8 else None
 
 
-def _bounds(stretch: Stretch) -> tuple[int, int]:
+def _find_frame_bounds(stretch: VerifiedFrames) -> tuple[int, int]:
     """Where the frames of a stretch lie in its buffer: they touch each other."""
     extents = stretch.extents
     last = len(extents) - 1
@@ -285,7 +285,7 @@ class SalvageReport:
         }
 
 
-class Ledger:
+class SalvageLedger:
     """The report of a salvage while it is written."""
 
     def __init__(self, report: SalvageReport, on_gap: Callable[[Gap], None] | None = None) -> None:
@@ -308,7 +308,7 @@ class Ledger:
 
 
 @dataclass(slots=True, kw_only=True)
-class Kept:
+class SalvagedFile:
     """What became of one file."""
 
     records: int = 0
@@ -320,47 +320,47 @@ class Kept:
     sha256: str = ""
 
 
-def keep(
+def salvage_file_records(
     path: str,
     create: Callable[[], Writable],
-    ledger: Ledger,
+    ledger: SalvageLedger,
     storage: Storage = LOCAL,
     *,
     hashed: bool = False,
     empty_as: str | None = None,
-) -> Kept:
+) -> SalvagedFile:
     """Copy what is intact in a file to the one that `create` makes, which is left open.
 
     A file without an intact record makes none, unless it is whole and empty, or `empty_as` says how an empty one
     is compressed.
     """
     ledger.report.files += 1
-    whole = _whole(path, storage)
+    whole = _find_intact_stream(path, storage)
     if whole is not None:
-        return _copied(path, create(), whole, ledger, storage, hashed=hashed)
-    kept = Kept()
-    output: Output | None = None
+        return _copy_intact_stream(path, create(), whole, ledger, storage, hashed=hashed)
+    kept = SalvagedFile()
+    output: AsyncWriter | None = None
     sink: FrameSink | None = None
     with ExitStack() as stack:
-        walk = stack.enter_context(Walk(path, storage))
+        walk = stack.enter_context(SalvageScan(path, storage))
         for step in walk.steps():
             if isinstance(step, Gap):
                 kept.gaps += 1
-                kept.lost = _sum(kept.lost, step.lost_records)
+                kept.lost = _sum_or_none(kept.lost, step.lost_records)
                 ledger.take(step)
                 continue
             if sink is None:
-                output = stack.enter_context(Output(create(), hashed=hashed))
-                sink = frame_sink(walk.compression, output.write)
+                output = stack.enter_context(AsyncWriter(create(), hashed=hashed))
+                sink = open_frame_sink(walk.compression, output.write)
             sink.write(step.frames)
             kept.records += step.records
             kept.framed_bytes += len(step.frames)
-            _count(ledger, step.records, len(step.frames))
+            _add_to_report(ledger, step.records, len(step.frames))
             ledger.report.resynchronised += step.records if step.resynchronised else 0
         kept.failure = walk.failure
         if sink is None and (not kept.gaps or empty_as is not None):
-            output = stack.enter_context(Output(create(), hashed=hashed))
-            sink = frame_sink(empty_as if kept.gaps else walk.compression, output.write)
+            output = stack.enter_context(AsyncWriter(create(), hashed=hashed))
+            sink = open_frame_sink(empty_as if kept.gaps else walk.compression, output.write)
         if sink is not None and output is not None:
             sink.finish()
             output.finish()
@@ -368,24 +368,24 @@ def keep(
     return kept
 
 
-def make_empty(file: Writable, compression: str) -> Kept:
+def write_empty_file(file: Writable, compression: str) -> SalvagedFile:
     """A file without records."""
-    with Output(file, hashed=True) as output:
-        frame_sink(compression, output.write).finish()
+    with AsyncWriter(file, hashed=True) as output:
+        open_frame_sink(compression, output.write).finish()
         output.finish()
-    return Kept(file_bytes=output.n_bytes, sha256=output.sha256())
+    return SalvagedFile(file_bytes=output.n_bytes, sha256=output.sha256())
 
 
-def _whole(path: str, storage: Storage) -> Kept | None:
+def _find_intact_stream(path: str, storage: Storage) -> SalvagedFile | None:
     """What a compressed file holds where all of it is intact, so that it can be copied without compressing it."""
     if storage.stat(path).kind != "file":
         return None
-    kept = Kept()
+    kept = SalvagedFile()
     with open_frames(path, storage) as reader:
         if reader.compression == "none":
             return None
         try:
-            for stretch in reader.stretches():
+            for stretch in reader.iter_verified_frames():
                 kept.records += len(stretch.extents)
         except (FrameError, CompressionError):
             return None
@@ -393,16 +393,18 @@ def _whole(path: str, storage: Storage) -> Kept | None:
     return kept
 
 
-def _copied(path: str, file: Writable, kept: Kept, ledger: Ledger, storage: Storage, *, hashed: bool) -> Kept:
-    with Output(file, hashed=hashed) as output:
-        copy_bytes(path, output.write, storage)
+def _copy_intact_stream(
+    path: str, file: Writable, kept: SalvagedFile, ledger: SalvageLedger, storage: Storage, *, hashed: bool
+) -> SalvagedFile:
+    with AsyncWriter(file, hashed=hashed) as output:
+        copy_file_bytes(path, output.write, storage)
         output.finish()
-    _count(ledger, kept.records, kept.framed_bytes)
+    _add_to_report(ledger, kept.records, kept.framed_bytes)
     kept.file_bytes, kept.sha256 = output.n_bytes, output.sha256()
     return kept
 
 
-def copy_bytes(path: str, write: Callable[[Buffer], object], storage: Storage) -> None:
+def copy_file_bytes(path: str, write: Callable[[Buffer], object], storage: Storage) -> None:
     """A whole file as it stands."""
     buffer = bytearray(_COPY_BYTES)
     with storage.open_read(path) as file, memoryview(buffer) as view:
@@ -410,10 +412,10 @@ def copy_bytes(path: str, write: Callable[[Buffer], object], storage: Storage) -
             write(view[:count])
 
 
-def _count(ledger: Ledger, records: int, framed_bytes: int) -> None:
+def _add_to_report(ledger: SalvageLedger, records: int, framed_bytes: int) -> None:
     ledger.report.kept += records
     ledger.report.payload_bytes += framed_bytes - records * _core.FRAMING_BYTES
 
 
-def _sum(one: int | None, other: int | None) -> int | None:
+def _sum_or_none(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one + other

@@ -20,17 +20,26 @@ from rekord.codes import CODES
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.index import BLOCK_BYTES
 from rekord.dataset.manifest import (
-    MANIFEST,
+    MANIFEST_NAME,
     Manifest,
-    Shards,
-    SplitPart,
+    ManifestShards,
+    ManifestSplit,
     manifest_path,
     read_manifest,
-    tagged,
+    tag_digest,
 )
-from rekord.dataset.read import record_files
+from rekord.dataset.read import list_record_files
 from rekord.errors import RekordError, error
-from rekord.health.salvage.copy import FOREIGN, Gap, Kept, Ledger, SalvageReport, copy_bytes, keep, make_empty
+from rekord.health.salvage.copy import (
+    FOREIGN_CODES,
+    Gap,
+    SalvagedFile,
+    SalvageLedger,
+    SalvageReport,
+    copy_file_bytes,
+    salvage_file_records,
+    write_empty_file,
+)
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.interop.tfds import INFO_NAME
@@ -38,10 +47,10 @@ from rekord.storage.local import LOCAL, PathLike, Storage, Writable
 from rekord.storage.transaction import StagedFolder, Transaction, exists, kind_at, publish, read_bytes
 
 _BATCH_RECORDS = 4096
-_MOST_INFO_BYTES = 64 << 20
+_MAX_INFO_BYTES = 64 << 20
 
 
-def usable_manifest(folder: str, ledger: Ledger, storage: Storage) -> Manifest | None:
+def read_usable_manifest(folder: str, ledger: SalvageLedger, storage: Storage) -> Manifest | None:
     """The manifest of a folder; one that cannot be used is a gap, and the shards go by their names."""
     if not exists(storage, manifest_path(folder)):
         return None
@@ -51,7 +60,7 @@ def usable_manifest(folder: str, ledger: Ledger, storage: Storage) -> Manifest |
     except RekordError as failure:
         if failure.code.startswith("X50"):
             raise
-        ledger.take(_lost_file(folder, MANIFEST, storage, failure.code))
+        ledger.take(_build_lost_file_gap(folder, MANIFEST_NAME, storage, failure.code))
         return None
     return manifest
 
@@ -63,7 +72,7 @@ class DatasetSalvage:
         self,
         folder: str,
         manifest: Manifest,
-        ledger: Ledger,
+        ledger: SalvageLedger,
         storage: Storage,
         *,
         target: str,
@@ -91,9 +100,9 @@ class DatasetSalvage:
             companions=companions,
             parent=parent,
         )
-        self._write(MANIFEST, manifest.to_json())
+        self._write(MANIFEST_NAME, manifest.to_json())
 
-    def _split(self, split: str, part: SplitPart) -> SplitPart:
+    def _split(self, split: str, part: ManifestSplit) -> ManifestSplit:
         names = part.names(split)
         kept = [
             self._shard(name, expected, part.compression)
@@ -109,14 +118,14 @@ class DatasetSalvage:
             payload_bytes=framed - total * _core.FRAMING_BYTES,
             block_records=max(1, round(total * BLOCK_BYTES / framed)) if framed else 1,
             classes=part.classes if same else self._classes(list(part.classes), names),
-            shards=Shards(
+            shards=ManifestShards(
                 records=records,
                 bytes=[one.file_bytes or 0 for one in kept],
-                digest=[tagged(one.sha256) for one in kept],
+                digest=[tag_digest(one.sha256) for one in kept],
             ),
         )
 
-    def _shard(self, name: str, expected: int, compression: str) -> Kept:
+    def _shard(self, name: str, expected: int, compression: str) -> SalvagedFile:
         path = os.path.join(self._folder, name)
         files: list[Writable] = []
 
@@ -125,9 +134,11 @@ class DatasetSalvage:
             return files[0]
 
         if exists(self._storage, path):
-            kept = keep(path, create, self._ledger, self._storage, hashed=True, empty_as=compression)
+            kept = salvage_file_records(
+                path, create, self._ledger, self._storage, hashed=True, empty_as=compression
+            )
         else:
-            kept = make_empty(create(), compression)
+            kept = write_empty_file(create(), compression)
             self._ledger.report.files += 1
             self._ledger.take(
                 Gap(path=path, begin=0, end=0, message=CODES["X501"], code="X501", lost_records=expected)
@@ -166,7 +177,7 @@ class DatasetSalvage:
                 one.batches(_BATCH_RECORDS, columns=labels, prefetch=0, threads=1) for one in files
             ):
                 for name in labels:
-                    found, counts = np.unique(_present(batch[name]), return_counts=True)
+                    found, counts = np.unique(_select_present(batch[name]), return_counts=True)
                     for one, count in zip(found.tolist(), counts.tolist(), strict=True):
                         sums[name][one] = sums[name].get(one, 0) + count
         except RekordError:
@@ -175,22 +186,22 @@ class DatasetSalvage:
             name: {str(one): count for one, count in sorted(counts.items())} for name, counts in sums.items()
         }
 
-    def _companion(self, name: str, splits: dict[str, SplitPart]) -> bool:
+    def _companion(self, name: str, splits: dict[str, ManifestSplit]) -> bool:
         """Copy a file that goes beside the shards; False where it is lost."""
         path = os.path.join(self._folder, name)
         if not exists(self._storage, path):
-            self._ledger.take(_lost_file(self._folder, name, self._storage, "X501"))
+            self._ledger.take(_build_lost_file_gap(self._folder, name, self._storage, "X501"))
             return False
         if name == INFO_NAME:
-            short = self._storage.stat(path).size_bytes <= _MOST_INFO_BYTES
-            info = _counted(read_bytes(self._storage, path), splits) if short else None
+            short = self._storage.stat(path).size_bytes <= _MAX_INFO_BYTES
+            info = _update_info_counts(read_bytes(self._storage, path), splits) if short else None
             if info is None:
-                self._ledger.take(_lost_file(self._folder, name, self._storage, "X536"))
+                self._ledger.take(_build_lost_file_gap(self._folder, name, self._storage, "X536"))
                 return False
             self._write(name, info)
             return True
         file = self._create(name)
-        copy_bytes(path, file.write, self._storage)
+        copy_file_bytes(path, file.write, self._storage)
         self._close(file)
         return True
 
@@ -200,11 +211,11 @@ class DatasetSalvage:
         self._close(file)
 
 
-def _present(column: Any) -> Any:
+def _select_present(column: Any) -> Any:
     return column.values[column.valid] if isinstance(column, Optional) else column
 
 
-def _counted(data: bytes, splits: dict[str, SplitPart]) -> bytes | None:
+def _update_info_counts(data: bytes, splits: dict[str, ManifestSplit]) -> bytes | None:
     """A dataset_info.json with the counts of now; None where it is damaged."""
     try:
         info = json.loads(data)
@@ -217,13 +228,13 @@ def _counted(data: bytes, splits: dict[str, SplitPart]) -> bytes | None:
     return (json.dumps(info, indent=4, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
-def _lost_file(folder: str, name: str, storage: Storage, code: str) -> Gap:
+def _build_lost_file_gap(folder: str, name: str, storage: Storage, code: str) -> Gap:
     path = os.path.join(folder, name)
     size_bytes = storage.stat(path).size_bytes if exists(storage, path) else 0
     return Gap(path=path, begin=0, end=size_bytes, message=CODES[code], code=code, lost_records=0)
 
 
-_MAGIC = re.compile(r"[*?[]")
+_GLOB_CHARACTERS = re.compile(r"[*?[]")
 
 
 def salvage(src: PathLike, out: PathLike) -> SalvageReport:
@@ -234,10 +245,10 @@ def salvage(src: PathLike, out: PathLike) -> SalvageReport:
     inside of gzip and zlib too where there is a place to go on from. `out` appears when it is complete; `src` is
     never changed. Raises where not one record is intact.
     """
-    return salvaged(src, out, SalvageReport())
+    return salvage_into(src, out, SalvageReport())
 
 
-def salvaged(
+def salvage_into(
     src: PathLike,
     out: PathLike,
     report: SalvageReport,
@@ -251,30 +262,32 @@ def salvaged(
         as_path(name, path, expected="one path", do=do) for name, path in (("src", src), ("out", out))
     )
     kind = kind_at(storage, source)
-    _check_places(source, target, kind, storage)
+    _check_paths(source, target, kind, storage)
     report.out = target
-    ledger = Ledger(report, on_gap)
-    if kind == "folder" or (kind is None and _MAGIC.search(source)):
+    ledger = SalvageLedger(report, on_gap)
+    if kind == "folder" or (kind is None and _GLOB_CHARACTERS.search(source)):
         _salvage_folder(source, target, ledger, storage, is_folder=kind == "folder")
     else:
-        (path,) = record_files(source)
+        (path,) = list_record_files(source)
         _salvage_file(path, target, ledger, storage)
     return report
 
 
-def _salvage_file(path: str, out: str, ledger: Ledger, storage: Storage) -> None:
+def _salvage_file(path: str, out: str, ledger: SalvageLedger, storage: Storage) -> None:
     # Staged before anything is read: a place that cannot be written is told at once.
     with publish(out, storage) as file:
-        kept = keep(path, lambda: file, ledger, storage)
+        kept = salvage_file_records(path, lambda: file, ledger, storage)
         ledger.lost(kept.lost)
         if kept.file_bytes is None:
-            raise _nothing(path, kept)
+            raise _nothing_salvaged_error(path, kept)
 
 
-def _salvage_folder(source: str, out: str, ledger: Ledger, storage: Storage, *, is_folder: bool) -> None:
-    manifest = usable_manifest(source, ledger, storage) if is_folder else None
-    paths = [] if manifest is not None else record_files(source)
-    root = source if is_folder else _fixed_part(source)
+def _salvage_folder(
+    source: str, out: str, ledger: SalvageLedger, storage: Storage, *, is_folder: bool
+) -> None:
+    manifest = read_usable_manifest(source, ledger, storage) if is_folder else None
+    paths = [] if manifest is not None else list_record_files(source)
+    root = source if is_folder else _get_fixed_prefix(source)
     with Transaction(out, storage).folder("salvage") as staging:
         if manifest is not None:
             DatasetSalvage(
@@ -286,31 +299,38 @@ def _salvage_folder(source: str, out: str, ledger: Ledger, storage: Storage, *, 
                 create=staging.create,
                 close=staging.close,
             ).run()
-        kept = [_keep_below(staging, path, os.path.relpath(path, root), ledger, storage) for path in paths]
+        kept = [
+            _salvage_into_folder(staging, path, os.path.relpath(path, root), ledger, storage)
+            for path in paths
+        ]
         if ledger.report.gaps and not ledger.report.kept:
             # One file may say more than all of them together.
-            raise _nothing(kept[0][0], kept[0][1]) if len(kept) == 1 else _nothing(source, None)
+            raise (
+                _nothing_salvaged_error(kept[0][0], kept[0][1])
+                if len(kept) == 1
+                else _nothing_salvaged_error(source, None)
+            )
 
 
-def _keep_below(
-    staging: StagedFolder, path: str, name: str, ledger: Ledger, storage: Storage
-) -> tuple[str, Kept]:
+def _salvage_into_folder(
+    staging: StagedFolder, path: str, name: str, ledger: SalvageLedger, storage: Storage
+) -> tuple[str, SalvagedFile]:
     files: list[Writable] = []
 
     def create() -> Writable:
         files.append(staging.create(name))
         return files[0]
 
-    kept = keep(path, create, ledger, storage)
+    kept = salvage_file_records(path, create, ledger, storage)
     ledger.lost(kept.lost)
     for file in files:
         staging.close(file)
     return path, kept
 
 
-def _nothing(path: str, kept: Kept | None) -> RekordError:
+def _nothing_salvaged_error(path: str, kept: SalvagedFile | None) -> RekordError:
     failure = None if kept is None else kept.failure
-    if failure is not None and failure.code in (*FOREIGN, "F120"):
+    if failure is not None and failure.code in (*FOREIGN_CODES, "F120"):
         return failure
     return error(
         "X540",
@@ -321,7 +341,7 @@ def _nothing(path: str, kept: Kept | None) -> RekordError:
     )
 
 
-def _check_places(source: str, out: str, kind: str | None, storage: Storage) -> None:
+def _check_paths(source: str, out: str, kind: str | None, storage: Storage) -> None:
     """Refuse a place where something could be overwritten, or read and written at once."""
     ours, theirs = storage.real(source), storage.real(out)
     found = None
@@ -360,8 +380,8 @@ def _check_places(source: str, out: str, kind: str | None, storage: Storage) -> 
         )
 
 
-def _fixed_part(pattern: str) -> str:
+def _get_fixed_prefix(pattern: str) -> str:
     """The folder in front of the first part of a pattern that is one."""
     parts = pattern.split("/")
-    fixed = next((i for i, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
+    fixed = next((i for i, part in enumerate(parts) if _GLOB_CHARACTERS.search(part)), len(parts))
     return "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ".")

@@ -17,38 +17,40 @@ from rekord import _core
 from rekord.health.finding import Finding, Report
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
 from rekord.health.scan import scan_files
-from rekord.health.stats.numbers import Counted, Numbers, Room
-from rekord.health.stats.strings import Strings
-from rekord.schema.base import Kind
+from rekord.health.stats.numbers import CountStatistics, MemoryBudget, NumberStatistics
+from rekord.health.stats.strings import StringStatistics
+from rekord.schema.base import ListKind
 
-MOST_FEATURES = 10_000
+MAX_FEATURES = 10_000
 """Statistics are kept of so many keys; records whose keys are data, not names, may have any number of them."""
 
-_MOST_NAMED = 10_000  # of the keys that are left out
+_MAX_NAMED_FEATURES = 10_000  # of the keys that are left out
 _PENDING_ROWS = 1 << 16
 _PENDING_BYTES = 32 << 20
 _PENDING_COLUMNS = 1 << 15
 """Batches are gathered until they have so many rows, bytes or columns: a call costs NumPy as much as many values."""
 
 _IDLE_BYTES = 64 << 20
-_DTYPES: dict[Kind, npt.DTypeLike] = {"int64": np.int64, "float": np.float32}
+_DTYPES: dict[ListKind, npt.DTypeLike] = {"int64": np.int64, "float": np.float32}
 
-Place: TypeAlias = "tuple[bool, str]"
+FeaturePath: TypeAlias = "tuple[bool, str]"
 """Whether a key is one of the steps of a sequence, and the key."""
 
 
-class Feature:
+class FeatureAccumulator:
     """Everything remembered of one key."""
 
     __slots__ = ("kindless", "kinds", "numbers", "per_row", "steps", "strings")
 
-    def __init__(self, room: Room) -> None:
-        self.kinds: Counter[Kind] = Counter()  # records, by what the key holds there
+    def __init__(self, room: MemoryBudget) -> None:
+        self.kinds: Counter[ListKind] = Counter()  # records, by what the key holds there
         self.kindless = 0  # records with a list of steps, none of which has a value
-        self.numbers: dict[Kind, Numbers] = {}
-        self.strings: Strings | None = None
-        self.per_row = Counted(room)  # values of each record that has the key; of each step in a sequence
-        self.steps: Counted | None = None  # steps of each record that has the list
+        self.numbers: dict[ListKind, NumberStatistics] = {}
+        self.strings: StringStatistics | None = None
+        self.per_row = CountStatistics(
+            room
+        )  # values of each record that has the key; of each step in a sequence
+        self.steps: CountStatistics | None = None  # steps of each record that has the list
 
     @property
     def present(self) -> int:
@@ -56,11 +58,11 @@ class Feature:
         return sum(self.kinds.values()) + self.kindless
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ListKind:
         """What the key holds in most records."""
         return max(sorted(self.kinds), key=lambda kind: self.kinds[kind])
 
-    def add(self, kind: Kind, columns: Sequence[KeyColumn], room: Room, pool: _core.Pool) -> None:
+    def add(self, kind: ListKind, columns: Sequence[KeyColumn], room: MemoryBudget, pool: _core.Pool) -> None:
         """Take in what some rows have."""
         single = sum(column.present for column in columns if column.offsets is None)
         self.per_row.add_repeated(1, single)
@@ -72,30 +74,31 @@ class Feature:
             self.per_row.add(np.concatenate(counts))
         if kind == "bytes":
             if self.strings is None:
-                self.strings = Strings(room)
-            self.strings.add([(column.values, _which(column)) for column in columns], room, pool)
+                self.strings = StringStatistics(room)
+            self.strings.add([(column.values, _select_valid(column)) for column in columns], room, pool)
             return
         if (numbers := self.numbers.get(kind)) is None:
-            numbers = self.numbers[kind] = Numbers(_DTYPES[kind], room)
+            numbers = self.numbers[kind] = NumberStatistics(_DTYPES[kind], room)
         values = [
-            column.values if (which := _which(column)) is None else column.values[which] for column in columns
+            column.values if (which := _select_valid(column)) is None else column.values[which]
+            for column in columns
         ]
         numbers.add(values[0] if len(values) == 1 else np.concatenate(values), room)
 
-    def merge(self, other: Feature, room: Room) -> None:
+    def merge(self, other: FeatureAccumulator, room: MemoryBudget) -> None:
         """Take in everything that another one has seen."""
         self.kinds.update(other.kinds)
         self.kindless += other.kindless
         self.per_row.merge(other.per_row)
         for kind, numbers in other.numbers.items():
-            self.numbers.setdefault(kind, Numbers(_DTYPES[kind], room)).merge(numbers, room)
+            self.numbers.setdefault(kind, NumberStatistics(_DTYPES[kind], room)).merge(numbers, room)
         if other.strings is not None:
             if self.strings is None:
-                self.strings = Strings(room)
+                self.strings = StringStatistics(room)
             self.strings.merge(other.strings, room)
         if other.steps is not None:
             if self.steps is None:
-                self.steps = Counted(room)
+                self.steps = CountStatistics(room)
             self.steps.merge(other.steps)
 
 
@@ -106,9 +109,9 @@ class Accumulator:
         self.records = 0
         self.payload_bytes = 0
         self.sequences = 0
-        self.features: dict[Place, Feature] = {}
+        self.features: dict[FeaturePath, FeatureAccumulator] = {}
         self.left_out: set[str] = set()  # keys for which there was no room
-        self._room = Room()
+        self._room = MemoryBudget()
         self._pool = _core.Pool(_IDLE_BYTES)
         self._pending: list[KeyedBatch] = []
         self._pending_rows = 0
@@ -136,8 +139,8 @@ class Accumulator:
         """Take in what is still waiting."""
         pending, self._pending = self._pending, []
         self._pending_rows = self._pending_bytes = self._pending_columns = 0
-        columns: defaultdict[tuple[Place, Kind], list[KeyColumn]] = defaultdict(list)
-        steps: defaultdict[tuple[Place, Kind], list[StepColumn]] = defaultdict(list)
+        columns: defaultdict[tuple[FeaturePath, ListKind], list[KeyColumn]] = defaultdict(list)
+        steps: defaultdict[tuple[FeaturePath, ListKind], list[StepColumn]] = defaultdict(list)
         for batch in pending:
             for key, column in batch.context.items():
                 columns[(False, key), column.kind].append(column)
@@ -152,32 +155,32 @@ class Accumulator:
         for (place, kind), lists_found in steps.items():
             self._add_steps(place, kind, lists_found)
 
-    def _add_steps(self, place: Place, kind: Kind, found: list[StepColumn]) -> None:
-        numbers = [np.diff(lists.offsets)[_all_if_none(lists.valid)] for lists in found]
+    def _add_steps(self, place: FeaturePath, kind: ListKind, found: list[StepColumn]) -> None:
+        numbers = [np.diff(lists.offsets)[_none_if_all_valid(lists.valid)] for lists in found]
         present = sum(map(len, numbers))
         feature = self._feature(place) if present else None
         if feature is None:
             return
         if feature.steps is None:
-            feature.steps = Counted(self._room)
+            feature.steps = CountStatistics(self._room)
         feature.steps.add(np.concatenate(numbers))
-        known = sum(map(_records_with_a_kind, found))
+        known = sum(map(_count_records_with_kind, found))
         feature.kindless += present - known
         if known:
             feature.kinds[kind] += known
             feature.add(kind, [lists.steps for lists in found], self._room, self._pool)
 
-    def _feature(self, place: Place) -> Feature | None:
+    def _feature(self, place: FeaturePath) -> FeatureAccumulator | None:
         """What is remembered of a key; None where there is no room for another one."""
         feature = self.features.get(place)
         if feature is not None:
             return feature
-        if len(self.features) >= MOST_FEATURES:
-            if len(self.left_out) < _MOST_NAMED:
+        if len(self.features) >= MAX_FEATURES:
+            if len(self.left_out) < _MAX_NAMED_FEATURES:
                 self.left_out.add(place[1])
             return None
         self._room.features += 1
-        feature = self.features[place] = Feature(self._room)
+        feature = self.features[place] = FeatureAccumulator(self._room)
         return feature
 
     def merge(self, other: Accumulator) -> None:
@@ -206,17 +209,17 @@ def accumulate(paths: Sequence[str], report: Report, into: Accumulator) -> Itera
     into.flush()
 
 
-def _which(column: KeyColumn) -> Any:
+def _select_valid(column: KeyColumn) -> Any:
     """Which places among the values mean something; None for all."""
     return column.valid if column.offsets is None else None
 
 
-def _all_if_none(valid: Any) -> Any:
+def _none_if_all_valid(valid: Any) -> Any:
     return slice(None) if valid is None else valid
 
 
-def _records_with_a_kind(lists: StepColumn) -> int:
+def _count_records_with_kind(lists: StepColumn) -> int:
     """How many records have a step with a value: the kind of a column without any is a guess."""
     before = np.concatenate([[0], np.cumsum(lists.steps.counts > 0)])
     has = before[lists.offsets[1:]] > before[lists.offsets[:-1]]
-    return int(np.count_nonzero(has[_all_if_none(lists.valid)]))
+    return int(np.count_nonzero(has[_none_if_all_valid(lists.valid)]))

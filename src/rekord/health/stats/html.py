@@ -5,55 +5,63 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from rekord.health.stats.numbers import Numbers, counts_between, quantile_dict
-from rekord.health.stats.report import FeatureStats, Part, Skew, Stats, plain
-from rekord.health.stats.strings import Strings, shown
-from rekord.report.charts import bar_cell, bar_rows, escaped, histogram, percent, spark
-from rekord.report.formatting import number, share, size, span
+from rekord.health.stats.numbers import NumberStatistics, count_between_edges, quantiles_to_dict
+from rekord.health.stats.report import FeatureStats, PartStats, Skew, Stats, to_json_value
+from rekord.health.stats.strings import StringStatistics, format_string
+from rekord.report.charts import (
+    escape_html,
+    format_percent,
+    render_bar_cell,
+    render_bar_table,
+    render_histogram,
+    render_sparkline,
+)
+from rekord.report.formatting import format_number, format_range, format_share, format_size
 from rekord.report.style import STYLE
 from rekord.version import VERSION
 
-_TOP = 10
-_CLASSES = 50
+_MAX_TOP_VALUES = 10
+_MAX_CLASSES = 50
 _QUANTILES = {"0.05": "5%", "0.25": "25%", "0.5": "median", "0.75": "75%", "0.95": "95%"}
 
 
-def feature_card(feature: FeatureStats, splits: Mapping[str, Part], anchor: str) -> str:
+def render_feature_card(feature: FeatureStats, splits: Mapping[str, PartStats], anchor: str) -> str:
     """The whole card of a feature."""
     parts = {
         name: part.features[feature.name] for name, part in splits.items() if feature.name in part.features
     }
     parts = parts if len(splits) > 1 else {}
-    pills = [f'<span class="pill kind">{escaped(feature.kind or "no kind")}</span>']
+    pills = [f'<span class="pill kind">{escape_html(feature.kind or "no kind")}</span>']
     if feature.classes is not None:
         pills.append('<span class="pill">label</span>')
-    if feature.is_pictures:
+    if feature.has_images:
         pills.append('<span class="pill">pictures</span>')
     if feature.is_step:
         pills.append('<span class="pill">steps</span>')
-    facts = "".join(_facts(feature))
-    columns = "".join(f"<div>{column}</div>" for column in _columns(feature, parts))
+    facts = "".join(_iter_facts(feature))
+    columns = "".join(f"<div>{column}</div>" for column in _iter_card_columns(feature, parts))
     return (
-        f'<article class="feature" id="{anchor}"><header><h3>{escaped(feature.name)}</h3>{"".join(pills)}</header>'
+        f'<article class="feature" id="{anchor}"><header><h3>{escape_html(feature.name)}</h3>{"".join(pills)}'
+        "</header>"
         f'<ul class="facts">{facts}</ul><div class="columns">{columns}</div></article>'
     )
 
 
-def _facts(feature: FeatureStats) -> Iterator[str]:
+def _iter_facts(feature: FeatureStats) -> Iterator[str]:
     yield f"<li><b>{feature.present:,}</b> present</li>"
     if feature.missing:
-        missing = f"<b>{feature.missing:,}</b> missing ({percent(feature.missing, feature.records)})"
+        missing = f"<b>{feature.missing:,}</b> missing ({format_percent(feature.missing, feature.records)})"
         yield f'<li class="alert">{missing}</li>'
     if len(feature.seen.kinds) > 1:
         kinds = ", ".join(f"{kind} in {times:,}" for kind, times in sorted(feature.seen.kinds.items()))
-        yield f'<li class="alert">several kinds: {escaped(kinds)}</li>'
+        yield f'<li class="alert">several kinds: {escape_html(kinds)}</li>'
     if feature.seen.steps is not None and feature.seen.steps.moments.count:
         steps = feature.seen.steps.moments
-        yield f"<li><b>{span(steps.min, steps.max)}</b> steps a record</li>"
+        yield f"<li><b>{format_range(steps.min, steps.max)}</b> steps a record</li>"
     per_row = feature.seen.per_row.moments
     if per_row.count and not feature.is_single:
         each = "step" if feature.is_step else "record"
-        yield f"<li><b>{span(per_row.min, per_row.max)}</b> values a {each}</li>"
+        yield f"<li><b>{format_range(per_row.min, per_row.max)}</b> values a {each}</li>"
     if feature.distinct is not None and feature.distinct.total:
         about = "" if feature.distinct.is_exact else "about "
         yield f"<li>{about}<b>{feature.distinct.unique:,}</b> distinct</li>"
@@ -68,28 +76,28 @@ def _facts(feature: FeatureStats) -> Iterator[str]:
         yield f"<li><b>{feature.imbalance:,.3g}×</b> imbalance</li>"
 
 
-def _columns(feature: FeatureStats, parts: Mapping[str, FeatureStats]) -> Iterator[str]:
+def _iter_card_columns(feature: FeatureStats, parts: Mapping[str, FeatureStats]) -> Iterator[str]:
     if feature.classes is not None:
-        yield _classes(feature, parts)
+        yield _render_classes(feature, parts)
     elif feature.numbers is not None and feature.numbers.moments.count:
-        yield _histograms(feature, feature.numbers, parts)
+        yield _render_histograms(feature, feature.numbers, parts)
     # The mean of class ids means nothing.
     if feature.numbers is not None and feature.numbers.moments.count and feature.declared is None:
-        yield _quantiles(feature.numbers)
+        yield _render_quantiles(feature.numbers)
     strings = feature.strings
-    if strings is not None and feature.is_pictures:
-        yield from _pictures(strings)
+    if strings is not None and feature.has_images:
+        yield from _iter_image_sections(strings)
     elif strings is not None and strings.count:
         if feature.classes is None and feature.top and feature.top[0][1] > 1:
-            yield _top(feature)
-        yield _lengths(strings)
+            yield _render_top_values(feature)
+        yield _render_lengths(strings)
 
 
-def _classes(feature: FeatureStats, parts: Mapping[str, FeatureStats]) -> str:
+def _render_classes(feature: FeatureStats, parts: Mapping[str, FeatureStats]) -> str:
     classes = feature.classes or {}
     listed = (
-        dict(sorted(classes.items(), key=lambda pair: -pair[1])[:_CLASSES])
-        if len(classes) > _CLASSES
+        dict(sorted(classes.items(), key=lambda pair: -pair[1])[:_MAX_CLASSES])
+        if len(classes) > _MAX_CLASSES
         else classes
     )
     more = (
@@ -98,122 +106,138 @@ def _classes(feature: FeatureStats, parts: Mapping[str, FeatureStats]) -> str:
         else ""
     )
     if parts:
-        return _side_by_side(listed, {name: part.classes or {} for name, part in parts.items()}) + more
-    return bar_rows(listed.items(), sum(classes.values()), "class") + more
+        return _render_class_shares(listed, {name: part.classes or {} for name, part in parts.items()}) + more
+    return render_bar_table(listed.items(), sum(classes.values()), "class") + more
 
 
-def _side_by_side(classes: Mapping[str, int], parts: Mapping[str, Mapping[str, int]]) -> str:
+def _render_class_shares(classes: Mapping[str, int], parts: Mapping[str, Mapping[str, int]]) -> str:
     """The share of each class in each split."""
     totals = {name: sum(counts.values()) for name, counts in parts.items()}
     shares = [
         counts.get(one, 0) / totals[name] for name, counts in parts.items() if totals[name] for one in classes
     ]
     most = max(shares, default=0)
-    head = "".join(f'<th scope="col" class="n">{escaped(name)}</th><td></td>' for name in parts)
+    head = "".join(f'<th scope="col" class="n">{escape_html(name)}</th><td></td>' for name in parts)
     body = []
     for one in classes:
         cells = []
         for name, counts in parts.items():
             times = counts.get(one, 0)
             part = times / totals[name] if totals[name] else 0
-            cells.append(f'<td class="n">{percent(times, totals[name])}</td>{bar_cell(part, most)}')
-        body.append(f'<tr><th scope="row" class="value">{escaped(one)}</th>{"".join(cells)}</tr>')
+            cells.append(
+                f'<td class="n">{format_percent(times, totals[name])}</td>{render_bar_cell(part, most)}'
+            )
+        body.append(f'<tr><th scope="row" class="value">{escape_html(one)}</th>{"".join(cells)}</tr>')
     top = f'<thead><tr><th scope="col">class</th>{head}</tr></thead>'
     return f'<table class="sides">{top}<tbody>{"".join(body)}</tbody></table>'
 
 
-def _histograms(feature: FeatureStats, numbers: Numbers, parts: Mapping[str, FeatureStats]) -> str:
+def _render_histograms(
+    feature: FeatureStats, numbers: NumberStatistics, parts: Mapping[str, FeatureStats]
+) -> str:
     edges = numbers.edges()
     assert edges is not None, "a feature with numbers has a range"
     shown_edges: Sequence[float] = edges.tolist()
     if not parts:
-        counts = counts_between(numbers, edges).tolist()
-        return f"<h4>Distribution</h4>{histogram(shown_edges, counts, feature.name)}"
+        counts = count_between_edges(numbers, edges).tolist()
+        return f"<h4>Distribution</h4>{render_histogram(shown_edges, counts, feature.name)}"
     figures = []
     for name, part in parts.items():
         if part.numbers is None or part.kind != feature.kind or not part.numbers.moments.count:
             continue
-        counts = counts_between(part.numbers, edges).tolist()
-        chart = histogram(shown_edges, counts, f"{feature.name} in {name}")
-        figures.append(f"<figure><figcaption>{escaped(name)}</figcaption>{chart}</figure>")
+        counts = count_between_edges(part.numbers, edges).tolist()
+        chart = render_histogram(shown_edges, counts, f"{feature.name} in {name}")
+        figures.append(f"<figure><figcaption>{escape_html(name)}</figcaption>{chart}</figure>")
     return f'<h4>Distribution by split</h4><div class="charts">{"".join(figures)}</div>'
 
 
-def _quantiles(numbers: Numbers) -> str:
+def _render_quantiles(numbers: NumberStatistics) -> str:
     moments = numbers.moments
-    known = quantile_dict(numbers.quantiles)
-    rows = [("min", plain(moments.min))]
-    rows += [(label, plain(known[at])) for at, label in _QUANTILES.items() if at in known]
-    rows += [("max", plain(moments.max)), ("mean", moments.mean), ("std", moments.std)]
+    known = quantiles_to_dict(numbers.quantiles)
+    rows = [("min", to_json_value(moments.min))]
+    rows += [(label, to_json_value(known[at])) for at, label in _QUANTILES.items() if at in known]
+    rows += [("max", to_json_value(moments.max)), ("mean", moments.mean), ("std", moments.std)]
     body = "".join(
-        f'<tr><th scope="row">{label}</th><td class="n">{number(value)}</td></tr>' for label, value in rows
+        f'<tr><th scope="row">{label}</th><td class="n">{format_number(value)}</td></tr>'
+        for label, value in rows
     )
-    zeros = f"{numbers.zeros:,} ({percent(numbers.zeros, numbers.count)})"
+    zeros = f"{numbers.zeros:,} ({format_percent(numbers.zeros, numbers.count)})"
     body += f'<tr><th scope="row">zeros</th><td class="n">{zeros}</td></tr>'
     return f"<h4>Values</h4><table><tbody>{body}</tbody></table>"
 
 
-def _top(feature: FeatureStats) -> str:
+def _render_top_values(feature: FeatureStats) -> str:
     assert feature.distinct is not None, "a feature with top values has distinct ones"
-    rows = [(shown(value) or "(empty)", times) for value, times in feature.distinct.top(_TOP)]
+    rows = [
+        (format_string(value) or "(empty)", times) for value, times in feature.distinct.top(_MAX_TOP_VALUES)
+    ]
     about = (
         "" if feature.distinct.is_exact else f", each short by {feature.distinct.most_missed:,} at the most"
     )
-    return f"<h4>Most frequent{about}</h4>{bar_rows(rows, feature.distinct.total, 'value')}"
+    return f"<h4>Most frequent{about}</h4>{render_bar_table(rows, feature.distinct.total, 'value')}"
 
 
-def _lengths(strings: Strings) -> str:
+def _render_lengths(strings: StringStatistics) -> str:
     moments = strings.lengths.moments
-    median = quantile_dict(strings.lengths.quantiles)["0.5"]
-    rows = [("shortest", size(moments.min)), ("median", size(median)), ("longest", size(moments.max))]
-    rows += [("mean", size(moments.mean or 0.0)), ("total", size(moments.total))]
-    rows.append(("UTF-8 text", percent(strings.utf8, strings.count)))
+    median = quantiles_to_dict(strings.lengths.quantiles)["0.5"]
+    rows = [
+        ("shortest", format_size(moments.min)),
+        ("median", format_size(median)),
+        ("longest", format_size(moments.max)),
+    ]
+    rows += [("mean", format_size(moments.mean or 0.0)), ("total", format_size(moments.total))]
+    rows.append(("UTF-8 text", format_percent(strings.utf8, strings.count)))
     body = "".join(f'<tr><th scope="row">{label}</th><td class="n">{text}</td></tr>' for label, text in rows)
     return f"<h4>Lengths</h4><table><tbody>{body}</tbody></table>"
 
 
-def _pictures(strings: Strings) -> Iterator[str]:
+def _iter_image_sections(strings: StringStatistics) -> Iterator[str]:
     pictures = strings.pictures
-    sizes = sorted(pictures.sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_TOP]
+    sizes = sorted(pictures.sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_MAX_TOP_VALUES]
     rows = [(f"{width} × {height}", times) for (width, height), times in sizes]
-    yield f"<h4>Sizes in pixels</h4>{bar_rows(rows, pictures.count, 'width × height')}"
+    yield f"<h4>Sizes in pixels</h4>{render_bar_table(rows, pictures.count, 'width × height')}"
     facts = [
         (
             "format",
-            ", ".join(f"{name} {share(n, pictures.count)}" for name, n in pictures.formats.most_common()),
+            ", ".join(
+                f"{name} {format_share(n, pictures.count)}" for name, n in pictures.formats.most_common()
+            ),
         ),
         (
             "colours",
             ", ".join(
-                f"{name.replace('_', ' ')} {share(n, pictures.count)}"
+                f"{name.replace('_', ' ')} {format_share(n, pictures.count)}"
                 for name, n in pictures.colours.most_common()
             ),
         ),
         (
             "channels",
             ", ".join(
-                f"{channels}: {share(n, pictures.count)}" for channels, n in pictures.channels.most_common()
+                f"{channels}: {format_share(n, pictures.count)}"
+                for channels, n in pictures.channels.most_common()
             ),
         ),
     ]
     if pictures.widths.moments.count:
-        facts.append(("width", span(pictures.widths.moments.min, pictures.widths.moments.max)))
-        facts.append(("height", span(pictures.heights.moments.min, pictures.heights.moments.max)))
-    facts.append(("bytes", f"{size(strings.lengths.moments.min)}–{size(strings.lengths.moments.max)}"))
+        facts.append(("width", format_range(pictures.widths.moments.min, pictures.widths.moments.max)))
+        facts.append(("height", format_range(pictures.heights.moments.min, pictures.heights.moments.max)))
+    facts.append(
+        ("bytes", f"{format_size(strings.lengths.moments.min)}–{format_size(strings.lengths.moments.max)}")
+    )
     if pictures.turned:
         facts.append(("turned by EXIF", f"{pictures.turned:,}"))
     if pictures.unsized:
         facts.append(("without a size", f"{pictures.unsized:,}"))
     body = "".join(
-        f'<tr><th scope="row">{name}</th><td class="n">{escaped(text)}</td></tr>' for name, text in facts
+        f'<tr><th scope="row">{name}</th><td class="n">{escape_html(text)}</td></tr>' for name, text in facts
     )
     yield f"<h4>Pictures</h4><table><tbody>{body}</tbody></table>"
 
 
-MOST_CARDS = 500
+MAX_CARDS = 500
 """So many features are drawn at full size; a page of thousands of charts is none that a person reads."""
 
-_LISTED_DAMAGE = 10
+_MAX_LISTED_DAMAGE = 10
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _VERDICTS = {
     "differs": ("differs", "alert"),
@@ -224,36 +248,39 @@ _VERDICTS = {
 _MEASURES = {"linf": "L∞", "js": "JS", "missing": "missing"}
 
 
-def page(stats: Stats) -> str:
+def render_stats_page(stats: Stats) -> str:
     """The whole page. It loads nothing, runs nothing, and holds no text from the data that is not escaped."""
     title = os.path.basename(os.path.normpath(stats.path)) or stats.path
-    anchors = {name: f"f{i}" for i, name in enumerate(stats.features) if i < MOST_CARDS}
-    body = "".join(_sections(stats, anchors))
+    anchors = {name: f"f{i}" for i, name in enumerate(stats.features) if i < MAX_CARDS}
+    body = "".join(_iter_sections(stats, anchors))
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8" />'
-        f'<meta http-equiv="Content-Security-Policy" content="{escaped(_POLICY)}" />'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape_html(_POLICY)}" />'
         '<meta name="viewport" content="width=device-width, initial-scale=1" />'
-        f"<title>{escaped(title)}: statistics</title><style>{STYLE}</style></head><body>"
-        f'<header class="top"><p class="eyebrow">Dataset statistics</p><h1>{escaped(title)}</h1></header>'
-        f"<main>{body}<footer>rekord {escaped(VERSION)} · {escaped(stats.path)}</footer></main></body></html>\n"
+        f"<title>{escape_html(title)}: statistics</title><style>{STYLE}</style></head><body>"
+        f'<header class="top"><p class="eyebrow">Dataset statistics</p><h1>{escape_html(title)}</h1></header>'
+        f"<main>{body}<footer>rekord {escape_html(VERSION)} · {escape_html(stats.path)}</footer></main></body>"
+        "</html>\n"
     )
 
 
-def _sections(stats: Stats, anchors: dict[str, str]) -> Iterator[str]:
-    yield _cards(stats)
+def _iter_sections(stats: Stats, anchors: dict[str, str]) -> Iterator[str]:
+    yield _render_cards(stats)
     if stats.damage:
-        yield _damage(stats)
+        yield _render_damage(stats)
     if len(stats.splits) > 1:
-        yield _splits(stats)
+        yield _render_splits(stats)
     if stats.skew:
-        yield _skew(stats, anchors)
-    yield _overview(stats, anchors)
-    cards = [feature_card(stats.features[name], stats.splits, anchor) for name, anchor in anchors.items()]
+        yield _render_skew(stats, anchors)
+    yield _render_overview(stats, anchors)
+    cards = [
+        render_feature_card(stats.features[name], stats.splits, anchor) for name, anchor in anchors.items()
+    ]
     if cards:
         yield f'<h2 id="features">Features</h2>{"".join(cards)}'
 
 
-def _cards(stats: Stats) -> str:
+def _render_cards(stats: Stats) -> str:
     cells = sum(feature.records for feature in stats.features.values())
     missing = sum(feature.missing for feature in stats.features.values())
     cards = [
@@ -261,33 +288,37 @@ def _cards(stats: Stats) -> str:
         (f"{len(stats.features):,}", "features"),
         (f"{len(stats.splits):,}", "splits" if len(stats.splits) != 1 else "split"),
         (f"{stats.report.files:,}", "files" if stats.report.files != 1 else "file"),
-        (size(stats.everything.payload_bytes), "of payload"),
-        (share(missing, cells), "values missing"),
+        (format_size(stats.everything.payload_bytes), "of payload"),
+        (format_share(missing, cells), "values missing"),
     ]
-    items = "".join(f"<li><b>{escaped(value)}</b><span>{label}</span></li>" for value, label in cards)
+    items = "".join(f"<li><b>{escape_html(value)}</b><span>{label}</span></li>" for value, label in cards)
     return f'<ul class="cards">{items}</ul>'
 
 
-def _damage(stats: Stats) -> str:
+def _render_damage(stats: Stats) -> str:
     total = len(stats.damage) + stats.damage_not_listed
     rows = []
-    for finding in stats.damage[:_LISTED_DAMAGE]:
+    for finding in stats.damage[:_MAX_LISTED_DAMAGE]:
         record = "" if finding.record is None else f", record {finding.record:,}"
         place = f"{finding.path or ''}{record}"
-        rows.append(f"<li>{escaped(finding.code)} {escaped(finding.message)}: {escaped(place)}</li>")
-    if total > _LISTED_DAMAGE:
-        rows.append(f"<li>and {total - _LISTED_DAMAGE:,} more</li>")
+        rows.append(
+            f"<li>{escape_html(finding.code)} {escape_html(finding.message)}: {escape_html(place)}</li>"
+        )
+    if total > _MAX_LISTED_DAMAGE:
+        rows.append(f"<li>and {total - _MAX_LISTED_DAMAGE:,} more</li>")
     return (
         '<div class="notice" role="note"><b>The dataset is damaged.</b> These are the statistics of what can be read.'
         f"<ul>{''.join(rows)}</ul></div>"
     )
 
 
-def _splits(stats: Stats) -> str:
+def _render_splits(stats: Stats) -> str:
     most = max(part.records for part in stats.splits.values())
     rows = "".join(
-        f'<tr><th scope="row">{escaped(name)}</th>{bar_cell(part.records, most)}<td class="n">{part.records:,}</td>'
-        f'<td class="n">{percent(part.records, stats.records)}</td><td class="n">{size(part.payload_bytes)}</td></tr>'
+        f'<tr><th scope="row">{escape_html(name)}</th>{render_bar_cell(part.records, most)}<td '
+        f'class="n">{part.records:,}</td>'
+        f'<td class="n">{format_percent(part.records, stats.records)}</td><td '
+        f'class="n">{format_size(part.payload_bytes)}</td></tr>'
         for name, part in stats.splits.items()
     )
     return (
@@ -297,12 +328,12 @@ def _splits(stats: Stats) -> str:
     )
 
 
-def _skew(stats: Stats, anchors: dict[str, str]) -> str:
+def _render_skew(stats: Stats, anchors: dict[str, str]) -> str:
     order = {"differs": 0, "absent": 1, "chance": 2, "same": 3}
     ranked = sorted(stats.skew, key=lambda one: (order[one.verdict], -(one.distance or 0), one.feature))
     apart = sum(one.verdict in ("differs", "absent") for one in ranked)
     said = f"{apart:,} of {len(ranked):,} comparisons differ." if apart else "No feature differs."
-    rows = "".join(_skew_row(one, anchors) for one in ranked[:MOST_CARDS])
+    rows = "".join(_render_skew_row(one, anchors) for one in ranked[:MAX_CARDS])
     return (
         f'<h2>Splits compared</h2><p class="hint">{said} L∞ is the largest difference between the shares of a value, '
         "JS the Jensen–Shannon divergence of numbers in bits; 0 is alike, 1 is disjoint.</p>"
@@ -312,26 +343,26 @@ def _skew(stats: Stats, anchors: dict[str, str]) -> str:
     )
 
 
-def _skew_row(one: Skew, anchors: dict[str, str]) -> str:
+def _render_skew_row(one: Skew, anchors: dict[str, str]) -> str:
     word, kind = _VERDICTS[one.verdict]
     distance = "–" if one.distance is None else f"{one.distance:.3f}"
     measure = _MEASURES.get(one.measure or "", "–")
     return (
-        f'<tr><th scope="row">{_linked(one.feature, anchors)}</th>'
-        f'<td>{escaped(one.base)} / {escaped(one.split)}</td><td class="wide">{measure}</td>'
+        f'<tr><th scope="row">{_render_link(one.feature, anchors)}</th>'
+        f'<td>{escape_html(one.base)} / {escape_html(one.split)}</td><td class="wide">{measure}</td>'
         f'<td class="n">{distance}</td><td><span class="pill {kind}">{word}</span></td>'
-        f'<td class="wide value">{escaped(one.says)}</td></tr>'
+        f'<td class="wide value">{escape_html(one.says)}</td></tr>'
     )
 
 
-def _overview(stats: Stats, anchors: dict[str, str]) -> str:
-    rows = "".join(_overview_row(feature, anchors) for feature in stats.features.values())
+def _render_overview(stats: Stats, anchors: dict[str, str]) -> str:
+    rows = "".join(_render_overview_row(feature, anchors) for feature in stats.features.values())
     left_out = stats.everything.left_out
     more = (
         f'<p class="hint">{left_out:,} more keys, or more than that, were left out.</p>' if left_out else ""
     )
-    if len(stats.features) > MOST_CARDS:
-        more += f'<p class="hint">The first {MOST_CARDS:,} are shown in full below.</p>'
+    if len(stats.features) > MAX_CARDS:
+        more += f'<p class="hint">The first {MAX_CARDS:,} are shown in full below.</p>'
     return (
         '<h2>Overview</h2><div class="panel"><table><thead><tr><th scope="col">feature</th><th scope="col">kind</th>'
         '<th scope="col" class="n">missing</th><th scope="col" class="n wide">distinct</th>'
@@ -341,32 +372,32 @@ def _overview(stats: Stats, anchors: dict[str, str]) -> str:
     )
 
 
-def _overview_row(feature: FeatureStats, anchors: dict[str, str]) -> str:
+def _render_overview_row(feature: FeatureStats, anchors: dict[str, str]) -> str:
     numbers = feature.numbers
     moments = None if numbers is None or not numbers.moments.count else numbers.moments
     about = "" if feature.distinct is None or feature.distinct.is_exact else "~"
     unique = "–" if feature.distinct is None else f"{about}{feature.distinct.unique:,}"
     low, mean, high = (
-        ("", "", "") if moments is None else map(number, (moments.min, moments.mean, moments.max))
+        ("", "", "") if moments is None else map(format_number, (moments.min, moments.mean, moments.max))
     )
     return (
-        f'<tr><th scope="row">{_linked(feature.name, anchors)}</th><td>{escaped(feature.kind or "–")}</td>'
-        f'<td class="n">{percent(feature.missing, feature.records)}</td><td class="n wide">{unique}</td>'
+        f'<tr><th scope="row">{_render_link(feature.name, anchors)}</th><td>{escape_html(feature.kind or "–")}</td>'
+        f'<td class="n">{format_percent(feature.missing, feature.records)}</td><td class="n wide">{unique}</td>'
         f'<td class="n wide">{low}</td><td class="n wide">{mean}</td><td class="n wide">{high}</td>'
-        f"<td>{_shape(feature)}</td></tr>"
+        f"<td>{_describe_shape(feature)}</td></tr>"
     )
 
 
-def _shape(feature: FeatureStats) -> str:
+def _describe_shape(feature: FeatureStats) -> str:
     if feature.numbers is not None:
         drawn = feature.numbers.histogram()
-        return "" if drawn is None else spark(drawn["counts"])
-    if feature.strings is None or feature.is_pictures:
-        return "pictures" if feature.is_pictures else ""
+        return "" if drawn is None else render_sparkline(drawn["counts"])
+    if feature.strings is None or feature.has_images:
+        return "pictures" if feature.has_images else ""
     ranked = [times for _, times in feature.top]
-    return spark(ranked) if ranked and ranked[0] > 1 else ""
+    return render_sparkline(ranked) if ranked and ranked[0] > 1 else ""
 
 
-def _linked(name: str, anchors: dict[str, str]) -> str:
+def _render_link(name: str, anchors: dict[str, str]) -> str:
     anchor = anchors.get(name)
-    return escaped(name) if anchor is None else f'<a href="#{anchor}">{escaped(name)}</a>'
+    return escape_html(name) if anchor is None else f'<a href="#{anchor}">{escape_html(name)}</a>'

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
-Hashes: TypeAlias = npt.NDArray[np.uint64]
+HashArray: TypeAlias = npt.NDArray[np.uint64]
 
-EXACT_VALUES = 4096
+MAX_EXACT_VALUES = 4096
 """Quantiles of so many values are those of the values themselves."""
 
 REGISTER_BITS = 14
@@ -25,7 +25,7 @@ class Quantiles:
 
     __slots__ = ("_exact", "_higher", "_levels", "count", "dtype")
 
-    def __init__(self, dtype: npt.DTypeLike, exact: int = EXACT_VALUES) -> None:
+    def __init__(self, dtype: npt.DTypeLike, exact: int = MAX_EXACT_VALUES) -> None:
         self.dtype = np.dtype(dtype)
         self.count = 0
         self._exact = exact  # so many values are all kept; a level has a quarter of it
@@ -126,16 +126,16 @@ class Quantiles:
             level += 1
 
 
-def spread(keys: Hashes) -> Hashes:
+def mix_hash_bits(keys: HashArray) -> HashArray:
     """Numbers that may be alike, as hashes of which every bit counts (the finish of splitmix64)."""
     with np.errstate(over="ignore"):
         keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    hashes: Hashes = keys ^ (keys >> np.uint64(31))
+    hashes: HashArray = keys ^ (keys >> np.uint64(31))
     return hashes
 
 
-class DistinctCount:
+class HyperLogLog:
     """About how many different hashes there were (HyperLogLog)."""
 
     __slots__ = ("_bits", "_registers")
@@ -144,7 +144,7 @@ class DistinctCount:
         self._bits = bits
         self._registers = np.zeros(1 << bits, np.uint8)
 
-    def add(self, hashes: Hashes) -> None:
+    def add(self, hashes: HashArray) -> None:
         """Take in hashes, in any order and any number of times."""
         rest_bits = 64 - self._bits
         places = (hashes >> np.uint64(rest_bits)).astype(np.int64)
@@ -158,7 +158,7 @@ class DistinctCount:
         zeros = rest_bits - np.frexp(rest.astype(np.float64))[1]
         np.maximum.at(self._registers, places, (zeros + 1).astype(np.uint8))
 
-    def merge(self, other: DistinctCount) -> None:
+    def merge(self, other: HyperLogLog) -> None:
         """Take in everything that another one has seen; the result is as exact as the smaller of the two."""
         bits = min(self._bits, other._bits)
         self._registers = np.maximum(self._folded(bits), other._folded(bits))
@@ -188,23 +188,23 @@ class DistinctCount:
         return folded
 
 
-EXACT_KEYS = 10_000
-TRACKED_KEYS = 2_000
-SHARED_KEYS = 1_000_000
-"""So many keys are kept of all features together: with more than 100 features each has less than `EXACT_KEYS`."""
+MAX_EXACT_KEYS = 10_000
+MAX_TRACKED_KEYS = 2_000
+MAX_SHARED_KEYS = 1_000_000
+"""So many keys are kept of all features together: with more than 100 features each has less than `MAX_EXACT_KEYS`."""
 
-_MANY_FEATURES = 1_000
-_FEWEST_KEYS = 100
-_FEWER_VALUES = EXACT_VALUES // 4
-_FEWER_BITS = REGISTER_BITS - 4
+_MAX_FULL_MEMORY_FEATURES = 1_000
+_MIN_KEYS = 100
+_REDUCED_EXACT_VALUES = MAX_EXACT_VALUES // 4
+_REDUCED_REGISTER_BITS = REGISTER_BITS - 4
 """Features beyond so many make do with smaller sketches: whoever has them has keys that are data."""
 
-Counts: TypeAlias = npt.NDArray[np.int64]
-Fetch: TypeAlias = Callable[[Sequence[int]], list[Any]]
-Spread: TypeAlias = Callable[[Array], Hashes]
+CountArray: TypeAlias = npt.NDArray[np.int64]
+ValueFetcher: TypeAlias = Callable[[Sequence[int]], list[Any]]
+HashFunction: TypeAlias = Callable[[Array], HashArray]
 
 
-class Room:
+class MemoryBudget:
     """How much the features of a dataset may keep, each of them and together."""
 
     __slots__ = ("features",)
@@ -215,37 +215,37 @@ class Room:
     @property
     def keys(self) -> int:
         """How many keys one feature may count exactly."""
-        return max(min(EXACT_KEYS, SHARED_KEYS // max(self.features, 1)), _FEWEST_KEYS)
+        return max(min(MAX_EXACT_KEYS, MAX_SHARED_KEYS // max(self.features, 1)), _MIN_KEYS)
 
     @property
     def tracked_keys(self) -> int:
         """How many of them it may keep once there are too many to count."""
-        return min(TRACKED_KEYS, self.keys)
+        return min(MAX_TRACKED_KEYS, self.keys)
 
     @property
     def exact_values(self) -> int:
         """How many values of one feature are kept for its quantiles."""
-        return EXACT_VALUES if self.features <= _MANY_FEATURES else _FEWER_VALUES
+        return MAX_EXACT_VALUES if self.features <= _MAX_FULL_MEMORY_FEATURES else _REDUCED_EXACT_VALUES
 
     @property
     def register_bits(self) -> int:
         """How large an estimate of different values may be."""
-        return REGISTER_BITS if self.features <= _MANY_FEATURES else _FEWER_BITS
+        return REGISTER_BITS if self.features <= _MAX_FULL_MEMORY_FEATURES else _REDUCED_REGISTER_BITS
 
 
-class Distinct:
-    """The different values of one feature. `spread` makes hashes of keys; `named` ones stand for something else."""
+class DistinctValues:
+    """The distinct values of one feature. `mix_hash_bits` hashes keys; `named` ones stand for something else."""
 
     __slots__ = ("_spread", "_unlisted", "counts", "keys", "most_missed", "names", "total")
 
-    def __init__(self, dtype: npt.DTypeLike, spread: Spread, *, named: bool) -> None:
+    def __init__(self, dtype: npt.DTypeLike, spread: HashFunction, *, named: bool) -> None:
         self.keys: Array = np.empty(0, dtype)
-        self.counts: Counts = np.empty(0, np.int64)
+        self.counts: CountArray = np.empty(0, np.int64)
         self.names: Array | None = np.empty(0, object) if named else None
         self.total = 0
         self.most_missed = 0
         self._spread = spread
-        self._unlisted: DistinctCount | None = None
+        self._unlisted: HyperLogLog | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -259,7 +259,9 @@ class Distinct:
             return len(self.keys)
         return max(min(self._unlisted.estimate(), self.total), len(self.keys))
 
-    def add(self, keys: Array, counts: Counts, room: Room, fetch: Fetch | None = None) -> None:
+    def add(
+        self, keys: Array, counts: CountArray, room: MemoryBudget, fetch: ValueFetcher | None = None
+    ) -> None:
         """Take in different keys in ascending order. `fetch` gives what those at some places stand for."""
         self.total += int(counts.sum())
         if self._unlisted is None:
@@ -268,7 +270,7 @@ class Distinct:
             self._unlisted.add(self._spread(keys))
             self._add_tracked(keys, counts, room, fetch)
 
-    def merge(self, other: Distinct, room: Room) -> None:
+    def merge(self, other: DistinctValues, room: MemoryBudget) -> None:
         """Take in everything that another one has seen."""
         names = other.names
         fetch = None if names is None else lambda places: list(names[list(places)])
@@ -294,7 +296,9 @@ class Distinct:
         values, counts = shown[places].tolist(), self.counts[places].tolist()
         return sorted(zip(values, counts, strict=True), key=lambda pair: (-pair[1], pair[0]))[:number]
 
-    def _add_exactly(self, keys: Array, counts: Counts, room: Room, fetch: Fetch | None) -> None:
+    def _add_exactly(
+        self, keys: Array, counts: CountArray, room: MemoryBudget, fetch: ValueFetcher | None
+    ) -> None:
         places = np.searchsorted(self.keys, keys)
         if len(self.keys):
             known = self.keys[np.minimum(places, len(self.keys) - 1)] == keys
@@ -310,13 +314,17 @@ class Distinct:
         self._overflow(room)
         assert self._unlisted is not None
         self._unlisted.add(self._spread(keys))
-        self._add_tracked(keys[fresh], counts[fresh], room, None if fetch is None else _only(fetch, fresh))
+        self._add_tracked(
+            keys[fresh], counts[fresh], room, None if fetch is None else _restrict_fetch(fetch, fresh)
+        )
 
-    def _overflow(self, room: Room) -> None:
-        self._unlisted = DistinctCount(room.register_bits)
+    def _overflow(self, room: MemoryBudget) -> None:
+        self._unlisted = HyperLogLog(room.register_bits)
         self._unlisted.add(self._spread(self.keys))
 
-    def _add_tracked(self, keys: Array, counts: Counts, room: Room, fetch: Fetch | None) -> None:
+    def _add_tracked(
+        self, keys: Array, counts: CountArray, room: MemoryBudget, fetch: ValueFetcher | None
+    ) -> None:
         rest = np.ones(len(keys), bool)
         if len(keys):
             places = np.minimum(np.searchsorted(keys, self.keys), len(keys) - 1)
@@ -333,7 +341,7 @@ class Distinct:
             counts = counts - missed
         self._insert(keys[fresh], counts[fresh], fresh, fetch)
 
-    def _first_left_out(self, fresh: Counts, room: int) -> int:
+    def _first_left_out(self, fresh: CountArray, room: int) -> int:
         """The count of the most frequent key for which there is no room."""
         # Most are met once in a batch. Where the others have room, the first to be left out is one of those.
         several = fresh[fresh > 1]
@@ -347,7 +355,7 @@ class Distinct:
         if self.names is not None:
             self.names = self.names[which]
 
-    def _insert(self, keys: Array, counts: Counts, places: Array, fetch: Fetch | None) -> None:
+    def _insert(self, keys: Array, counts: CountArray, places: Array, fetch: ValueFetcher | None) -> None:
         if not len(keys):
             return
         joined = np.concatenate([self.keys, keys])
@@ -361,13 +369,13 @@ class Distinct:
             self.names = np.concatenate([self.names, names])[order]
 
 
-def runs(ordered: Array) -> tuple[Array, Counts]:
+def find_runs(ordered: Array) -> tuple[Array, CountArray]:
     """Where each run of equal values begins, and how long it is."""
     begins = np.concatenate([[0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1])
     return begins, np.diff(begins, append=len(ordered))
 
 
-def _only(fetch: Fetch, places: Array) -> Fetch:
+def _restrict_fetch(fetch: ValueFetcher, places: Array) -> ValueFetcher:
     return lambda chosen: fetch(places[list(chosen)].tolist())
 
 
@@ -375,12 +383,12 @@ QUANTILE_SHARES = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99]
 MAX_BARS = 32
 """A histogram has so many bars at the most."""
 
-_SAFE_SUM = 1 << 62
-_HALVES = 1 << 52  # below it a double holds the halves between whole numbers
-_AT_ONCE = 1 << 17  # values that are sorted while they fit into the cache
+_MAX_INT64_SUM = 1 << 62
+_MAX_EXACT_HALVES = 1 << 52  # below it a double holds the halves between whole numbers
+_SORT_CHUNK = 1 << 17  # values that are sorted while they fit into the cache
 
 
-class Moments:
+class ExactMoments:
     """The number, mean and spread of numbers, and the least and greatest of them. Sums of integers are exact."""
 
     __slots__ = ("_squares", "_sum", "count", "max", "min")
@@ -410,7 +418,7 @@ class Moments:
     def add(self, values: Array, least: Any, most: Any) -> None:
         """Take in finite values, of which the least and the greatest are known."""
         whole = values.dtype.kind in "iu"
-        total = _exact_sum(values, least, most) if whole else float(values.sum(dtype=np.float64))
+        total = _sum_exactly(values, least, most) if whole else float(values.sum(dtype=np.float64))
         distances = values.astype(np.float64)
         distances -= total / len(values)
         distances *= distances
@@ -420,7 +428,7 @@ class Moments:
         """Take in one value many times."""
         self._join(times, value, value, value * times, 0.0)
 
-    def merge(self, other: Moments) -> None:
+    def merge(self, other: ExactMoments) -> None:
         """Take in everything that another one has seen."""
         if other.count:
             self._join(other.count, other.min, other.max, other._sum, other._squares)
@@ -436,19 +444,19 @@ class Moments:
         self.min, self.max = min(self.min, least), max(self.max, most)
 
 
-def _exact_sum(values: Array, least: int, most: int) -> int:
-    if max(abs(least), abs(most)) * len(values) < _SAFE_SUM:
+def _sum_exactly(values: Array, least: int, most: int) -> int:
+    if max(abs(least), abs(most)) * len(values) < _MAX_INT64_SUM:
         return int(values.sum())
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
-class Counted:
+class CountStatistics:
     """Whole numbers that are counts or lengths: how many values a row has, how many bytes a string."""
 
     __slots__ = ("moments", "quantiles")
 
-    def __init__(self, room: Room) -> None:
-        self.moments = Moments()
+    def __init__(self, room: MemoryBudget) -> None:
+        self.moments = ExactMoments()
         self.quantiles = Quantiles(np.int64, room.exact_values)
 
     def add(self, values: npt.NDArray[np.int64]) -> None:
@@ -468,7 +476,7 @@ class Counted:
             self.moments.add_repeated(value, times)
             self.quantiles.add_repeated(value, times)
 
-    def merge(self, other: Counted) -> None:
+    def merge(self, other: CountStatistics) -> None:
         """Take in everything that another one has seen."""
         self.moments.merge(other.moments)
         self.quantiles.merge(other.quantiles)
@@ -480,31 +488,31 @@ class Counted:
             "min": moments.min,
             "max": moments.max,
             "mean": moments.mean,
-            "quantiles": quantile_dict(self.quantiles),
+            "quantiles": quantiles_to_dict(self.quantiles),
         }
 
 
-class Numbers:
+class NumberStatistics:
     """The values of one feature that are int64 or float."""
 
     __slots__ = ("count", "distinct", "moments", "nan", "negative_inf", "positive_inf", "quantiles", "zeros")
 
-    def __init__(self, dtype: npt.DTypeLike, room: Room) -> None:
+    def __init__(self, dtype: npt.DTypeLike, room: MemoryBudget) -> None:
         self.count = 0  # of all values, those that are not finite too
         self.zeros = 0
         self.nan = 0
         self.negative_inf = 0
         self.positive_inf = 0
-        self.moments = Moments()
+        self.moments = ExactMoments()
         self.quantiles = Quantiles(dtype, room.exact_values)
-        self.distinct = Distinct(dtype, _bits, named=False)
+        self.distinct = DistinctValues(dtype, _get_key_bits, named=False)
 
-    def add(self, values: Array, room: Room) -> None:
+    def add(self, values: Array, room: MemoryBudget) -> None:
         """Take in some values."""
-        for begin in range(0, len(values), _AT_ONCE):
-            self._add(values[begin : begin + _AT_ONCE], room)
+        for begin in range(0, len(values), _SORT_CHUNK):
+            self._add(values[begin : begin + _SORT_CHUNK], room)
 
-    def _add(self, values: Array, room: Room) -> None:
+    def _add(self, values: Array, room: MemoryBudget) -> None:
         self.count += len(values)
         ordered = np.sort(values)  # once, for quantiles, zeros and distinct values alike
         if ordered.dtype.kind == "f" and not (np.isfinite(ordered[0]) and np.isfinite(ordered[-1])):
@@ -512,13 +520,13 @@ class Numbers:
             if not len(ordered):
                 return
         self.zeros += int(np.searchsorted(ordered, 0, "right") - np.searchsorted(ordered, 0, "left"))
-        begins, counts = runs(ordered)
+        begins, counts = find_runs(ordered)
         least, most = ordered[0].item(), ordered[-1].item()
         self.moments.add(ordered, least, most)
         self.quantiles.add_sorted(ordered)
         self.distinct.add(ordered[begins], counts, room)
 
-    def merge(self, other: Numbers, room: Room) -> None:
+    def merge(self, other: NumberStatistics, room: MemoryBudget) -> None:
         """Take in everything that another one has seen."""
         for name in ("count", "zeros", "nan", "negative_inf", "positive_inf"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -541,7 +549,7 @@ class Numbers:
         least, most = self.moments.min, self.moments.max
         if least is None:
             return None
-        whole = self.quantiles.dtype.kind == "i" and max(abs(least), abs(most)) < _HALVES
+        whole = self.quantiles.dtype.kind == "i" and max(abs(least), abs(most)) < _MAX_EXACT_HALVES
         if whole and most - least < MAX_BARS:
             return np.arange(least, most + 2) - 0.5  # a bar for each number
         if least == most:
@@ -553,10 +561,10 @@ class Numbers:
         edges = self.edges()
         if edges is None:
             return None
-        return {"edges": edges.tolist(), "counts": counts_between(self, edges).tolist()}
+        return {"edges": edges.tolist(), "counts": count_between_edges(self, edges).tolist()}
 
 
-def counts_between(numbers: Numbers, edges: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def count_between_edges(numbers: NumberStatistics, edges: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """How many values lie in each bin: exactly where all different values are known."""
     known = numbers.distinct
     if not known.is_exact:
@@ -568,14 +576,14 @@ def counts_between(numbers: Numbers, edges: npt.NDArray[np.float64]) -> npt.NDAr
     return counts
 
 
-def quantile_dict(quantiles: Quantiles) -> dict[str, Any]:
+def quantiles_to_dict(quantiles: Quantiles) -> dict[str, Any]:
     """Quantiles by their share: `{"0.5": 17, …}`."""
     values = quantiles.at(QUANTILE_SHARES)
     return {str(share): value for share, value in zip(QUANTILE_SHARES, values, strict=False)}
 
 
-def _bits(keys: Array) -> Hashes:
+def _get_key_bits(keys: Array) -> HashArray:
     # 0.0 and -0.0 are one value, and so one key.
     plain = keys + 0.0 if keys.dtype.kind == "f" else keys
     width = np.uint32 if plain.dtype.itemsize == 4 else np.uint64
-    return spread(plain.astype(plain.dtype, copy=False).view(width).astype(np.uint64))
+    return mix_hash_bits(plain.astype(plain.dtype, copy=False).view(width).astype(np.uint64))

@@ -13,12 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord.health.finding import Finding, Report
-from rekord.health.stats.accumulate import Accumulator, Feature
-from rekord.health.stats.numbers import Distinct, Numbers, Quantiles, Room, counts_between, quantile_dict
-from rekord.health.stats.strings import Strings, shown
-from rekord.report.formatting import number
+from rekord.health.stats.accumulate import Accumulator, FeatureAccumulator
+from rekord.health.stats.numbers import (
+    DistinctValues,
+    MemoryBudget,
+    NumberStatistics,
+    Quantiles,
+    count_between_edges,
+    quantiles_to_dict,
+)
+from rekord.health.stats.strings import StringStatistics, format_string
+from rekord.report.formatting import format_number
 from rekord.schema import Label, Schema
-from rekord.schema.base import Kind
+from rekord.schema.base import ListKind
 
 LINF_THRESHOLD = 0.05
 """A value's share may differ by five of a hundred."""
@@ -28,12 +35,12 @@ JS_THRESHOLD = 0.05
 
 MISSING_THRESHOLD = 0.05
 _BINS = 20
-_CHANCE = 4.0
+_CHANCE_FACTOR = 4.0
 """So many standard deviations are put down to chance: with hundreds of values some are always far out."""
 
 
 def compare_splits(
-    splits: Mapping[str, Part], *, linf: float = LINF_THRESHOLD, js: float = JS_THRESHOLD
+    splits: Mapping[str, PartStats], *, linf: float = LINF_THRESHOLD, js: float = JS_THRESHOLD
 ) -> list[Skew]:
     """Each split against the first that has records, which is the one to train on where there is one."""
     names = [name for name, part in splits.items() if part.records]
@@ -44,12 +51,12 @@ def compare_splits(
         skew
         for name in names
         if name != base
-        for skew in compare(splits[base], splits[name], linf=linf, js=js)
+        for skew in compare_parts(splits[base], splits[name], linf=linf, js=js)
     ]
 
 
-def compare(
-    base: Part, other: Part, *, linf: float = LINF_THRESHOLD, js: float = JS_THRESHOLD
+def compare_parts(
+    base: PartStats, other: PartStats, *, linf: float = LINF_THRESHOLD, js: float = JS_THRESHOLD
 ) -> Iterator[Skew]:
     """The distances between two parts, one for each feature that can be compared."""
     for name in sorted({*base.features, *other.features}):
@@ -57,42 +64,44 @@ def compare(
         if ours is None or theirs is None or not (ours.present and theirs.present):
             if (ours is not None and ours.present) or (theirs is not None and theirs.present):
                 here = base if ours is not None and ours.present else other
-                yield _told(name, base, other, "absent", f"only {here.name} has this feature")
+                yield _build_skew(name, base, other, "absent", f"only {here.name} has this feature")
             continue
         if ours.kind != theirs.kind:
             says = f"{base.name} holds {ours.kind}, {other.name} holds {theirs.kind}"
-            yield _told(name, base, other, "differs", says)
+            yield _build_skew(name, base, other, "differs", says)
             continue
-        yield from _measured(ours, theirs, base, other, linf=linf, js=js)
-        yield from _missing(ours, theirs, base, other)
+        yield from _measure_skew(ours, theirs, base, other, linf=linf, js=js)
+        yield from _compare_missing(ours, theirs, base, other)
 
 
-def _measured(
-    ours: FeatureStats, theirs: FeatureStats, base: Part, other: Part, *, linf: float, js: float
+def _measure_skew(
+    ours: FeatureStats, theirs: FeatureStats, base: PartStats, other: PartStats, *, linf: float, js: float
 ) -> Iterator[Skew]:
     sizes = 1 / ours.present + 1 / theirs.present
     if ours.numbers is not None and theirs.numbers is not None and not _is_label(ours, theirs):
         distance, bins = jensen_shannon(ours.numbers, theirs.numbers)
-        chance = _CHANCE * max(bins - 1, 0) / (8 * math.log(2)) * sizes
+        chance = _CHANCE_FACTOR * max(bins - 1, 0) / (8 * math.log(2)) * sizes
         means = ours.numbers.moments.mean, theirs.numbers.moments.mean
-        says = "" if None in means else f"mean {number(means[0])} against {number(means[1])}"
-        yield _judged(ours.name, base, other, "js", distance, js, chance, says)
-    elif ours.distinct is not None and theirs.distinct is not None and not ours.is_pictures:
+        says = "" if None in means else f"mean {format_number(means[0])} against {format_number(means[1])}"
+        yield _judge_skew(ours.name, base, other, "js", distance, js, chance, says)
+    elif ours.distinct is not None and theirs.distinct is not None and not ours.has_images:
         if not (ours.distinct.total and theirs.distinct.total):
             return
         distance, value, shares = l_infinity(ours.distinct, theirs.distinct)
         pooled = (shares[0] * ours.present + shares[1] * theirs.present) / (ours.present + theirs.present)
-        chance = _CHANCE * math.sqrt(max(pooled * (1 - pooled), 0.0) * sizes)
-        named = _class_name(ours, value)
+        chance = _CHANCE_FACTOR * math.sqrt(max(pooled * (1 - pooled), 0.0) * sizes)
+        named = _get_class_name(ours, value)
         says = f"{named}: {shares[0]:.1%} against {shares[1]:.1%}" if distance else ""
-        yield _judged(ours.name, base, other, "linf", distance, linf, chance, says)
+        yield _judge_skew(ours.name, base, other, "linf", distance, linf, chance, says)
 
 
-def _missing(ours: FeatureStats, theirs: FeatureStats, base: Part, other: Part) -> Iterator[Skew]:
+def _compare_missing(
+    ours: FeatureStats, theirs: FeatureStats, base: PartStats, other: PartStats
+) -> Iterator[Skew]:
     shares = ours.missing / ours.records, theirs.missing / theirs.records
     distance = abs(shares[0] - shares[1])
     pooled = (ours.missing + theirs.missing) / (ours.records + theirs.records)
-    chance = _CHANCE * math.sqrt(pooled * (1 - pooled) * (1 / ours.records + 1 / theirs.records))
+    chance = _CHANCE_FACTOR * math.sqrt(pooled * (1 - pooled) * (1 / ours.records + 1 / theirs.records))
     if distance > max(MISSING_THRESHOLD, chance):
         says = f"missing in {shares[0]:.1%} against {shares[1]:.1%}"
         yield Skew(
@@ -100,9 +109,9 @@ def _missing(ours: FeatureStats, theirs: FeatureStats, base: Part, other: Part) 
         )
 
 
-def jensen_shannon(ours: Numbers, theirs: Numbers) -> tuple[float, int]:
+def jensen_shannon(ours: NumberStatistics, theirs: NumberStatistics) -> tuple[float, int]:
     """The divergence of two sets of numbers in bits, and how many bins it was taken over."""
-    left, right = _binned(ours, theirs)
+    left, right = _bin_numbers(ours, theirs)
     if not (left.sum() and right.sum()):
         return 0.0, 0
     p, q = left / left.sum(), right / right.sum()
@@ -112,7 +121,9 @@ def jensen_shannon(ours: Numbers, theirs: Numbers) -> tuple[float, int]:
     return min(max(float(terms.sum()) / 2, 0.0), 1.0), int(np.count_nonzero(middle))
 
 
-def _binned(ours: Numbers, theirs: Numbers) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _bin_numbers(
+    ours: NumberStatistics, theirs: NumberStatistics
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     both = Quantiles(ours.quantiles.dtype)
     both.merge(ours.quantiles)
     both.merge(theirs.quantiles)
@@ -126,15 +137,15 @@ def _binned(ours: Numbers, theirs: Numbers) -> tuple[npt.NDArray[np.float64], np
             most = max(one.moments.max for one in (ours, theirs) if one.moments.count)
             edges = np.unique(np.array([least, *inner, most], np.float64))
             edges = np.append(edges, edges[-1])  # the greatest value has a bin of its own: it may be a class
-            inside = counts_between(numbers, edges).tolist()
+            inside = count_between_edges(numbers, edges).tolist()
         counts.append(np.array([*inside, *outside], np.float64))
     return counts[0], counts[1]
 
 
-def l_infinity(ours: Distinct, theirs: Distinct) -> tuple[float, object, tuple[float, float]]:
+def l_infinity(ours: DistinctValues, theirs: DistinctValues) -> tuple[float, object, tuple[float, float]]:
     """The largest difference of a value's shares, that value, and its two shares."""
     keys = np.union1d(ours.keys, theirs.keys)
-    shares = [_shares(one, keys) for one in (ours, theirs)]
+    shares = [_compute_shares(one, keys) for one in (ours, theirs)]
     apart = np.abs(shares[0] - shares[1])
     # Of two values that are as far apart, which is the rule where there are two, the more frequent one is named.
     furthest = np.flatnonzero(apart >= apart.max() - 1e-12)
@@ -147,7 +158,7 @@ def l_infinity(ours: Distinct, theirs: Distinct) -> tuple[float, object, tuple[f
     return float(apart[at]), value, (float(shares[0][at]), float(shares[1][at]))
 
 
-def _shares(distinct: Distinct, keys: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
+def _compute_shares(distinct: DistinctValues, keys: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
     shares = np.zeros(len(keys))
     shares[np.searchsorted(keys, distinct.keys)] = distinct.counts / distinct.total
     return shares
@@ -157,19 +168,19 @@ def _is_label(ours: FeatureStats, theirs: FeatureStats) -> bool:
     return ours.kind == "int64" and (ours.classes is not None or theirs.classes is not None)
 
 
-def _class_name(feature: FeatureStats, value: object) -> str:
+def _get_class_name(feature: FeatureStats, value: object) -> str:
     if isinstance(value, bytes):
-        return f"“{shown(value)}”"
+        return f"“{format_string(value)}”"
     label = feature.declared
     if label is not None and label.names is not None and isinstance(value, int) and 0 <= value < label.count:
         return f"“{label.names[value]}”"
     return str(value)
 
 
-def _judged(
+def _judge_skew(
     name: str,
-    base: Part,
-    other: Part,
+    base: PartStats,
+    other: PartStats,
     measure: str,
     distance: float,
     threshold: float,
@@ -185,13 +196,13 @@ def _judged(
     return Skew(name, base.name, other.name, measure, distance, threshold, chance, verdict, says)
 
 
-def _told(name: str, base: Part, other: Part, verdict: str, says: str) -> Skew:
+def _build_skew(name: str, base: PartStats, other: PartStats, verdict: str, says: str) -> Skew:
     return Skew(name, base.name, other.name, None, None, None, None, verdict, says)
 
 
-TOP_VALUES = 20
-MOST_CLASSES = 1000
-_FEW_CLASSES = 20
+MAX_TOP_VALUES = 20
+MAX_CLASSES = 1000
+_MAX_UNDECLARED_CLASSES = 20
 """Numbers and strings of so few different values, each met twice on average, are taken for classes."""
 
 _CLASS_NAMES = ("label", "class", "category", "target", "labels", "text")
@@ -204,13 +215,13 @@ class FeatureStats:
     name: str
     key: str
     records: int
-    seen: Feature
+    seen: FeatureAccumulator
     is_step: bool = False
     declared: Label | None = None
-    declared_kind: Kind | None = None
+    declared_kind: ListKind | None = None
 
     @property
-    def kind(self) -> Kind | None:
+    def kind(self) -> ListKind | None:
         """int64, float or bytes: what most records hold; None where none does and no schema tells."""
         return self.seen.kind if self.seen.kinds else self.declared_kind
 
@@ -225,17 +236,17 @@ class FeatureStats:
         return self.records - self.present
 
     @property
-    def numbers(self) -> Numbers | None:
+    def numbers(self) -> NumberStatistics | None:
         """The numbers, where the feature's kind is int64 or float."""
         return None if self.kind is None else self.seen.numbers.get(self.kind)
 
     @property
-    def strings(self) -> Strings | None:
+    def strings(self) -> StringStatistics | None:
         """The byte strings, where the feature's kind is bytes."""
         return self.seen.strings if self.kind == "bytes" else None
 
     @property
-    def distinct(self) -> Distinct | None:
+    def distinct(self) -> DistinctValues | None:
         """Which values there are."""
         values = self.numbers or self.strings
         return None if values is None else values.distinct
@@ -252,16 +263,16 @@ class FeatureStats:
         return (self.seen.per_row.moments.min, self.seen.per_row.moments.max) == (1, 1)
 
     @property
-    def is_pictures(self) -> bool:
+    def has_images(self) -> bool:
         """Whether most of the values are encoded pictures."""
         return self.strings is not None and 2 * self.strings.pictures.count > self.strings.count
 
     @cached_property
     def top(self) -> list[tuple[Any, int]]:
         """The most frequent values with their counts, as a person reads them."""
-        pairs = [] if self.distinct is None else self.distinct.top(TOP_VALUES)
+        pairs = [] if self.distinct is None else self.distinct.top(MAX_TOP_VALUES)
         # Of pictures only those that occur again say anything: nobody reads their bytes.
-        return [(plain(value), times) for value, times in pairs if times > 1 or not self.is_pictures]
+        return [(to_json_value(value), times) for value, times in pairs if times > 1 or not self.has_images]
 
     @cached_property
     def classes(self) -> dict[str, int] | None:
@@ -270,18 +281,20 @@ class FeatureStats:
         if distinct is None or not distinct.is_exact or self.kind == "float" or not distinct.total:
             return None
         if self.declared is not None:
-            return _declared_classes(self.declared, distinct)
-        named = self.key.rpartition("/")[2].lower() in _CLASS_NAMES and distinct.unique <= MOST_CLASSES
+            return _count_declared_classes(self.declared, distinct)
+        named = self.key.rpartition("/")[2].lower() in _CLASS_NAMES and distinct.unique <= MAX_CLASSES
         # A schema that calls a key something else than a Label knows better.
         # One value that all records share is a constant, not a class.
-        few = self.is_single and 2 <= distinct.unique <= _FEW_CLASSES and self.declared_kind is None
-        if not (named or few) or 2 * distinct.unique > distinct.total or self.is_pictures:
+        few = (
+            self.is_single and 2 <= distinct.unique <= _MAX_UNDECLARED_CLASSES and self.declared_kind is None
+        )
+        if not (named or few) or 2 * distinct.unique > distinct.total or self.has_images:
             return None
         if self.kind == "int64":
             return {
                 str(value): int(n) for value, n in zip(distinct.keys.tolist(), distinct.counts, strict=True)
             }
-        return {shown(value): n for value, n in distinct.top(MOST_CLASSES)}
+        return {format_string(value): n for value, n in distinct.top(MAX_CLASSES)}
 
     @property
     def imbalance(self) -> float | None:
@@ -298,14 +311,14 @@ class FeatureStats:
             "present": self.present,
             "missing": self.missing,
             "kinds": dict(seen.kinds),
-            "min": None if moments is None else plain(moments.min),
-            "max": None if moments is None else plain(moments.max),
+            "min": None if moments is None else to_json_value(moments.min),
+            "max": None if moments is None else to_json_value(moments.max),
             "mean": None if moments is None else moments.mean,
             "values": self.values,
             "values_min": per_row.min,
             "values_max": per_row.max,
             "values_mean": per_row.mean,
-            "values_quantiles": quantile_dict(seen.per_row.quantiles),
+            "values_quantiles": quantiles_to_dict(seen.per_row.quantiles),
             "unique": 0 if distinct is None else distinct.unique,
             "unique_is_exact": distinct is None or distinct.is_exact,
             "top": [[value, n] for value, n in self.top],
@@ -318,19 +331,19 @@ class FeatureStats:
         if seen.steps is not None:
             document["steps"] = seen.steps.to_dict()
         if self.numbers is not None:
-            document |= _of_numbers(self.numbers)
+            document |= _numbers_to_dict(self.numbers)
         if self.strings is not None:
-            document |= _of_strings(self.strings)
+            document |= _strings_to_dict(self.strings)
         if self.classes is not None:
             document |= {"classes": self.classes, "imbalance": self.imbalance}
         return document
 
 
-def _of_numbers(numbers: Numbers) -> dict[str, Any]:
-    quantiles = quantile_dict(numbers.quantiles)
+def _numbers_to_dict(numbers: NumberStatistics) -> dict[str, Any]:
+    quantiles = quantiles_to_dict(numbers.quantiles)
     return {
         "std": numbers.moments.std,
-        "quantiles": {share: plain(value) for share, value in quantiles.items()},
+        "quantiles": {share: to_json_value(value) for share, value in quantiles.items()},
         "quantiles_is_exact": numbers.quantiles.is_exact,
         "zeros": numbers.zeros,
         "nan": numbers.nan,
@@ -339,7 +352,7 @@ def _of_numbers(numbers: Numbers) -> dict[str, Any]:
     }
 
 
-def _of_strings(strings: Strings) -> dict[str, Any]:
+def _strings_to_dict(strings: StringStatistics) -> dict[str, Any]:
     document = {
         "lengths": strings.lengths.to_dict(),
         "utf8": strings.utf8 / strings.count if strings.count else None,
@@ -349,8 +362,8 @@ def _of_strings(strings: Strings) -> dict[str, Any]:
     return document
 
 
-def _declared_classes(label: Label, distinct: Distinct) -> dict[str, int] | None:
-    if label.count > MOST_CLASSES * 10 or distinct.keys.dtype.kind != "i":
+def _count_declared_classes(label: Label, distinct: DistinctValues) -> dict[str, int] | None:
+    if label.count > MAX_CLASSES * 10 or distinct.keys.dtype.kind != "i":
         return None
     counts = dict(zip(distinct.keys.tolist(), distinct.counts.tolist(), strict=True))
     names = label.names or [str(number) for number in range(label.count)]
@@ -361,7 +374,7 @@ def _declared_classes(label: Label, distinct: Distinct) -> dict[str, int] | None
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class PartStats:
     """The statistics of some records: a split's, or all."""
 
     name: str
@@ -408,8 +421,8 @@ class Stats:
     """What `rk.stats` found. `features` are those of all records, `splits` the same for each split."""
 
     path: str
-    everything: Part
-    splits: Mapping[str, Part]
+    everything: PartStats
+    splits: Mapping[str, PartStats]
     skew: Sequence[Skew]
     damage: Sequence[Finding] = ()
     damage_not_listed: int = 0
@@ -452,9 +465,9 @@ class Stats:
 
     def to_html(self) -> str:
         """One page for a browser that needs nothing else."""
-        from rekord.health.stats.html import page
+        from rekord.health.stats.html import render_stats_page
 
-        return page(self)
+        return render_stats_page(self)
 
     def to_metadata(self) -> str:
         """A tensorflow_metadata DatasetFeatureStatisticsList, as text."""
@@ -463,10 +476,10 @@ class Stats:
         return to_text(self)
 
 
-def part_of(name: str, seen: Accumulator, schema: Schema | None) -> Part:
+def build_part_stats(name: str, seen: Accumulator, schema: Schema | None) -> PartStats:
     """The statistics that an accumulator holds, with what a schema says of its keys."""
     labels: dict[tuple[bool, str], Label] = {}
-    kinds: dict[tuple[bool, str], Kind] = {}
+    kinds: dict[tuple[bool, str], ListKind] = {}
     for is_step, columns in ((False, schema.context), (True, schema.steps)) if schema is not None else ():
         for column, feature in columns.items():
             for key, kind in zip(feature.record_keys(column), feature.record_kinds(), strict=True):
@@ -474,7 +487,7 @@ def part_of(name: str, seen: Accumulator, schema: Schema | None) -> Part:
                 if isinstance(feature, Label):
                     labels[is_step, key] = feature
     features = {}
-    for place in sorted({*seen.features, *kinds}, key=_natural):
+    for place in sorted({*seen.features, *kinds}, key=_natural_sort_key):
         is_step, key = place
         taken = is_step and ((False, key) in seen.features or (False, key) in kinds)
         shown_as = f"steps/{key}" if taken else key
@@ -482,22 +495,22 @@ def part_of(name: str, seen: Accumulator, schema: Schema | None) -> Part:
             shown_as,
             key,
             seen.records,
-            seen.features.get(place) or Feature(Room()),
+            seen.features.get(place) or FeatureAccumulator(MemoryBudget()),
             is_step,
             labels.get(place),
             kinds.get(place),
         )
-    return Part(name, seen.records, seen.payload_bytes, features, len(seen.left_out))
+    return PartStats(name, seen.records, seen.payload_bytes, features, len(seen.left_out))
 
 
-def _natural(place: tuple[bool, str]) -> tuple[bool, list[tuple[bool, int, str]]]:
+def _natural_sort_key(place: tuple[bool, str]) -> tuple[bool, list[tuple[bool, int, str]]]:
     """The order in which a person lists names: x2 before x10."""
     pieces = re.split(r"([0-9]{1,18})", place[1])
     return place[0], [(piece.isdecimal(), int(piece) if piece.isdecimal() else 0, piece) for piece in pieces]
 
 
-def plain(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """A value as JSON holds it: byte strings as text, float32 in as many digits as it has."""
     if isinstance(value, bytes):
-        return shown(value)
+        return format_string(value)
     return float(str(np.float32(value))) if isinstance(value, float) else value

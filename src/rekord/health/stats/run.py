@@ -8,18 +8,18 @@ from collections.abc import Sequence
 
 from rekord.arguments import fraction
 from rekord.errors import RekordError, error
-from rekord.health.dataset_files import look_at, parts_of
+from rekord.health.dataset_files import find_dataset_files, list_split_files
 from rekord.health.finding import Finding, Report
 from rekord.health.stats.accumulate import Accumulator, accumulate
-from rekord.health.stats.report import JS_THRESHOLD, LINF_THRESHOLD, Stats, compare_splits, part_of
+from rekord.health.stats.report import JS_THRESHOLD, LINF_THRESHOLD, Stats, build_part_stats, compare_splits
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.storage.local import PathLike
 
-MOST_DAMAGE = 1000
+MAX_DAMAGE = 1000
 """So many findings are listed; the rest is counted."""
 
-_NOT_COUNTED = ("H711", "H712", "H713", "H714", "H715", "H727")
+_UNCOUNTED_CODES = ("H711", "H712", "H713", "H714", "H715", "H727")
 
 
 def stats(
@@ -42,41 +42,41 @@ def stats(
     if schema is not None and not isinstance(schema, Schema):
         schema = Schema.load(schema)
     report = Report() if report is None else report
-    place = look_at(path)
-    there = parts_of(place)
+    place = find_dataset_files(path)
+    there = list_split_files(place)
     splits, found = there.splits, there.findings
     schema = place.schema if schema is None else schema
     parts: dict[str, Accumulator] = {}
     foreign: list[Finding] = []
     not_listed = 0
-    for name in sorted(splits, key=_usual_order):
+    for name in sorted(splits, key=_split_sort_key):
         paths = splits[name]
         parts[name] = Accumulator()
         for finding in accumulate(paths, report, parts[name]):
-            if finding.code in _NOT_COUNTED:
-                foreign += [finding][: MOST_DAMAGE - len(foreign)]
-            elif finding.severity == "error" and len(found) < MOST_DAMAGE:
+            if finding.code in _UNCOUNTED_CODES:
+                foreign += [finding][: MAX_DAMAGE - len(foreign)]
+            elif finding.severity == "error" and len(found) < MAX_DAMAGE:
                 found.append(finding)
             elif finding.severity == "error":
                 not_listed += 1
     report.errors = len(found) + not_listed
     if not report.records and found:
-        raise _unreadable(found[0])
-    everything = _together(list(parts.values()))
-    by_split = {name: part_of(name, part, schema) for name, part in parts.items()}
+        raise _unreadable_error(found[0])
+    everything = _merge_accumulators(list(parts.values()))
+    by_split = {name: build_part_stats(name, part, schema) for name, part in parts.items()}
     skew = compare_splits(by_split, linf=linf_threshold, js=js_threshold)
-    whole = part_of("all", everything, schema)
-    return Stats(_shown_path(path), whole, by_split, skew, found, not_listed, foreign, report)
+    whole = build_part_stats("all", everything, schema)
+    return Stats(_format_path(path), whole, by_split, skew, found, not_listed, foreign, report)
 
 
-def _usual_order(split: str) -> tuple[int, str]:
+def _split_sort_key(split: str) -> tuple[int, str]:
     """Training first, then validation, then test, as everybody lists them."""
     last = re.split(r"[-_.]", split.lower())[-1]
     known = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "eval": 1, "test": 2}
     return known.get(last, 3), split
 
 
-def _together(parts: list[Accumulator]) -> Accumulator:
+def _merge_accumulators(parts: list[Accumulator]) -> Accumulator:
     if len(parts) == 1:
         return parts[0]
     everything = Accumulator()
@@ -85,7 +85,7 @@ def _together(parts: list[Accumulator]) -> Accumulator:
     return everything
 
 
-def _unreadable(finding: Finding) -> RekordError:
+def _unreadable_error(finding: Finding) -> RekordError:
     """The error behind a finding, where nothing at all could be read."""
     return error(
         finding.code,
@@ -98,7 +98,7 @@ def _unreadable(finding: Finding) -> RekordError:
     )
 
 
-def _shown_path(path: PathLike | Sequence[PathLike]) -> str:
+def _format_path(path: PathLike | Sequence[PathLike]) -> str:
     if isinstance(path, (str, os.PathLike)):
         return os.fsdecode(path)
     return ", ".join(os.fsdecode(one) for one in path)

@@ -11,20 +11,27 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
-from rekord.health.stats.numbers import Array, Counted, Distinct, Hashes, Room, runs
+from rekord.health.stats.numbers import (
+    Array,
+    CountStatistics,
+    DistinctValues,
+    HashArray,
+    MemoryBudget,
+    find_runs,
+)
 
-SMALLEST_BYTES = 26
+MIN_IMAGE_BYTES = 26
 """No picture that can be decoded is shorter."""
 
-_SIZES = 1000  # different ones that are counted
-_LISTED_SIZES = 10
-_STARTS = frozenset(
+_MAX_SIZES = 1000  # different ones that are counted
+_MAX_LISTED_SIZES = 10
+_IMAGE_STARTS = frozenset(
     int.from_bytes(start, "little") for start in (b"\xff\xd8", b"\x89P", b"GI", b"BM", b"RI", b"II", b"MM")
 )
-_START_ARRAY = np.array(sorted(_STARTS), np.uint16)
+_IMAGE_START_ARRAY = np.array(sorted(_IMAGE_STARTS), np.uint16)
 
 
-class Pictures:
+class ImageStatistics:
     """The pictures among the byte strings of one feature."""
 
     __slots__ = (
@@ -40,7 +47,7 @@ class Pictures:
         "widths",
     )
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: MemoryBudget) -> None:
         self.count = 0
         self.unsized = 0  # known by their first bytes, but without a size that can be read
         self.turned = 0  # by EXIF
@@ -49,8 +56,8 @@ class Pictures:
         self.colours: Counter[str] = Counter()
         self.bits: Counter[int] = Counter()
         self.sizes: Counter[tuple[int, int]] = Counter()
-        self.widths = Counted(room)
-        self.heights = Counted(room)
+        self.widths = CountStatistics(room)
+        self.heights = CountStatistics(room)
 
     def add(
         self, data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], candidates: npt.NDArray[np.int64]
@@ -74,19 +81,19 @@ class Pictures:
             self.colours[facts.colour.name.lower()] += 1
             self.turned += facts.orientation > 1
             size = facts.width, facts.height
-            if size in self.sizes or len(self.sizes) < _SIZES:
+            if size in self.sizes or len(self.sizes) < _MAX_SIZES:
                 self.sizes[size] += 1
         self.widths.add(np.array(widths, np.int64))
         self.heights.add(np.array(heights, np.int64))
 
-    def merge(self, other: Pictures) -> None:
+    def merge(self, other: ImageStatistics) -> None:
         """Take in everything that another one has seen."""
         for name in ("count", "unsized", "turned"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("formats", "channels", "colours", "bits", "sizes"):
             getattr(self, name).update(getattr(other, name))
-        if len(self.sizes) > _SIZES:
-            self.sizes = Counter(dict(_ordered(self.sizes)[:_SIZES]))
+        if len(self.sizes) > _MAX_SIZES:
+            self.sizes = Counter(dict(_sort_counter(self.sizes)[:_MAX_SIZES]))
         self.widths.merge(other.widths)
         self.heights.merge(other.heights)
 
@@ -94,64 +101,65 @@ class Pictures:
         """As JSON holds it."""
         return {
             "count": self.count,
-            "formats": dict(_ordered(self.formats)),
+            "formats": dict(_sort_counter(self.formats)),
             "widths": self.widths.to_dict(),
             "heights": self.heights.to_dict(),
             "sizes": [
-                [width, height, times] for (width, height), times in _ordered(self.sizes)[:_LISTED_SIZES]
+                [width, height, times]
+                for (width, height), times in _sort_counter(self.sizes)[:_MAX_LISTED_SIZES]
             ],
-            "sizes_is_exact": len(self.sizes) < _SIZES,
-            "channels": {str(number): times for number, times in _ordered(self.channels)},
-            "colours": dict(_ordered(self.colours)),
-            "bits": {str(number): times for number, times in _ordered(self.bits)},
+            "sizes_is_exact": len(self.sizes) < _MAX_SIZES,
+            "channels": {str(number): times for number, times in _sort_counter(self.channels)},
+            "colours": dict(_sort_counter(self.colours)),
+            "bits": {str(number): times for number, times in _sort_counter(self.bits)},
             "turned_by_exif": self.turned,
             "without_size": self.unsized,
         }
 
 
-def candidates(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def find_image_candidates(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The byte strings that begin as a picture does."""
-    long = np.flatnonzero(np.diff(ends) >= SMALLEST_BYTES)
+    long = np.flatnonzero(np.diff(ends) >= MIN_IMAGE_BYTES)
     begins = ends[long]
     first = data[begins].astype(np.uint16) | (data[begins + 1].astype(np.uint16) << np.uint16(8))
-    return long[np.isin(first, _START_ARRAY)]
+    return long[np.isin(first, _IMAGE_START_ARRAY)]
 
 
-def _ordered(counter: Counter[Any]) -> list[tuple[Any, int]]:
+def _sort_counter(counter: Counter[Any]) -> list[tuple[Any, int]]:
     return sorted(counter.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
-SHOWN_CHARACTERS = 60
-_SHOWN_BYTES = 16
-_KEPT_BYTES = 64  # of a value: what may be shown of it
-_AT_ONCE = 1 << 16  # values, so that their places fit into the lowest bits of their digests
-_PLACE_BITS = np.uint64(_AT_ONCE - 1)
+MAX_SHOWN_CHARACTERS = 60
+_MAX_SHOWN_BYTES = 16
+_MAX_KEPT_BYTES = 64  # of a value: what may be shown of it
+_DIGEST_CHUNK = 1 << 16  # values, so that their places fit into the lowest bits of their digests
+_PLACE_BITS = np.uint64(_DIGEST_CHUNK - 1)
 _SEED = 0
 
 
-Picked: TypeAlias = "tuple[_core.StringColumn, npt.NDArray[np.bool_] | None]"
+SelectedStrings: TypeAlias = "tuple[_core.StringColumn, npt.NDArray[np.bool_] | None]"
 """A column, and which of its places mean something; None for all."""
 
 
-class Beginning(bytes):
+class TruncatedBytes(bytes):
     """The first bytes of a value that is too long to be kept."""
 
     total_bytes: int
 
 
-class Strings:
+class StringStatistics:
     """The values of one feature that are byte strings."""
 
     __slots__ = ("count", "distinct", "lengths", "pictures", "utf8")
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: MemoryBudget) -> None:
         self.count = 0
         self.utf8 = 0
-        self.lengths = Counted(room)
-        self.distinct = Distinct(np.uint64, _digests_are_hashes, named=True)
-        self.pictures = Pictures(room)
+        self.lengths = CountStatistics(room)
+        self.distinct = DistinctValues(np.uint64, _digests_as_hashes, named=True)
+        self.pictures = ImageStatistics(room)
 
-    def add(self, columns: Sequence[Picked], room: Room, pool: _core.Pool) -> None:
+    def add(self, columns: Sequence[SelectedStrings], room: MemoryBudget, pool: _core.Pool) -> None:
         """Take in the values of some columns."""
         digests = np.zeros((sum(len(values) for values, _ in columns), 2), np.uint64)
         lengths = []
@@ -162,31 +170,33 @@ class Strings:
             begin = end
             ends, data = (values if values.packed else values.pack(pool)).buffers()
             lengths.append(np.diff(ends))
-            self.utf8 += _texts(data, ends, which)
-            if len(values) and int(lengths[-1].max()) >= SMALLEST_BYTES:
-                begun = candidates(data, ends)
+            self.utf8 += _count_utf8(data, ends, which)
+            if len(values) and int(lengths[-1].max()) >= MIN_IMAGE_BYTES:
+                begun = find_image_candidates(data, ends)
                 self.pictures.add(data, ends, begun if which is None else begun[which[begun]])
-        places = _places(columns)
+        places = _select_places(columns)
         keys, sizes = digests[:, 0], np.concatenate(lengths)
         if places is not None:
             keys, sizes = keys[places], sizes[places]
         self.count += len(keys)
         self.lengths.add(sizes)
-        self._add_keys(keys, places, _Fetch([values for values, _ in columns]), room)
+        self._add_keys(keys, places, _StringFetcher([values for values, _ in columns]), room)
 
-    def _add_keys(self, digests: Hashes, places: Array | None, fetch: _Fetch, room: Room) -> None:
-        for begin in range(0, len(digests), _AT_ONCE):
-            part = digests[begin : begin + _AT_ONCE]
+    def _add_keys(
+        self, digests: HashArray, places: Array | None, fetch: _StringFetcher, room: MemoryBudget
+    ) -> None:
+        for begin in range(0, len(digests), _DIGEST_CHUNK):
+            part = digests[begin : begin + _DIGEST_CHUNK]
             # Sorting the digests with their places in the lowest bits is faster than `argsort` by far.
             placed = np.sort((part & ~_PLACE_BITS) | np.arange(len(part), dtype=np.uint64))
             order = (placed & _PLACE_BITS).astype(np.int64)
             ordered = part[order]
-            begins, counts = runs(ordered)
-            keys, counts, order = _in_order(ordered[begins], counts, order[begins])
+            begins, counts = find_runs(ordered)
+            keys, counts, order = _sort_keys(ordered[begins], counts, order[begins])
             at = order + begin if places is None else places[order + begin]
             self.distinct.add(keys, counts, room, partial(fetch.at, at))
 
-    def merge(self, other: Strings, room: Room) -> None:
+    def merge(self, other: StringStatistics, room: MemoryBudget) -> None:
         """Take in everything that another one has seen."""
         self.count += other.count
         self.utf8 += other.utf8
@@ -195,7 +205,7 @@ class Strings:
         self.pictures.merge(other.pictures)
 
 
-class _Fetch:
+class _StringFetcher:
     """What is kept of values, found by their places in columns one behind another."""
 
     __slots__ = ("_begins", "_columns")
@@ -210,31 +220,32 @@ class _Fetch:
         inside = places - self._begins[owners]
         columns = self._columns
         return [
-            _kept(columns[owner].bytes(i)) for owner, i in zip(owners.tolist(), inside.tolist(), strict=True)
+            _truncate_value(columns[owner].bytes(i))
+            for owner, i in zip(owners.tolist(), inside.tolist(), strict=True)
         ]
 
 
-def _kept(value: Any) -> bytes:
-    if len(value) <= _KEPT_BYTES:
+def _truncate_value(value: Any) -> bytes:
+    if len(value) <= _MAX_KEPT_BYTES:
         return bytes(value)
-    begun = Beginning(value[:_KEPT_BYTES])
+    begun = TruncatedBytes(value[:_MAX_KEPT_BYTES])
     begun.total_bytes = len(value)
     return begun
 
 
-def shown(value: bytes) -> str:
+def format_string(value: bytes) -> str:
     """A value as JSON and reports hold it: its text, or its first bytes in hex; 60 characters at the most."""
-    total = value.total_bytes if isinstance(value, Beginning) else len(value)
-    text = _text(value, whole=total == len(value))
+    total = value.total_bytes if isinstance(value, TruncatedBytes) else len(value)
+    text = _decode_text(value, whole=total == len(value))
     if text is None:
-        more = f"… ({total:,} bytes)" if total > _SHOWN_BYTES else ""
-        return f"0x{value[:_SHOWN_BYTES].hex()}{more}"
-    if total == len(value) and len(text) <= SHOWN_CHARACTERS:
+        more = f"… ({total:,} bytes)" if total > _MAX_SHOWN_BYTES else ""
+        return f"0x{value[:_MAX_SHOWN_BYTES].hex()}{more}"
+    if total == len(value) and len(text) <= MAX_SHOWN_CHARACTERS:
         return text
-    return text[: SHOWN_CHARACTERS - 1] + "…"
+    return text[: MAX_SHOWN_CHARACTERS - 1] + "…"
 
 
-def _text(value: bytes, *, whole: bool) -> str | None:
+def _decode_text(value: bytes, *, whole: bool) -> str | None:
     for cut in range(1 if whole else 4):  # a character may be cut off at the end
         try:
             return value[: len(value) - cut].decode("utf-8")
@@ -243,7 +254,7 @@ def _text(value: bytes, *, whole: bool) -> str | None:
     return None
 
 
-def _texts(data: Array, ends: npt.NDArray[np.int64], which: npt.NDArray[np.bool_] | None) -> int:
+def _count_utf8(data: Array, ends: npt.NDArray[np.int64], which: npt.NDArray[np.bool_] | None) -> int:
     """How many of the strings are UTF-8."""
     count = len(ends) - 1 if which is None else int(np.count_nonzero(which))
     used = data[ends[0] : ends[-1]]
@@ -268,7 +279,7 @@ def _texts(data: Array, ends: npt.NDArray[np.int64], which: npt.NDArray[np.bool_
     return good
 
 
-def _places(columns: Sequence[Picked]) -> Array | None:
+def _select_places(columns: Sequence[SelectedStrings]) -> Array | None:
     """The places that mean something, among all values one behind another; None for all."""
     if all(which is None for _, which in columns):
         return None
@@ -276,15 +287,15 @@ def _places(columns: Sequence[Picked]) -> Array | None:
     return np.flatnonzero(np.concatenate(flags))
 
 
-def _in_order(keys: Hashes, counts: Array, places: Array) -> tuple[Hashes, Array, Array]:
+def _sort_keys(keys: HashArray, counts: Array, places: Array) -> tuple[HashArray, Array, Array]:
     """Keys whose upper bits agree may stand in any order, and twice: put that right where it happens."""
     if bool(np.all(keys[1:] > keys[:-1])):
         return keys, counts, places
     order = np.argsort(keys, kind="stable")
     keys, counts, places = keys[order], counts[order], places[order]
-    begins, _ = runs(keys)
+    begins, _ = find_runs(keys)
     return keys[begins], np.add.reduceat(counts, begins), places[begins]
 
 
-def _digests_are_hashes(keys: Array) -> Hashes:
+def _digests_as_hashes(keys: Array) -> HashArray:
     return keys

@@ -12,26 +12,33 @@ from typing import TypeAlias
 
 import numpy as np
 
-from rekord.health.stats.numbers import Counted, Moments, Numbers, Quantiles, Room, counts_between
-from rekord.health.stats.report import FeatureStats, Part, Stats
-from rekord.health.stats.strings import Strings, shown
-from rekord.schema.interop.textproto import Message, Scalar, Word, printed
+from rekord.health.stats.numbers import (
+    CountStatistics,
+    ExactMoments,
+    MemoryBudget,
+    NumberStatistics,
+    Quantiles,
+    count_between_edges,
+)
+from rekord.health.stats.report import FeatureStats, PartStats, Stats
+from rekord.health.stats.strings import StringStatistics, format_string
+from rekord.schema.interop.textproto import EnumName, Scalar, TextprotoMessage, format_message
 
-_BUCKETS = 10  # as TFDV has them
-_RANKED = 1000
-_TOP = 20
+_QUANTILE_BUCKETS = 10  # as TFDV has them
+_MAX_RANKED_VALUES = 1000
+_MAX_TOP_VALUES = 20
 _TYPES = {"INT": 0, "FLOAT": 1, "STRING": 2, "BYTES": 3, "STANDARD": 0, "QUANTILES": 1}
 _SEQUENCE = "##SEQUENCE##"
 
-_Form: TypeAlias = "tuple[int, str]"
+_FieldForm: TypeAlias = "tuple[int, str]"
 """The number of a field, and how its value is written: a wire type, or the message that it holds."""
 
-_HISTOGRAM: dict[str, _Form] = {
+_HISTOGRAM: dict[str, _FieldForm] = {
     "num_nan": (1, "varint"),
     "buckets": (3, "bucket"),
     "type": (4, "varint"),
 }
-_FIELDS: dict[str, dict[str, _Form]] = {
+_FIELDS: dict[str, dict[str, _FieldForm]] = {
     "list": {"datasets": (1, "dataset")},
     "dataset": {"name": (1, "bytes"), "num_examples": (2, "varint"), "features": (3, "feature")},
     "feature": {
@@ -94,55 +101,55 @@ _FIELDS: dict[str, dict[str, _Form]] = {
 
 def to_text(stats: Stats) -> str:
     """The text of the message (`stats.pbtxt`)."""
-    return printed(_message(stats))
+    return format_message(_build_message(stats))
 
 
 def to_binary(stats: Stats) -> bytes:
     """The bytes of the message (`stats.pb`), as TFX keeps it."""
-    return _encoded(_message(stats), "list")
+    return _encode_message(_build_message(stats), "list")
 
 
-def _message(stats: Stats) -> Message:
-    result = Message()
+def _build_message(stats: Stats) -> TextprotoMessage:
+    result = TextprotoMessage()
     parts = list(stats.splits.values()) or [stats.everything]
     for part in parts:
-        result.add("datasets", _dataset(part))
+        result.add("datasets", _build_dataset(part))
     return result
 
 
-def _dataset(part: Part) -> Message:
-    message = Message()
-    message.add("name", _utf8(part.name))
+def _build_dataset(part: PartStats) -> TextprotoMessage:
+    message = TextprotoMessage()
+    message.add("name", _to_utf8(part.name))
     message.add("num_examples", part.records)
     for feature in part.features.values():
         if feature.kind is not None:
-            message.add("features", _feature(feature))
+            message.add("features", _build_feature(feature))
     return message
 
 
-def _feature(feature: FeatureStats) -> Message:
-    message = Message()
-    path = Message()
+def _build_feature(feature: FeatureStats) -> TextprotoMessage:
+    message = TextprotoMessage()
+    path = TextprotoMessage()
     if feature.is_step:
         path.add("step", _SEQUENCE)
-    path.add("step", _utf8(feature.key))
+    path.add("step", _to_utf8(feature.key))
     message.add("path", path)
     if feature.kind == "bytes":
-        strings = feature.strings or Strings(Room())
-        as_text = strings.utf8 == strings.count and not feature.is_pictures
-        message.add("type", Word("STRING"))
-        inner = _string_stats(feature, strings) if as_text else _bytes_stats(feature, strings)
+        strings = feature.strings or StringStatistics(MemoryBudget())
+        as_text = strings.utf8 == strings.count and not feature.has_images
+        message.add("type", EnumName("STRING"))
+        inner = _build_string_stats(feature, strings) if as_text else _build_bytes_stats(feature, strings)
         message.add("string_stats" if as_text else "bytes_stats", inner)
     else:
-        message.add("type", Word("INT" if feature.kind == "int64" else "FLOAT"))
-        numbers = feature.numbers or Numbers(np.int64, Room())
-        message.add("num_stats", _num_stats(feature, numbers))
+        message.add("type", EnumName("INT" if feature.kind == "int64" else "FLOAT"))
+        numbers = feature.numbers or NumberStatistics(np.int64, MemoryBudget())
+        message.add("num_stats", _build_num_stats(feature, numbers))
     return message
 
 
-def _common(feature: FeatureStats) -> Message:
+def _build_common_stats(feature: FeatureStats) -> TextprotoMessage:
     per_row = feature.seen.per_row
-    message = Message()
+    message = TextprotoMessage()
     message.add("num_non_missing", feature.present)
     message.add("num_missing", feature.missing)
     if per_row.moments.count:
@@ -150,64 +157,64 @@ def _common(feature: FeatureStats) -> Message:
         message.add("max_num_values", per_row.moments.max)
         message.add("avg_num_values", float(per_row.moments.mean or 0.0))
         message.add("tot_num_values", per_row.moments.total)
-        message.add("num_values_histogram", _quantile_histogram(per_row.quantiles, per_row.moments))
+        message.add("num_values_histogram", _build_quantile_histogram(per_row.quantiles, per_row.moments))
     if feature.seen.steps is not None and feature.seen.steps.moments.count:
         message.add(
             "feature_list_length_histogram",
-            _quantile_histogram(feature.seen.steps.quantiles, feature.seen.steps.moments),
+            _build_quantile_histogram(feature.seen.steps.quantiles, feature.seen.steps.moments),
         )
     return message
 
 
-def _num_stats(feature: FeatureStats, numbers: Numbers) -> Message:
-    message = Message()
-    message.add("common_stats", _common(feature))
+def _build_num_stats(feature: FeatureStats, numbers: NumberStatistics) -> TextprotoMessage:
+    message = TextprotoMessage()
+    message.add("common_stats", _build_common_stats(feature))
     moments = numbers.moments
     if moments.count:
         message.add("mean", float(moments.mean or 0.0))
         message.add("std_dev", float(moments.std or 0.0))
         message.add("num_zeros", numbers.zeros)
         # TFDV lets the infinities be the least and the greatest.
-        message.add("min", _number(-np.inf if numbers.negative_inf else moments.min))
+        message.add("min", _to_scalar(-np.inf if numbers.negative_inf else moments.min))
         message.add("median", float(numbers.quantiles.at([0.5])[0]))
-        message.add("max", _number(np.inf if numbers.positive_inf else moments.max))
-        message.add("histograms", _standard_histogram(numbers))
-        message.add("histograms", _quantile_histogram(numbers.quantiles, moments, nan=numbers.nan))
+        message.add("max", _to_scalar(np.inf if numbers.positive_inf else moments.max))
+        message.add("histograms", _build_standard_histogram(numbers))
+        message.add("histograms", _build_quantile_histogram(numbers.quantiles, moments, nan=numbers.nan))
     elif numbers.count:
-        histogram = Message()
+        histogram = TextprotoMessage()
         histogram.add("num_nan", numbers.nan)
         message.add("histograms", histogram)
     return message
 
 
-def _string_stats(feature: FeatureStats, strings: Strings) -> Message:
-    message = Message()
-    message.add("common_stats", _common(feature))
+def _build_string_stats(feature: FeatureStats, strings: StringStatistics) -> TextprotoMessage:
+    message = TextprotoMessage()
+    message.add("common_stats", _build_common_stats(feature))
     message.add("unique", strings.distinct.unique)
-    ranked = strings.distinct.top(_RANKED)
-    for value, times in ranked[:_TOP]:
-        top = Message()
-        top.add("value", _utf8(shown(value)))
+    ranked = strings.distinct.top(_MAX_RANKED_VALUES)
+    for value, times in ranked[:_MAX_TOP_VALUES]:
+        top = TextprotoMessage()
+        top.add("value", _to_utf8(format_string(value)))
         top.add("frequency", float(times))
         message.add("top_values", top)
-    message.add("avg_length", _mean(strings.lengths))
-    ranks = Message()
+    message.add("avg_length", _get_mean(strings.lengths))
+    ranks = TextprotoMessage()
     for rank, (value, times) in enumerate(ranked):
-        bucket = Message()
+        bucket = TextprotoMessage()
         bucket.add("low_rank", rank)
         bucket.add("high_rank", rank)
-        bucket.add("label", _utf8(shown(value)))
+        bucket.add("label", _to_utf8(format_string(value)))
         bucket.add("sample_count", float(times))
         ranks.add("buckets", bucket)
     message.add("rank_histogram", ranks)
     return message
 
 
-def _bytes_stats(feature: FeatureStats, strings: Strings) -> Message:
-    message = Message()
-    message.add("common_stats", _common(feature))
+def _build_bytes_stats(feature: FeatureStats, strings: StringStatistics) -> TextprotoMessage:
+    message = TextprotoMessage()
+    message.add("common_stats", _build_common_stats(feature))
     message.add("unique", strings.distinct.unique)
-    message.add("avg_num_bytes", _mean(strings.lengths))
+    message.add("avg_num_bytes", _get_mean(strings.lengths))
     if strings.count:
         message.add("min_num_bytes", float(strings.lengths.moments.min))
         message.add("max_num_bytes", float(strings.lengths.moments.max))
@@ -215,78 +222,78 @@ def _bytes_stats(feature: FeatureStats, strings: Strings) -> Message:
     return message
 
 
-def _standard_histogram(numbers: Numbers) -> Message:
+def _build_standard_histogram(numbers: NumberStatistics) -> TextprotoMessage:
     """Bars of equal width over the finite values."""
-    histogram = Message()
+    histogram = TextprotoMessage()
     histogram.add("num_nan", numbers.nan)
-    edges = np.linspace(float(numbers.moments.min), float(numbers.moments.max), _BUCKETS + 1)
-    for low, high, times in zip(edges, edges[1:], counts_between(numbers, edges), strict=False):
-        histogram.add("buckets", _bucket(low, high, times))
-    histogram.add("type", Word("STANDARD"))
+    edges = np.linspace(float(numbers.moments.min), float(numbers.moments.max), _QUANTILE_BUCKETS + 1)
+    for low, high, times in zip(edges, edges[1:], count_between_edges(numbers, edges), strict=False):
+        histogram.add("buckets", _build_bucket(low, high, times))
+    histogram.add("type", EnumName("STANDARD"))
     return histogram
 
 
-def _quantile_histogram(quantiles: Quantiles, moments: Moments, nan: int = 0) -> Message:
+def _build_quantile_histogram(quantiles: Quantiles, moments: ExactMoments, nan: int = 0) -> TextprotoMessage:
     """Bars that hold a tenth of the values each."""
-    histogram = Message()
+    histogram = TextprotoMessage()
     if nan:
         histogram.add("num_nan", nan)
-    inner = quantiles.at([i / _BUCKETS for i in range(1, _BUCKETS)])
+    inner = quantiles.at([i / _QUANTILE_BUCKETS for i in range(1, _QUANTILE_BUCKETS)])
     edges = [moments.min, *inner, moments.max]  # a sketch does not know its ends
     for low, high in pairwise(edges):
-        histogram.add("buckets", _bucket(low, high, quantiles.count / _BUCKETS))
-    histogram.add("type", Word("QUANTILES"))
+        histogram.add("buckets", _build_bucket(low, high, quantiles.count / _QUANTILE_BUCKETS))
+    histogram.add("type", EnumName("QUANTILES"))
     return histogram
 
 
-def _bucket(low: float, high: float, times: float) -> Message:
-    bucket = Message()
+def _build_bucket(low: float, high: float, times: float) -> TextprotoMessage:
+    bucket = TextprotoMessage()
     bucket.add("low_value", float(low))
     bucket.add("high_value", float(high))
     bucket.add("sample_count", float(times))
     return bucket
 
 
-def _mean(lengths: Counted) -> float:
+def _get_mean(lengths: CountStatistics) -> float:
     return float(lengths.moments.mean or 0.0)
 
 
-def _number(value: float) -> float | Word:
+def _to_scalar(value: float) -> float | EnumName:
     if np.isinf(value):
-        return Word("inf" if value > 0 else "-inf")
+        return EnumName("inf" if value > 0 else "-inf")
     return float(value)
 
 
-def _utf8(text: str) -> bytes:
+def _to_utf8(text: str) -> bytes:
     """Names as protobuf's strings take them: what is no character becomes a question mark."""
     return text.encode("utf-8", "replace")
 
 
-def _encoded(message: Message, name: str) -> bytes:
-    return b"".join(_field(value, *_FIELDS[name][field]) for field, value in message.fields)
+def _encode_message(message: TextprotoMessage, name: str) -> bytes:
+    return b"".join(_encode_field(value, *_FIELDS[name][field]) for field, value in message.fields)
 
 
-def _field(value: Scalar | Message, number: int, form: str) -> bytes:
-    if isinstance(value, Message):
-        return _delimited(number, _encoded(value, form))
+def _encode_field(value: Scalar | TextprotoMessage, number: int, form: str) -> bytes:
+    if isinstance(value, TextprotoMessage):
+        return _encode_delimited(number, _encode_message(value, form))
     if isinstance(value, bytes):
-        return _delimited(number, value)
-    if isinstance(value, Word):
+        return _encode_delimited(number, value)
+    if isinstance(value, EnumName):
         if form == "double":
-            return bytes(_varint(number << 3 | 1)) + struct.pack("<d", float(value.name))
-        return bytes([*_varint(number << 3), *_varint(_TYPES[value.name])])
+            return bytes(_encode_varint(number << 3 | 1)) + struct.pack("<d", float(value.name))
+        return bytes([*_encode_varint(number << 3), *_encode_varint(_TYPES[value.name])])
     if form == "varint":
-        return bytes([*_varint(number << 3), *_varint(int(value))])
+        return bytes([*_encode_varint(number << 3), *_encode_varint(int(value))])
     if form == "double":
-        return bytes(_varint(number << 3 | 1)) + struct.pack("<d", value)
-    return bytes(_varint(number << 3 | 5)) + struct.pack("<f", value)
+        return bytes(_encode_varint(number << 3 | 1)) + struct.pack("<d", value)
+    return bytes(_encode_varint(number << 3 | 5)) + struct.pack("<f", value)
 
 
-def _delimited(number: int, content: bytes) -> bytes:
-    return bytes([*_varint(number << 3 | 2), *_varint(len(content))]) + content
+def _encode_delimited(number: int, content: bytes) -> bytes:
+    return bytes([*_encode_varint(number << 3 | 2), *_encode_varint(len(content))]) + content
 
 
-def _varint(number: int) -> Iterator[int]:
+def _encode_varint(number: int) -> Iterator[int]:
     while number >= 0x80:
         yield number & 0x7F | 0x80
         number >>= 7

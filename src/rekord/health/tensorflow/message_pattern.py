@@ -7,27 +7,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-_SHOWN_CHARACTERS = 60
+_MAX_SHOWN_CHARACTERS = 60
 
-Facts: TypeAlias = dict[str, str]
+MessageFacts: TypeAlias = dict[str, str]
 """What a message says, by name: cleaned and cut, so that it may stand in a sentence."""
 
 # The parts of a message that differ each time. Each is bounded: the text may come from anywhere.
-_PARTS = {
+_PART_PATTERNS = {
     "key": r"[^\n]{1,120}?",
     "rest": r"[^\n\[]{1,80}",  # up to the end of the line, or to `[Op:`
     "word": r"[\w.<>]{1,60}",
     "n": r"-?\d{1,20}",
     "shape": r"\[[^\]\n]{0,80}\]",
 }
-PLACE = "<place>"
+PLACE_MARKER = "<place>"
 """Stands for `Key: label, Index: 0.  `, of which all or the index may lack."""
 
-_PLACE = r"(?:Key:\s+(?P<key>[^\n]{1,120}?)(?:,\s+Index:\s+\d{1,20})?\.\s+)?"
+_PLACE_PATTERN = r"(?:Key:\s+(?P<key>[^\n]{1,120}?)(?:,\s+Index:\s+\d{1,20})?\.\s+)?"
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w+))?\}")
 
 TF_DTYPES = {"float": "tf.float32", "int64": "tf.int64", "string": "tf.string", "bytes": "tf.string"}
-STORED_BY = {"float": "float_list", "int64": "int64_list", "string": "bytes_list", "bytes": "bytes_list"}
+LIST_NAMES = {"float": "float_list", "int64": "int64_list", "string": "bytes_list", "bytes": "bytes_list"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownMessage:
     """One message: how it looks, and sentences with `{names}` of what it holds.
 
     `refine` adds facts that follow from those in the message; a fact `code` replaces the code.
@@ -54,14 +54,16 @@ class Known:
     says: str
     how: str
     do: tuple[str, ...]
-    refine: Callable[[Facts], Facts] | None = None
+    refine: Callable[[MessageFacts], MessageFacts] | None = None
 
     def explain(self, text: str) -> Explanation | None:
         """The explanation of this message, where the text holds it."""
         match = self.pattern.search(text)
         if match is None:
             return None
-        facts = {name: _cleaned(value) for name, value in match.groupdict().items() if value is not None}
+        facts = {
+            name: _sanitize_text(value) for name, value in match.groupdict().items() if value is not None
+        }
         facts["name"] = f"`{facts['key']}`" if "key" in facts else "a feature"
         facts["quoted"] = f'"{facts["key"]}"' if "key" in facts else "KEY"
         if self.refine is not None:
@@ -75,42 +77,42 @@ class Known:
         )
 
 
-def looks_like(*parts: str) -> re.Pattern[str]:
+def compile_message_pattern(*parts: str) -> re.Pattern[str]:
     """The pattern of a message. `{name:part}` stands for what differs, `(…)?` around a part for what may lack.
 
     Any white space stands for any other, since shells, terminals and tracebacks wrap lines.
     """
-    return re.compile("".join([_compiled(part) for part in parts]))
+    return re.compile("".join([_compile_part(part) for part in parts]))
 
 
-def _compiled(part: str) -> str:
-    if part == PLACE:
-        return _PLACE
+def _compile_part(part: str) -> str:
+    if part == PLACE_MARKER:
+        return _PLACE_PATTERN
     if part.startswith("(") and part.endswith(")?"):
-        return f"(?:{_compiled(part[1:-2])})?"
+        return f"(?:{_compile_part(part[1:-2])})?"
     pieces, at = [], 0
     for found in _PLACEHOLDER.finditer(part):
-        pieces.append(_literal(part[at : found.start()]))
-        pieces.append(f"(?P<{found[1]}>{_PARTS[found[2] or found[1]]})")
+        pieces.append(_escape_literal(part[at : found.start()]))
+        pieces.append(f"(?P<{found[1]}>{_PART_PATTERNS[found[2] or found[1]]})")
         at = found.end()
-    return "".join([*pieces, _literal(part[at:])])
+    return "".join([*pieces, _escape_literal(part[at:])])
 
 
-def _literal(text: str) -> str:
+def _escape_literal(text: str) -> str:
     return re.sub(r"(?:\\ )+", r"\\s+", re.escape(text))
 
 
-def _cleaned(text: str) -> str:
+def _sanitize_text(text: str) -> str:
     """Nothing that steers a terminal, no backtick that would end a quotation, and not too long."""
     clean = "".join([letter if letter.isprintable() and letter != "`" else "?" for letter in text.strip()])
-    return clean if len(clean) <= _SHOWN_CHARACTERS else clean[: _SHOWN_CHARACTERS - 1] + "…"
+    return clean if len(clean) <= _MAX_SHOWN_CHARACTERS else clean[: _MAX_SHOWN_CHARACTERS - 1] + "…"
 
 
-def as_tf(word: str) -> str:
+def to_tf_dtype(word: str) -> str:
     """`tf.float32` for `float`."""
     return TF_DTYPES.get(word, f"tf.{word}")
 
 
-def as_list(word: str) -> str:
+def to_list_name(word: str) -> str:
     """`float_list` for `float`."""
-    return STORED_BY.get(word, word)
+    return LIST_NAMES.get(word, word)

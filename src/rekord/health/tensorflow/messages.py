@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rekord.health.tensorflow.message_pattern import (
-    PLACE,
+    PLACE_MARKER,
     Explanation,
-    Facts,
-    Known,
-    as_list,
-    as_tf,
-    looks_like,
+    KnownMessage,
+    MessageFacts,
+    compile_message_pattern,
+    to_list_name,
+    to_tf_dtype,
 )
 
 _SALVAGE = "rekord salvage IN OUT      (every intact record, with the list of gaps)"
@@ -17,7 +17,7 @@ _CHECK = "rekord check PATH      (names the file, the record and the byte: Tenso
 _WRONG_COMPRESSION = (
     'tf.data.TFRecordDataset(files, compression_type="GZIP"), "ZLIB" or "": as rekord check says'
 )
-_BEGINS = {
+_FILE_SIGNATURES = {
     "0x89 0x50": "a PNG",
     "0x47 0x49": "a GIF",
     "0x42 0x4d": "a BMP",
@@ -26,12 +26,12 @@ _BEGINS = {
 }
 
 
-def _offset(facts: Facts) -> Facts:
+def _refine_offset(facts: MessageFacts) -> MessageFacts:
     at = int(facts["at"])
     return {"offset": f"{at:,}", "start": f"{max(0, at - 12):,}"}
 
 
-def _ratio(facts: Facts) -> Facts:
+def _refine_ratio(facts: MessageFacts) -> MessageFacts:
     found, wanted = int(facts["found"]), int(facts["wanted"])
     slip = "The shape is another one than that of the data."
     for size, dtypes in ((4, "float32 or int32"), (8, "float64 or int64"), (2, "uint16 or float16")):
@@ -42,12 +42,12 @@ def _ratio(facts: Facts) -> Facts:
     return {"slip": slip}
 
 
-def _picture(facts: Facts) -> Facts:
+def _refine_image(facts: MessageFacts) -> MessageFacts:
     begins = f"{facts['first']} {facts['second']}".lower()
-    return {"begins": begins, "picture": _BEGINS.get(begins, "something else")}
+    return {"begins": begins, "picture": _FILE_SIGNATURES.get(begins, "something else")}
 
 
-def _inflated(facts: Facts) -> Facts:
+def _refine_inflated(facts: MessageFacts) -> MessageFacts:
     why = facts.get("why", "no reason given")
     if "header check" in why:
         return {
@@ -67,26 +67,26 @@ def _inflated(facts: Facts) -> Facts:
 
 
 FILE_MESSAGES = (
-    Known(
-        pattern=looks_like("truncated record at {at:n}' failed with EOF reached"),
+    KnownMessage(
+        pattern=compile_message_pattern("truncated record at {at:n}' failed with EOF reached"),
         code="C202",
         title="the compressed file ends early, inside the record at byte {offset}",
         says="Decompressed, the stream ends before the record that begins at byte {offset} does.",
         how="A copy or an upload that broke off, or a writer that was never closed.",
         do=(_CHECK, _SALVAGE, "or fetch the file again"),
-        refine=_offset,
+        refine=_refine_offset,
     ),
-    Known(
-        pattern=looks_like("truncated record at {at:n}"),
+    KnownMessage(
+        pattern=compile_message_pattern("truncated record at {at:n}"),
         code="F104",
         title="the file ends inside the record at byte {offset}",
         says="The record that begins at byte {offset} is longer than the rest of the file.",
         how="A copy or an upload that broke off, a full disk, or a writer that was never closed.",
         do=(_CHECK, _SALVAGE, "or fetch the file again"),
-        refine=_offset,
+        refine=_refine_offset,
     ),
-    Known(
-        pattern=looks_like("corrupted record at 0 (Is this even a TFRecord file?)"),
+    KnownMessage(
+        pattern=compile_message_pattern("corrupted record at 0 (Is this even a TFRecord file?)"),
         code="F120",
         title="the file does not begin with a record",
         says="The first bytes are no length with its checksum, which every TFRecord file begins with.",
@@ -96,8 +96,8 @@ FILE_MESSAGES = (
         ),
         do=("rekord check PATH      (says what the file is)", _WRONG_COMPRESSION),
     ),
-    Known(
-        pattern=looks_like("corrupted record at {at:n}"),
+    KnownMessage(
+        pattern=compile_message_pattern("corrupted record at {at:n}"),
         code="F102",
         title="a record is damaged at byte {offset}",
         says=(
@@ -107,19 +107,19 @@ FILE_MESSAGES = (
         ),
         how="Bytes changed after writing: a bad copy, a text-mode transfer, a failing disk, two writers.",
         do=(_CHECK, _SALVAGE),
-        refine=_offset,
+        refine=_refine_offset,
     ),
-    Known(
-        pattern=looks_like("inflate() failed with error {number:n}", "(: {why:rest})?"),
+    KnownMessage(
+        pattern=compile_message_pattern("inflate() failed with error {number:n}", "(: {why:rest})?"),
         code="C201",
         title="decompressing failed: {meant}",
         says="zlib gave up with error {number}: {why}.",
         how="{cause}",
         do=(_CHECK, "{act}"),
-        refine=_inflated,
+        refine=_refine_inflated,
     ),
-    Known(
-        pattern=looks_like(
+    KnownMessage(
+        pattern=compile_message_pattern(
             "Input to reshape is a tensor with {found:n} values, but the requested shape has {wanted:n}"
         ),
         code="D406",
@@ -130,10 +130,10 @@ FILE_MESSAGES = (
             "decode with the dtype that was written: tf.io.decode_raw(x, tf.uint8) or tf.float32",
             "rekord doctor PATH      (says what the lengths fit)",
         ),
-        refine=_ratio,
+        refine=_refine_ratio,
     ),
-    Known(
-        pattern=looks_like(
+    KnownMessage(
+        pattern=compile_message_pattern(
             "Input to reshape is a tensor with {found:n} values, ",
             "but the requested shape requires a multiple of {wanted:n}",
         ),
@@ -143,8 +143,10 @@ FILE_MESSAGES = (
         how="The shape is another one than that of the data, or values are missing.",
         do=("rekord doctor PATH      (says what the lengths fit)",),
     ),
-    Known(
-        pattern=looks_like("Input to DecodeRaw has length {found:n} that is not a multiple of {wanted:n}"),
+    KnownMessage(
+        pattern=compile_message_pattern(
+            "Input to DecodeRaw has length {found:n} that is not a multiple of {wanted:n}"
+        ),
         code="D406",
         title="{found} bytes do not make whole values of {wanted} bytes",
         says="decode_raw was given {found} bytes for a dtype of {wanted} bytes a value.",
@@ -155,105 +157,109 @@ FILE_MESSAGES = (
             "rekord doctor PATH      (says what the lengths fit)",
         ),
     ),
-    Known(
-        pattern=looks_like("DecodeRaw requires input strings to all be the same size"),
+    KnownMessage(
+        pattern=compile_message_pattern("DecodeRaw requires input strings to all be the same size"),
         code="D406",
         title="a batch of raw bytes of different lengths",
         says="decode_raw of a batch needs strings of one length.",
         how="The arrays have different shapes, or one of them another dtype.",
         do=("decode each record before it is batched", "rekord doctor PATH      (says what the lengths fit)"),
     ),
-    Known(
-        pattern=looks_like("Expects raw label data length {wanted:n}, gets {found:n}"),
+    KnownMessage(
+        pattern=compile_message_pattern("Expects raw label data length {wanted:n}, gets {found:n}"),
         code="D406",
         title="a raw label has {found} bytes, not {wanted}",
         says="DeepLab2 reads raw labels as height × width int32 values, little-endian.",
         how="The label was written in another dtype, or its height and width are of another picture.",
         do=("write labels as int32, or say format `png` and write a PNG", "rekord doctor PATH"),
     ),
-    Known(
-        pattern=looks_like("Not a JPEG file: starts with {first:word} {second:word}"),
+    KnownMessage(
+        pattern=compile_message_pattern("Not a JPEG file: starts with {first:word} {second:word}"),
         code="H764",
         title="the picture is no JPEG: it begins with {begins}, as {picture} does",
         says="decode_jpeg was given {picture}.",
         how="A PNG named .jpg is the usual case; raw pixels and cut files look so as well.",
         do=("tf.io.decode_image(x, expand_animations=False), which takes all", "rekord check PATH"),
-        refine=_picture,
+        refine=_refine_image,
     ),
-    Known(
-        pattern=looks_like("Invalid JPEG data or crop window"),
+    KnownMessage(
+        pattern=compile_message_pattern("Invalid JPEG data or crop window"),
         code="H762",
         title="a JPEG is damaged or cut off",
         says="The bytes begin as a JPEG, and cannot be decoded to the end.",
         how="The source file was cut off or damaged before it was written to the record.",
         do=("rekord check PATH      (names the record)", "write the dataset again without that picture"),
     ),
-    Known(
-        pattern=looks_like("Invalid PNG"),
+    KnownMessage(
+        pattern=compile_message_pattern("Invalid PNG"),
         code="H762",
         title="a PNG is damaged or cut off",
         says="The bytes begin as a PNG, and cannot be decoded to the end.",
         how="The source file was cut off or damaged before it was written to the record.",
         do=("rekord check PATH      (names the record)", "write the dataset again without that picture"),
     ),
-    Known(
-        pattern=looks_like("Trying to decode {format:word} format using"),
+    KnownMessage(
+        pattern=compile_message_pattern("Trying to decode {format:word} format using"),
         code="H764",
         title="the picture is a {format}, and another decoder was called",
         says="The bytes are a whole {format}; the decoder that was called does not take it.",
         how="A file whose name says another format than its bytes.",
         do=("tf.io.decode_image(x, expand_animations=False), which takes all", "rekord check PATH"),
     ),
-    Known(
-        pattern=looks_like("Unknown image file format"),
+    KnownMessage(
+        pattern=compile_message_pattern("Unknown image file format"),
         code="H763",
         title="the bytes are no picture",
         says="The first bytes are those of none of JPEG, PNG, GIF, BMP or WebP.",
         how="Raw pixels, a path in place of the file's content, or a picture that was encoded twice.",
         do=("for raw pixels: tf.io.decode_raw(x, tf.uint8)", "rekord show PATH", "rekord check PATH"),
     ),
-    Known(
-        pattern=looks_like("Unable to decode bytes as JPEG, PNG, GIF, or BMP"),
+    KnownMessage(
+        pattern=compile_message_pattern("Unable to decode bytes as JPEG, PNG, GIF, or BMP"),
         code="H763",
         title="the bytes are no picture",
         says="The first bytes are those of none of JPEG, PNG, GIF or BMP.",
         how="Raw pixels, a path in place of the file's content, or a picture that was encoded twice.",
         do=("for raw pixels: tf.io.decode_raw(x, tf.uint8)", "rekord show PATH", "rekord check PATH"),
     ),
-    Known(
-        pattern=looks_like("Input is empty."),
+    KnownMessage(
+        pattern=compile_message_pattern("Input is empty."),
         code="H760",
         title="a picture is empty",
         says="A decoder was given no bytes at all.",
         how="The default of a missing feature is often an empty string; or an empty file was written.",
         do=("rekord show PATH      (says which keys are there)", "rekord check PATH"),
     ),
-    Known(
-        pattern=looks_like("Type mismatch between parsed tensor ({stored:word}) and dtype ({read:word})"),
+    KnownMessage(
+        pattern=compile_message_pattern(
+            "Type mismatch between parsed tensor ({stored:word}) and dtype ({read:word})"
+        ),
         code="D406",
         title="a serialized tensor is {stored}, and read as {read}",
         says="tf.io.parse_tensor was given a tensor of {stored}, with out_type {read}.",
         how="The writer serialized another dtype than the reader expects.",
         do=("tf.io.parse_tensor(x, out_type=tf.{stored}), then tf.cast",),
     ),
-    Known(
-        pattern=looks_like("Could not parse `serialized` as TensorProto"),
+    KnownMessage(
+        pattern=compile_message_pattern("Could not parse `serialized` as TensorProto"),
         code="D406",
         title="the bytes are no serialized tensor",
         says="tf.io.parse_tensor reads what tf.io.serialize_tensor wrote, and these bytes are something else.",
         how="Raw bytes (`array.tobytes()`) or an encoded picture.",
         do=("for raw bytes: tf.io.decode_raw(x, DTYPE); for pictures: tf.io.decode_image(x)",),
     ),
-    Known(
-        pattern=looks_like("StringToNumberOp could not correctly convert string: ", "({text:rest})?"),
+    KnownMessage(
+        pattern=compile_message_pattern(
+            "StringToNumberOp could not correctly convert string: ", "({text:rest})?"
+        ),
         code="D403",
         title="a text is no number",
         says="tf.strings.to_number met a text that is no number.",
         how="Class names where numbers were expected, an empty text, or a decimal comma.",
         do=("rekord stats PATH      (lists the texts that there are)", "store labels as int64"),
     ),
-    Known(
-        pattern=looks_like(
+    KnownMessage(
+        pattern=compile_message_pattern(
             "Received a label value of {found:n} which is outside the valid range of [{low:n}, {high:n})"
         ),
         code="H752",
@@ -262,40 +268,40 @@ FILE_MESSAGES = (
         how="Labels that count from 1, a class too many, or 255 for `ignore` in a mask.",
         do=("rekord stats PATH      (counts every label)", "rekord doctor PATH"),
     ),
-    Known(
-        pattern=looks_like("labels", "(`)?", " out of bound"),
+    KnownMessage(
+        pattern=compile_message_pattern("labels", "(`)?", " out of bound"),
         code="H767",
         title="a mask has values that are no class ids",
         says="The evaluation met a label that is neither below the number of classes nor the one to ignore.",
         how="Palette or RGB masks decoded to grey, or 255 that is not declared as ignore.",
         do=("rekord doctor PATH", "rekord check PATH"),
     ),
-    Known(
-        pattern=looks_like("; No such file or directory"),
+    KnownMessage(
+        pattern=compile_message_pattern("; No such file or directory"),
         code="X501",
         title="a file is not there",
         says="TensorFlow was given a path that does not exist.",
         how="A wrong folder, a shard that was not copied, or a pattern where a path is expected.",
         do=("tf.data.Dataset.list_files(PATTERN) for patterns", "rekord check PATH"),
     ),
-    Known(
-        pattern=looks_like("; Is a directory"),
+    KnownMessage(
+        pattern=compile_message_pattern("; Is a directory"),
         code="X503",
         title="a folder was given in place of a file",
         says="TensorFlow reads files, and this path is a folder.",
         how="TFRecordDataset takes the files of a folder, not the folder.",
         do=("tf.data.TFRecordDataset(tf.io.gfile.glob(FOLDER + '/*.tfrecord'))",),
     ),
-    Known(
-        pattern=looks_like("End of sequence"),
+    KnownMessage(
+        pattern=compile_message_pattern("End of sequence"),
         code="H703",
         title="the dataset has no more elements",
         says="An iterator was asked for more than there is.",
         how="Fewer records than expected, an empty or cut file, a filter that drops all, or no repeat().",
         do=("rekord check PATH      (counts the records)", "dataset.repeat() for training"),
     ),
-    Known(
-        pattern=looks_like("ran out of data"),
+    KnownMessage(
+        pattern=compile_message_pattern("ran out of data"),
         code="H703",
         title="the dataset ended before the epoch did",
         says="steps_per_epoch asks for more batches than the dataset has.",
@@ -308,26 +314,26 @@ FILE_MESSAGES = (
 _DOCTOR = "rekord doctor PATH --spec FILE.py:NAME      (says it for every feature and record)"
 
 
-def _types(facts: Facts) -> Facts:
+def _refine_types(facts: MessageFacts) -> MessageFacts:
     stored = facts.get("stored", "another type")
     turn = "tf.strings.to_number(x)" if stored == "string" else "tf.cast(x, dtype)"
     return {
         "stored": stored,
         "turn": turn,
-        "stored_tf": as_tf(stored),
-        "stored_list": as_list(stored),
-        "read_tf": as_tf(facts["read"]),
+        "stored_tf": to_tf_dtype(stored),
+        "stored_list": to_list_name(stored),
+        "read_tf": to_tf_dtype(facts["read"]),
     }
 
 
-def _counted(facts: Facts) -> Facts:
+def _refine_counts(facts: MessageFacts) -> MessageFacts:
     shape = facts.get("shape", "the shape")
     kind = facts.get("kind", "")
-    dtype = as_tf(kind.removesuffix("_list")) if kind else "tf.int64"
+    dtype = to_tf_dtype(kind.removesuffix("_list")) if kind else "tf.int64"
     return {"shape": shape, "dtype": dtype, "kind": kind, "found": facts.get("found", "another number of")}
 
 
-_ANOTHER_TYPE = (
+_TYPE_HOW = (
     "The writer stored other values than the reader's spec says: often a float label, a number as text."
 )
 
@@ -347,70 +353,72 @@ _COUNT_DO = (
 )
 
 PARSE_MESSAGES = (
-    Known(
-        pattern=looks_like(
-            PLACE, "Data types don't match. Data type: {stored:word} but expected type: {read:word}"
+    KnownMessage(
+        pattern=compile_message_pattern(
+            PLACE_MARKER, "Data types don't match. Data type: {stored:word} but expected type: {read:word}"
         ),
         code="D403",
         title="{name} is stored as {stored}, and read as {read}",
         says="The record holds {name} as {stored_list}; the FixedLenFeature in the spec reads {read_tf}.",
-        how=_ANOTHER_TYPE,
+        how=_TYPE_HOW,
         do=_TYPE_DO,
-        refine=_types,
+        refine=_refine_types,
     ),
-    Known(
-        pattern=looks_like(
-            PLACE, "Data types don't match. Expected type: {read:word}, Actual type: {stored:word}"
+    KnownMessage(
+        pattern=compile_message_pattern(
+            PLACE_MARKER, "Data types don't match. Expected type: {read:word}, Actual type: {stored:word}"
         ),
         code="D403",
         title="{name} is stored as {stored}, and read as {read}",
         says="The record holds {name} as {stored_list}; the VarLen, Ragged or SparseFeature reads {read_tf}.",
-        how=_ANOTHER_TYPE,
+        how=_TYPE_HOW,
         do=("read it as it is stored: {quoted}: tf.io.VarLenFeature({stored_tf})", *_TYPE_DO[1:]),
-        refine=_types,
+        refine=_refine_types,
     ),
-    Known(
-        pattern=looks_like("Context feature: {key}.  Data types don't match. Expected type: {read:word}"),
+    KnownMessage(
+        pattern=compile_message_pattern(
+            "Context feature: {key}.  Data types don't match. Expected type: {read:word}"
+        ),
         code="D403",
         title="{name}, in the context, is stored as another type than {read}",
         says="The SequenceExample's context holds {name}, not as {read_tf}; or its list is in pieces.",
-        how=_ANOTHER_TYPE,
+        how=_TYPE_HOW,
         do=("rekord show PATH      (says what is stored)", *_TYPE_DO[1:]),
-        refine=_types,
+        refine=_refine_types,
     ),
-    Known(
-        pattern=looks_like(
+    KnownMessage(
+        pattern=compile_message_pattern(
             "Feature list: {key}, Index: {step:n}.  Data types don't match. Expected type: {read:word}"
         ),
         code="D403",
         title="{name}, at step {step}, is stored as another type than {read}",
         says="A step of the list {name} holds something else than {read_tf}; steps count from 0.",
-        how=_ANOTHER_TYPE,
+        how=_TYPE_HOW,
         do=("rekord show PATH      (says what is stored)", *_TYPE_DO[1:]),
-        refine=_types,
+        refine=_refine_types,
     ),
-    Known(
-        pattern=looks_like(PLACE, "Data types don't match. Expected type: {read:word}"),
+    KnownMessage(
+        pattern=compile_message_pattern(PLACE_MARKER, "Data types don't match. Expected type: {read:word}"),
         code="D403",
         title="{name} is stored as another type than {read}",
         says="The record holds {name}, but not as {read_tf}.",
-        how=_ANOTHER_TYPE,
+        how=_TYPE_HOW,
         do=("rekord show PATH      (says what is stored)", *_TYPE_DO[1:]),
-        refine=_types,
+        refine=_refine_types,
     ),
-    Known(
+    KnownMessage(
         # As much of it as a person may have kept.
-        pattern=looks_like("Key: {key}", "(, Index: {index:n})?", ".  Data types don't match"),
+        pattern=compile_message_pattern("Key: {key}", "(, Index: {index:n})?", ".  Data types don't match"),
         code="D403",
         title="{name} is stored as another type than it is read as",
         says="The record holds {name}, and not as the type that the spec reads. Which two types these are, the rest "
         "of the message says.",
-        how=_ANOTHER_TYPE,
+        how=_TYPE_HOW,
         do=("rekord show PATH      (says what is stored)", *_TYPE_DO[1:]),
     ),
-    Known(
-        pattern=looks_like(
-            PLACE,
+    KnownMessage(
+        pattern=compile_message_pattern(
+            PLACE_MARKER,
             "Number of {kind:word} values != expected.  ",
             "Values size: {found:n} but output shape: {shape}",
         ),
@@ -419,11 +427,11 @@ PARSE_MESSAGES = (
         says="The record holds {found} {kind} values under {name}; the FixedLenFeature asks for shape {shape}.",
         how=_COUNT_HOW,
         do=_COUNT_DO,
-        refine=_counted,
+        refine=_refine_counts,
     ),
-    Known(
-        pattern=looks_like(
-            PLACE,
+    KnownMessage(
+        pattern=compile_message_pattern(
+            PLACE_MARKER,
             "Number of values != expected.  values size: {found:n} but output shape: {shape}",
         ),
         code="D402",
@@ -431,11 +439,11 @@ PARSE_MESSAGES = (
         says="A step of {name} holds {found} values; FixedLenSequenceFeature asks for shape {shape} in every step.",
         how="The number of values differs from step to step, or a step has none.",
         do=("where it varies: {quoted}: tf.io.RaggedFeature({dtype})", _DOCTOR),
-        refine=_counted,
+        refine=_refine_counts,
     ),
-    Known(
-        pattern=looks_like(
-            PLACE,
+    KnownMessage(
+        pattern=compile_message_pattern(
+            PLACE_MARKER,
             "Number of {kind:word} values is not a multiple of stride length. ",
             "Saw {found:n} values but output shape is: {shape}",
         ),
@@ -447,10 +455,10 @@ PARSE_MESSAGES = (
             "give FixedLenSequenceFeature the shape of one row, or read tf.io.VarLenFeature({dtype})",
             _DOCTOR,
         ),
-        refine=_counted,
+        refine=_refine_counts,
     ),
-    Known(
-        pattern=looks_like(
+    KnownMessage(
+        pattern=compile_message_pattern(
             "Error while parsing feature with key {key}: ",
             "number of elements should be divisible by {row:n}, found {found:n} instead",
         ),
@@ -462,35 +470,41 @@ PARSE_MESSAGES = (
             "give FixedLenSequenceFeature the shape of one row, or read tf.io.VarLenFeature({dtype})",
             _DOCTOR,
         ),
-        refine=_counted,
+        refine=_refine_counts,
     ),
-    Known(
-        pattern=looks_like(PLACE, "Can't parse serialized Example: Some {kind:word} slice was not parsed"),
+    KnownMessage(
+        pattern=compile_message_pattern(
+            PLACE_MARKER, "Can't parse serialized Example: Some {kind:word} slice was not parsed"
+        ),
         code="D402",
         title="{name} has another number of values than the spec says",
         says="The {kind} under {name} does not have the number of values that the FixedLenFeature asks for.",
         how=_COUNT_HOW,
         do=_COUNT_DO,
-        refine=_counted,
+        refine=_refine_counts,
     ),
-    Known(
-        pattern=looks_like(PLACE, "Can't parse serialized Example: Parsing bytes_list failed"),
+    KnownMessage(
+        pattern=compile_message_pattern(
+            PLACE_MARKER, "Can't parse serialized Example: Parsing bytes_list failed"
+        ),
         code="D402",
         title="{name} has more byte strings than the spec says, or its list is damaged",
         says="TensorFlow stops at the first byte string that the FixedLenFeature has no room for.",
         how="Several strings under one key, read as a scalar; more rarely, bytes that are no list at all.",
         do=("{quoted}: tf.io.VarLenFeature(tf.string)", _DOCTOR),
     ),
-    Known(
-        pattern=looks_like(PLACE, "Can't parse serialized Example: Parsing {kind:word} failed"),
+    KnownMessage(
+        pattern=compile_message_pattern(
+            PLACE_MARKER, "Can't parse serialized Example: Parsing {kind:word} failed"
+        ),
         code="W202",
         title="the {kind} of {name} is damaged",
         says="The bytes under {name} are not a list of numbers as protobuf writes it.",
         how="A writer of its own that does not follow the format, or two forms in one list.",
         do=("rekord check PATH      (names the record and the byte)", "write the records again"),
     ),
-    Known(
-        pattern=looks_like(PLACE, "Can't parse serialized Example."),
+    KnownMessage(
+        pattern=compile_message_pattern(PLACE_MARKER, "Can't parse serialized Example."),
         code="D402",
         title="{name} has more byte strings than the spec says, or its list is damaged",
         says="TensorFlow could not take the list under {name}: it says no more than that.",
@@ -500,8 +514,10 @@ PARSE_MESSAGES = (
         ),
         do=("{quoted}: tf.io.VarLenFeature(tf.string)", "rekord check PATH", _DOCTOR),
     ),
-    Known(
-        pattern=looks_like("Feature: {key} (data type: {kind:word}) is required but could not be found"),
+    KnownMessage(
+        pattern=compile_message_pattern(
+            "Feature: {key} (data type: {kind:word}) is required but could not be found"
+        ),
         code="D401",
         title="{name} is required, and the record does not have it",
         says="The spec reads {name} as FixedLenFeature of {dtype} without a default; the record has no such key.",
@@ -511,10 +527,10 @@ PARSE_MESSAGES = (
             "where it may be missing: {quoted}: tf.io.FixedLenFeature([], {dtype}, default_value=…)",
             _DOCTOR,
         ),
-        refine=_counted,
+        refine=_refine_counts,
     ),
-    Known(
-        pattern=looks_like("Feature list '{key}' is required but could not be found"),
+    KnownMessage(
+        pattern=compile_message_pattern("Feature list '{key}' is required but could not be found"),
         code="D401",
         title="the list {name} is required, and the SequenceExample does not have it",
         says="The spec of the steps reads {name}; the record has no such list.",
@@ -524,8 +540,8 @@ PARSE_MESSAGES = (
             "where it may be missing: tf.io.FixedLenSequenceFeature(…, allow_missing=True)",
         ),
     ),
-    Known(
-        pattern=looks_like(
+    KnownMessage(
+        pattern=compile_message_pattern(
             "Feature list '{key}' has an unexpected number of values.  Total values size: {found:n} ",
             "is not consistent with output shape: {shape}",
         ),
@@ -534,10 +550,10 @@ PARSE_MESSAGES = (
         says="FixedLenSequenceFeature asks for the same shape in every step.",
         how="The number of values differs from step to step.",
         do=("where it varies: {quoted}: tf.io.RaggedFeature({dtype})", _DOCTOR),
-        refine=_counted,
+        refine=_refine_counts,
     ),
-    Known(
-        pattern=looks_like(
+    KnownMessage(
+        pattern=compile_message_pattern(
             "Inconsistent max number of elements for feature {key}: expected {row:n}, but found {found:n}"
         ),
         code="D402",
@@ -547,16 +563,16 @@ PARSE_MESSAGES = (
         do=("rekord show PATH      (says what is stored)", _DOCTOR),
         refine=lambda facts: {"code": "D401"} if facts["found"] == "0" else {},
     ),
-    Known(
-        pattern=looks_like("Unexpected number of elements in example {where:word}"),
+    KnownMessage(
+        pattern=compile_message_pattern("Unexpected number of elements in example {where:word}"),
         code="D402",
         title="a feature of a context has another number of values than the spec says",
         says="A key of the context is there, with fewer values than its FixedLenFeature asks for.",
         how="An empty list, for which no default is used.",
         do=(_DOCTOR,),
     ),
-    Known(
-        pattern=looks_like("Could not parse example input, value: "),
+    KnownMessage(
+        pattern=compile_message_pattern("Could not parse example input, value: "),
         code="H715",
         title="the payload is no tf.train.Example",
         says="TensorFlow could not parse the record as an Example at all (it quotes the whole record).",
@@ -566,48 +582,52 @@ PARSE_MESSAGES = (
         ),
         do=("rekord check PATH      (says what the payloads are)", "rekord show PATH"),
     ),
-    Known(
-        pattern=looks_like("Invalid protocol message input, example id: "),
+    KnownMessage(
+        pattern=compile_message_pattern("Invalid protocol message input, example id: "),
         code="H715",
         title="the payload is no tf.train.SequenceExample",
         says="TensorFlow could not parse the record as a SequenceExample at all.",
         how="The records hold something else, or a map entry has its value before its key.",
         do=("rekord check PATH      (says what the payloads are)", "rekord show PATH"),
     ),
-    Known(
-        pattern=looks_like("Unsupported datatype."),
+    KnownMessage(
+        pattern=compile_message_pattern("Unsupported datatype."),
         code="H725",
         title="a Feature begins with a field that Features do not have",
         says="TensorFlow's parser looks at the first field of a Feature, and knows only the three lists.",
         how="A writer of its own, or a newer one, put an unknown field first.",
         do=("rekord check PATH      (names the record and the key)",),
     ),
-    Known(
-        pattern=looks_like("Number of elements in indices ({left:n}) and values ({right:n}) do not match"),
+    KnownMessage(
+        pattern=compile_message_pattern(
+            "Number of elements in indices ({left:n}) and values ({right:n}) do not match"
+        ),
         code="D407",
         title="a SparseFeature has {left} indices and {right} values",
         says="The two keys of a SparseFeature must hold the same number of values.",
         how="One of the keys is missing, or was written for another row.",
         do=("rekord show PATH      (says what is stored)", _DOCTOR),
     ),
-    Known(
-        pattern=looks_like("Dimensions {left:n} and {right:n} are not compatible"),
+    KnownMessage(
+        pattern=compile_message_pattern("Dimensions {left:n} and {right:n} are not compatible"),
         code="D407",
         title="two lists that belong together have {left} and {right} values",
         says="While parsing, this means a SparseFeature with {left} indices and {right} values.",
         how="One of the keys is missing, or was written for another row.",
         do=("rekord show PATH      (says what is stored)", _DOCTOR),
     ),
-    Known(
-        pattern=looks_like("Arguments to {call:word} do not form a valid R"),
+    KnownMessage(
+        pattern=compile_message_pattern("Arguments to {call:word} do not form a valid R"),
         code="D407",
         title="the partitions of a RaggedFeature do not fit its values",
         says="The lengths, splits or starts that cut the values into rows do not add up to them.",
         how="The two keys were written for different rows, or one of them is missing.",
         do=("rekord show PATH      (says what is stored)", _DOCTOR),
     ),
-    Known(
-        pattern=looks_like("Unsupported: FixedLenSequenceFeature requires allow_missing to be True"),
+    KnownMessage(
+        pattern=compile_message_pattern(
+            "Unsupported: FixedLenSequenceFeature requires allow_missing to be True"
+        ),
         code="S120",
         title="FixedLenSequenceFeature needs allow_missing=True here",
         says="For an Example TensorFlow takes a FixedLenSequenceFeature only so; without it is for SequenceExamples.",
@@ -617,14 +637,14 @@ PARSE_MESSAGES = (
 )
 
 
-_REKORD = "rekord write SOURCE OUT      (says the row, the column and the value)"
-_NONE = "leave the key out where there is no value, or give a default"
+_REKORD_WRITE = "rekord write SOURCE OUT      (says the row, the column and the value)"
+_NONE_HINT = "leave the key out where there is no value, or give a default"
 
 
-def _into_bytes(facts: Facts) -> Facts:
+def _refine_bytes(facts: MessageFacts) -> MessageFacts:
     kind = facts["kind"]
     if kind == "NoneType":
-        return {"code": "E301", "act": _NONE, "cause": "The row has None in this column."}
+        return {"code": "E301", "act": _NONE_HINT, "cause": "The row has None in this column."}
     if kind == "str":
         return {"code": "E302", "act": 'value.encode("utf-8")', "cause": "A text is no bytes in Python 3."}
     act = "array.tobytes() for raw bytes, tf.io.serialize_tensor(x).numpy(), or another list for numbers"
@@ -636,10 +656,14 @@ def _into_bytes(facts: Facts) -> Facts:
     return {"code": "E302", "act": act, "cause": f"The value is a {kind}."}
 
 
-def _into_integers(facts: Facts) -> Facts:
+def _refine_integers(facts: MessageFacts) -> MessageFacts:
     kind = facts["kind"].rsplit(".", 1)[-1]
     if kind == "NoneType":
-        return {"code": "E301", "act": _NONE, "cause": "The row has None in this column, such as a label."}
+        return {
+            "code": "E301",
+            "act": _NONE_HINT,
+            "cause": "The row has None in this column, such as a label.",
+        }
     if kind.startswith("float"):
         cause = "A float where whole numbers are stored: a label that pandas made a float, for one."
         return {"code": "E304", "act": "int(value), where it is whole; or FloatList", "cause": cause}
@@ -649,96 +673,100 @@ def _into_integers(facts: Facts) -> Facts:
     return {"code": "E302", "act": "array.ravel().tolist() for arrays", "cause": f"The value is a {kind}."}
 
 
-def _into_floats(facts: Facts) -> Facts:
+def _refine_floats(facts: MessageFacts) -> MessageFacts:
     return {
-        **_into_integers(facts),
-        "act": _NONE if facts["kind"] == "NoneType" else "float(value), or another list",
+        **_refine_integers(facts),
+        "act": _NONE_HINT if facts["kind"] == "NoneType" else "float(value), or another list",
     }
 
 
-def _of_type(facts: Facts) -> Facts:
+def _refine_type(facts: MessageFacts) -> MessageFacts:
     wanted, kind = facts["wanted"], facts["kind"]
     if kind == "NoneType":
-        return {"code": "E301", "act": _NONE, "cause": "The row has None in this column, such as a label."}
+        return {
+            "code": "E301",
+            "act": _NONE_HINT,
+            "cause": "The row has None in this column, such as a label.",
+        }
     if kind in ("list", "ndarray", "tuple"):
         act = "array.ravel().tolist(), and the shape under a key of its own"
         return {"code": "E306", "act": act, "cause": "A list inside a list: records hold flat lists only."}
     if "bytes" in wanted:
-        return _into_bytes(facts)
-    return _into_integers(facts) if "int" in wanted else _into_floats(facts)
+        return _refine_bytes(facts)
+    return _refine_integers(facts) if "int" in wanted else _refine_floats(facts)
 
 
 WRITE_MESSAGES = (
-    Known(
-        pattern=looks_like("expected bytes, {kind:word} found"),
+    KnownMessage(
+        pattern=compile_message_pattern("expected bytes, {kind:word} found"),
         code="E302",
         title="a BytesList was given a {kind}",
         says="tf.train.BytesList takes a list of bytes.",
         how="{cause}",
-        do=("{act}", _REKORD),
-        refine=_into_bytes,
+        do=("{act}", _REKORD_WRITE),
+        refine=_refine_bytes,
     ),
-    Known(
-        pattern=looks_like("'{kind:word}' object cannot be interpreted as an integer"),
+    KnownMessage(
+        pattern=compile_message_pattern("'{kind:word}' object cannot be interpreted as an integer"),
         code="E302",
         title="an Int64List was given a {kind}",
         says="tf.train.Int64List takes a list of whole numbers.",
         how="{cause}",
-        do=("{act}", _REKORD),
-        refine=_into_integers,
+        do=("{act}", _REKORD_WRITE),
+        refine=_refine_integers,
     ),
-    Known(
-        pattern=looks_like("must be real number, not {kind:word}"),
+    KnownMessage(
+        pattern=compile_message_pattern("must be real number, not {kind:word}"),
         code="E302",
         title="a FloatList was given a {kind}",
         says="tf.train.FloatList takes a list of numbers.",
         how="{cause}",
-        do=("{act}", _REKORD),
-        refine=_into_floats,
+        do=("{act}", _REKORD_WRITE),
+        refine=_refine_floats,
     ),
-    Known(
-        pattern=looks_like(" has type {kind:word}, but expected one of: {wanted:word}"),
+    KnownMessage(
+        pattern=compile_message_pattern(" has type {kind:word}, but expected one of: {wanted:word}"),
         code="E302",
         title="a list of {wanted} was given a {kind}",
         says="protobuf takes only {wanted} there.",
         how="{cause}",
-        do=("{act}", _REKORD),
-        refine=_of_type,
+        do=("{act}", _REKORD_WRITE),
+        refine=_refine_type,
     ),
-    Known(
-        pattern=looks_like("must assign iterable"),
+    KnownMessage(
+        pattern=compile_message_pattern("must assign iterable"),
         code="E306",
         title="a bare value was given where a list is expected",
         says="The lists of an Example take a list: `value=[x]`, not `value=x`.",
         how="The brackets were left out for a scalar.",
-        do=("tf.train.Int64List(value=[x])", _REKORD),
+        do=("tf.train.Int64List(value=[x])", _REKORD_WRITE),
     ),
-    Known(
-        pattern=looks_like("only integer scalar arrays can be converted to a scalar index"),
+    KnownMessage(
+        pattern=compile_message_pattern("only integer scalar arrays can be converted to a scalar index"),
         code="E306",
         title="an array of several dimensions was given to an Int64List",
         says="Records hold flat lists only.",
         how="A matrix was passed as it is.",
-        do=("array.ravel().tolist(), and the shape under a key of its own", _REKORD),
+        do=("array.ravel().tolist(), and the shape under a key of its own", _REKORD_WRITE),
     ),
-    Known(
-        pattern=looks_like("Value out of range: {found:n}"),
+    KnownMessage(
+        pattern=compile_message_pattern("Value out of range: {found:n}"),
         code="E310",
         title="{found} does not fit int64",
         says="Records hold whole numbers of 64 bits with a sign.",
         how="An unsigned id or hash of 64 bits.",
-        do=("store it as bytes, or as the same bits with a sign (numpy: x.view('int64'))", _REKORD),
+        do=("store it as bytes, or as the same bits with a sign (numpy: x.view('int64'))", _REKORD_WRITE),
     ),
-    Known(
-        pattern=looks_like("Parameter to initialize message field must be dict or instance of"),
+    KnownMessage(
+        pattern=compile_message_pattern("Parameter to initialize message field must be dict or instance of"),
         code="E302",
         title="a Feature was given a bare list",
         says="tf.train.Feature takes an Int64List, FloatList or BytesList.",
         how="`Feature(int64_list=[1])` in place of `Feature(int64_list=tf.train.Int64List(value=[1]))`.",
-        do=("tf.train.Feature(int64_list=tf.train.Int64List(value=[x]))", _REKORD),
+        do=("tf.train.Feature(int64_list=tf.train.Int64List(value=[x]))", _REKORD_WRITE),
     ),
-    Known(
-        pattern=looks_like("Error parsing message"),
+    KnownMessage(
+        pattern=compile_message_pattern("Error parsing message"),
         code="W202",
         title="the bytes are not the message that they are read as",
         says="protobuf could not parse the payload.",
@@ -750,15 +778,15 @@ WRITE_MESSAGES = (
 
 MESSAGES = (*PARSE_MESSAGES, *FILE_MESSAGES, *WRITE_MESSAGES)
 
-_LONGEST_TEXT = 30_000
+_MAX_TEXT_CHARACTERS = 30_000
 
 
-def explained(text: str) -> Explanation | None:
+def explain_message(text: str) -> Explanation | None:
     """What the first message that is known says; None where there is none.
 
     The text may be a whole traceback; of a very long one the end counts, where the message stands.
     """
-    text = text[-_LONGEST_TEXT:]
+    text = text[-_MAX_TEXT_CHARACTERS:]
     for known in MESSAGES:
         explanation = known.explain(text)
         if explanation is not None:

@@ -13,8 +13,8 @@ import numpy as np
 from rekord.codec.decode import SequenceExample
 from rekord.schema.interop.tf_spec import (
     Dtype,
-    FixedLen,
-    FixedLenSequence,
+    FixedLenSequenceSpec,
+    FixedLenSpec,
     Partition,
     RaggedSpec,
     SequenceSpec,
@@ -30,20 +30,20 @@ TfType: TypeAlias = Literal["int64", "float", "string"]
 _TAG_1, _TAG_2, _TAG_3 = 0x0A, 0x12, 0x1A  # fields 1, 2 and 3, with a length
 _VARINT_1, _FIXED32_1 = 0x08, 0x0D
 _TYPES: dict[int, TfType] = {_TAG_1: "string", _TAG_2: "float", _TAG_3: "int64"}
-_LONGEST_VARINT = 10
+_MAX_VARINT_BYTES = 10
 _INT_MAX = (1 << 31) - 1
 
 
-class Unparsable(Exception):
+class UnparsablePayload(Exception):
     """The parser gives up on the whole payload."""
 
 
-class _Broken(Exception):
+class _BrokenField(Exception):
     """The parser gives up on this part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class ParsedEntry:
     """One entry of the map of a record, as the parser meets it.
 
     `dtype` is None where no kind is set. Of `count` values only `readable` are there; a `broken` list stops the
@@ -59,19 +59,19 @@ class Stored:
     numbers: tuple[int, ...] = ()
 
 
-def stored_of(example: Mapping[str, Any], numbers_of: Collection[str]) -> list[Stored]:
+def entries_from_example(example: Mapping[str, Any], numbers_of: Collection[str]) -> list[ParsedEntry]:
     """The entries of a decoded record: values as `rk.decode` gives them without a schema."""
     entries = []
     for key, value in example.items():
         if value is None:
-            entries.append(Stored(key=key))
+            entries.append(ParsedEntry(key=key))
             continue
         dtype: TfType = "string"
         if isinstance(value, np.ndarray):
             dtype = "int64" if value.dtype == np.int64 else "float"
         listed = dtype == "int64" and key in numbers_of
         entries.append(
-            Stored(
+            ParsedEntry(
                 key=key,
                 dtype=dtype,
                 count=len(value),
@@ -82,9 +82,11 @@ def stored_of(example: Mapping[str, Any], numbers_of: Collection[str]) -> list[S
     return entries
 
 
-def stored_in(payload: bytes, keys: Collection[str], numbers_of: Collection[str]) -> list[Stored]:
+def entries_from_payload(
+    payload: bytes, keys: Collection[str], numbers_of: Collection[str]
+) -> list[ParsedEntry]:
     """The entries of a payload under the given keys, in its order, duplicates and all."""
-    walk = _Walk(payload)
+    walk = _WireReader(payload)
     found: list[tuple[str, bytes]] = []
     try:
         while walk.at < walk.limit:
@@ -98,18 +100,18 @@ def stored_in(payload: bytes, keys: Collection[str], numbers_of: Collection[str]
                 walk.limit = outer
             else:
                 walk.skip_field()
-    except _Broken:
-        raise Unparsable from None
-    return [_stored(key, body, key in numbers_of) for key, body in found if key in keys]
+    except _BrokenField:
+        raise UnparsablePayload from None
+    return [_parse_entry(key, body, key in numbers_of) for key, body in found if key in keys]
 
 
-def _stored(key: str, feature: bytes, with_numbers: bool) -> Stored:
+def _parse_entry(key: str, feature: bytes, with_numbers: bool) -> ParsedEntry:
     if not feature:
-        return Stored(key=key)
+        return ParsedEntry(key=key)
     dtype = _TYPES.get(feature[0])
     if dtype is None:
-        return Stored(key=key, unsupported=True)
-    walk = _Walk(feature)
+        return ParsedEntry(key=key, unsupported=True)
+    walk = _WireReader(feature)
     walk.at = 1
     try:
         walk.narrow()
@@ -122,12 +124,12 @@ def _stored(key: str, feature: bytes, with_numbers: bool) -> Stored:
         else:
             count, numbers = walk.integers(with_numbers=with_numbers)
             readable = count
-    except _Broken:
-        return Stored(key=key, dtype=dtype, broken=True)
-    return Stored(key=key, dtype=dtype, count=count, readable=readable, numbers=numbers)
+    except _BrokenField:
+        return ParsedEntry(key=key, dtype=dtype, broken=True)
+    return ParsedEntry(key=key, dtype=dtype, count=count, readable=readable, numbers=numbers)
 
 
-class _Walk:
+class _WireReader:
     """A place in some bytes, and the end of what may be read: that of the innermost message."""
 
     def __init__(self, data: bytes) -> None:
@@ -137,15 +139,15 @@ class _Walk:
 
     def varint(self) -> int:
         number = 0
-        for position in range(_LONGEST_VARINT):
+        for position in range(_MAX_VARINT_BYTES):
             if self.at >= self.limit:
-                raise _Broken
+                raise _BrokenField
             byte = self.data[self.at]
             self.at += 1
             number |= (byte & 0x7F) << 7 * position
             if byte < 0x80:
                 return number
-        raise _Broken
+        raise _BrokenField
 
     def length(self) -> int:
         return self.varint() & 0xFFFFFFFF
@@ -159,7 +161,7 @@ class _Walk:
 
     def expect(self, tag: int) -> None:
         if not self.takes(tag):
-            raise _Broken
+            raise _BrokenField
 
     def narrow(self) -> int:
         """Read a length, and read no further than that; gives the limit that there was before."""
@@ -170,7 +172,7 @@ class _Walk:
 
     def take(self, length: int) -> bytes:
         if length > self.limit - self.at:
-            raise _Broken
+            raise _BrokenField
         self.at += length
         return self.data[self.at - length : self.at]
 
@@ -183,9 +185,9 @@ class _Walk:
             elif tag == _TAG_2:
                 value = self.take(self.length())
             else:
-                raise _Broken
+                raise _BrokenField
         if self.at != self.limit:
-            raise _Broken
+            raise _BrokenField
         return key.decode("utf-8", "surrogateescape"), value
 
     def skip_field(self) -> None:
@@ -201,7 +203,7 @@ class _Walk:
         elif wire == 5:
             self.take(4)
         else:
-            raise _Broken  # a group, or no wire type at all
+            raise _BrokenField  # a group, or no wire type at all
 
     def texts(self) -> int:
         count = 0
@@ -209,7 +211,7 @@ class _Walk:
             self.expect(_TAG_1)
             length = self.length()
             if length > self.limit - self.at:
-                raise _Broken
+                raise _BrokenField
             self.at += length
             count += 1
         return count
@@ -251,75 +253,77 @@ class _Walk:
         if self.at == self.limit:
             return 0
         if not len(ends) or ends[-1] != self.limit - self.at - 1:
-            raise _Broken
-        if np.diff(ends, prepend=-1).max() > _LONGEST_VARINT:
-            raise _Broken
+            raise _BrokenField
+        if np.diff(ends, prepend=-1).max() > _MAX_VARINT_BYTES:
+            raise _BrokenField
         return len(ends)
 
 
-_SHOWN_ELEMENTS = 3
+_MAX_SHOWN_ELEMENTS = 3
 _DIVISION = "Integer division by zero"
 
 
-def partition_keys(spec: Spec) -> set[str]:
+def find_partition_keys(spec: Spec) -> set[str]:
     """The keys whose numbers matter, and not only how many there are."""
     ragged = [feature for feature in spec.values() if isinstance(feature, RaggedSpec)]
     return {part.key for feature in ragged for part in feature.partitions if part.key is not None}
 
 
-def composition_error(spec: Spec, met: Mapping[str, Stored]) -> str | None:
+def find_composition_error(spec: Spec, met: Mapping[str, ParsedEntry]) -> str | None:
     """The error for lists that were all parsed, and do not belong together."""
     for name in sorted(spec):
         feature = spec[name]
         wrong = None
         if isinstance(feature, SparseSpec):
-            wrong = _sparse_error(feature, met)
+            wrong = _find_sparse_error(feature, met)
         elif isinstance(feature, RaggedSpec):
-            wrong = _ragged_error(name, feature, met)
+            wrong = _find_ragged_error(name, feature, met)
         if wrong is not None:
             return wrong
     return None
 
 
-def _sparse_error(feature: SparseSpec, met: Mapping[str, Stored]) -> str | None:
-    counts = [_count(met, key) for key in feature.index_keys]
+def _find_sparse_error(feature: SparseSpec, met: Mapping[str, ParsedEntry]) -> str | None:
+    counts = [_get_count(met, key) for key in feature.index_keys]
     for position, count in enumerate(counts):
         if count != counts[0]:
             return (
                 "ConcatOp : Dimension 0 in both shapes must be equal: "
                 f"shape[0] = [{counts[0]},1] vs. shape[{position + 1}] = [{count},1]"
             )
-    values = _count(met, feature.value_key)
+    values = _get_count(met, feature.value_key)
     # Where an index points is never looked at: one that is too large passes.
     return None if counts[0] == values else f"Dimensions {counts[0]} and {values} are not compatible"
 
 
-def _count(met: Mapping[str, Stored], key: str) -> int:
+def _get_count(met: Mapping[str, ParsedEntry], key: str) -> int:
     return met[key].count if key in met else 0
 
 
-def _ragged_error(name: str, feature: RaggedSpec, met: Mapping[str, Stored]) -> str | None:
-    rows = _count(met, feature.value_key or name)
+def _find_ragged_error(name: str, feature: RaggedSpec, met: Mapping[str, ParsedEntry]) -> str | None:
+    rows = _get_count(met, feature.value_key or name)
     inner = 1  # elements in a row, as long as every partition so far is uniform
     for partition in reversed(feature.partitions):
         if partition.length is not None:
-            wrong = _uniform_error(rows, inner, partition.length, validate=feature.validate)
+            wrong = _find_uniform_error(rows, inner, partition.length, validate=feature.validate)
             if wrong is not None:
                 return wrong
             rows //= partition.length
             inner = inner * partition.length if inner else 0
             continue
         stored = met.get(partition.key or "")
-        numbers = [_wrapped(number, feature.row_splits_dtype) for number in stored.numbers] if stored else []
-        wrong = _partition_error(partition, numbers, rows, feature)
+        numbers = (
+            [_wrap_integer(number, feature.row_splits_dtype) for number in stored.numbers] if stored else []
+        )
+        wrong = _find_partition_error(partition, numbers, rows, feature)
         if wrong is not None:
             return wrong
         inner = 0  # ragged from here on
-        rows = _rows(partition, numbers)
+        rows = _count_partition_rows(partition, numbers)
     return None
 
 
-def _uniform_error(rows: int, inner: int, length: int, *, validate: bool) -> str | None:
+def _find_uniform_error(rows: int, inner: int, length: int, *, validate: bool) -> str | None:
     if inner:
         shape = (None, length) if inner == 1 else (None, length, inner)
         wrong = reshape_error(rows * inner, shape)
@@ -331,13 +335,13 @@ def _uniform_error(rows: int, inner: int, length: int, *, validate: bool) -> str
     return None
 
 
-def _wrapped(number: int, dtype: str) -> int:
+def _wrap_integer(number: int, dtype: str) -> int:
     bits = 64 if dtype == "int64" else 32
     number &= (1 << bits) - 1
     return number - (1 << bits) if number >> (bits - 1) else number
 
 
-def _rows(partition: Partition, numbers: Sequence[int]) -> int:
+def _count_partition_rows(partition: Partition, numbers: Sequence[int]) -> int:
     if partition.kind == "RowSplits":
         return max(0, len(numbers) - 1)
     if partition.kind == "ValueRowIds":
@@ -345,36 +349,38 @@ def _rows(partition: Partition, numbers: Sequence[int]) -> int:
     return len(numbers)
 
 
-def _partition_error(
+def _find_partition_error(
     partition: Partition, numbers: Sequence[int], rows: int, feature: RaggedSpec
 ) -> str | None:
     if partition.kind == "ValueRowIds":
-        return _row_ids_error(numbers, rows, feature)
+        return _find_row_ids_error(numbers, rows, feature)
     if not feature.validate:
         return None
     dtype = feature.row_splits_dtype
     if partition.kind == "RowLengths":
         where = "Arguments to from_row_lengths do not form a valid RowPartition"
-        return _negative(where, numbers, dtype) or _last_error(sum(numbers), rows)
+        return _find_negative(where, numbers, dtype) or _find_last_error(sum(numbers), rows)
     if partition.kind == "RowStarts":
         where = "Arguments to from_row_starts do not form a valid RaggedTensor"
         if numbers and numbers[0] != 0:
-            return _unequal(where, "==", numbers[0], 0)
-        wrong = _negative(where, _steps(numbers), dtype)
+            return _format_unequal(where, "==", numbers[0], 0)
+        wrong = _find_negative(where, _compute_steps(numbers), dtype)
         if wrong is None and numbers and numbers[-1] > rows:
-            wrong = _unequal(where, "<=", numbers[-1], rows)
+            wrong = _format_unequal(where, "<=", numbers[-1], rows)
         return wrong
     limits = numbers[1:] if partition.kind == "RowSplits" else numbers
     where = "Arguments to from_row_limits do not form a valid RaggedTensor"
-    wrong = _negative(where, limits[:1], dtype) or _negative(where, _steps(limits), dtype)
-    return wrong or _last_error(limits[-1] if limits else 0, rows)
+    wrong = _find_negative(where, limits[:1], dtype) or _find_negative(where, _compute_steps(limits), dtype)
+    return wrong or _find_last_error(limits[-1] if limits else 0, rows)
 
 
-def _row_ids_error(numbers: Sequence[int], rows: int, feature: RaggedSpec) -> str | None:
+def _find_row_ids_error(numbers: Sequence[int], rows: int, feature: RaggedSpec) -> str | None:
     if feature.validate:
         where = "Arguments to from_value_rowids do not form a valid RowPartition"
         dtype = feature.row_splits_dtype
-        wrong = _negative(where, numbers[:1], dtype) or _negative(where, _steps(numbers), dtype)
+        wrong = _find_negative(where, numbers[:1], dtype) or _find_negative(
+            where, _compute_steps(numbers), dtype
+        )
         if wrong is not None:
             return wrong
     elif any(number < 0 for number in numbers):
@@ -382,15 +388,15 @@ def _row_ids_error(numbers: Sequence[int], rows: int, feature: RaggedSpec) -> st
     return None if len(numbers) == rows else f"Shapes ({rows},) and ({len(numbers)},) are incompatible"
 
 
-def _steps(numbers: Sequence[int]) -> list[int]:
+def _compute_steps(numbers: Sequence[int]) -> list[int]:
     return [after - before for before, after in pairwise(numbers)]
 
 
-def _negative(where: str, numbers: Sequence[int], dtype: str) -> str | None:
+def _find_negative(where: str, numbers: Sequence[int], dtype: str) -> str | None:
     if all(number >= 0 for number in numbers):
         return None
-    shown = [str(number) for number in numbers[:_SHOWN_ELEMENTS]]
-    if len(numbers) > _SHOWN_ELEMENTS:
+    shown = [str(number) for number in numbers[:_MAX_SHOWN_ELEMENTS]]
+    if len(numbers) > _MAX_SHOWN_ELEMENTS:
         shown.append("...")
     return (
         f"{where}.  \nCondition x >= 0 did not hold element-wise:\n"
@@ -398,12 +404,12 @@ def _negative(where: str, numbers: Sequence[int], dtype: str) -> str | None:
     )
 
 
-def _last_error(last: int, rows: int) -> str | None:
+def _find_last_error(last: int, rows: int) -> str | None:
     where = "Arguments to _from_row_partition do not form a valid RaggedTensor"
-    return None if last == rows else _unequal(where, "==", last, rows)
+    return None if last == rows else _format_unequal(where, "==", last, rows)
 
 
-def _unequal(where: str, relation: str, left: int, right: int) -> str:
+def _format_unequal(where: str, relation: str, left: int, right: int) -> str:
     return (
         f"{where}\nCondition x {relation} y did not hold.\n"
         f"First 1 elements of x:\n[{left}]\nFirst 1 elements of y:\n[{right}]"
@@ -413,97 +419,99 @@ def _unequal(where: str, relation: str, left: int, right: int) -> str:
 TF_TYPES: dict[Dtype, TfType] = {"int64": "int64", "float32": "float", "string": "string"}
 
 _LIST_NAMES: dict[TfType, str] = {"int64": "int64", "float": "float", "string": "bytes"}
-_SHOWN_CHARACTERS = 60
+_MAX_SHOWN_CHARACTERS = 60
 
 
-def predicted_error(
+def predict_feature_error(
     key: str, feature: SpecFeature, value: Any, *, present: bool = True, index: int = 0
 ) -> str | None:
     """The error for one feature whose values are stored as `value`, as `rk.decode` gives it; None where all is well.
 
     `present=False` says that the record has no such key. Of a feature with several keys (SparseFeature, ragged
-    partitions) this is the values' own, and the others are absent; `predicted_record_error` takes them all.
+    partitions) this is the values' own, and the others are absent; `predict_record_error` takes them all.
     """
     stored_key = key
     if isinstance(feature, (SparseSpec, RaggedSpec)):
         stored_key = feature.value_key or key
     example = {stored_key: value} if present else {}
-    return predicted_record_error({key: feature}, example, index=index)
+    return predict_record_error({key: feature}, example, index=index)
 
 
-def predicted_record_error(spec: Spec, example: Mapping[str, Any], *, index: int = 0) -> str | None:
+def predict_record_error(spec: Spec, example: Mapping[str, Any], *, index: int = 0) -> str | None:
     """The error for a decoded record, as `rk.decode` gives it, whose keys stand in the order of the record.
 
     TensorFlow goes from the last entry of a record to the first, then through what is missing, by name.
     """
-    return _spec_error(spec) or _error(spec, stored_of(example, partition_keys(spec)), index)
+    return _find_spec_error(spec) or _find_error(
+        spec, entries_from_example(example, find_partition_keys(spec)), index
+    )
 
 
-def predicted_payload_error(spec: Spec, payload: bytes, *, index: int = 0) -> str | None:
+def predict_payload_error(spec: Spec, payload: bytes, *, index: int = 0) -> str | None:
     """The error for the bytes of a record: exact for lists in pieces, two kinds, and damage inside as well.
 
     Where TensorFlow would quote the whole payload, the first 60 characters of it stand here.
     """
-    refused = _spec_error(spec)
+    refused = _find_spec_error(spec)
     if refused is not None:
         return refused
     keys = {key for name, feature in spec.items() for key in record_keys(name, feature)}
     try:
-        entries = stored_in(payload, keys, partition_keys(spec))
-    except Unparsable:
-        text = payload[: 4 * _SHOWN_CHARACTERS].decode("utf-8", "replace")
-        shown = text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+        entries = entries_from_payload(payload, keys, find_partition_keys(spec))
+    except UnparsablePayload:
+        text = payload[: 4 * _MAX_SHOWN_CHARACTERS].decode("utf-8", "replace")
+        shown = text if len(text) <= _MAX_SHOWN_CHARACTERS else text[: _MAX_SHOWN_CHARACTERS - 1] + "…"
         return f"Could not parse example input, value: '{shown}'"
-    return _error(spec, entries, index)
+    return _find_error(spec, entries, index)
 
 
-def _spec_error(spec: Spec) -> str | None:
+def _find_spec_error(spec: Spec) -> str | None:
     if not spec:
         return "Argument `features` cannot be None or falsy. Got {}"
     for feature in spec.values():
-        if isinstance(feature, FixedLenSequence) and not feature.allow_missing:
+        if isinstance(feature, FixedLenSequenceSpec) and not feature.allow_missing:
             return "Unsupported: FixedLenSequenceFeature requires allow_missing to be True."
     return None
 
 
 @dataclass(slots=True)
-class _Parse:
+class _ParseState:
     """One record on its way through the parser: what was asked for, and what has been met."""
 
-    dense: dict[str, FixedLen | FixedLenSequence] = field(default_factory=dict)
+    dense: dict[str, FixedLenSpec | FixedLenSequenceSpec] = field(default_factory=dict)
     others: dict[str, TfType] = field(default_factory=dict)  # the keys of sparse and ragged features
-    met: dict[str, Stored] = field(default_factory=dict)
+    met: dict[str, ParsedEntry] = field(default_factory=dict)
 
 
-def _error(spec: Spec, entries: Iterable[Stored], index: int) -> str | None:
-    parse = _Parse()
+def _find_error(spec: Spec, entries: Iterable[ParsedEntry], index: int) -> str | None:
+    parse = _ParseState()
     for name in sorted(spec):
         feature = spec[name]
-        if isinstance(feature, (FixedLen, FixedLenSequence)):
+        if isinstance(feature, (FixedLenSpec, FixedLenSequenceSpec)):
             parse.dense[name] = feature
         else:
             parse.others.update({key: TF_TYPES[of] for key, of in record_keys(name, feature).items()})
     for stored in reversed(list(entries)):
-        wrong = _entry_error(parse, stored)
+        wrong = _find_entry_error(parse, stored)
         if wrong is not None:
             place = f"Name: <unknown>, Key: {stored.key}, Index: {index}.  "
             return wrong if stored.unsupported else place + wrong
     for name, feature in parse.dense.items():
-        if isinstance(feature, FixedLen) and name not in parse.met and not _has_default(feature):
-            return f"Name: <unknown>, {missing(name, feature.dtype)}"
-    return composition_error(spec, parse.met)
+        if isinstance(feature, FixedLenSpec) and name not in parse.met and not _has_default(feature):
+            return f"Name: <unknown>, {missing_feature_error(name, feature.dtype)}"
+    return find_composition_error(spec, parse.met)
 
 
-def missing(name: str, dtype: Dtype) -> str:
+def missing_feature_error(name: str, dtype: Dtype) -> str:
     """What TensorFlow says of a feature that is required and not there."""
     return f"Feature: {name} (data type: {TF_TYPES[dtype]}) is required but could not be found."
 
 
-def _has_default(feature: FixedLen) -> bool:
+def _has_default(feature: FixedLenSpec) -> bool:
     return feature.default is not None and math.prod(feature.shape) > 0
 
 
-def _entry_error(parse: _Parse, stored: Stored) -> str | None:
+def _find_entry_error(parse: _ParseState, stored: ParsedEntry) -> str | None:
     """What is wrong with an entry of the record, without its place."""
     dense, other = parse.dense.get(stored.key), parse.others.get(stored.key)
     if dense is None and other is None:
@@ -524,18 +532,20 @@ def _entry_error(parse: _Parse, stored: Stored) -> str | None:
     expected = TF_TYPES[dense.dtype]
     if stored.dtype != expected:
         return f"Data types don't match. Data type: {stored.dtype} but expected type: {expected}"
-    return _count_error(dense, stored, _LIST_NAMES[expected])
+    return _find_count_error(dense, stored, _LIST_NAMES[expected])
 
 
-def _count_error(feature: FixedLen | FixedLenSequence, stored: Stored, listed: str) -> str | None:
+def _find_count_error(
+    feature: FixedLenSpec | FixedLenSequenceSpec, stored: ParsedEntry, listed: str
+) -> str | None:
     wanted = math.prod(feature.shape)
-    if isinstance(feature, FixedLenSequence):
+    if isinstance(feature, FixedLenSequenceSpec):
         if stored.broken or stored.count > stored.readable:
             return "Can't parse serialized Example."
         if wanted and stored.count % wanted:
             return (
                 f"Number of {listed} values is not a multiple of stride length. "
-                f"Saw {stored.count} values but output shape is: {shape_text((None, *feature.shape))}"
+                f"Saw {stored.count} values but output shape is: {format_shape((None, *feature.shape))}"
             )
         return None
     # There is room for the values that were asked for: more numbers are only counted, more texts are refused.
@@ -546,35 +556,35 @@ def _count_error(feature: FixedLen | FixedLenSequence, stored: Stored, listed: s
     if stored.count != wanted:
         return (
             f"Number of {listed} values != expected.  "
-            f"Values size: {stored.count} but output shape: {shape_text(feature.shape)}"
+            f"Values size: {stored.count} but output shape: {format_shape(feature.shape)}"
         )
     return None
 
 
-def shape_text(shape: Iterable[int | None]) -> str:
+def format_shape(shape: Iterable[int | None]) -> str:
     """A shape as TensorFlow writes it: `[?,2]`."""
     return f"[{','.join(['?' if size is None else str(size) for size in shape])}]"
 
 
-def predicted_sequence_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
+def predict_sequence_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
     """The error for a record that `rk.decode(payload, kind="sequence")` gives; None where all is well.
 
     Of several features of another type TensorFlow names one that differs from run to run; here it is the
     first by name. Partitions inside steps are not looked at.
     """
     return (
-        _context_type_error(spec, example)
-        or _step_type_error(spec, example)
-        or _context_count_error(spec, example)
-        or _step_count_error(spec, example)
-        or composition_error(spec.context, _context_met(spec, example))
+        _find_context_type_error(spec, example)
+        or _find_step_type_error(spec, example)
+        or _find_context_count_error(spec, example)
+        or _find_step_count_error(spec, example)
+        or find_composition_error(spec.context, _collect_context_entries(spec, example))
     )
 
 
-def _context_type_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
+def _find_context_type_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
     for name in sorted(spec.context):
         for key, dtype in record_keys(name, spec.context[name]).items():
-            stored = _type_of(example.context.get(key))
+            stored = _get_tf_type(example.context.get(key))
             if stored not in (None, TF_TYPES[dtype]):
                 return (
                     f"Name: <unknown>, Context feature: {key}.  "
@@ -583,11 +593,11 @@ def _context_type_error(spec: SequenceSpec, example: SequenceExample) -> str | N
     return None
 
 
-def _step_type_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
+def _find_step_type_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
     for name in sorted(spec.steps):
         for key, dtype in record_keys(name, spec.steps[name]).items():
             for row, value in enumerate(example.steps.get(key, ())):
-                if _type_of(value) not in (None, TF_TYPES[dtype]):
+                if _get_tf_type(value) not in (None, TF_TYPES[dtype]):
                     return (
                         f"Name: <unknown>, Feature list: {key}, Index: {row}.  "
                         f"Data types don't match. Expected type: {TF_TYPES[dtype]}"
@@ -595,14 +605,14 @@ def _step_type_error(spec: SequenceSpec, example: SequenceExample) -> str | None
     return None
 
 
-def _context_count_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
+def _find_context_count_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
     for name in sorted(spec.context):
         feature = spec.context[name]
-        if not isinstance(feature, FixedLen):
+        if not isinstance(feature, FixedLenSpec):
             continue
         wanted = math.prod(feature.shape)
         defaults = wanted if feature.default is not None else 0
-        found = _step_count(example.context.get(name))
+        found = _count_steps(example.context.get(name))
         if max(defaults, found) != wanted:
             return (
                 f"Inconsistent max number of elements for feature {name}: "
@@ -610,23 +620,23 @@ def _context_count_error(spec: SequenceSpec, example: SequenceExample) -> str | 
             )
         if name not in example.context:
             if not defaults:
-                return missing(name, feature.dtype)
+                return missing_feature_error(name, feature.dtype)
         elif found != wanted:
             return "Unexpected number of elements in example <unknown>"
     return None
 
 
-def _step_count_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
+def _find_step_count_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
     for name in sorted(spec.steps):
         feature = spec.steps[name]
-        if not isinstance(feature, FixedLenSequence):
+        if not isinstance(feature, FixedLenSequenceSpec):
             continue
         wanted = math.prod(feature.shape)
-        counts = [_step_count(value) for value in example.steps.get(name, ())]
+        counts = [_count_steps(value) for value in example.steps.get(name, ())]
         if wanted and sum(counts) % wanted:
             return (
                 f"Feature list '{name}' has an unexpected number of values.  Total values size: {sum(counts)} "
-                f"is not consistent with output shape: {shape_text((None, *feature.shape))}"
+                f"is not consistent with output shape: {format_shape((None, *feature.shape))}"
             )
         if name not in example.steps and not feature.allow_missing:
             return (
@@ -637,17 +647,17 @@ def _step_count_error(spec: SequenceSpec, example: SequenceExample) -> str | Non
             if count != wanted:
                 return (
                     f"Name: <unknown>, Key: {name}, Index: {row}.  Number of values != expected.  "
-                    f"values size: {count} but output shape: {shape_text(feature.shape)}"
+                    f"values size: {count} but output shape: {format_shape(feature.shape)}"
                 )
     return None
 
 
-def _context_met(spec: SequenceSpec, example: SequenceExample) -> dict[str, Any]:
-    entries = stored_of(example.context, partition_keys(spec.context))
+def _collect_context_entries(spec: SequenceSpec, example: SequenceExample) -> dict[str, Any]:
+    entries = entries_from_example(example.context, find_partition_keys(spec.context))
     return {stored.key: stored for stored in entries}
 
 
-def _type_of(value: Any) -> TfType | None:
+def _get_tf_type(value: Any) -> TfType | None:
     if value is None:
         return None
     if isinstance(value, np.ndarray):
@@ -655,7 +665,7 @@ def _type_of(value: Any) -> TfType | None:
     return "string"
 
 
-def _step_count(value: Any) -> int:
+def _count_steps(value: Any) -> int:
     return 0 if value is None else len(value)
 
 
@@ -717,7 +727,7 @@ def decode_image_error(
     op = _OPS[decoder]
     if not data:
         return "Input is empty."
-    kind = _kind(data)
+    kind = _detect_image_kind(data)
     if kind is None:
         return "Unknown image file format. One of JPEG, JPEG XL, PNG, GIF, BMP, WebP required."
     if kind == "BMP":
@@ -739,7 +749,7 @@ def decode_image_error(
     return None
 
 
-def _kind(data: bytes) -> str | None:
+def _detect_image_kind(data: bytes) -> str | None:
     if data.startswith(b"\xff\xd8\xff"):
         return "JPEG"
     if data.startswith(_PNG):

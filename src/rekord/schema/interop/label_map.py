@@ -17,13 +17,13 @@ from typing import NamedTuple, NoReturn
 
 from rekord.errors import RekordError, SchemaError, error
 from rekord.location import Location
-from rekord.schema.interop.textproto import Message, parse, printed
-from rekord.schema.messages import shown
+from rekord.schema.interop.textproto import TextprotoMessage, format_message, parse_textproto
+from rekord.schema.messages import preview
 
-_MOST_BYTES = 16 << 20
-_MOST_ID = 2**31 - 1  # the ids of a label map are int32
+_MAX_FILE_BYTES = 16 << 20
+_MAX_ID = 2**31 - 1  # the ids of a label map are int32
 _BACKGROUND = "background"
-_PLACE = re.compile(r"line (\d+), column (\d+)$")
+_POSITION_PATTERN = re.compile(r"line (\d+), column (\d+)$")
 
 
 class LabelItem(NamedTuple):
@@ -45,37 +45,37 @@ def read_label_map(path: str | os.PathLike[str]) -> dict[int, str]:
 def read_label_items(path: str | os.PathLike[str]) -> tuple[LabelItem, ...]:
     """The classes of a label map, in the order of the file."""
     place = os.fsdecode(path)
-    message = _parsed(place)
+    message = _parse_file(place)
     items: list[LabelItem] = []
     for number, one in enumerate(message.messages("item"), 1):
-        item = _item(one, number, place)
+        item = _parse_item(one, number, place)
         if item is not None:
             items.append(item)
     if not items:
-        _refuse(place, "a label map without classes", "item { id: 1 name: 'cat' }", "no item")
+        _raise_label_map_error(place, "a label map without classes", "item { id: 1 name: 'cat' }", "no item")
     for what, values in (("id", [item.id for item in items]), ("name", [item.name for item in items])):
         if len(set(values)) < len(values):
             twice = Counter(values).most_common(1)[0][0]
             text = f"a label map has one {what} twice"
-            _refuse(place, text, f"each {what} once", shown(twice))
+            _raise_label_map_error(place, text, f"each {what} once", preview(twice))
     return tuple(items)
 
 
-def label_map_text(classes: Mapping[int, str]) -> str:
+def format_label_map(classes: Mapping[int, str]) -> str:
     """The text of a label map, in the order of the ids."""
-    whole = Message()
+    whole = TextprotoMessage()
     for number, name in sorted(classes.items()):
-        item = Message()
+        item = TextprotoMessage()
         item.add("id", int(number))
         item.add("name", name)
         whole.add("item", item)
-    return printed(whole)
+    return format_message(whole)
 
 
-def _parsed(place: str) -> Message:
+def _parse_file(place: str) -> TextprotoMessage:
     try:
         with open(place, "rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(_MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as failure:
         missing = isinstance(failure, FileNotFoundError)
         raise error(
@@ -86,20 +86,22 @@ def _parsed(place: str) -> Message:
             found=getattr(failure, "strerror", None) or str(failure)[:60],
             do="check the path",
         ) from failure
-    if len(content) > _MOST_BYTES:
-        _refuse(place, "a label map is too large to be one", f"at most {_MOST_BYTES:,} bytes", "more")
+    if len(content) > _MAX_FILE_BYTES:
+        _raise_label_map_error(
+            place, "a label map is too large to be one", f"at most {_MAX_FILE_BYTES:,} bytes", "more"
+        )
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as failure:
         line = content.count(b"\n", 0, failure.start) + 1
         found = content[failure.start : failure.start + 8].hex(" ")
-        _refuse(place, "a label map is not UTF-8", "a text in UTF-8", found, line=line)
+        _raise_label_map_error(place, "a label map is not UTF-8", "a text in UTF-8", found, line=line)
     try:
-        return parse(text)
+        return parse_textproto(text)
     except SchemaError as failure:
-        at = _PLACE.search(failure.what)
+        at = _POSITION_PATTERN.search(failure.what)
         where = f" at {at[0]}" if at else ""
-        raise _refused(
+        raise _label_map_error(
             place,
             f"a label map cannot be parsed{where}",
             failure.expected or "protobuf's text format",
@@ -108,33 +110,41 @@ def _parsed(place: str) -> Message:
         ) from failure
 
 
-def _item(item: Message, number: int, place: str) -> LabelItem | None:
+def _parse_item(item: TextprotoMessage, number: int, place: str) -> LabelItem | None:
     name, display_name = item.text("name"), item.text("display_name")
     label = item.number("id")
-    whose = f"item {number}" + (f", {shown(name or display_name)}," if name or display_name else "")
+    whose = f"item {number}" + (f", {preview(name or display_name)}," if name or display_name else "")
     if not name and not display_name:
-        _refuse(place, f"{whose} of a label map has no name", "name: 'cat'", "no `name`, no `display_name`")
+        _raise_label_map_error(
+            place, f"{whose} of a label map has no name", "name: 'cat'", "no `name`, no `display_name`"
+        )
     try:
         (name + display_name).encode("utf-8")
     except UnicodeEncodeError:
-        _refuse(place, f"item {number} of a label map has a name that is not UTF-8", "UTF-8", "other bytes")
+        _raise_label_map_error(
+            place, f"item {number} of a label map has a name that is not UTF-8", "UTF-8", "other bytes"
+        )
     if label == 0 and _BACKGROUND in (name, display_name):
         return None
-    if isinstance(label, bool) or not isinstance(label, int) or not 1 <= label <= _MOST_ID:
-        found = "no id" if label is None else shown(label)
+    if isinstance(label, bool) or not isinstance(label, int) or not 1 <= label <= _MAX_ID:
+        found = "no id" if label is None else preview(label)
         if label == 0:
             found = "0, which is reserved for the background"
-        _refuse(
+        _raise_label_map_error(
             place, f"{whose} of a label map has no id that a class can have", "a whole number from 1", found
         )
     return LabelItem(label, name or display_name, display_name or None)
 
 
-def _refuse(place: str, what: str, expected: str, found: str, line: int | None = None) -> NoReturn:
-    raise _refused(place, what, expected, found, line)
+def _raise_label_map_error(
+    place: str, what: str, expected: str, found: str, line: int | None = None
+) -> NoReturn:
+    raise _label_map_error(place, what, expected, found, line)
 
 
-def _refused(place: str, what: str, expected: str, found: str, line: int | None = None) -> RekordError:
+def _label_map_error(
+    place: str, what: str, expected: str, found: str, line: int | None = None
+) -> RekordError:
     return error(
         "X533",
         what,

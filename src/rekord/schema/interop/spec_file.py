@@ -10,23 +10,30 @@ from dataclasses import dataclass
 
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema.interop.spec_syntax import Event, Scope, described, last_name, resolved, spec_dict
-from rekord.schema.interop.tf_spec import CLASSES, SequenceSpec, Spec
-from rekord.schema.messages import near_miss, shown
+from rekord.schema.interop.spec_syntax import (
+    NameBinding,
+    Scope,
+    describe_node,
+    last_name_part,
+    parse_spec_dict,
+    resolve_name,
+)
+from rekord.schema.interop.tf_spec import FEATURE_CLASSES, SequenceSpec, Spec
+from rekord.schema.messages import closest_match, preview
 
-_MOST_BYTES = 4 << 20
-_NAMED = re.compile(r"(?P<path>.+):(?P<name>[^:/\\]*)", re.DOTALL)
+_MAX_FILE_BYTES = 4 << 20
+_REFERENCE_PATTERN = re.compile(r"(?P<path>.+):(?P<name>[^:/\\]*)", re.DOTALL)
 _PARSERS = ("parse_example", "parse_single_example")
 _SEQUENCE_PARSERS = ("parse_sequence_example", "parse_single_sequence_example")
-_DO = "--spec FILE.py:NAME"
+_USAGE_HINT = "--spec FILE.py:NAME"
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class _Definition:
     """A function or a class, which has names of its own, and the functions around it."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    around: tuple[_Block, ...] = ()
+    around: tuple[_Definition, ...] = ()
 
 
 def load_spec(text: str) -> Spec | SequenceSpec:
@@ -35,45 +42,45 @@ def load_spec(text: str) -> Spec | SequenceSpec:
     NAME is a dict, in the module or inside a function; a pair (context spec, sequence spec), also as
     `CONTEXT,STEPS`; or a function, which has one. Without NAME the file must have exactly one spec.
     """
-    path, name = _parts(text)
+    path, name = _split_reference(text)
     if name is not None and name.count(",") > 1:
-        raise _bad_argument(text, "one name, or the two names of a context and its steps")
-    return spec_in(_read(path), name, path=path)
+        raise _argument_error(text, "one name, or the two names of a context and its steps")
+    return parse_spec_source(_read_source(path), name, path=path)
 
 
-def spec_in(source: bytes | str, name: str | None = None, *, path: str) -> Spec | SequenceSpec:
+def parse_spec_source(source: bytes | str, name: str | None = None, *, path: str) -> Spec | SequenceSpec:
     """The spec of a name in the text of a Python file; `path` is what messages call the file."""
-    module = _parsed(source, path)
-    top = Scope(path, _names(module.body))
-    functions = {each.node.name: each for each in _blocks(module)}
+    module = _parse_module(source, path)
+    top = Scope(path, _collect_bindings(module.body))
+    functions = {each.node.name: each for each in _iter_definitions(module)}
     if name is None:
-        return _only_spec(path, top, functions)
+        return _find_only_spec(path, top, functions)
     context_name, comma, steps_name = name.partition(",")
-    context = _named(path, context_name.strip(), top, functions)
+    context = _find_named_spec(path, context_name.strip(), top, functions)
     if not comma:
         return context
-    steps = _named(path, steps_name.strip(), top, functions)
+    steps = _find_named_spec(path, steps_name.strip(), top, functions)
     if isinstance(context, SequenceSpec) or isinstance(steps, SequenceSpec):
-        raise _bad_argument(name, "the names of two dicts")
+        raise _argument_error(name, "the names of two dicts")
     return SequenceSpec(context, steps)
 
 
-def _parts(text: str) -> tuple[str, str | None]:
-    match = _NAMED.fullmatch(text)
+def _split_reference(text: str) -> tuple[str, str | None]:
+    match = _REFERENCE_PATTERN.fullmatch(text)
     # The colon of `C:spec.py` stands before a path, not before a name.
     if match is None or match["name"].endswith(".py"):
         if not text or text.endswith(":") or text.startswith(":"):
-            raise _bad_argument(text, "a Python file, and the name of a spec in it")
+            raise _argument_error(text, "a Python file, and the name of a spec in it")
         return text, None
     if not match["name"]:
-        raise _bad_argument(text, "a name after the colon")
+        raise _argument_error(text, "a name after the colon")
     return match["path"], match["name"]
 
 
-def _read(path: str) -> bytes:
+def _read_source(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
-            return file.read(_MOST_BYTES + 1)
+            return file.read(_MAX_FILE_BYTES + 1)
     except OSError as failure:
         missing = isinstance(failure, FileNotFoundError)
         raise error(
@@ -85,52 +92,56 @@ def _read(path: str) -> bytes:
             do="check the path",
         ) from None
     except ValueError:  # a NUL in the path
-        raise _bad_argument(path, "the path of a Python file") from None
+        raise _argument_error(path, "the path of a Python file") from None
 
 
-def _parsed(source: bytes | str, path: str) -> ast.Module:
-    if len(source) > _MOST_BYTES:
-        raise _no_python(path, None, f"a file of more than {_MOST_BYTES >> 20} MiB")
+def _parse_module(source: bytes | str, path: str) -> ast.Module:
+    if len(source) > _MAX_FILE_BYTES:
+        raise _syntax_error(path, None, f"a file of more than {_MAX_FILE_BYTES >> 20} MiB")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # those of somebody else's file, such as an odd escape
             return ast.parse(source)
     except SyntaxError as failure:
-        raise _no_python(path, failure.lineno, failure.msg) from None
+        raise _syntax_error(path, failure.lineno, failure.msg) from None
     except (ValueError, RecursionError, MemoryError):
-        raise _no_python(path, None, "text that Python's parser refuses") from None
+        raise _syntax_error(path, None, "text that Python's parser refuses") from None
 
 
-def _blocks(node: ast.AST, around: tuple[_Block, ...] = ()) -> Iterator[_Block]:
+def _iter_definitions(node: ast.AST, around: tuple[_Definition, ...] = ()) -> Iterator[_Definition]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            block = _Block(child, around)
+            block = _Definition(child, around)
             yield block
             # What a class binds is no name in its methods.
-            yield from _blocks(child, around if isinstance(child, ast.ClassDef) else (*around, block))
+            yield from _iter_definitions(
+                child, around if isinstance(child, ast.ClassDef) else (*around, block)
+            )
         elif isinstance(child, ast.stmt):
-            yield from _blocks(child, around)
+            yield from _iter_definitions(child, around)
 
 
-def _names(body: Sequence[ast.stmt]) -> dict[str, list[Event]]:
-    names: dict[str, list[Event]] = {}
-    for name, event in _events(body, conditional=False):
+def _collect_bindings(body: Sequence[ast.stmt]) -> dict[str, list[NameBinding]]:
+    names: dict[str, list[NameBinding]] = {}
+    for name, event in _iter_bindings(body, conditional=False):
         names.setdefault(name, []).append(event)
     return names
 
 
-def _block_scope(block: _Block, top: Scope) -> Scope:
-    outer = _block_scope(block.around[-1], top) if block.around else top
-    names = _names(block.node.body)
+def _definition_scope(block: _Definition, top: Scope) -> Scope:
+    outer = _definition_scope(block.around[-1], top) if block.around else top
+    names = _collect_bindings(block.node.body)
     if isinstance(block.node, ast.ClassDef):
         return outer.within(names)
     every = block.node.args
     given = [*every.posonlyargs, *every.args, *every.kwonlyargs, *filter(None, (every.vararg, every.kwarg))]
-    parameters = {each.arg: [Event(None, each.lineno, what="a parameter of a function")] for each in given}
+    parameters = {
+        each.arg: [NameBinding(None, each.lineno, what="a parameter of a function")] for each in given
+    }
     return outer.within({**parameters, **names})
 
 
-def _events(body: Sequence[ast.stmt], *, conditional: bool) -> Iterator[tuple[str, Event]]:
+def _iter_bindings(body: Sequence[ast.stmt], *, conditional: bool) -> Iterator[tuple[str, NameBinding]]:
     """What the statements do to names, in their order; functions and classes in them have names of their own."""
     for node in body:
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
@@ -139,55 +150,61 @@ def _events(body: Sequence[ast.stmt], *, conditional: bool) -> Iterator[tuple[st
                 continue
             for target in targets:
                 if isinstance(target, ast.Name):
-                    yield target.id, Event(node.value, node.lineno, conditional)
+                    yield target.id, NameBinding(node.value, node.lineno, conditional)
                 elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
-                    yield target.value.id, Event(node.value, node.lineno, conditional, item=target.slice)
+                    yield (
+                        target.value.id,
+                        NameBinding(node.value, node.lineno, conditional, item=target.slice),
+                    )
                 elif isinstance(target, (ast.Tuple, ast.List)):
-                    yield from _unpacked(target, node.value, conditional)
+                    yield from _unpack_target(target, node.value, conditional)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             if isinstance(node.op, ast.BitOr):
-                yield node.target.id, Event(node.value, node.lineno, conditional, merges=True)
+                yield node.target.id, NameBinding(node.value, node.lineno, conditional, merges=True)
             else:
-                yield node.target.id, Event(None, node.lineno, conditional, what="changed in place")
+                yield node.target.id, NameBinding(None, node.lineno, conditional, what="changed in place")
         elif isinstance(node, ast.Expr):
-            yield from _updated(node, conditional)
+            yield from _iter_updates(node, conditional)
         elif isinstance(node, ast.Delete):
             for gone in node.targets:
                 root = gone.value if isinstance(gone, ast.Subscript) else gone
                 if isinstance(root, ast.Name):
-                    yield root.id, Event(None, node.lineno, conditional, what="of which a part is deleted")
+                    yield (
+                        root.id,
+                        NameBinding(None, node.lineno, conditional, what="of which a part is deleted"),
+                    )
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             for alias in node.names:
                 # An alias is read as the name that it stands for.
                 bound, real = alias.asname, alias.name.split(".")[-1]
                 if bound is not None and isinstance(node, ast.ImportFrom) and bound != real:
                     meant = ast.copy_location(ast.Attribute(ast.Name(""), real), node)
-                    yield bound, Event(meant, node.lineno, conditional)
+                    yield bound, NameBinding(meant, node.lineno, conditional)
                 else:
-                    yield bound or alias.name, Event(None, node.lineno, conditional, what="an import")
+                    yield bound or alias.name, NameBinding(None, node.lineno, conditional, what="an import")
         elif isinstance(node, (ast.With, ast.AsyncWith)):
-            yield from _events(node.body, conditional=conditional)
+            yield from _iter_bindings(node.body, conditional=conditional)
         elif isinstance(node, (ast.If, ast.For, ast.AsyncFor, ast.While)):
             if isinstance(node, (ast.For, ast.AsyncFor)) and isinstance(node.target, ast.Name):
-                yield node.target.id, Event(None, node.lineno, True, what="the variable of a loop")
-            yield from _events([*node.body, *node.orelse], conditional=True)
+                yield node.target.id, NameBinding(None, node.lineno, True, what="the variable of a loop")
+            yield from _iter_bindings([*node.body, *node.orelse], conditional=True)
         elif isinstance(node, ast.Try):
             handled = [each for handler in node.handlers for each in handler.body]
-            yield from _events([*node.body, *handled, *node.orelse, *node.finalbody], conditional=True)
+            yield from _iter_bindings([*node.body, *handled, *node.orelse, *node.finalbody], conditional=True)
 
 
-def _unpacked(
+def _unpack_target(
     target: ast.Tuple | ast.List, value: ast.expr, conditional: bool
-) -> Iterator[tuple[str, Event]]:
+) -> Iterator[tuple[str, NameBinding]]:
     values: Sequence[ast.expr | None] = [None] * len(target.elts)
     if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
         values = value.elts
     for part, one in zip(target.elts, values, strict=True):
         if isinstance(part, ast.Name):
-            yield part.id, Event(one, part.lineno, conditional, what="a part of something else")
+            yield part.id, NameBinding(one, part.lineno, conditional, what="a part of something else")
 
 
-def _updated(node: ast.Expr, conditional: bool) -> Iterator[tuple[str, Event]]:
+def _iter_updates(node: ast.Expr, conditional: bool) -> Iterator[tuple[str, NameBinding]]:
     call = node.value
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return
@@ -196,44 +213,46 @@ def _updated(node: ast.Expr, conditional: bool) -> Iterator[tuple[str, Event]]:
         return
     if method == "update":
         merged = ast.copy_location(ast.Call(ast.Name("dict"), call.args, call.keywords), call)
-        yield owner.id, Event(merged, node.lineno, conditional, merges=True)
+        yield owner.id, NameBinding(merged, node.lineno, conditional, merges=True)
     elif method in ("pop", "popitem", "clear", "setdefault"):
-        yield owner.id, Event(None, node.lineno, conditional, what=f"changed by .{method}()")
+        yield owner.id, NameBinding(None, node.lineno, conditional, what=f"changed by .{method}()")
 
 
-def _named(path: str, name: str, top: Scope, functions: dict[str, _Block]) -> Spec | SequenceSpec:
+def _find_named_spec(
+    path: str, name: str, top: Scope, functions: dict[str, _Definition]
+) -> Spec | SequenceSpec:
     if name in top.names:
-        return _spec_of(ast.Name(name), top, name)
+        return _resolve_spec(ast.Name(name), top, name)
     if name in functions:
-        found = _specs_in(functions[name], top)
+        found = _find_specs(functions[name], top)
         if len(found) == 1:
             return found[0][1]
-        raise _no_spec_here(
+        raise _spec_error(
             path,
             functions[name].node.lineno,
-            f"{shown(name)} has {'no spec' if not found else 'several specs'}",
+            f"{preview(name)} has {'no spec' if not found else 'several specs'}",
             "a function with exactly one tf.io spec",
             ", ".join([each for each, _ in found][:4]) or "no dict of tf.io features",
-            f"--spec {path}:{found[0][0]}" if found else _DO,
+            f"--spec {path}:{found[0][0]}" if found else _USAGE_HINT,
         )
-    inside = [each for each in functions.values() if name in _block_scope(each, top).names]
+    inside = [each for each in functions.values() if name in _definition_scope(each, top).names]
     if len(inside) == 1:
-        return _spec_of(ast.Name(name), _block_scope(inside[0], top), name)
+        return _resolve_spec(ast.Name(name), _definition_scope(inside[0], top), name)
     if inside:
-        raise _no_spec_here(
+        raise _spec_error(
             path,
             inside[1].node.lineno,
-            f"{shown(name)} is bound in several functions",
+            f"{preview(name)} is bound in several functions",
             "a name that only one of them has, or the name of a function",
             ", ".join([each.node.name for each in inside][:4])[:60],
             f"--spec {path}:{inside[0].node.name}",
         )
-    known = _candidates(top, functions)
-    near = near_miss(name, [*top.names, *functions, *known])
+    known = _find_candidates(top, functions)
+    near = closest_match(name, [*top.names, *functions, *known])
     some = ", ".join([f"`{each}`" for each in known[:4]])
     raise error(
         "S135",
-        f"there is no {shown(name)} in the file",
+        f"there is no {preview(name)} in the file",
         location=Location(path=path),
         expected=f"one of {some}" if some else "a dict of tf.io features",
         found="no such name",
@@ -242,34 +261,34 @@ def _named(path: str, name: str, top: Scope, functions: dict[str, _Block]) -> Sp
     )
 
 
-def _spec_of(node: ast.expr, scope: Scope, name: str) -> Spec | SequenceSpec:
-    spec = spec_dict(node, scope)
+def _resolve_spec(node: ast.expr, scope: Scope, name: str) -> Spec | SequenceSpec:
+    spec = parse_spec_dict(node, scope)
     if spec is not None:
         return spec
-    value, where = resolved(node, scope)
+    value, where = resolve_name(node, scope)
     if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == 2:
         context, steps = (
-            {} if isinstance(part, ast.Constant) and part.value is None else spec_dict(part, where)
+            {} if isinstance(part, ast.Constant) and part.value is None else parse_spec_dict(part, where)
             for part in value.elts
         )
         if context is not None and steps is not None:
             return SequenceSpec(context, steps)
     raise error(
         "S136",
-        f"{shown(name)} is no dict of tf.io features",
+        f"{preview(name)} is no dict of tf.io features",
         location=Location(path=scope.path, line=getattr(value, "lineno", None)),
         expected='{"label": tf.io.FixedLenFeature([], tf.int64), …}',
-        found=described(value),
+        found=describe_node(value),
         do="name the dict itself, or give --schema FILE",
     )
 
 
-def _only_spec(path: str, top: Scope, functions: dict[str, _Block]) -> Spec | SequenceSpec:
-    known = _candidates(top, functions)
+def _find_only_spec(path: str, top: Scope, functions: dict[str, _Definition]) -> Spec | SequenceSpec:
+    known = _find_candidates(top, functions)
     if len(known) == 1:
-        return _named(path, known[0], top, functions)
+        return _find_named_spec(path, known[0], top, functions)
     if not known:
-        found = [spec for each in functions.values() for _, spec in _specs_in(each, top)]
+        found = [spec for each in functions.values() for _, spec in _find_specs(each, top)]
         if len(found) == 1:
             return found[0]
     raise error(
@@ -278,67 +297,71 @@ def _only_spec(path: str, top: Scope, functions: dict[str, _Block]) -> Spec | Se
         location=Location(path=path),
         expected="exactly one dict of tf.io features, or a name",
         found=", ".join([f"`{each}`" for each in known[:4]])[:60] or "no dict of tf.io features",
-        do=f"--spec {path}:{known[0]}" if known else _DO,
+        do=f"--spec {path}:{known[0]}" if known else _USAGE_HINT,
     )
 
 
-def _candidates(top: Scope, functions: dict[str, _Block]) -> list[str]:
+def _find_candidates(top: Scope, functions: dict[str, _Definition]) -> list[str]:
     """The names that look as if they were bound to specs, in the order of the file."""
-    scopes = [top, *(_block_scope(each, top) for each in functions.values())]
-    found = {name: None for scope in scopes for name, events in scope.names.items() if _looks(events)}
+    scopes = [top, *(_definition_scope(each, top) for each in functions.values())]
+    found = {name: None for scope in scopes for name, events in scope.names.items() if _is_spec_like(events)}
     return list(found)
 
 
-def _looks(events: Sequence[Event]) -> bool:
+def _is_spec_like(events: Sequence[NameBinding]) -> bool:
     return any(
         event.value is not None
-        and (_has_features(event.value) if event.item is None else _makes(event.value))
+        and (_has_features(event.value) if event.item is None else _is_feature_call(event.value))
         for event in events
     )
 
 
 def _has_features(node: ast.expr) -> bool:
     if isinstance(node, ast.Dict):
-        return any(_makes(each) for each in node.values)
+        return any(_is_feature_call(each) for each in node.values)
     if isinstance(node, ast.DictComp):
-        return isinstance(node.value, ast.expr) and _makes(node.value)
-    if isinstance(node, ast.Call) and last_name(node.func) in ("dict", "OrderedDict"):
-        return any(_makes(each.value) for each in node.keywords) or any(map(_has_features, node.args))
+        return isinstance(node.value, ast.expr) and _is_feature_call(node.value)
+    if isinstance(node, ast.Call) and last_name_part(node.func) in ("dict", "OrderedDict"):
+        return any(_is_feature_call(each.value) for each in node.keywords) or any(
+            map(_has_features, node.args)
+        )
     if isinstance(node, (ast.Tuple, ast.List)) and len(node.elts) == 2:
         return any(map(_has_features, node.elts))
     return False
 
 
-def _makes(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and last_name(node.func) in CLASSES
+def _is_feature_call(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and last_name_part(node.func) in FEATURE_CLASSES
 
 
-def _specs_in(function: _Block, top: Scope) -> list[tuple[str, Spec | SequenceSpec]]:
+def _find_specs(function: _Definition, top: Scope) -> list[tuple[str, Spec | SequenceSpec]]:
     """(name, spec) of each spec that a function has: those that it parses with, else those that it binds."""
-    scope = _block_scope(function, top)
+    scope = _definition_scope(function, top)
     found: dict[str, Spec | SequenceSpec] = {}
     for node in ast.walk(function.node):
         if isinstance(node, ast.Call):
-            spec = _parsed_with(node, scope)
+            spec = _parse_call_spec(node, scope)
             if spec is not None:
                 found.setdefault(*spec)
     if not found:
         for name, events in scope.names.items():
-            if _looks(events):
-                found[name] = _spec_of(ast.Name(name), scope, name)
+            if _is_spec_like(events):
+                found[name] = _resolve_spec(ast.Name(name), scope, name)
     if not found:
         for node in ast.walk(function.node):
             if isinstance(node, ast.Return) and node.value is not None and _has_features(node.value):
-                found[f"line {node.lineno}"] = _spec_of(node.value, scope, function.node.name)
+                found[f"line {node.lineno}"] = _resolve_spec(node.value, scope, function.node.name)
     return list(found.items())
 
 
-def _parsed_with(call: ast.Call, scope: Scope) -> tuple[str, Spec | SequenceSpec] | None:
-    parser = last_name(call.func)
+def _parse_call_spec(call: ast.Call, scope: Scope) -> tuple[str, Spec | SequenceSpec] | None:
+    parser = last_name_part(call.func)
     keywords = {each.arg: each.value for each in call.keywords}
     if parser in _PARSERS:
         node = call.args[1] if len(call.args) > 1 else keywords.get("features")
-        return None if node is None else (_label(node), _spec_of(node, scope, _label(node)))
+        return (
+            None if node is None else (_format_label(node), _resolve_spec(node, scope, _format_label(node)))
+        )
     if parser in _SEQUENCE_PARSERS:
         given = dict(zip(("", "context_features", "sequence_features"), call.args, strict=False))
         parts = [
@@ -346,15 +369,15 @@ def _parsed_with(call: ast.Call, scope: Scope) -> tuple[str, Spec | SequenceSpec
             for each in ("context_features", "sequence_features")
         ]
         pair = ast.copy_location(ast.Tuple(parts), call)
-        return _label(call), _spec_of(pair, scope, _label(call))
+        return _format_label(call), _resolve_spec(pair, scope, _format_label(call))
     return None
 
 
-def _label(node: ast.expr) -> str:
+def _format_label(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else f"line {node.lineno}"
 
 
-def _no_python(path: str, line: int | None, found: str) -> RekordError:
+def _syntax_error(path: str, line: int | None, found: str) -> RekordError:
     return error(
         "S133",
         "the file of a tf.io spec is not Python",
@@ -365,10 +388,12 @@ def _no_python(path: str, line: int | None, found: str) -> RekordError:
     )
 
 
-def _no_spec_here(path: str, line: int, what: str, expected: str, found: str, do: str) -> RekordError:
+def _spec_error(path: str, line: int, what: str, expected: str, found: str, do: str) -> RekordError:
     where = Location(path=path, line=line)
     return error("S135", what, location=where, expected=expected, found=found, do=do)
 
 
-def _bad_argument(text: str, expected: str) -> RekordError:
-    return error("U622", f"{shown(text)} names no tf.io spec", expected=expected, found=shown(text), do=_DO)
+def _argument_error(text: str, expected: str) -> RekordError:
+    return error(
+        "U622", f"{preview(text)} names no tf.io spec", expected=expected, found=preview(text), do=_USAGE_HINT
+    )

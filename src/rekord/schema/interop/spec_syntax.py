@@ -12,24 +12,24 @@ from typing import Any
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.interop.tf_spec import (
-    CLASSES,
-    PARTITIONS,
+    FEATURE_CLASSES,
+    PARTITION_KINDS,
     Dtype,
-    FixedLen,
-    FixedLenSequence,
+    FixedLenSequenceSpec,
+    FixedLenSpec,
     Partition,
     RaggedSpec,
     SparseSpec,
     SpecFeature,
-    VarLen,
+    VarLenSpec,
 )
-from rekord.schema.messages import near_miss
+from rekord.schema.messages import closest_match
 
-MOST_ENTRIES = 100_000
-LARGEST = 1 << 63
+MAX_ENTRIES = 100_000
+MAX_INTEGER = 1 << 63
 
-_MOST_STEPS = 1_000_000  # a few lines can double something fifty times
-_DEEPEST = 50  # names that lead to names, and expressions in expressions
+_MAX_STEPS = 1_000_000  # a few lines can double something fifty times
+_MAX_DEPTH = 50  # names that lead to names, and expressions in expressions
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -39,7 +39,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class NameBinding:
     """What a statement does to a name: binds it to a value, puts one item into it, or merges a dict into it."""
 
     value: ast.expr | None  # None where the syntax alone does not say it
@@ -55,15 +55,15 @@ class Scope:
     """The names of a module or of a function, and of what stands around it."""
 
     path: str
-    names: Mapping[str, Sequence[Event]] = field(default_factory=dict)
+    names: Mapping[str, Sequence[NameBinding]] = field(default_factory=dict)
     outer: Scope | None = None
-    steps_left: list[int] = field(default_factory=lambda: [_MOST_STEPS], compare=False)
+    steps_left: list[int] = field(default_factory=lambda: [_MAX_STEPS], compare=False)
 
-    def within(self, names: Mapping[str, Sequence[Event]]) -> Scope:
+    def within(self, names: Mapping[str, Sequence[NameBinding]]) -> Scope:
         """A scope inside this one, which shares the work that may be done."""
         return Scope(self.path, names, self, self.steps_left)
 
-    def find(self, name: str) -> tuple[Sequence[Event], Scope] | None:
+    def find(self, name: str) -> tuple[Sequence[NameBinding], Scope] | None:
         """What happens to a name, and where."""
         scope: Scope | None = self
         while scope is not None:
@@ -73,45 +73,48 @@ class Scope:
         return None
 
 
-def constant(node: ast.expr, scope: Scope, depth: int = 0) -> Any:
+def evaluate_constant(node: ast.expr, scope: Scope, depth: int = 0) -> Any:
     """A number, a text, None, or a tuple of such (a list becomes one)."""
     check_depth(node, scope, depth)
-    node, scope = resolved(node, scope, depth)
+    node, scope = resolve_name(node, scope, depth)
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, (ast.List, ast.Tuple)):
-        return tuple([constant(each, scope, depth + 1) for each in node.elts])
+        return tuple([evaluate_constant(each, scope, depth + 1) for each in node.elts])
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
-        value = constant(node.operand, scope, depth + 1)
+        value = evaluate_constant(node.operand, scope, depth + 1)
         if isinstance(value, (int, float)):
             return -value if isinstance(node.op, ast.USub) else value
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        return _computed(node, scope, depth)
-    if isinstance(node, ast.Call) and last_name(node.func) in ("list", "tuple") and len(node.args) == 1:
-        value = constant(node.args[0], scope, depth + 1)
+        return _evaluate_operator(node, scope, depth)
+    if isinstance(node, ast.Call) and last_name_part(node.func) in ("list", "tuple") and len(node.args) == 1:
+        value = evaluate_constant(node.args[0], scope, depth + 1)
         if isinstance(value, tuple):
             return value
-    raise not_literal(node, scope, described(node))
+    raise not_literal_error(node, scope, describe_node(node))
 
 
-def _computed(node: ast.BinOp, scope: Scope, depth: int) -> Any:
-    left, right = constant(node.left, scope, depth + 1), constant(node.right, scope, depth + 1)
+def _evaluate_operator(node: ast.BinOp, scope: Scope, depth: int) -> Any:
+    left, right = (
+        evaluate_constant(node.left, scope, depth + 1),
+        evaluate_constant(node.right, scope, depth + 1),
+    )
     numbers = type(left) is int and type(right) is int
     joined = isinstance(node.op, ast.Add) and type(left) is type(right) and isinstance(left, (str, tuple))
-    if joined and len(left) + len(right) <= MOST_ENTRIES:
+    if joined and len(left) + len(right) <= MAX_ENTRIES:
         return left + right
     # Small numbers only: what a hostile file could make of powers and products has no end.
     if (
         numbers
-        and abs(left) < LARGEST
-        and abs(right) < LARGEST
+        and abs(left) < MAX_INTEGER
+        and abs(right) < MAX_INTEGER
         and not (isinstance(node.op, ast.FloorDiv) and right == 0)
     ):
         return _OPERATORS[type(node.op)](left, right)
-    raise not_literal(node, scope, "a calculation with something else than whole numbers")
+    raise not_literal_error(node, scope, "a calculation with something else than whole numbers")
 
 
-def resolved(node: ast.expr, scope: Scope, depth: int = 0) -> tuple[ast.expr, Scope]:
+def resolve_name(node: ast.expr, scope: Scope, depth: int = 0) -> tuple[ast.expr, Scope]:
     """The expression that a name stands for, and the scope in which it is to be read."""
     seen = 0
     while isinstance(node, ast.Name):
@@ -122,36 +125,36 @@ def resolved(node: ast.expr, scope: Scope, depth: int = 0) -> tuple[ast.expr, Sc
         if all(event.what == "an import" for event in events):
             return node, scope
         if len(events) != 1:
-            raise not_literal(events[1], where, f"`{node.id}`, bound more than once")
-        node, scope = value_of(events[0], node, where), where
+            raise not_literal_error(events[1], where, f"`{node.id}`, bound more than once")
+        node, scope = require_value(events[0], node, where), where
         seen += 1
         check_depth(node, scope, depth + seen)
     return node, scope
 
 
-def events_of(node: ast.Name, scope: Scope) -> tuple[Sequence[Event], Scope]:
+def find_bindings(node: ast.Name, scope: Scope) -> tuple[Sequence[NameBinding], Scope]:
     """What happens to a name that must be bound somewhere in the file, and where."""
     found = scope.find(node.id)
     if found is None:
-        raise not_literal(node, scope, f"`{node.id}`, which this file does not bind")
+        raise not_literal_error(node, scope, f"`{node.id}`, which this file does not bind")
     return found
 
 
-def value_of(event: Event, node: ast.Name, scope: Scope) -> ast.expr:
+def require_value(event: NameBinding, node: ast.Name, scope: Scope) -> ast.expr:
     """The value of an event, which the syntax must say."""
     if event.value is None:
-        raise not_literal(event, scope, f"`{node.id}`, {event.what}")
+        raise not_literal_error(event, scope, f"`{node.id}`, {event.what}")
     return event.value
 
 
-def last_name(node: ast.AST) -> str | None:
+def last_name_part(node: ast.AST) -> str | None:
     """`FixedLenFeature` of `tf.io.FixedLenFeature`, or of a bare name; None for anything else."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else None
 
 
-def described(node: ast.AST) -> str:
+def describe_node(node: ast.AST) -> str:
     """What an expression is, in a few words of the file's own text."""
     try:
         text = " ".join(ast.unparse(node).split())
@@ -163,13 +166,13 @@ def described(node: ast.AST) -> str:
 def check_depth(node: ast.AST, scope: Scope, depth: int) -> None:
     """Refuse what has no end."""
     scope.steps_left[0] -= 1
-    if depth > _DEEPEST or scope.steps_left[0] < 0:
-        raise not_literal(node, scope, "names or expressions that lead too deep, or in a circle")
+    if depth > _MAX_DEPTH or scope.steps_left[0] < 0:
+        raise not_literal_error(node, scope, "names or expressions that lead too deep, or in a circle")
 
 
-def not_literal(node: ast.AST | Event, scope: Scope, what: str) -> RekordError:
+def not_literal_error(node: ast.AST | NameBinding, scope: Scope, what: str) -> RekordError:
     """The error for what the syntax alone does not say."""
-    line = node.line if isinstance(node, Event) else getattr(node, "lineno", None)
+    line = node.line if isinstance(node, NameBinding) else getattr(node, "lineno", None)
     return error(
         "S134",
         "a tf.io spec is read from the syntax alone, and this part of it only running would tell",
@@ -188,8 +191,8 @@ _DTYPES: dict[str, Dtype] = {
     "str_": "string",
     "bytes_": "string",
 }
-_VALUES: dict[Dtype, type | tuple[type, ...]] = {"int64": int, "float32": (int, float), "string": bytes}
-_NO_DTYPE = "tf.int64, tf.float32 or tf.string: records hold no other"
+_VALUE_TYPES: dict[Dtype, type | tuple[type, ...]] = {"int64": int, "float32": (int, float), "string": bytes}
+_EXPECTED_DTYPE = "tf.int64, tf.float32 or tf.string: records hold no other"
 # The parameters of the five classes and of the partitions, as TensorFlow names and orders them.
 _PARAMETERS: dict[str, tuple[str, ...]] = {
     "FixedLenFeature": ("shape", "dtype", "default_value"),
@@ -197,113 +200,113 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     "FixedLenSequenceFeature": ("shape", "dtype", "allow_missing", "default_value"),
     "SparseFeature": ("index_key", "value_key", "dtype", "size", "already_sorted"),
     "RaggedFeature": ("dtype", "value_key", "partitions", "row_splits_dtype", "validate"),
-    **{kind: ("length" if kind == "UniformRowLength" else "key",) for kind in PARTITIONS},
+    **{kind: ("length" if kind == "UniformRowLength" else "key",) for kind in PARTITION_KINDS},
 }
 _REQUIRED = {"shape", "dtype", "index_key", "size", "key", "length"}
 
 
-def spec_dict(node: ast.expr, scope: Scope, depth: int = 0) -> dict[str, SpecFeature] | None:
+def parse_spec_dict(node: ast.expr, scope: Scope, depth: int = 0) -> dict[str, SpecFeature] | None:
     """The spec that an expression stands for, or None where it is no dict at all."""
     check_depth(node, scope, depth)
     if isinstance(node, ast.Name):
-        return _named_dict(node, scope, depth)
+        return _parse_named_dict(node, scope, depth)
     pairs: list[tuple[ast.expr | str | None, ast.expr]]
     if isinstance(node, ast.Dict):
         pairs = list(zip(node.keys, node.values, strict=True))
-    elif isinstance(node, ast.Call) and last_name(node.func) in ("dict", "OrderedDict"):
+    elif isinstance(node, ast.Call) and last_name_part(node.func) in ("dict", "OrderedDict"):
         if len(node.args) > 1:
-            raise not_literal(node, scope, "a dict of several arguments")
+            raise not_literal_error(node, scope, "a dict of several arguments")
         pairs = [(None, each) for each in node.args]
         pairs += [(each.arg, each.value) for each in node.keywords]
     elif isinstance(node, ast.DictComp):
-        return _comprehended(node, scope, depth)
+        return _parse_comprehension(node, scope, depth)
     else:
         return None
     spec: dict[str, SpecFeature] = {}
     for key, value in pairs:
         if key is None:
-            _merge(spec, value, scope, depth)
+            _merge_entries(spec, value, scope, depth)
         else:
-            _put(spec, key, value, scope, depth)
+            _add_entry(spec, key, value, scope, depth)
     return spec
 
 
-def _named_dict(node: ast.Name, scope: Scope, depth: int) -> dict[str, SpecFeature] | None:
-    events, where = events_of(node, scope)
+def _parse_named_dict(node: ast.Name, scope: Scope, depth: int) -> dict[str, SpecFeature] | None:
+    events, where = find_bindings(node, scope)
     if any(event.conditional for event in events) and len(events) > 1:
         event = next(event for event in events if event.conditional)
-        raise not_literal(event, where, f"`{node.id}` changed under a condition or in a loop")
+        raise not_literal_error(event, where, f"`{node.id}` changed under a condition or in a loop")
     begin = max((i for i, event in enumerate(events) if not event.merges and event.item is None), default=0)
     first = events[begin]
-    spec = spec_dict(value_of(first, node, where), where, depth + 1)
+    spec = parse_spec_dict(require_value(first, node, where), where, depth + 1)
     if spec is None:
         return None
     for event in events[begin + 1 :]:
-        value = value_of(event, node, where)
+        value = require_value(event, node, where)
         if event.item is not None:
-            _put(spec, event.item, value, where, depth)
+            _add_entry(spec, event.item, value, where, depth)
         else:
-            _merge(spec, value, where, depth)
+            _merge_entries(spec, value, where, depth)
     return spec
 
 
-def _comprehended(node: ast.DictComp, scope: Scope, depth: int) -> dict[str, SpecFeature]:
+def _parse_comprehension(node: ast.DictComp, scope: Scope, depth: int) -> dict[str, SpecFeature]:
     # `{name: tf.io.FixedLenFeature([], tf.float32) for name in NAMES}`, which says as much as a literal does.
     loop = node.generators[0]
     simple = len(node.generators) == 1 and not loop.ifs and isinstance(loop.target, ast.Name)
     # Python 3.15 lets the key of a comprehension be a `**` one, which has no value.
     if not simple or not isinstance(node.value, ast.expr):
-        raise not_literal(node, scope, "a comprehension of several loops or with conditions")
-    names = constant(loop.iter, scope, depth + 1)
+        raise not_literal_error(node, scope, "a comprehension of several loops or with conditions")
+    names = evaluate_constant(loop.iter, scope, depth + 1)
     if not isinstance(names, tuple):
-        raise not_literal(loop.iter, scope, "a loop over something that is no list")
+        raise not_literal_error(loop.iter, scope, "a loop over something that is no list")
     spec: dict[str, SpecFeature] = {}
     for name in names:
-        bound = Event(ast.copy_location(ast.Constant(name), loop.iter), loop.iter.lineno)
+        bound = NameBinding(ast.copy_location(ast.Constant(name), loop.iter), loop.iter.lineno)
         inner = scope.within({loop.target.id: [bound]})  # type: ignore[attr-defined]
-        _put(spec, node.key, node.value, inner, depth)
+        _add_entry(spec, node.key, node.value, inner, depth)
     return spec
 
 
-def _put(
+def _add_entry(
     spec: dict[str, SpecFeature], key: ast.expr | str, value: ast.expr, scope: Scope, depth: int
 ) -> None:
-    name = key if isinstance(key, str) else constant(key, scope, depth + 1)
+    name = key if isinstance(key, str) else evaluate_constant(key, scope, depth + 1)
     if not isinstance(name, str) or not name:
-        raise not_literal(value if isinstance(key, str) else key, scope, "a key that is no text")
-    spec[name] = feature(value, scope, name, depth + 1)
-    if len(spec) > MOST_ENTRIES:
-        raise not_literal(value, scope, f"a spec of more than {MOST_ENTRIES:,} features")
+        raise not_literal_error(value if isinstance(key, str) else key, scope, "a key that is no text")
+    spec[name] = parse_feature(value, scope, name, depth + 1)
+    if len(spec) > MAX_ENTRIES:
+        raise not_literal_error(value, scope, f"a spec of more than {MAX_ENTRIES:,} features")
 
 
-def _merge(spec: dict[str, SpecFeature], value: ast.expr, scope: Scope, depth: int) -> None:
-    other = spec_dict(value, scope, depth + 1)
+def _merge_entries(spec: dict[str, SpecFeature], value: ast.expr, scope: Scope, depth: int) -> None:
+    other = parse_spec_dict(value, scope, depth + 1)
     if other is None:
-        raise not_literal(value, scope, "something that is no dict, merged into one")
+        raise not_literal_error(value, scope, "something that is no dict, merged into one")
     spec.update(other)
 
 
-def feature(node: ast.expr, scope: Scope, name: str, depth: int = 0) -> SpecFeature:
+def parse_feature(node: ast.expr, scope: Scope, name: str, depth: int = 0) -> SpecFeature:
     """The tf.io feature that an expression makes."""
-    call, scope = resolved(node, scope, depth)
-    made = _called(call, scope, depth)
+    call, scope = resolve_name(node, scope, depth)
+    made = _parse_call(call, scope, depth)
     if made is None:
-        what = described(call)
-        raise _refused(call, scope, name, "one of the five feature classes of tf.io", what)
+        what = describe_node(call)
+        raise _spec_error(call, scope, name, "one of the five feature classes of tf.io", what)
     kind, given = made
-    if kind not in CLASSES:
-        raise _refused(call, scope, name, "one of the five feature classes of tf.io", f"a {kind}")
-    reader = _Arguments(kind, given, call, scope, name, depth + 1)
+    if kind not in FEATURE_CLASSES:
+        raise _spec_error(call, scope, name, "one of the five feature classes of tf.io", f"a {kind}")
+    reader = _CallArguments(kind, given, call, scope, name, depth + 1)
     dtype = reader.dtype("dtype")
     match kind:
         case "FixedLenFeature":
             shape = reader.shape("shape")
-            return FixedLen(shape, dtype, reader.default(shape, dtype))
+            return FixedLenSpec(shape, dtype, reader.default(shape, dtype))
         case "VarLenFeature":
-            return VarLen(dtype)
+            return VarLenSpec(dtype)
         case "FixedLenSequenceFeature":
             padding = reader.default((), dtype)
-            return FixedLenSequence(reader.shape("shape"), dtype, reader.flag("allow_missing"), padding)
+            return FixedLenSequenceSpec(reader.shape("shape"), dtype, reader.flag("allow_missing"), padding)
         case "SparseFeature":
             value_key = reader.texts("value_key")[0]
             size = reader.shape("size")
@@ -322,7 +325,7 @@ def feature(node: ast.expr, scope: Scope, name: str, depth: int = 0) -> SpecFeat
     )
 
 
-class _Arguments:
+class _CallArguments:
     """The arguments of one call, by the names of the parameters."""
 
     def __init__(
@@ -332,27 +335,27 @@ class _Arguments:
         needed = _REQUIRED | ({"value_key"} if kind == "SparseFeature" else set())
         for parameter in _PARAMETERS[kind]:
             if parameter in needed and parameter not in given:
-                raise _refused(call, scope, name, f"{kind} with its {parameter}", "a call without it")
+                raise _spec_error(call, scope, name, f"{kind} with its {parameter}", "a call without it")
 
     def value(self, parameter: str) -> Any:
         node = self._given.get(parameter)
-        return None if node is None else constant(node, self._scope, self._depth)
+        return None if node is None else evaluate_constant(node, self._scope, self._depth)
 
     def default(self, shape: tuple[int, ...], dtype: Dtype) -> Any:
         value = self.value("default_value")
         if value is None:
             return None
         # As TensorFlow does: the values are counted, and brought into the shape.
-        values = _flat(value)
+        values = _flatten(value)
         if len(values) != math.prod(shape):
             raise self.refused("default_value", f"{math.prod(shape):,} values, as the shape says")
         if dtype == "string":
             values = [
                 each.encode("utf-8", "surrogatepass") if isinstance(each, str) else each for each in values
             ]
-        if not all(isinstance(each, _VALUES[dtype]) for each in values):
+        if not all(isinstance(each, _VALUE_TYPES[dtype]) for each in values):
             raise self.refused("default_value", f"values of tf.{dtype}")
-        return _shaped(values, shape)
+        return _reshape(values, shape)
 
     def flag(self, parameter: str) -> bool:
         value = self.value(parameter)
@@ -368,19 +371,19 @@ class _Arguments:
         return several
 
     def shape(self, parameter: str) -> tuple[int, ...]:
-        node, scope = resolved(self._given[parameter], self._scope, self._depth)
-        if isinstance(node, ast.Call) and last_name(node.func) == "TensorShape" and len(node.args) == 1:
+        node, scope = resolve_name(self._given[parameter], self._scope, self._depth)
+        if isinstance(node, ast.Call) and last_name_part(node.func) == "TensorShape" and len(node.args) == 1:
             node = node.args[0]
-        value = constant(node, scope, self._depth)
+        value = evaluate_constant(node, scope, self._depth)
         sizes = value if isinstance(value, tuple) else (value,)
-        if not all(type(size) is int and 0 <= size < LARGEST for size in sizes):
+        if not all(type(size) is int and 0 <= size < MAX_INTEGER for size in sizes):
             raise self.refused(parameter, "sizes that are known: FixedLenFeature takes no None")
         return sizes
 
     def dtype(self, parameter: str) -> Dtype:
         found = self._type_name(parameter)
         if found not in _DTYPES:
-            raise self.refused(parameter, _NO_DTYPE)
+            raise self.refused(parameter, _EXPECTED_DTYPE)
         return _DTYPES[found]
 
     def split_type(self) -> str:
@@ -392,75 +395,77 @@ class _Arguments:
         return found
 
     def _type_name(self, parameter: str) -> str:
-        node, _ = resolved(self._given[parameter], self._scope, self._depth)
+        node, _ = resolve_name(self._given[parameter], self._scope, self._depth)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return node.value
-        return last_name(node) or ""
+        return last_name_part(node) or ""
 
     def partitions(self) -> tuple[Partition, ...]:
         if "partitions" not in self._given:
             return ()
-        node, scope = resolved(self._given["partitions"], self._scope, self._depth)
+        node, scope = resolve_name(self._given["partitions"], self._scope, self._depth)
         if not isinstance(node, (ast.List, ast.Tuple)):
             raise self.refused("partitions", "a list of partitions")
         return tuple([self._partition(each, scope) for each in node.elts])
 
     def _partition(self, node: ast.expr, scope: Scope) -> Partition:
-        node, scope = resolved(node, scope, self._depth)
-        made = _called(node, scope, self._depth)
-        if made is None or made[0] not in PARTITIONS:
-            raise _refused(node, scope, self._name, "one of RaggedFeature's partitions", described(node))
+        node, scope = resolve_name(node, scope, self._depth)
+        made = _parse_call(node, scope, self._depth)
+        if made is None or made[0] not in PARTITION_KINDS:
+            raise _spec_error(
+                node, scope, self._name, "one of RaggedFeature's partitions", describe_node(node)
+            )
         kind, given = made
-        inner = _Arguments(kind, given, node, scope, self._name, self._depth + 1)
+        inner = _CallArguments(kind, given, node, scope, self._name, self._depth + 1)
         if kind == "UniformRowLength":
             return Partition("UniformRowLength", length=inner.shape("length")[0])
         return Partition(kind, key=inner.texts("key")[0])  # type: ignore[arg-type]
 
     def refused(self, parameter: str, expected: str) -> RekordError:
         node = self._given[parameter]
-        found = f"{parameter}={described(node)}"
-        return _refused(node, self._scope, self._name, expected, found)
+        found = f"{parameter}={describe_node(node)}"
+        return _spec_error(node, self._scope, self._name, expected, found)
 
 
-def _called(node: ast.expr, scope: Scope, depth: int) -> tuple[str, dict[str, ast.expr]] | None:
+def _parse_call(node: ast.expr, scope: Scope, depth: int) -> tuple[str, dict[str, ast.expr]] | None:
     """(class, arguments by name) of a call of one of tf.io's classes."""
     if not isinstance(node, ast.Call):
         return None
-    func, _ = resolved(node.func, scope, depth)
-    kind = last_name(func)
+    func, _ = resolve_name(node.func, scope, depth)
+    kind = last_name_part(func)
     if kind not in _PARAMETERS:
         return None
     parameters = _PARAMETERS[kind]
     given: dict[str, ast.expr] = {}
     for position, argument in enumerate(node.args):
         if isinstance(argument, ast.Starred):
-            raise not_literal(argument, scope, "arguments from a list (`*`)")
+            raise not_literal_error(argument, scope, "arguments from a list (`*`)")
         if position >= len(parameters):
-            raise _refused(node, scope, None, f"at most {len(parameters)} arguments of {kind}", "more")
+            raise _spec_error(node, scope, None, f"at most {len(parameters)} arguments of {kind}", "more")
         given[parameters[position]] = argument
     for keyword in node.keywords:
         if keyword.arg is None:
-            raise not_literal(keyword.value, scope, "arguments from a dict (`**`)")
+            raise not_literal_error(keyword.value, scope, "arguments from a dict (`**`)")
         if keyword.arg not in parameters:
-            near = near_miss(keyword.arg, parameters)
+            near = closest_match(keyword.arg, parameters)
             expected = f"`{near}`, perhaps" if near else f"one of {', '.join(parameters)}"
-            raise _refused(keyword.value, scope, None, expected, f"an argument `{keyword.arg}` of {kind}")
+            raise _spec_error(keyword.value, scope, None, expected, f"an argument `{keyword.arg}` of {kind}")
         given[keyword.arg] = keyword.value
     return kind, given
 
 
-def _flat(value: Any) -> list[Any]:
-    return [inner for part in value for inner in _flat(part)] if isinstance(value, tuple) else [value]
+def _flatten(value: Any) -> list[Any]:
+    return [inner for part in value for inner in _flatten(part)] if isinstance(value, tuple) else [value]
 
 
-def _shaped(values: list[Any], shape: tuple[int, ...]) -> Any:
+def _reshape(values: list[Any], shape: tuple[int, ...]) -> Any:
     if not shape:
         return values[0]
     step = len(values) // shape[0] if shape[0] else 0
-    return tuple([_shaped(values[at * step : (at + 1) * step], shape[1:]) for at in range(shape[0])])
+    return tuple([_reshape(values[at * step : (at + 1) * step], shape[1:]) for at in range(shape[0])])
 
 
-def _refused(node: ast.AST, scope: Scope, name: str | None, expected: str, found: str) -> RekordError:
+def _spec_error(node: ast.AST, scope: Scope, name: str | None, expected: str, found: str) -> RekordError:
     return error(
         "S137",
         f"`{name[:60]}` is not a feature that TensorFlow takes" if name else None,

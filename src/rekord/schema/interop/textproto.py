@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeAlias
 
-from rekord.schema.messages import refuse, shown
+from rekord.schema.messages import preview, schema_error
 
-_MOST_NESTED = 100  # protobuf's own limit for messages inside messages
-_CLOSING = {"{": "}", "<": ">"}
+_MAX_NESTING = 100  # protobuf's own limit for messages inside messages
+_CLOSING_BRACKETS = {"{": "}", "<": ">"}
 
 _TOKEN = re.compile(
     r"""
@@ -33,43 +33,57 @@ _TOKEN = re.compile(
 _ESCAPE = re.compile(
     r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL
 )
-_LETTERS = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92, "'": 39, '"': 34, "?": 63}
+_ESCAPE_LETTERS = {
+    "a": 7,
+    "b": 8,
+    "f": 12,
+    "n": 10,
+    "r": 13,
+    "t": 9,
+    "v": 11,
+    "\\": 92,
+    "'": 39,
+    '"': 34,
+    "?": 63,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class EnumName:
     """A bare word: the name of an enum's value, true, false, inf or nan."""
 
     name: str
 
 
-Scalar: TypeAlias = "bytes | int | float | Word"
+Scalar: TypeAlias = "bytes | int | float | EnumName"
 
 
 @dataclass(slots=True)
-class Message:
+class TextprotoMessage:
     """Fields in the order of the text; a repeated field appears as often as it is repeated."""
 
-    fields: list[tuple[str, Scalar | Message]] = field(default_factory=list)
+    fields: list[tuple[str, Scalar | TextprotoMessage]] = field(default_factory=list)
 
-    def add(self, name: str, value: Scalar | Message | str | bool) -> None:
+    def add(self, name: str, value: Scalar | TextprotoMessage | str | bool) -> None:
         """Append a field; a str stands for its UTF-8 bytes."""
         if isinstance(value, str):
             value = value.encode("utf-8")
-        self.fields.append((name, Word("true" if value else "false") if isinstance(value, bool) else value))
+        self.fields.append(
+            (name, EnumName("true" if value else "false") if isinstance(value, bool) else value)
+        )
 
-    def all(self, name: str) -> list[Scalar | Message]:
+    def all(self, name: str) -> list[Scalar | TextprotoMessage]:
         """Every value of a field."""
         return [value for key, value in self.fields if key == name]
 
-    def messages(self, name: str) -> Iterator[Message]:
+    def messages(self, name: str) -> Iterator[TextprotoMessage]:
         """Every value of a field, if it is a message."""
-        return (value for value in self.all(name) if isinstance(value, Message))
+        return (value for value in self.all(name) if isinstance(value, TextprotoMessage))
 
-    def message(self, name: str) -> Message | None:
+    def message(self, name: str) -> TextprotoMessage | None:
         """The fields of a single message: protobuf merges where it is given more than once."""
         found = list(self.messages(name))
-        return Message([one for part in found for one in part.fields]) if found else None
+        return TextprotoMessage([one for part in found for one in part.fields]) if found else None
 
     def text(self, name: str, usual: str = "") -> str:
         """A text, `usual` where it is not given."""
@@ -79,7 +93,7 @@ class Message:
     def number(self, name: str) -> float | int | None:
         """A number, None where it is not given; `inf` and `nan` are numbers too."""
         last = self._last(name)
-        if isinstance(last, Word):
+        if isinstance(last, EnumName):
             word = last.name.lower().replace("infinity", "inf")
             return float(word) if word in ("inf", "-inf", "nan", "-nan") else None
         return last if isinstance(last, (int, float)) else None
@@ -87,7 +101,7 @@ class Message:
     def word(self, name: str, numbers: dict[int, str]) -> str | None:
         """The name of an enum's value, which may be given by its number."""
         last = self._last(name)
-        if isinstance(last, Word):
+        if isinstance(last, EnumName):
             return last.name
         return numbers.get(last, str(last)) if isinstance(last, int) else None
 
@@ -97,10 +111,10 @@ class Message:
         return (
             last == 1
             if isinstance(last, int)
-            else isinstance(last, Word) and last.name in ("true", "True", "t")
+            else isinstance(last, EnumName) and last.name in ("true", "True", "t")
         )
 
-    def _last(self, name: str) -> Scalar | Message | None:
+    def _last(self, name: str) -> Scalar | TextprotoMessage | None:
         found = self.all(name)
         return found[-1] if found else None
 
@@ -112,12 +126,12 @@ class _Token:
     offset: int
 
 
-def parse(text: str) -> Message:
+def parse_textproto(text: str) -> TextprotoMessage:
     """The fields of a text. Fields that nobody knows are read like all others."""
-    return _Reader(text).read()
+    return _TextprotoParser(text).read()
 
 
-class _Reader:
+class _TextprotoParser:
     """Walks the tokens of one text."""
 
     def __init__(self, text: str) -> None:
@@ -130,19 +144,19 @@ class _Reader:
         while offset < len(self.source):
             match = _TOKEN.match(self.source, offset)
             if match is None:
-                self.fail(offset, "a field, a value or a bracket", shown(self.source[offset : offset + 10]))
+                self.fail(offset, "a field, a value or a bracket", preview(self.source[offset : offset + 10]))
             kind = match.lastgroup or ""
             if kind != "space":
                 yield _Token(kind, match.group(), offset)
             offset = match.end()
         yield _Token("end", "", offset)
 
-    def read(self) -> Message:
-        message = Message()
+    def read(self) -> TextprotoMessage:
+        message = TextprotoMessage()
         self.fields(message, "", 0)
         return message
 
-    def fields(self, message: Message, closing: str, depth: int) -> None:
+    def fields(self, message: TextprotoMessage, closing: str, depth: int) -> None:
         while True:
             token = self.next()
             if token.text == closing and token.kind in ("mark", "end"):
@@ -153,9 +167,9 @@ class _Reader:
                 bracketed = self.peek() == "["
             else:
                 bracketed = False
-                if self.peek() not in _CLOSING:
+                if self.peek() not in _CLOSING_BRACKETS:
                     self.fail(
-                        self.tokens[self.at].offset, "`:` or `{` after a field's name", shown(self.peek())
+                        self.tokens[self.at].offset, "`:` or `{` after a field's name", preview(self.peek())
                     )
             self.values(message, name, bracketed, depth)
             if self.peek() in (",", ";"):
@@ -165,17 +179,17 @@ class _Reader:
         if token.kind == "word" and not token.text.startswith("-"):
             return token.text
         if token.text != "[" or token.kind != "mark":
-            self.fail(token.offset, "the name of a field", _met(token))
+            self.fail(token.offset, "the name of a field", _describe_token(token))
         parts = []
         while self.peek() != "]":
             part = self.next()
             if part.kind == "end" or part.text in ("{", "}", "<", ">", ":"):
-                self.fail(part.offset, "`]` after the name of an extension", _met(part))
+                self.fail(part.offset, "`]` after the name of an extension", _describe_token(part))
             parts.append(part.text)
         self.next()
         return "[" + "".join(parts) + "]"
 
-    def values(self, message: Message, name: str, bracketed: bool, depth: int) -> None:
+    def values(self, message: TextprotoMessage, name: str, bracketed: bool, depth: int) -> None:
         if not bracketed:
             message.fields.append((name, self.value(depth)))
             return
@@ -189,26 +203,26 @@ class _Reader:
             if token.text == "]":
                 return
             if token.text != ",":
-                self.fail(token.offset, "`,` or `]` in a list", shown(token.text))
+                self.fail(token.offset, "`,` or `]` in a list", preview(token.text))
 
-    def value(self, depth: int) -> Scalar | Message:
+    def value(self, depth: int) -> Scalar | TextprotoMessage:
         token = self.next()
-        if token.kind == "mark" and token.text in _CLOSING:
-            if depth == _MOST_NESTED:
-                self.fail(token.offset, f"at most {_MOST_NESTED} messages inside each other", "more")
-            inner = Message()
-            self.fields(inner, _CLOSING[token.text], depth + 1)
+        if token.kind == "mark" and token.text in _CLOSING_BRACKETS:
+            if depth == _MAX_NESTING:
+                self.fail(token.offset, f"at most {_MAX_NESTING} messages inside each other", "more")
+            inner = TextprotoMessage()
+            self.fields(inner, _CLOSING_BRACKETS[token.text], depth + 1)
             return inner
         if token.kind == "text":
-            joined = self.unquoted(token)
+            joined = self.unquote(token)
             while self.tokens[self.at].kind == "text":
-                joined += self.unquoted(self.next())
+                joined += self.unquote(self.next())
             return joined
         if token.kind == "number":
             return self.number(token)
         if token.kind != "word":
-            self.fail(token.offset, "a value", _met(token))
-        return Word("".join(token.text.split()))
+            self.fail(token.offset, "a value", _describe_token(token))
+        return EnumName("".join(token.text.split()))
 
     def number(self, token: _Token) -> int | float:
         digits = "".join(token.text.split())
@@ -220,9 +234,9 @@ class _Reader:
                 return int(digits, 8 if len(bare) > 1 and bare.startswith("0") else 10)
             return float(digits.rstrip("fF"))
         except ValueError:
-            self.fail(token.offset, "a number", shown(digits))
+            self.fail(token.offset, "a number", preview(digits))
 
-    def unquoted(self, token: _Token) -> bytes:
+    def unquote(self, token: _Token) -> bytes:
         body = token.text[1:-1]
         result = bytearray()
         end = 0
@@ -234,10 +248,10 @@ class _Reader:
                 result.append(int(octal, 8) & 0xFF)
             elif byte:
                 result.append(int(byte, 16))
-            elif letter is not None and letter in _LETTERS:
-                result.append(_LETTERS[letter])
+            elif letter is not None and letter in _ESCAPE_LETTERS:
+                result.append(_ESCAPE_LETTERS[letter])
             elif letter is not None or point > 0x10FFFF or 0xD800 <= point < 0xE000:
-                self.fail(token.offset, "an escape that protobuf knows", shown(match.group()))
+                self.fail(token.offset, "an escape that protobuf knows", preview(match.group()))
             else:
                 result += chr(point).encode("utf-8")
             end = match.end()
@@ -256,7 +270,7 @@ class _Reader:
     def fail(self, offset: int, expected: str, found: str) -> NoReturn:
         line = self.source.count("\n", 0, offset) + 1
         column = offset - (self.source.rfind("\n", 0, offset) + 1) + 1
-        raise refuse(
+        raise schema_error(
             "S122",
             f"the text of a schema cannot be parsed at line {line}, column {column}",
             expected=expected,
@@ -265,31 +279,31 @@ class _Reader:
         )
 
 
-def _met(token: _Token) -> str:
-    return shown(token.text) if token.kind != "end" else "the end of the text"
+def _describe_token(token: _Token) -> str:
+    return preview(token.text) if token.kind != "end" else "the end of the text"
 
 
-def printed(message: Message, indent: str = "") -> str:
+def format_message(message: TextprotoMessage, indent: str = "") -> str:
     """The text of a message, one field a line."""
     lines = []
     for name, value in message.fields:
-        if isinstance(value, Message):
-            inner = printed(value, indent + "  ")
+        if isinstance(value, TextprotoMessage):
+            inner = format_message(value, indent + "  ")
             lines.append(f"{indent}{name} {{\n{inner}{indent}}}\n" if inner else f"{indent}{name} {{}}\n")
         else:
-            lines.append(f"{indent}{name}: {_scalar(value)}\n")
+            lines.append(f"{indent}{name}: {_format_scalar(value)}\n")
     return "".join(lines)
 
 
-def _scalar(value: Scalar) -> str:
-    if isinstance(value, Word):
+def _format_scalar(value: Scalar) -> str:
+    if isinstance(value, EnumName):
         return value.name
     if isinstance(value, bytes):
-        return '"' + "".join([_escaped(byte) for byte in value]) + '"'
+        return '"' + "".join([_escape_byte(byte) for byte in value]) + '"'
     return repr(value)
 
 
-def _escaped(byte: int) -> str:
+def _escape_byte(byte: int) -> str:
     if byte in (34, 92):
         return "\\" + chr(byte)
     return chr(byte) if 32 <= byte < 127 else f"\\{byte:03o}"

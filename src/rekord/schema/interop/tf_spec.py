@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from rekord.errors import RekordError, error, located
-from rekord.schema.base import ABSENT, Feature, Shape, checked_name, flat_values
+from rekord.errors import RekordError, add_location, error
+from rekord.schema.base import ABSENT, Feature, Shape, flat_values, validate_name
 from rekord.schema.features import Bytes, Float32, Int64, Sparse
-from rekord.schema.messages import not_examples, refuse, shown
+from rekord.schema.messages import not_examples_error, preview, schema_error
 from rekord.schema.schema import Schema
 
 Dtype: TypeAlias = Literal["int64", "float32", "string"]
@@ -21,9 +21,15 @@ PartitionKind: TypeAlias = Literal[
     "RowSplits", "RowLengths", "RowStarts", "RowLimits", "ValueRowIds", "UniformRowLength"
 ]
 
-DTYPES: tuple[Dtype, ...] = ("int64", "float32", "string")
-CLASSES = ("FixedLenFeature", "VarLenFeature", "FixedLenSequenceFeature", "SparseFeature", "RaggedFeature")
-PARTITIONS: tuple[PartitionKind, ...] = (
+SPEC_DTYPES: tuple[Dtype, ...] = ("int64", "float32", "string")
+FEATURE_CLASSES = (
+    "FixedLenFeature",
+    "VarLenFeature",
+    "FixedLenSequenceFeature",
+    "SparseFeature",
+    "RaggedFeature",
+)
+PARTITION_KINDS: tuple[PartitionKind, ...] = (
     "RowSplits",
     "RowLengths",
     "RowStarts",
@@ -32,11 +38,11 @@ PARTITIONS: tuple[PartitionKind, ...] = (
     "UniformRowLength",
 )
 
-_SPEC_TYPES: dict[str, Dtype] = {"int64": "int64", "float": "float32", "bytes": "string"}
+_DTYPE_OF_KIND: dict[str, Dtype] = {"int64": "int64", "float": "float32", "bytes": "string"}
 
 
 @dataclass(frozen=True, slots=True)
-class FixedLen:
+class FixedLenSpec:
     """tf.io.FixedLenFeature. The default is plain Python, nested tuples in the shape; None is no default."""
 
     shape: tuple[int, ...]
@@ -45,14 +51,14 @@ class FixedLen:
 
 
 @dataclass(frozen=True, slots=True)
-class VarLen:
+class VarLenSpec:
     """tf.io.VarLenFeature."""
 
     dtype: Dtype
 
 
 @dataclass(frozen=True, slots=True)
-class FixedLenSequence:
+class FixedLenSequenceSpec:
     """tf.io.FixedLenSequenceFeature. `shape` is that of one step; the default only pads a batch."""
 
     shape: tuple[int, ...]
@@ -92,7 +98,7 @@ class RaggedSpec:
     validate: bool = False
 
 
-SpecFeature: TypeAlias = "FixedLen | VarLen | FixedLenSequence | SparseSpec | RaggedSpec"
+SpecFeature: TypeAlias = "FixedLenSpec | VarLenSpec | FixedLenSequenceSpec | SparseSpec | RaggedSpec"
 Spec: TypeAlias = "Mapping[str, SpecFeature]"
 
 
@@ -115,62 +121,64 @@ def record_keys(name: str, feature: SpecFeature) -> dict[str, Dtype]:
     return {name: feature.dtype}
 
 
-def spec_of_schema(schema: Schema) -> Spec | SequenceSpec:
+def spec_from_schema(schema: Schema) -> Spec | SequenceSpec:
     """What tf.io's parsers would take for a schema; `Schema.to_tf_spec` gives the same as TensorFlow's objects.
 
     The keys of the spec are record keys: TensorFlow has no other name for a column of fixed shape.
     """
     if schema.kind == "bytes":
-        raise not_examples("a spec of tf.io")
+        raise not_examples_error("a spec of tf.io")
     context: dict[str, SpecFeature] = {}
     for column, feature in schema.context.items():
-        _add(context, column, _context_spec(column, feature, in_sequence=schema.is_sequence))
+        _add_entries(context, column, _build_context_entries(column, feature, in_sequence=schema.is_sequence))
     if not schema.is_sequence:
         return context
     steps: dict[str, SpecFeature] = {}
     for column, feature in schema.steps.items():
-        _add(steps, column, _step_spec(column, feature))
+        _add_entries(steps, column, _build_step_entries(column, feature))
     return SequenceSpec(context, steps)
 
 
-def _add(spec: dict[str, SpecFeature], column: str, entries: Mapping[str, SpecFeature]) -> None:
+def _add_entries(spec: dict[str, SpecFeature], column: str, entries: Mapping[str, SpecFeature]) -> None:
     # Record keys are never shared, but the name of a SparseFeature is no record key.
     for key, entry in entries.items():
         if key in spec:
-            raise _no_spec(column, f"`{key}` for two columns", "a key of its own in the spec")
+            raise _inexpressible_error(column, f"`{key}` for two columns", "a key of its own in the spec")
         spec[key] = entry
 
 
-def _context_spec(column: str, feature: Feature, *, in_sequence: bool) -> Mapping[str, SpecFeature]:
-    dtype = _SPEC_TYPES[feature.kind]
+def _build_context_entries(column: str, feature: Feature, *, in_sequence: bool) -> Mapping[str, SpecFeature]:
+    dtype = _DTYPE_OF_KIND[feature.kind]
     if feature.sparse_size is not None:
         if in_sequence:
-            raise _no_spec(column, "Sparse in a SequenceExample", "SparseFeature is for Examples only")
-        _refuse_default(column, feature, ((), ()))
+            raise _inexpressible_error(
+                column, "Sparse in a SequenceExample", "SparseFeature is for Examples only"
+            )
+        _reject_default(column, feature, ((), ()))
         index_key, value_key = feature.record_keys(column)
         return {feature.key or column: SparseSpec((index_key,), value_key, dtype, (feature.sparse_size,))}
     if feature.storage == "parallel":
-        _refuse_default(column, feature, ())
+        _reject_default(column, feature, ())
         return {key: RaggedSpec(dtype) for key in feature.record_keys(column)}
     key = feature.key or column
     shape = feature.stored_shape
     if feature.optional and (shape == (None,) or None not in shape):
-        return {key: VarLen(dtype)}
+        return {key: VarLenSpec(dtype)}
     if None in shape:
-        _refuse_default(column, feature, ())
-        return {key: _ragged(column, feature, dtype)}
-    sizes = _known(shape)
+        _reject_default(column, feature, ())
+        return {key: _build_ragged_spec(column, feature, dtype)}
+    sizes = _known_dimensions(shape)
     if not feature.has_default:
-        return {key: FixedLen(sizes, dtype)}
+        return {key: FixedLenSpec(sizes, dtype)}
     # Floats as they were declared: with the digits of float32 nobody would know them again.
     values = tuple(flat_values(feature.default)) if dtype == "float32" else feature.stored_default()[0]
-    return {key: FixedLen(sizes, dtype, shaped(values, sizes))}
+    return {key: FixedLenSpec(sizes, dtype, shaped(values, sizes))}
 
 
-def _step_spec(column: str, feature: Feature) -> Mapping[str, SpecFeature]:
-    dtype = _SPEC_TYPES[feature.kind]
+def _build_step_entries(column: str, feature: Feature) -> Mapping[str, SpecFeature]:
+    dtype = _DTYPE_OF_KIND[feature.kind]
     if feature.sparse_size is not None:
-        raise _no_spec(
+        raise _inexpressible_error(
             column, "Sparse in the steps of a SequenceExample", "SparseFeature is for Examples only"
         )
     if feature.storage == "parallel":
@@ -179,14 +187,14 @@ def _step_spec(column: str, feature: Feature) -> Mapping[str, SpecFeature]:
     shape = feature.stored_shape
     if None in shape:
         if feature.optional and shape == (None,):
-            return {key: VarLen(dtype)}
-        return {key: _ragged(column, feature, dtype)}
-    return {key: FixedLenSequence(_known(shape), dtype, allow_missing=feature.optional)}
+            return {key: VarLenSpec(dtype)}
+        return {key: _build_ragged_spec(column, feature, dtype)}
+    return {key: FixedLenSequenceSpec(_known_dimensions(shape), dtype, allow_missing=feature.optional)}
 
 
-def _ragged(column: str, feature: Feature, dtype: Dtype) -> RaggedSpec:
+def _build_ragged_spec(column: str, feature: Feature, dtype: Dtype) -> RaggedSpec:
     if feature.shape[0] is not None:
-        raise _no_spec(
+        raise _inexpressible_error(
             column, f"shape {feature.shape}", "only the outermost dimension may vary in a RaggedFeature"
         )
     lengths = [Partition("RowLengths", key=key) for key in feature.record_keys(column)[1:]]
@@ -194,18 +202,18 @@ def _ragged(column: str, feature: Feature, dtype: Dtype) -> RaggedSpec:
     return RaggedSpec(dtype, partitions=(*lengths, *uniform))
 
 
-def _known(shape: Shape) -> tuple[int, ...]:
+def _known_dimensions(shape: Shape) -> tuple[int, ...]:
     return tuple([size for size in shape if size is not None])
 
 
-def _refuse_default(column: str, feature: Feature, empty: Any) -> None:
+def _reject_default(column: str, feature: Feature, empty: Any) -> None:
     if feature.has_default and feature.default != empty:
         why = "TensorFlow reads an absent list of varying length as empty"
-        raise _no_spec(column, f"default {shown(feature.default)}", why)
+        raise _inexpressible_error(column, f"default {preview(feature.default)}", why)
 
 
-def _no_spec(column: str, found: str, expected: str) -> RekordError:
-    return refuse(
+def _inexpressible_error(column: str, found: str, expected: str) -> RekordError:
+    return schema_error(
         "S121",
         f"`{column}` has no tf.io spec",
         column=column,
@@ -223,41 +231,41 @@ def shaped(values: tuple[Any, ...], sizes: tuple[int, ...]) -> Any:
     return tuple([shaped(values[i * inner : (i + 1) * inner], sizes[1:]) for i in range(sizes[0])])
 
 
-def nested(value: Any) -> Any:
+def to_nested_tuples(value: Any) -> Any:
     """Lists in lists as tuples in tuples, the one form in which a spec keeps a default."""
-    return tuple([nested(part) for part in value]) if isinstance(value, (list, tuple)) else value
+    return tuple([to_nested_tuples(part) for part in value]) if isinstance(value, (list, tuple)) else value
 
 
 def to_source(spec: Spec | SequenceSpec) -> str:
     """The Python text of a spec; for a sequence that of the pair (context spec, sequence spec)."""
     if isinstance(spec, SequenceSpec):
-        return f"(\n{_indented(_dict_source(spec.context))},\n{_indented(_dict_source(spec.steps))},\n)"
-    return _dict_source(spec)
+        return f"(\n{_indent(_dict_to_source(spec.context))},\n{_indent(_dict_to_source(spec.steps))},\n)"
+    return _dict_to_source(spec)
 
 
-def feature_source(feature: SpecFeature) -> str:
+def feature_to_source(feature: SpecFeature) -> str:
     """The Python text of one feature: `tf.io.FixedLenFeature([], tf.int64)`."""
     dtype = f"tf.{feature.dtype}"
-    if isinstance(feature, FixedLen):
-        default = "" if feature.default is None else f", default_value={_written(feature.default)}"
-        return f"tf.io.FixedLenFeature({_written(feature.shape)}, {dtype}{default})"
-    if isinstance(feature, VarLen):
+    if isinstance(feature, FixedLenSpec):
+        default = "" if feature.default is None else f", default_value={_format_value(feature.default)}"
+        return f"tf.io.FixedLenFeature({_format_value(feature.shape)}, {dtype}{default})"
+    if isinstance(feature, VarLenSpec):
         return f"tf.io.VarLenFeature({dtype})"
-    if isinstance(feature, FixedLenSequence):
+    if isinstance(feature, FixedLenSequenceSpec):
         missing = ", allow_missing=True" if feature.allow_missing else ""
-        default = "" if feature.default is None else f", default_value={_written(feature.default)}"
-        return f"tf.io.FixedLenSequenceFeature({_written(feature.shape)}, {dtype}{missing}{default})"
+        default = "" if feature.default is None else f", default_value={_format_value(feature.default)}"
+        return f"tf.io.FixedLenSequenceFeature({_format_value(feature.shape)}, {dtype}{missing}{default})"
     if isinstance(feature, SparseSpec):
         several = len(feature.index_keys) != 1
-        index = _written(feature.index_keys if several else feature.index_keys[0])
-        size = _written(feature.size if several else feature.size[0])
+        index = _format_value(feature.index_keys if several else feature.index_keys[0])
+        size = _format_value(feature.size if several else feature.size[0])
         is_sorted = ", already_sorted=True" if feature.already_sorted else ""
-        return f"tf.io.SparseFeature({index}, {_written(feature.value_key)}, {dtype}, {size}{is_sorted})"
+        return f"tf.io.SparseFeature({index}, {_format_value(feature.value_key)}, {dtype}, {size}{is_sorted})"
     parts = [dtype]
     if feature.value_key is not None:
-        parts.append(f"value_key={_written(feature.value_key)}")
+        parts.append(f"value_key={_format_value(feature.value_key)}")
     if feature.partitions:
-        inner = ", ".join([_partition_source(each) for each in feature.partitions])
+        inner = ", ".join([_partition_to_source(each) for each in feature.partitions])
         parts.append(f"partitions=[{inner}]")
     if feature.row_splits_dtype != "int32":
         parts.append(f"row_splits_dtype=tf.{feature.row_splits_dtype}")
@@ -266,24 +274,24 @@ def feature_source(feature: SpecFeature) -> str:
     return f"tf.io.RaggedFeature({', '.join(parts)})"
 
 
-def _partition_source(partition: Partition) -> str:
+def _partition_to_source(partition: Partition) -> str:
     argument = partition.length if partition.key is None else partition.key
-    return f"tf.io.RaggedFeature.{partition.kind}({_written(argument)})"
+    return f"tf.io.RaggedFeature.{partition.kind}({_format_value(argument)})"
 
 
-def _dict_source(spec: Spec) -> str:
-    lines = [f"    {_written(name)}: {feature_source(feature)},\n" for name, feature in spec.items()]
+def _dict_to_source(spec: Spec) -> str:
+    lines = [f"    {_format_value(name)}: {feature_to_source(feature)},\n" for name, feature in spec.items()]
     return "{\n" + "".join(lines) + "}" if lines else "{}"
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     # Only whole lines: a newline inside a name is written as \n, so that no line is part of a text.
     return "\n".join([f"    {line}" for line in text.split("\n")])
 
 
-def _written(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, tuple):
-        return f"[{', '.join([_written(part) for part in value])}]"
+        return f"[{', '.join([_format_value(part) for part in value])}]"
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     text = repr(value)
@@ -293,7 +301,7 @@ def _written(value: Any) -> str:
     return text
 
 
-_TYPES: dict[Dtype, type[Int64] | type[Float32] | type[Bytes]] = {
+_FEATURE_TYPES: dict[Dtype, type[Int64] | type[Float32] | type[Bytes]] = {
     "int64": Int64,
     "float32": Float32,
     "string": Bytes,
@@ -302,25 +310,25 @@ _TYPES: dict[Dtype, type[Int64] | type[Float32] | type[Bytes]] = {
 
 def to_tf_spec(schema: Schema) -> Any:
     """What tf.io's parsers take; for a sequence the pair (context spec, sequence spec)."""
-    tf = _tensorflow("to_tf_spec")
-    spec = spec_of_schema(schema)
+    tf = _import_tensorflow("to_tf_spec")
+    spec = spec_from_schema(schema)
     if isinstance(spec, SequenceSpec):
-        return _tf_dict(tf, spec.context), _tf_dict(tf, spec.steps)
-    return _tf_dict(tf, spec)
+        return _to_tf_dict(tf, spec.context), _to_tf_dict(tf, spec.steps)
+    return _to_tf_dict(tf, spec)
 
 
-def _tf_dict(tf: Any, spec: Spec) -> dict[str, Any]:
-    return {name: _tf_feature(tf, feature) for name, feature in spec.items()}
+def _to_tf_dict(tf: Any, spec: Spec) -> dict[str, Any]:
+    return {name: _to_tf_feature(tf, feature) for name, feature in spec.items()}
 
 
-def _tf_feature(tf: Any, feature: SpecFeature) -> Any:
+def _to_tf_feature(tf: Any, feature: SpecFeature) -> Any:
     dtype = getattr(tf, feature.dtype)
-    if isinstance(feature, FixedLen):
-        return tf.io.FixedLenFeature(list(feature.shape), dtype, _listed(feature.default))
-    if isinstance(feature, VarLen):
+    if isinstance(feature, FixedLenSpec):
+        return tf.io.FixedLenFeature(list(feature.shape), dtype, _to_lists(feature.default))
+    if isinstance(feature, VarLenSpec):
         return tf.io.VarLenFeature(dtype)
-    if isinstance(feature, FixedLenSequence):
-        default = _listed(feature.default)
+    if isinstance(feature, FixedLenSequenceSpec):
+        default = _to_lists(feature.default)
         return tf.io.FixedLenSequenceFeature(list(feature.shape), dtype, feature.allow_missing, default)
     if isinstance(feature, SparseSpec):
         several = len(feature.index_keys) != 1
@@ -340,38 +348,39 @@ def _tf_feature(tf: Any, feature: SpecFeature) -> Any:
     )
 
 
-def _listed(value: Any) -> Any:
-    return [_listed(part) for part in value] if isinstance(value, tuple) else value
+def _to_lists(value: Any) -> Any:
+    return [_to_lists(part) for part in value] if isinstance(value, tuple) else value
 
 
 def from_tf_spec(spec: Any) -> Schema:
     """The schema of a tf.io spec: a dict, or the pair (context spec, sequence spec)."""
-    return schema_of_spec(spec_from_tf(spec))
+    return schema_from_spec(spec_from_tf(spec))
 
 
 def spec_from_tf(spec: Any) -> Spec | SequenceSpec:
     """TensorFlow's objects as plain values. TensorFlow is not imported: they are known by their names."""
     if isinstance(spec, Mapping):
-        return {_name(name): _plain(name, one) for name, one in spec.items()}
+        return {_validate_name(name): _convert_feature(name, one) for name, one in spec.items()}
     if (
         isinstance(spec, (tuple, list))
         and len(spec) == 2
         and all(isinstance(part or {}, Mapping) for part in spec)
     ):
         context, steps = (
-            {_name(name): _plain(name, one) for name, one in (part or {}).items()} for part in spec
+            {_validate_name(name): _convert_feature(name, one) for name, one in (part or {}).items()}
+            for part in spec
         )
         return SequenceSpec(context, steps)
-    raise refuse(
+    raise schema_error(
         "S120",
         "this is no tf.io spec",
         expected="a dict of tf.io features by key, or the pair (context spec, sequence spec)",
-        found=shown(spec),
+        found=preview(spec),
         do='Schema.from_tf_spec({"label": tf.io.FixedLenFeature([], tf.int64)})',
     )
 
 
-def schema_of_spec(spec: Spec | SequenceSpec) -> Schema:
+def schema_from_spec(spec: Spec | SequenceSpec) -> Schema:
     """The schema of a spec.
 
     It reads what TensorFlow reads, to which an absent list of varying length is empty: VarLenFeature becomes
@@ -386,42 +395,46 @@ def schema_of_spec(spec: Spec | SequenceSpec) -> Schema:
     return Schema({name: _example_feature(name, one) for name, one in spec.items()})
 
 
-def _name(name: object) -> str:
-    return checked_name(name, "a key of the spec")
+def _validate_name(name: object) -> str:
+    return validate_name(name, "a key of the spec")
 
 
-def _plain(name: str, spec: Any) -> SpecFeature:
-    with located(feature=name):
+def _convert_feature(name: str, spec: Any) -> SpecFeature:
+    with add_location(feature=name):
         match type(spec).__name__:
             case "FixedLenFeature":
-                shape = _shape(name, spec.shape)
-                return FixedLen(shape, _dtype(name, spec.dtype), _default(name, spec, shape))
+                shape = _convert_shape(name, spec.shape)
+                return FixedLenSpec(
+                    shape, _convert_dtype(name, spec.dtype), _convert_default(name, spec, shape)
+                )
             case "VarLenFeature":
-                return VarLen(_dtype(name, spec.dtype))
+                return VarLenSpec(_convert_dtype(name, spec.dtype))
             case "FixedLenSequenceFeature":
-                padding = None if spec.default_value is None else _default(name, spec, ())
-                shape, dtype = _shape(name, spec.shape), _dtype(name, spec.dtype)
-                return FixedLenSequence(shape, dtype, bool(spec.allow_missing), padding)
+                padding = None if spec.default_value is None else _convert_default(name, spec, ())
+                shape, dtype = _convert_shape(name, spec.shape), _convert_dtype(name, spec.dtype)
+                return FixedLenSequenceSpec(shape, dtype, bool(spec.allow_missing), padding)
             case "SparseFeature":
-                return _plain_sparse(name, spec)
+                return _convert_sparse(name, spec)
             case "RaggedFeature":
-                return _plain_ragged(name, spec)
-    raise _no_schema(name, "one of the five feature classes of tf.io", shown(spec))
+                return _convert_ragged(name, spec)
+    raise _spec_error(name, "one of the five feature classes of tf.io", preview(spec))
 
 
-def _plain_sparse(name: str, spec: Any) -> SparseSpec:
+def _convert_sparse(name: str, spec: Any) -> SparseSpec:
     listed = isinstance(spec.index_key, (list, tuple))
     index_keys = tuple(spec.index_key) if listed else (spec.index_key,)
     size = tuple(spec.size) if isinstance(spec.size, (list, tuple)) else (spec.size,)
-    return SparseSpec(index_keys, spec.value_key, _dtype(name, spec.dtype), size, bool(spec.already_sorted))
+    return SparseSpec(
+        index_keys, spec.value_key, _convert_dtype(name, spec.dtype), size, bool(spec.already_sorted)
+    )
 
 
-def _plain_ragged(name: str, spec: Any) -> RaggedSpec:
+def _convert_ragged(name: str, spec: Any) -> RaggedSpec:
     partitions = []
     for partition in spec.partitions:
         kind = type(partition).__name__
-        if kind not in PARTITIONS:
-            raise _no_schema(name, "one of the partitions of RaggedFeature", shown(partition))
+        if kind not in PARTITION_KINDS:
+            raise _spec_error(name, "one of the partitions of RaggedFeature", preview(partition))
         uniform = kind == "UniformRowLength"
         partitions.append(
             Partition(
@@ -432,7 +445,7 @@ def _plain_ragged(name: str, spec: Any) -> RaggedSpec:
         )
     splits = getattr(spec.row_splits_dtype, "name", spec.row_splits_dtype)
     return RaggedSpec(
-        _dtype(name, spec.dtype),
+        _convert_dtype(name, spec.dtype),
         spec.value_key,
         tuple(partitions),
         "int64" if splits == "int64" else "int32",
@@ -440,39 +453,43 @@ def _plain_ragged(name: str, spec: Any) -> RaggedSpec:
     )
 
 
-def _default(name: str, spec: Any, shape: tuple[int, ...]) -> Any:
+def _convert_default(name: str, spec: Any, shape: tuple[int, ...]) -> Any:
     value = spec.default_value
     if value is None:
         return None
     try:
         if hasattr(value, "numpy"):
             value = value.numpy()
-        if _dtype(name, spec.dtype) == "string":
-            value = np.vectorize(_as_bytes, otypes=[object])(np.array(value, object))
+        if _convert_dtype(name, spec.dtype) == "string":
+            value = np.vectorize(_to_bytes, otypes=[object])(np.array(value, object))
         else:
             value = np.array(value)
-        return nested(value.reshape(shape).tolist())  # as TensorFlow does: [0] is a default for a scalar
+        return to_nested_tuples(
+            value.reshape(shape).tolist()
+        )  # as TensorFlow does: [0] is a default for a scalar
     except (ValueError, TypeError, AttributeError, NotImplementedError):
-        raise _no_schema(
-            name, f"a default that is known and fits shape {shape}", shown(spec.default_value)
+        raise _spec_error(
+            name, f"a default that is known and fits shape {shape}", preview(spec.default_value)
         ) from None
 
 
-def _as_bytes(value: Any) -> Any:
+def _to_bytes(value: Any) -> Any:
     return value.encode("utf-8") if isinstance(value, str) else value
 
 
-def _dtype(name: str, dtype: Any) -> Dtype:
+def _convert_dtype(name: str, dtype: Any) -> Dtype:
     if isinstance(dtype, type):
         dtype = np.dtype(dtype)
     known = dtype if isinstance(dtype, str) else getattr(dtype, "name", None)
-    for each in DTYPES:
+    for each in SPEC_DTYPES:
         if known == each:
             return each
-    raise _no_schema(name, "dtype int64, float32 or string: records hold no other", f"dtype {shown(dtype)}")
+    raise _spec_error(
+        name, "dtype int64, float32 or string: records hold no other", f"dtype {preview(dtype)}"
+    )
 
 
-def _shape(name: str, shape: Any) -> tuple[int, ...]:
+def _convert_shape(name: str, shape: Any) -> tuple[int, ...]:
     try:
         sizes = (
             shape.as_list()
@@ -482,58 +499,58 @@ def _shape(name: str, shape: Any) -> tuple[int, ...]:
             else list(shape)
         )
     except (TypeError, ValueError):
-        raise _no_schema(name, "a shape of known sizes", shown(shape)) from None
+        raise _spec_error(name, "a shape of known sizes", preview(shape)) from None
     if any(size is None for size in sizes):
-        raise _no_schema(name, "a shape of known sizes", shown(shape))
+        raise _spec_error(name, "a shape of known sizes", preview(shape))
     return tuple(sizes)
 
 
 def _example_feature(name: str, spec: SpecFeature) -> Feature:
-    with located(feature=name):
-        kind = _TYPES[spec.dtype]
-        if isinstance(spec, FixedLen):
+    with add_location(feature=name):
+        kind = _FEATURE_TYPES[spec.dtype]
+        if isinstance(spec, FixedLenSpec):
             default = ABSENT if spec.default is None else spec.default
             return kind(spec.shape, default=default)
-        if isinstance(spec, VarLen):
+        if isinstance(spec, VarLenSpec):
             return kind((None,), optional=True)
         if isinstance(spec, RaggedSpec):
-            return _from_ragged(name, spec, default=())
+            return _ragged_feature(name, spec, default=())
         if isinstance(spec, SparseSpec):
-            return _sparse(name, spec)
+            return _sparse_feature(name, spec)
         if not spec.allow_missing:
-            raise _no_schema(
+            raise _spec_error(
                 name, "allow_missing=True, without which no Example is parsed", "allow_missing=False"
             )
         return kind((None, *spec.shape), default=())
 
 
 def _context_feature(name: str, spec: SpecFeature) -> Feature:
-    if isinstance(spec, (SparseSpec, FixedLenSequence)):
+    if isinstance(spec, (SparseSpec, FixedLenSequenceSpec)):
         expected = "FixedLenFeature, VarLenFeature or RaggedFeature: TensorFlow takes no other in a context"
-        raise _no_schema(name, expected, _class_name(spec))
+        raise _spec_error(name, expected, _class_name(spec))
     return _example_feature(name, spec)
 
 
 def _step_feature(name: str, spec: SpecFeature) -> Feature:
-    with located(feature=name):
-        if isinstance(spec, FixedLenSequence):
-            return _TYPES[spec.dtype](spec.shape, optional=spec.allow_missing)
-        if isinstance(spec, VarLen):
-            return _TYPES[spec.dtype]((None,), optional=True)
+    with add_location(feature=name):
+        if isinstance(spec, FixedLenSequenceSpec):
+            return _FEATURE_TYPES[spec.dtype](spec.shape, optional=spec.allow_missing)
+        if isinstance(spec, VarLenSpec):
+            return _FEATURE_TYPES[spec.dtype]((None,), optional=True)
         if isinstance(spec, RaggedSpec):
-            return _from_ragged(name, spec, optional=True)
+            return _ragged_feature(name, spec, optional=True)
         expected = (
             "FixedLenSequenceFeature, VarLenFeature or RaggedFeature: TensorFlow takes no other in steps"
         )
-        raise _no_schema(name, expected, _class_name(spec))
+        raise _spec_error(name, expected, _class_name(spec))
 
 
 def _class_name(spec: SpecFeature) -> str:
-    names = {FixedLen: "FixedLenFeature", SparseSpec: "SparseFeature"}
+    names = {FixedLenSpec: "FixedLenFeature", SparseSpec: "SparseFeature"}
     return names.get(type(spec), "FixedLenSequenceFeature")
 
 
-def _from_ragged(name: str, spec: RaggedSpec, *, optional: bool = False, default: Any = ABSENT) -> Feature:
+def _ragged_feature(name: str, spec: RaggedSpec, *, optional: bool = False, default: Any = ABSENT) -> Feature:
     lengths: list[str] = []
     sizes: list[int] = []
     for partition in spec.partitions:
@@ -542,24 +559,24 @@ def _from_ragged(name: str, spec: RaggedSpec, *, optional: bool = False, default
         elif partition.kind == "RowLengths" and partition.key is not None and not sizes:
             lengths.append(partition.key)
         elif partition.kind == "RowLengths":
-            raise _no_schema(
+            raise _spec_error(
                 name, "row lengths outside, uniform lengths inside", "RowLengths inside UniformRowLength"
             )
         else:
-            found = f"{partition.kind}({shown(partition.key)})"
-            raise _no_schema(name, "partitions that are RowLengths or UniformRowLength", found)
+            found = f"{partition.kind}({preview(partition.key)})"
+            raise _spec_error(name, "partitions that are RowLengths or UniformRowLength", found)
     shape = (None,) * (1 + len(lengths)) + tuple(sizes)
     key = spec.value_key if spec.value_key != name else None
-    kind = _TYPES[spec.dtype]
+    kind = _FEATURE_TYPES[spec.dtype]
     return kind(shape, key=key, optional=optional, default=default, partitions=tuple(lengths))
 
 
-def _sparse(name: str, spec: SparseSpec) -> Feature:
+def _sparse_feature(name: str, spec: SparseSpec) -> Feature:
     if len(spec.index_keys) != 1 or len(spec.size) != 1:
-        found = f"index_key={shown(list(spec.index_keys))}"
-        raise _no_schema(name, "one index key: a Sparse is a vector", found)
+        found = f"index_key={preview(list(spec.index_keys))}"
+        raise _spec_error(name, "one index key: a Sparse is a vector", found)
     if spec.dtype == "string":
-        raise _no_schema(name, "numbers, int64 or float32", "dtype string")
+        raise _spec_error(name, "numbers, int64 or float32", "dtype string")
     index_key, value_key = spec.index_keys[0], spec.value_key
     usual = Sparse(spec.dtype, 1).record_keys(name)
     return Sparse(
@@ -571,9 +588,9 @@ def _sparse(name: str, spec: SparseSpec) -> Feature:
     )
 
 
-def _no_schema(name: object, expected: str, found: str) -> RekordError:
+def _spec_error(name: object, expected: str, found: str) -> RekordError:
     column = name if isinstance(name, str) else None
-    return refuse(
+    return schema_error(
         "S120",
         f"`{name}` is specified in a way that a schema cannot express",
         column=column,
@@ -583,7 +600,7 @@ def _no_schema(name: object, expected: str, found: str) -> RekordError:
     )
 
 
-def _tensorflow(call: str) -> Any:
+def _import_tensorflow(call: str) -> Any:
     try:
         return import_module("tensorflow")
     except ImportError as failure:

@@ -9,21 +9,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
-from rekord.errors import RekordError, error, located
+from rekord.errors import RekordError, add_location, error
 from rekord.location import Location
-from rekord.schema.base import FLOATS, INTEGERS, TENSORS, Feature, Inexpressible, Shape, dtype_name
+from rekord.schema.base import (
+    FLOAT_DTYPES,
+    INTEGER_DTYPES,
+    TENSOR_DTYPES,
+    Feature,
+    Inexpressible,
+    Shape,
+    dtype_name,
+)
 from rekord.schema.features import Bytes, Float32, Image, Int64, Label, Mask, Tensor, Text
-from rekord.schema.messages import not_examples, shown
+from rekord.schema.messages import not_examples_error, preview
 from rekord.schema.schema import Schema
 
 FLAT_VALUES = "ragged_flat_values"
 ROW_LENGTHS = "ragged_row_lengths_"
 
-_DEEPEST = 32
-_STRINGS = ("string", "object", "str", "bytes")
+_MAX_DEPTH = 32
+_STRING_DTYPES = ("string", "object", "str", "bytes")
 
 # The member that holds a feature's content, and the class that it then is unless its own name says more.
-_MEMBERS = {
+_FEATURE_MEMBERS = {
     "featuresDict": "FeaturesDict",
     "tensor": "Tensor",
     "classLabel": "ClassLabel",
@@ -35,10 +43,16 @@ _MEMBERS = {
     "translation": "Translation",
     "sequence": "Sequence",
 }
-_FEATURE_CLASSES = {*_MEMBERS.values(), "Scalar", "LabeledImage", "Dataset", "TranslationVariableLanguages"}
+_FEATURE_CLASSES = {
+    *_FEATURE_MEMBERS.values(),
+    "Scalar",
+    "LabeledImage",
+    "Dataset",
+    "TranslationVariableLanguages",
+}
 
 
-class _Leaf(NamedTuple):
+class _LeafFeature(NamedTuple):
     """A feature that holds values, and the sequences that it is in."""
 
     name: str
@@ -54,52 +68,54 @@ def schema_from_features(document: Any, labels: Mapping[str, Sequence[str]] | No
     `labels` are the names of classes by what stands before `.labels.txt` in their files' names. What a schema
     cannot say is refused with the feature's name.
     """
-    leaves = list(_feature_leaves(document, (), (), 0))
+    leaves = list(_iter_leaf_features(document, (), (), 0))
     pictures = sum(leaf.kind == "Image" and not leaf.sequences for leaf in leaves)
     columns: dict[str, Feature] = {}
     for leaf in leaves:
-        for name, feature in _columns(leaf, labels or {}, pictures):
+        for name, feature in _iter_columns(leaf, labels or {}, pictures):
             if name in columns:
-                _feature_error(name, "each feature once", "two of this name")
+                _raise_feature_error(name, "each feature once", "two of this name")
             columns[name] = feature
     return Schema(columns)
 
 
-def _feature_leaves(document: Any, path: tuple[str, ...], sequences: Shape, depth: int) -> Iterator[_Leaf]:
+def _iter_leaf_features(
+    document: Any, path: tuple[str, ...], sequences: Shape, depth: int
+) -> Iterator[_LeafFeature]:
     name = "/".join(path)
-    if depth > _DEEPEST:
-        _feature_error(name, f"features nested at most {_DEEPEST} deep", "more")
-    kind, content = _content(document, name)
+    if depth > _MAX_DEPTH:
+        _raise_feature_error(name, f"features nested at most {_MAX_DEPTH} deep", "more")
+    kind, content = _read_content(document, name)
     if kind == "FeaturesDict":
         features = content.get("features", {}) if "type" not in document else _legacy_features(content)
         if not isinstance(features, Mapping):
-            _feature_error(name, "features by name", shown(features))
+            _raise_feature_error(name, "features by name", preview(features))
         for inner, feature in features.items():
-            yield from _feature_leaves(feature, (*path, str(inner)), sequences, depth + 1)
+            yield from _iter_leaf_features(feature, (*path, str(inner)), sequences, depth + 1)
     elif kind in ("Sequence", "Dataset"):
-        length = _whole(content.get("length", -1 if "type" in document else 0), name)
+        length = _parse_integer(content.get("length", -1 if "type" in document else 0), name)
         size = None if length is None or length < 0 else length
-        yield from _feature_leaves(content.get("feature"), path, (*sequences, size), depth + 1)
+        yield from _iter_leaf_features(content.get("feature"), path, (*sequences, size), depth + 1)
     elif kind in ("Translation", "TranslationVariableLanguages"):
-        yield from _translations(kind, content, path, sequences)
+        yield from _iter_translations(kind, content, path, sequences)
     else:
-        yield _Leaf(name or "value", kind, content, sequences, _label_file(path))
+        yield _LeafFeature(name or "value", kind, content, sequences, _label_file_name(path))
 
 
-def _content(document: Any, name: str) -> tuple[str, Mapping[str, Any]]:
+def _read_content(document: Any, name: str) -> tuple[str, Mapping[str, Any]]:
     if not isinstance(document, Mapping):
-        _feature_error(name, "a feature", shown(document))
+        _raise_feature_error(name, "a feature", preview(document))
     legacy = "type" in document
     written = str(document.get("type" if legacy else "pythonClassName", ""))
     kind = written.rsplit(".", 1)[-1]
-    member = "content" if legacy else next((one for one in _MEMBERS if one in document), None)
+    member = "content" if legacy else next((one for one in _FEATURE_MEMBERS if one in document), None)
     content = document.get(member, {}) if member is not None else {}
     if not isinstance(content, Mapping):
-        _feature_error(name, "the content of a feature", shown(content))
+        _raise_feature_error(name, "the content of a feature", preview(content))
     if kind not in _FEATURE_CLASSES and not legacy and member is not None:
-        kind = _MEMBERS[member]  # a class of somebody's own, kept in a form that is known
+        kind = _FEATURE_MEMBERS[member]  # a class of somebody's own, kept in a form that is known
     if kind not in _FEATURE_CLASSES:
-        raise _inexpressible(name, "a feature of TFDS itself", shown(written or sorted(document)))
+        raise _inexpressible_error(name, "a feature of TFDS itself", preview(written or sorted(document)))
     return kind, content
 
 
@@ -109,79 +125,87 @@ def _legacy_features(content: Mapping[str, Any]) -> Any:
     return content if inner is None or is_feature else inner
 
 
-def _translations(
+def _iter_translations(
     kind: str, content: Mapping[str, Any], path: tuple[str, ...], sequences: Shape
-) -> Iterator[_Leaf]:
+) -> Iterator[_LeafFeature]:
     languages = content.get("languages") or ()
     varies = kind == "TranslationVariableLanguages" or bool(
         content.get("variableLanguagesPerExample", content.get("variable_languages_per_example"))
     )
     names = ("language", "translation") if varies else languages
     if not isinstance(names, (list, tuple)):
-        _feature_error("/".join(path), "a list of languages", shown(names))
+        _raise_feature_error("/".join(path), "a list of languages", preview(names))
     for name in names:
         inner = (*path, str(name))
         dims = (*sequences, None) if varies else sequences
-        yield _Leaf("/".join(inner), "Text", {}, dims, _label_file(inner))
+        yield _LeafFeature("/".join(inner), "Text", {}, dims, _label_file_name(inner))
 
 
-def _label_file(path: tuple[str, ...]) -> str:
+def _label_file_name(path: tuple[str, ...]) -> str:
     return "-".join(part.replace("/", ".") for part in path)
 
 
-def _columns(
-    leaf: _Leaf, labels: Mapping[str, Sequence[str]], pictures: int
+def _iter_columns(
+    leaf: _LeafFeature, labels: Mapping[str, Sequence[str]], pictures: int
 ) -> Iterator[tuple[str, Feature]]:
     name, kind, content, sequences, label_file = leaf
     optional = bool(content.get("optional")) and not sequences
     if kind == "Text":
         encoded = any(content.get(one) for one in ("use_encoder", "encoder", "encoder_config"))
-        yield name, _listed(Int64, leaf, (None,)) if encoded else _listed(Text, leaf)
+        yield name, _sequence_feature(Int64, leaf, (None,)) if encoded else _sequence_feature(Text, leaf)
     elif kind == "ClassLabel":
-        yield name, _label(leaf, labels.get(label_file))
+        yield name, _label_feature(leaf, labels.get(label_file))
     elif kind in ("Image", "LabeledImage"):
-        yield name, _picture(leaf, pictures)
+        yield name, _image_feature(leaf, pictures)
     elif kind == "Video":
-        yield name, _listed(Bytes, leaf, (None,))
+        yield name, _sequence_feature(Bytes, leaf, (None,))
     elif kind == "BBoxFeature":
-        yield name, _listed(Float32, leaf, (4,))
+        yield name, _sequence_feature(Float32, leaf, (4,))
     elif kind == "Audio" and (
         content.get("lazyDecode") or str(content.get("encoding") or "none").lower() != "none"
     ):
-        yield name, _listed(Bytes, leaf)
+        yield name, _sequence_feature(Bytes, leaf)
     else:
         yield from _tensor_features(leaf, optional)
 
 
-def _tensor_features(leaf: _Leaf, optional: bool) -> Iterator[tuple[str, Feature]]:
+def _tensor_features(leaf: _LeafFeature, optional: bool) -> Iterator[tuple[str, Feature]]:
     name, content = leaf.name, leaf.content
     dtype = str(content.get("dtype", "int64"))
-    shape = _read_shape(content.get("shape"), name)
+    shape = _parse_shape(content.get("shape"), name)
     encoding = str(content.get("encoding") or "none").lower()
     if shape.count(None) > 1:
         if encoding == "none" or leaf.sequences:
-            raise _inexpressible(name, "at most one unknown dimension, or raw bytes", f"shape {shape}")
+            raise _inexpressible_error(name, "at most one unknown dimension, or raw bytes", f"shape {shape}")
         # TFDS keeps the shape beside the bytes, which are then a column of their own.
         yield f"{name}/shape", Int64((len(shape),), dtype="int32", optional=optional)
         yield f"{name}/value", Bytes(optional=optional)
     elif encoding != "none":
-        if encoding == "bytes" and not leaf.sequences and dtype in TENSORS:
+        if encoding == "bytes" and not leaf.sequences and dtype in TENSOR_DTYPES:
             yield name, Tensor(dtype, shape, optional=optional)
         else:
-            yield name, _listed(Bytes, leaf, (), optional=optional)  # compressed, or many: bytes as they are
-    elif dtype in INTEGERS:
-        yield name, _listed(Int64, leaf, shape, dtype=dtype, optional=optional)
-    elif dtype in FLOATS or dtype == "float64":
+            yield (
+                name,
+                _sequence_feature(Bytes, leaf, (), optional=optional),
+            )  # compressed, or many: bytes as they are
+    elif dtype in INTEGER_DTYPES:
+        yield name, _sequence_feature(Int64, leaf, shape, dtype=dtype, optional=optional)
+    elif dtype in FLOAT_DTYPES or dtype == "float64":
         kept = "float32" if dtype == "float64" else dtype  # a record's floats have 32 bits, whatever is said
-        yield name, _listed(Float32, leaf, shape, dtype=kept, optional=optional)
-    elif dtype in _STRINGS:
-        yield name, _listed(Bytes, leaf, shape, optional=optional)
+        yield name, _sequence_feature(Float32, leaf, shape, dtype=kept, optional=optional)
+    elif dtype in _STRING_DTYPES:
+        yield name, _sequence_feature(Bytes, leaf, shape, optional=optional)
     else:
-        raise _inexpressible(name, "integers, floats or strings", f"dtype {dtype[:60]}")
+        raise _inexpressible_error(name, "integers, floats or strings", f"dtype {dtype[:60]}")
 
 
-def _listed(
-    kind: type[Any], leaf: _Leaf, shape: Shape = (), *, dtype: str | None = None, optional: bool = False
+def _sequence_feature(
+    kind: type[Any],
+    leaf: _LeafFeature,
+    shape: Shape = (),
+    *,
+    dtype: str | None = None,
+    optional: bool = False,
 ) -> Feature:
     """A feature of this shape inside the leaf's sequences."""
     own = {} if dtype is None else {"dtype": dtype}
@@ -189,60 +213,60 @@ def _listed(
     if levels < 2:
         whole = (*leaf.sequences, *shape)
         if whole.count(None) > 1:
-            raise _inexpressible(leaf.name, "at most one unknown dimension", f"shape {whole}")
+            raise _inexpressible_error(leaf.name, "at most one unknown dimension", f"shape {whole}")
         return kind(whole, optional=optional, **own)  # type: ignore[no-any-return]
     if None in shape:
-        raise _inexpressible(leaf.name, "fixed shapes inside nested sequences", f"shape {shape}")
+        raise _inexpressible_error(leaf.name, "fixed shapes inside nested sequences", f"shape {shape}")
     lengths = tuple(f"{leaf.name}/{ROW_LENGTHS}{level}" for level in range(levels - 1))
     key = f"{leaf.name}/{FLAT_VALUES}"
     return kind((None,) * levels + shape, key=key, partitions=lengths, **own)  # type: ignore[no-any-return]
 
 
-def _label(leaf: _Leaf, names: Sequence[str] | None) -> Feature:
+def _label_feature(leaf: _LeafFeature, names: Sequence[str] | None) -> Feature:
     given = leaf.content.get("numClasses", leaf.content.get("num_classes"))
-    count = _whole(given, leaf.name)
+    count = _parse_integer(given, leaf.name)
     if len(leaf.sequences) > 1 or (not names and not count):
-        return _listed(Int64, leaf)
+        return _sequence_feature(Int64, leaf)
     if names and count and len(names) != count:
         names = None  # another dataset's file, or one that was cut: the ids are right without it
     try:
         return Label(names=names, count=count or None, shape=leaf.sequences)
     except RekordError:
-        return Label(count=count, shape=leaf.sequences) if count else _listed(Int64, leaf)
+        return Label(count=count, shape=leaf.sequences) if count else _sequence_feature(Int64, leaf)
 
 
-def _picture(leaf: _Leaf, pictures: int) -> Feature:
+def _image_feature(leaf: _LeafFeature, pictures: int) -> Feature:
     content = leaf.content
     written = content.get("encodingFormat", content.get("encoding_format"))
     form = written if written in ("jpeg", "png") else None
     if leaf.sequences:
-        return _listed(Bytes, leaf)
+        return _sequence_feature(Bytes, leaf)
     if leaf.kind == "LabeledImage":
         label = content.get("label")
         labels = label.get("numClasses") if isinstance(label, Mapping) else content.get("labels")
-        classes = _whole(labels, leaf.name) if isinstance(labels, (int, str)) else None
+        classes = _parse_integer(labels, leaf.name) if isinstance(labels, (int, str)) else None
         if pictures == 1 and classes is not None and 1 <= classes <= 1 << 16:
             return Mask(classes=classes)
         return Image(format=form)
-    shape = _read_shape(content.get("shape"), leaf.name)
+    shape = _parse_shape(content.get("shape"), leaf.name)
     floats = str(content.get("dtype", "uint8")).startswith("float")
     # A grey picture may stand where three channels are declared: TFDS makes three of it when it reads.
     channels = shape[-1] if len(shape) == 3 and shape[-1] in (1, 4) and not floats else None
     return Image(format=form, channels=channels)
 
 
-def _read_shape(value: Any, name: str) -> Shape:
+def _parse_shape(value: Any, name: str) -> Shape:
     if isinstance(value, Mapping):
         value = value.get("dimensions")
     if value is None:
         return ()
     if not isinstance(value, (list, tuple)):
-        _feature_error(name, "a list of sizes", shown(value))
-    sizes = [_whole(size, name) for size in value]
+        _raise_feature_error(name, "a list of sizes", preview(value))
+    sizes = [_parse_integer(size, name) for size in value]
     return tuple(None if size is None or size < 0 else size for size in sizes)
 
 
-def _whole(value: Any, name: str) -> int | None:
+def _parse_integer(value: Any, name: str) -> int | None:
     if value is None:
         return None
     try:
@@ -250,11 +274,11 @@ def _whole(value: Any, name: str) -> int | None:
     except ValueError:
         number = None
     if number is None:
-        _feature_error(name, "a whole number", shown(value))
+        _raise_feature_error(name, "a whole number", preview(value))
     return number
 
 
-def _feature_error(name: str, expected: str, found: str) -> NoReturn:
+def _raise_feature_error(name: str, expected: str, found: str) -> NoReturn:
     raise error(
         "X536",
         f"the feature `{name[:60]}` cannot be read" if name else "features.json cannot be read",
@@ -265,7 +289,7 @@ def _feature_error(name: str, expected: str, found: str) -> NoReturn:
     )
 
 
-def _inexpressible(name: str, expected: str, found: str) -> RekordError:
+def _inexpressible_error(name: str, expected: str, found: str) -> RekordError:
     return error(
         "X537",
         f"the TFDS feature `{name[:60]}` has no like in a schema" if name else None,
@@ -281,9 +305,9 @@ INFO_NAME = "dataset_info.json"
 FEATURES_NAME = "features.json"
 LABELS_SUFFIX = ".labels.txt"
 
-_MOST_BYTES = 64 << 20  # of one of these files
-_SHARD = re.compile(r"^(?P<before>.+)-\d{5,}-of-\d{5,}$")
-_CLASSES = {
+_MAX_FILE_BYTES = 64 << 20  # of one of these files
+_SHARD_PATTERN = re.compile(r"^(?P<before>.+)-\d{5,}-of-\d{5,}$")
+_PYTHON_CLASSES = {
     "featuresDict": "features_dict.FeaturesDict",
     "tensor": "tensor_feature.Tensor",
     "classLabel": "class_label_feature.ClassLabel",
@@ -305,7 +329,7 @@ class TfdsFolder:
 
     def split_of(self, file_name: str) -> str | None:
         """The split of a file in the folder, by its name."""
-        numbered = _SHARD.match(file_name)
+        numbered = _SHARD_PATTERN.match(file_name)
         if numbered is None or not numbered["before"].startswith(f"{self.name}-"):
             return None
         stem = numbered["before"][len(self.name) + 1 :]
@@ -319,111 +343,115 @@ def read_tfds_folder(folder: str) -> TfdsFolder | None:
     info = _read_json(place)
     if info is None:
         return None
-    with located(path=place):
+    with add_location(path=place):
         name, version = info.get("name"), info.get("version", "")
         splits = info.get("splits", [])
         if not isinstance(name, str) or not isinstance(splits, list):
-            raise _damaged("a name, and a list of splits", shown(sorted(info)))
-        lengths = dict([_split(split) for split in splits])
+            raise _corrupt_file_error("a name, and a list of splits", preview(sorted(info)))
+        lengths = dict([_parse_split(split) for split in splits])
     features_place = os.path.join(folder, FEATURES_NAME)
     features = _read_json(features_place)
     schema = None
     if features is not None:
-        with located(path=features_place):
-            schema = schema_from_features(features, _label_names(folder))
+        with add_location(path=features_place):
+            schema = schema_from_features(features, _read_label_names(folder))
     return TfdsFolder(name, str(version), lengths, schema)
 
 
-def _split(split: Any) -> tuple[str, tuple[int, ...]]:
+def _parse_split(split: Any) -> tuple[str, tuple[int, ...]]:
     name = split.get("name") if isinstance(split, Mapping) else None
     lengths = split.get("shardLengths", []) if isinstance(split, Mapping) else None
     if not isinstance(name, str) or not isinstance(lengths, list):
-        raise _damaged("splits with a name and shardLengths", shown(split))
+        raise _corrupt_file_error("splits with a name and shardLengths", preview(split))
     try:
         counts = tuple(int(length) for length in lengths)
         if all(0 <= count < 1 << 63 for count in counts):
             return name, counts
         raise ValueError
     except (TypeError, ValueError, OverflowError):
-        raise _damaged("whole numbers in shardLengths", shown(lengths)) from None
+        raise _corrupt_file_error("whole numbers in shardLengths", preview(lengths)) from None
 
 
 def _read_json(place: str) -> dict[str, Any] | None:
-    content = _read(place)
+    content = _read_bytes(place)
     if content is None:
         return None
-    with located(path=place):
+    with add_location(path=place):
         try:
             document = json.loads(content)
         except (ValueError, RecursionError) as failure:
-            raise _damaged("JSON", str(failure)[:60]) from None
+            raise _corrupt_file_error("JSON", str(failure)[:60]) from None
         if not isinstance(document, dict):
-            raise _damaged("a JSON object", shown(document))
+            raise _corrupt_file_error("a JSON object", preview(document))
         return document
 
 
-def _read(place: str) -> bytes | None:
+def _read_bytes(place: str) -> bytes | None:
     if not os.path.isfile(place):  # a pipe would be waited for without end
         return None
     try:
         with open(place, "rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+            content = file.read(_MAX_FILE_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as failure:
         where = Location(path=place)
         found = failure.strerror or str(failure)
         raise error("X503", location=where, found=found, do=f"check {os.path.basename(place)}") from failure
-    if len(content) > _MOST_BYTES:
-        with located(path=place):
-            raise _damaged(f"at most {_MOST_BYTES:,} bytes", "more")
+    if len(content) > _MAX_FILE_BYTES:
+        with add_location(path=place):
+            raise _corrupt_file_error(f"at most {_MAX_FILE_BYTES:,} bytes", "more")
     return content
 
 
-def _label_names(folder: str) -> dict[str, list[str]]:
+def _read_label_names(folder: str) -> dict[str, list[str]]:
     names = {}
     for file_name in sorted(os.listdir(folder)):
-        content = _read(os.path.join(folder, file_name)) if file_name.endswith(LABELS_SUFFIX) else None
+        content = _read_bytes(os.path.join(folder, file_name)) if file_name.endswith(LABELS_SUFFIX) else None
         if content is not None:
             lines = content.decode("utf-8", "replace").split("\n")
             names[file_name[: -len(LABELS_SUFFIX)]] = [line.strip() for line in lines if line.strip()]
     return names
 
 
-def _damaged(expected: str, found: str) -> RekordError:
+def _corrupt_file_error(expected: str, found: str) -> RekordError:
     return error("X536", expected=expected, found=found, do="fetch the file again, or give schema=")
 
 
 def features_from_schema(schema: Schema) -> dict[str, Any]:
     """The features.json of a schema: nested by the `/` in record keys, unless one key is also a folder of others."""
-    leaves = _features(schema)
+    leaves = _build_features(schema)
     tree: dict[str, Any] = {}
-    if not _nests(leaves):
-        return _dict(leaves)
+    if not _is_nestable(leaves):
+        return _build_dict(leaves)
     for key, feature in leaves.items():
         *folders, name = key.split("/")
         inside = tree
         for folder in folders:
             inside = inside.setdefault(folder, {})
         inside[name] = feature
-    return _nested(tree)
+    return _build_nested(tree)
 
 
-def label_files(schema: Schema) -> dict[str, bytes]:
+def build_label_files(schema: Schema) -> dict[str, bytes]:
     """The files of class names that belong to `features_from_schema`."""
-    nested = _nests(_features(schema))
+    nested = _is_nestable(_build_features(schema))
     out = {}
     for column, feature in schema.items():
         names = feature.class_names
         if names is not None:
             stem = (feature.key or column).replace("/", "-" if nested else ".")
             if any(name != name.strip() or "\n" in name for name in names):
-                raise unfit(column, "names without blanks at their ends: labels.txt is cut there", "others")
+                raise unsupported_column_error(
+                    column, "names without blanks at their ends: labels.txt is cut there", "others"
+                )
             out[f"{stem}{LABELS_SUFFIX}"] = "".join(f"{name}\n" for name in names).encode()
     return out
 
 
-def dataset_info(name: str, version: str, splits: Mapping[str, tuple[Sequence[int], int]]) -> dict[str, Any]:
+def build_dataset_info(
+    name: str, version: str, splits: Mapping[str, tuple[Sequence[int], int]]
+) -> dict[str, Any]:
     """The dataset_info.json: for each split the records of every shard, and the bytes of all payloads."""
     return {
         "fileFormat": "tfrecord",
@@ -441,7 +469,7 @@ def dataset_info(name: str, version: str, splits: Mapping[str, tuple[Sequence[in
     }
 
 
-def unfit(column: str, expected: str, found: str) -> RekordError:
+def unsupported_column_error(column: str, expected: str, found: str) -> RekordError:
     """The error for a column that TFDS cannot hold."""
     return error(
         "U676",
@@ -453,89 +481,98 @@ def unfit(column: str, expected: str, found: str) -> RekordError:
     )
 
 
-def _features(schema: Schema) -> dict[str, Any]:
+def _build_features(schema: Schema) -> dict[str, Any]:
     """A feature of TFDS for each record key, or for all keys of a ragged column."""
     if schema.kind == "bytes":
-        raise not_examples("TFDS")
+        raise not_examples_error("TFDS")
     if schema.is_sequence:
         first = next(iter(schema.steps), None) or next(iter(schema.context), "steps")
-        raise unfit(first, "Examples", "a schema of SequenceExamples")
+        raise unsupported_column_error(first, "Examples", "a schema of SequenceExamples")
     leaves: dict[str, Any] = {}
     for column, feature in schema.items():
-        leaves |= _leaves(column, feature)
+        leaves |= _build_leaves(column, feature)
     return leaves
 
 
-def _leaves(column: str, feature: Feature) -> dict[str, Any]:
+def _build_leaves(column: str, feature: Feature) -> dict[str, Any]:
     keys = feature.record_keys(column)
     try:
         kind, content = feature.tfds_feature()
     except Inexpressible as reason:
-        raise unfit(column, reason.expected, reason.found) from None
+        raise unsupported_column_error(column, reason.expected, reason.found) from None
     if feature.storage == "parallel":
-        return {key: _tensor((None,), content["dtype"]) for key in keys}
+        return {key: _build_tensor((None,), content["dtype"]) for key in keys}
     if len(keys) > 1:
-        return _ragged(column, feature, keys)
-    return {keys[0]: _leaf(feature, kind, content)}
+        return _build_ragged(column, feature, keys)
+    return {keys[0]: _build_leaf(feature, kind, content)}
 
 
-def _leaf(feature: Feature, kind: str, content: dict[str, Any]) -> dict[str, Any]:
+def _build_leaf(feature: Feature, kind: str, content: dict[str, Any]) -> dict[str, Any]:
     shape = feature.shape
     if kind == "tensor":
         # What varies in length TFDS reads as empty where it is missing, and knows no other hole.
-        return _tensor(shape, **content, optional=feature.optional and not feature.variable)
+        return _build_tensor(shape, **content, optional=feature.optional and not feature.variable)
     if kind in ("classLabel", "text"):
         dtype = "string" if kind == "text" else "int64"
-        return _sequenced(shape, _feature(kind, content), _tensor(shape, dtype))
-    content = {**content, "shape": _shape(content["shape"])}
-    return _feature(kind, content, member="image" if kind == "mask" else None)
+        return _wrap_in_sequence(shape, _build_feature(kind, content), _build_tensor(shape, dtype))
+    content = {**content, "shape": _build_shape(content["shape"])}
+    return _build_feature(kind, content, member="image" if kind == "mask" else None)
 
 
-def _ragged(column: str, feature: Feature, keys: Sequence[str]) -> dict[str, Any]:
+def _build_ragged(column: str, feature: Feature, keys: Sequence[str]) -> dict[str, Any]:
     stem = keys[0].removesuffix(f"/{FLAT_VALUES}")
     wanted = [f"{stem}/{FLAT_VALUES}", *[f"{stem}/{ROW_LENGTHS}{i}" for i in range(len(keys) - 1)]]
     if list(keys) != wanted:
-        raise unfit(column, f"the record keys {', '.join(wanted)}"[:160], f"{', '.join(keys)}"[:60])
+        raise unsupported_column_error(
+            column, f"the record keys {', '.join(wanted)}"[:160], f"{', '.join(keys)}"[:60]
+        )
     inner = feature.shape[len(keys) :]
     dtype = "string" if feature.kind == "bytes" else dtype_name(feature.dtype)
-    out = _feature("text", {}) if feature.is_text and inner == () else _tensor(inner, dtype)
+    out = _build_feature("text", {}) if feature.is_text and inner == () else _build_tensor(inner, dtype)
     for _ in keys:
-        out = _feature("sequence", {"feature": out, "length": "-1"})
+        out = _build_feature("sequence", {"feature": out, "length": "-1"})
     return {stem: out}
 
 
-def _sequenced(shape: Shape, one: dict[str, Any], otherwise: dict[str, Any]) -> dict[str, Any]:
+def _wrap_in_sequence(shape: Shape, one: dict[str, Any], otherwise: dict[str, Any]) -> dict[str, Any]:
     """A single one as it is, a list of them as a sequence; TFDS has no other shapes of these."""
     if shape == ():
         return one
     if len(shape) > 1:
         return otherwise
     length = "-1" if shape[0] is None else str(shape[0])
-    return _feature("sequence", {"feature": one, "length": length})
+    return _build_feature("sequence", {"feature": one, "length": length})
 
 
-def _tensor(shape: Shape, dtype: str, *, encoding: str = "none", optional: bool = False) -> dict[str, Any]:
-    content = {"shape": _shape(shape), "dtype": dtype, "encoding": encoding}
-    return _feature("tensor", {**content, "optional": True} if optional else content)
+def _build_tensor(
+    shape: Shape, dtype: str, *, encoding: str = "none", optional: bool = False
+) -> dict[str, Any]:
+    content = {"shape": _build_shape(shape), "dtype": dtype, "encoding": encoding}
+    return _build_feature("tensor", {**content, "optional": True} if optional else content)
 
 
-def _shape(shape: Shape) -> dict[str, Any]:
+def _build_shape(shape: Shape) -> dict[str, Any]:
     return {"dimensions": ["-1" if size is None else str(size) for size in shape]} if shape else {}
 
 
-def _feature(kind: str, content: dict[str, Any], *, member: str | None = None) -> dict[str, Any]:
-    return {"pythonClassName": f"tensorflow_datasets.core.features.{_CLASSES[kind]}", member or kind: content}
+def _build_feature(kind: str, content: dict[str, Any], *, member: str | None = None) -> dict[str, Any]:
+    return {
+        "pythonClassName": f"tensorflow_datasets.core.features.{_PYTHON_CLASSES[kind]}",
+        member or kind: content,
+    }
 
 
-def _dict(features: Mapping[str, Any]) -> dict[str, Any]:
-    return _feature("featuresDict", {"features": dict(features)})
+def _build_dict(features: Mapping[str, Any]) -> dict[str, Any]:
+    return _build_feature("featuresDict", {"features": dict(features)})
 
 
-def _nested(tree: Mapping[str, Any]) -> dict[str, Any]:
-    return _dict({name: one if "pythonClassName" in one else _nested(one) for name, one in tree.items()})
+def _build_nested(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return _build_dict(
+        {name: one if "pythonClassName" in one else _build_nested(one) for name, one in tree.items()}
+    )
 
 
-def _nests(keys: Mapping[str, Any]) -> bool:
+def _is_nestable(keys: Mapping[str, Any]) -> bool:
     """Whether `/` can become nesting: no key is a folder of others, and no part of one is empty."""
     folders = {key[:at] for key in keys for at, mark in enumerate(key) if mark == "/"}
     odd = any("" in key.split("/") or "pythonClassName" in key.split("/") for key in keys)

@@ -8,77 +8,91 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
-from rekord.conversion.copy_records import Records, Stretch, cut_records
-from rekord.conversion.derive import Copied, Framed, Linked, NewShard, NewSplit, Remake, kept_shard
-from rekord.conversion.driver import Outcome
-from rekord.conversion.plan import CutRule
+from rekord.conversion.copy_records import RecordRange, RecordSequence, plan_record_ranges
+from rekord.conversion.derive import (
+    CopiedShard,
+    Derivation,
+    DerivedShard,
+    DerivedSplit,
+    GeneratedShard,
+    LinkedShard,
+    reuse_shard,
+)
+from rekord.conversion.driver import ConversionResult
+from rekord.conversion.plan import ShardingRule
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
-from rekord.dataset.manifest import SplitPart
-from rekord.dataset.order import Order
-from rekord.dataset.samplers import Selected, digest_of, selected
-from rekord.dataset.shard_index import compression_of
+from rekord.dataset.manifest import ManifestSplit
+from rekord.dataset.order import EpochOrder
+from rekord.dataset.samplers import SubsetSampler, digest_selection, normalize_selection
+from rekord.dataset.shard_index import detect_file_compression
 from rekord.dataset.split import Split
 from rekord.errors import error
 from rekord.layouts.tfds import check_tfds
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import near_miss, shown
+from rekord.schema.messages import closest_match, preview
 from rekord.storage.local import PathLike, Storage
-from rekord.transforms.augment import augmentation, checked_augmentations
-from rekord.verbs.balance.sampling import Draw, fewer, labelled, more, targets
+from rekord.transforms.augment import build_augmentation, validate_augmentations
+from rekord.verbs.balance.sampling import (
+    SampledRecords,
+    compute_targets,
+    oversample,
+    read_record_labels,
+    undersample,
+)
 from rekord.verbs.balance.synthesis import (
-    MakeRow,
-    Synthesised,
-    Varied,
-    Vectors,
-    WithAdded,
-    check_counts,
-    check_size,
-    package,
-    synthesised,
-    vectors_of,
-    versions,
+    AddedRowFrames,
+    AugmentedRowMaker,
+    RowMaker,
+    SyntheticRowMaker,
+    VectorColumns,
+    check_memory,
+    check_neighbour_counts,
+    get_package_versions,
+    import_imblearn,
+    select_vector_columns,
+    synthesize_rows,
 )
 from rekord.verbs.derive_common import (
-    Old,
-    RemadeCompanions,
-    as_outcome,
-    check_apart,
-    damage_told,
-    opened,
-    records_of,
-    remake_plan,
-    run_remake,
+    DerivedCompanions,
+    SourceDataset,
+    build_derivation_plan,
+    check_separate_folders,
+    open_source_dataset,
+    run_derivation,
+    select_split_records,
+    suggest_salvage,
+    to_conversion_result,
 )
-from rekord.verbs.options import BalanceOptions, SamplingStrategy, output_folder, worker_count
-from rekord.verbs.rewrite.rewrite import Given, found_schema
+from rekord.verbs.options import BalanceOptions, SamplingStrategy, output_folder, resolve_worker_count
+from rekord.verbs.rewrite.rewrite import DatasetLike, resolve_source_schema
 from rekord.verbs.write import (
     TFDS_VERSION,
-    shard_template,
-    tfds_name,
+    infer_tfds_name,
+    make_shard_template,
 )
 from rekord.version import VERSION
 
-_MOST_TOLD = 1000
-_FOR_MEASURING = frozenset(("val", "valid", "validation", "dev", "eval", "test"))
+_MAX_RECORDED_CLASSES = 1000
+_EVALUATION_SPLITS = frozenset(("val", "valid", "validation", "dev", "eval", "test"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Balancing:
+class PreparedBalance:
     """A balanced dataset that is ready to be made."""
 
     out: str
-    old: Old
-    wanted: Remake
+    old: SourceDataset
+    wanted: Derivation
     by: str
     method: str
     augment: tuple[str, ...]
-    draws: Mapping[str, Draw]
+    draws: Mapping[str, SampledRecords]
 
-    def run(self, *, progress: bool) -> Outcome:
+    def run(self, *, progress: bool) -> ConversionResult:
         """Make it."""
-        return as_outcome(run_remake(self.wanted, [self.old], progress=progress))
+        return to_conversion_result(run_derivation(self.wanted, [self.old], progress=progress))
 
     @property
     def added(self) -> int:
@@ -91,7 +105,7 @@ class Balancing:
         return sum(draw.removed for draw in self.draws.values())
 
     @property
-    def looks_alike(self) -> bool:
+    def has_identical_copies(self) -> bool:
         """Whether several copies of a record are one picture: there is only one way to flip it."""
         return self.augment == ("flip",) and any((draw.copies > 1).any() for draw in self.draws.values())
 
@@ -116,29 +130,29 @@ class Balancing:
 
 
 def prepare_balance(
-    path: Given, out: PathLike, asked: BalanceOptions, *, storage: Storage | None = None
-) -> Balancing:
+    path: DatasetLike, out: PathLike, asked: BalanceOptions, *, storage: Storage | None = None
+) -> PreparedBalance:
     """Everything that can be refused before a record is written is refused here."""
     place = output_folder(out)
-    names = () if asked.augment is None else checked_augmentations(asked.augment)
-    _check_together(asked, names)
+    names = () if asked.augment is None else validate_augmentations(asked.augment)
+    _check_option_combinations(asked, names)
     if asked.method == "smote":
-        package()
-    old = opened(path)
-    check_apart(place, [old])
-    chosen = _chosen_splits(old, asked.splits)
-    old = replace(old, schema=found_schema([old], old.splits, None))
-    with damage_told([old]):
-        draws = {name: _draw(old.splits[name], asked) for name in chosen}
-        wanted = _remake(old, draws, names, place, asked)
+        import_imblearn()
+    old = open_source_dataset(path)
+    check_separate_folders(place, [old])
+    chosen = _select_splits(old, asked.splits)
+    old = replace(old, schema=resolve_source_schema([old], old.splits, None))
+    with suggest_salvage([old]):
+        draws = {name: _sample_split(old.splits[name], asked) for name in chosen}
+        wanted = _build_derivation(old, draws, names, place, asked)
     if storage is not None:
         wanted = replace(wanted, storage=storage)
-    return Balancing(
+    return PreparedBalance(
         out=place, old=old, wanted=wanted, by=asked.by, method=asked.method, augment=names, draws=draws
     )
 
 
-def _check_together(asked: BalanceOptions, augmentations: Sequence[str]) -> None:
+def _check_option_combinations(asked: BalanceOptions, augmentations: Sequence[str]) -> None:
     """Refuse what means nothing beside the method."""
     method = asked.method
     for name, given, needs in (
@@ -165,19 +179,19 @@ def _check_together(asked: BalanceOptions, augmentations: Sequence[str]) -> None
         )
 
 
-def _chosen_splits(old: Old, asked: object) -> list[str]:
+def _select_splits(old: SourceDataset, asked: object) -> list[str]:
     """The splits to be balanced, of which each is balanced on its own."""
     known = list(old.splits)
     names = list(asked) if isinstance(asked, (list, tuple)) else [asked]
     for name in names if asked is not None else ():
         if name not in known:
-            near = near_miss(name, known) if isinstance(name, str) else None
+            near = closest_match(name, known) if isinstance(name, str) else None
             raise error(
                 "X506",
-                f"there is no split {shown(name)}",
+                f"there is no split {preview(name)}",
                 location=Location(path=old.name),
                 expected="one of " + ", ".join(map(repr, known))[:60],
-                found=shown(name),
+                found=preview(name),
                 do=f"--splits {near or known[0]}",
             )
     if asked is not None:
@@ -185,7 +199,7 @@ def _chosen_splits(old: Old, asked: object) -> list[str]:
     elif "train" in known:
         chosen = ["train"]
     else:
-        chosen = known if len(known) == 1 and known[0] not in _FOR_MEASURING else []
+        chosen = known if len(known) == 1 and known[0] not in _EVALUATION_SPLITS else []
     if not chosen:
         raise error(
             "U605",
@@ -198,26 +212,30 @@ def _chosen_splits(old: Old, asked: object) -> list[str]:
     return chosen
 
 
-def _draw(split: Split, asked: BalanceOptions) -> Draw:
+def _sample_split(split: Split, asked: BalanceOptions) -> SampledRecords:
     if asked.method == "smote":
-        split.view.shards.check_any_order()  # neighbours are looked up by number
-    records = labelled(split, asked.by)
+        split.view.shards.check_random_access()  # neighbours are looked up by number
+    records = read_record_labels(split, asked.by)
     grow = asked.method != "undersample"
-    after = targets(asked.sampling_strategy, records.classes, records.values_of_records, grow=grow)
-    return (more if grow else fewer)(records, after, asked.seed)
+    after = compute_targets(asked.sampling_strategy, records.classes, records.values_of_records, grow=grow)
+    return (oversample if grow else undersample)(records, after, asked.seed)
 
 
-def _remake(
-    old: Old, draws: Mapping[str, Draw], augmentations: Sequence[str], out: str, asked: BalanceOptions
-) -> Remake:
+def _build_derivation(
+    old: SourceDataset,
+    draws: Mapping[str, SampledRecords],
+    augmentations: Sequence[str],
+    out: str,
+    asked: BalanceOptions,
+) -> Derivation:
     cut = asked.cut
-    new: dict[str, NewSplit] = {}
+    new: dict[str, DerivedSplit] = {}
     options: dict[str, Any] = {
         "by": asked.by,
         "method": asked.method,
         "augment": list(augmentations),
         "per_box": None if asked.per_box is None else list(asked.per_box),
-        "splits": {name: _told_counts(draw) for name, draw in draws.items()},
+        "splits": {name: _counts_for_manifest(draw) for name, draw in draws.items()},
         "shuffle": bool(asked.shuffle),
         "seed": asked.seed,
         "shard_bytes": None if cut.shards is not None else cut.shard_bytes,
@@ -226,114 +244,133 @@ def _remake(
     }
     vectors = None
     if asked.method == "smote":
-        vectors = vectors_of(old.schema, asked.by, asked.columns)
+        vectors = select_vector_columns(old.schema, asked.by, asked.columns)
         for draw in draws.values():
-            check_counts(draw, asked.k_neighbors)
-            check_size(draw, vectors)
-        options |= {"k_neighbors": asked.k_neighbors, "columns": list(vectors.names), "versions": versions()}
+            check_neighbour_counts(draw, asked.k_neighbors)
+            check_memory(draw, vectors)
+        options |= {
+            "k_neighbors": asked.k_neighbors,
+            "columns": list(vectors.names),
+            "versions": get_package_versions(),
+        }
     for name, split in old.splits.items():
         part = None if old.manifest is None else old.manifest.splits.get(name)
         if name not in draws:
-            new[name] = _kept_split(old, split, part, out, cut, asked)
+            new[name] = _keep_split(old, split, part, out, cut, asked)
             continue
         draw = draws[name]
-        compression = asked.compression or _compression(split)
-        make, touches = _maker(name, draw, old.schema, augmentations, vectors, asked)
-        shards = _drawn_shards(draw, cut, make, touches, asked)
-        new[name] = NewSplit(
-            shards=shards, template=shard_template(out, compression, asked.format), compression=compression
+        compression = asked.compression or _detect_split_compression(split)
+        make, touches = _build_row_maker(name, draw, old.schema, augmentations, vectors, asked)
+        shards = _build_sampled_shards(draw, cut, make, touches, asked)
+        new[name] = DerivedSplit(
+            shards=shards,
+            template=make_shard_template(out, compression, asked.format),
+            compression=compression,
         )
     options |= {
         "templates": {name: split.template for name, split in new.items()},
         "compression": {name: split.compression for name, split in new.items()},
-        "records": {name: digest_of(selected(draw.ids)) for name, draw in draws.items()},
+        "records": {name: digest_selection(normalize_selection(draw.ids)) for name, draw in draws.items()},
     }
     if asked.format == "tfds":
         packed = next((one.compression for one in new.values() if one.compression != "none"), None)
-        check_tfds(old.schema, tfds_name(out), TFDS_VERSION, tuple(new), packed)
-    return Remake(
+        check_tfds(old.schema, infer_tfds_name(out), TFDS_VERSION, tuple(new), packed)
+    return Derivation(
         out=out,
         splits=new,
         schema=old.schema,
         index=old.index,
-        plan=remake_plan("balance", old, old.schema, old.index, options),
+        plan=build_derivation_plan("balance", old, old.schema, old.index, options),
         version=VERSION,
-        companions=RemadeCompanions(old, old.schema, out, tfds=asked.format == "tfds"),
+        companions=DerivedCompanions(old, old.schema, out, tfds=asked.format == "tfds"),
         parent=old.parent,
-        workers=worker_count(asked.workers),
+        workers=resolve_worker_count(asked.workers),
         fresh=bool(asked.fresh),
-        framed_bytes=_framed_bytes(new),
+        framed_bytes=_estimate_framed_bytes(new),
     )
 
 
-def _told_counts(draw: Draw) -> dict[str, int] | int:
+def _counts_for_manifest(draw: SampledRecords) -> dict[str, int] | int:
     """What the manifest says of a split: the records of each class, or how many classes there are."""
-    return draw.labelled.named(draw.after) if len(draw.after) <= _MOST_TOLD else len(draw.after)
+    return draw.labelled.named(draw.after) if len(draw.after) <= _MAX_RECORDED_CLASSES else len(draw.after)
 
 
-def _maker(
+def _build_row_maker(
     name: str,
-    draw: Draw,
+    draw: SampledRecords,
     schema: Schema,
     augmentations: Sequence[str],
-    vectors: Vectors | None,
+    vectors: VectorColumns | None,
     asked: BalanceOptions,
-) -> tuple[MakeRow | None, frozenset[str]]:
+) -> tuple[RowMaker | None, frozenset[str]]:
     """What makes the rows that are added, and which columns of theirs are others; None where they are copies."""
     if vectors is not None:
-        make = partial(synthesised, draw, vectors, neighbours=asked.k_neighbors, seed=asked.seed)
-        return Synthesised(make), frozenset(schema)
+        make = partial(synthesize_rows, draw, vectors, neighbours=asked.k_neighbors, seed=asked.seed)
+        return SyntheticRowMaker(make), frozenset(schema)
     if not augmentations:
         return None, frozenset()
-    varied = augmentation(augmentations, schema, per_box=asked.per_box)
-    return Varied(varied, asked.seed, name, draw.added, draw.copies), varied.touches
+    varied = build_augmentation(augmentations, schema, per_box=asked.per_box)
+    return AugmentedRowMaker(varied, asked.seed, name, draw.added, draw.copies), varied.touches
 
 
-def _drawn_shards(
-    draw: Draw, cut: CutRule, make: MakeRow | None, touches: frozenset[str], asked: BalanceOptions
-) -> list[NewShard]:
-    order = Order("exact" if asked.shuffle else "sequential", len(draw.ids), asked.seed)
-    records = Records(draw.labelled.split.view.shards, Selected(order, selected(draw.ids)))
+def _build_sampled_shards(
+    draw: SampledRecords,
+    cut: ShardingRule,
+    make: RowMaker | None,
+    touches: frozenset[str],
+    asked: BalanceOptions,
+) -> list[DerivedShard]:
+    order = EpochOrder("exact" if asked.shuffle else "sequential", len(draw.ids), asked.seed)
+    records = RecordSequence(
+        draw.labelled.split.view.shards, SubsetSampler(order, normalize_selection(draw.ids))
+    )
     # What rows that are made will weigh is not known yet: as much as the records that they go back to.
-    stretches = cut_records(records, cut)
+    stretches = plan_record_ranges(records, cut)
     if make is None:
-        return [Copied(stretch) for stretch in stretches]
-    function = WithAdded(order, len(draw.kept), make, touches)
-    return [Framed(stretch, function) for stretch in stretches]
+        return [CopiedShard(stretch) for stretch in stretches]
+    function = AddedRowFrames(order, len(draw.kept), make, touches)
+    return [GeneratedShard(stretch, function) for stretch in stretches]
 
 
-def _kept_split(
-    old: Old, split: Split, part: SplitPart | None, out: str, cut: CutRule, asked: BalanceOptions
-) -> NewSplit:
+def _keep_split(
+    old: SourceDataset,
+    split: Split,
+    part: ManifestSplit | None,
+    out: str,
+    cut: ShardingRule,
+    asked: BalanceOptions,
+) -> DerivedSplit:
     """A split that stays as it is, shard for shard."""
-    records = records_of(split)
-    compression = _compression(split)
-    shards: list[NewShard]
+    records = select_split_records(split)
+    compression = _detect_split_compression(split)
+    shards: list[DerivedShard]
     if split.view.ids is not None:
-        shards = [Copied(stretch) for stretch in cut_records(records, cut)]
+        shards = [CopiedShard(stretch) for stretch in plan_record_ranges(records, cut)]
     elif part is not None:
-        shards = [kept_shard(records, i, part, old.index) for i in range(len(part.shards.records))]
+        shards = [reuse_shard(records, i, part, old.index) for i in range(len(part.shards.records))]
     else:
         starts = split.view.shards.starts.tolist()
-        shards = [Copied(Stretch(records, begin, end)) for begin, end in pairwise(starts)]
-    return NewSplit(
-        shards=shards, template=shard_template(out, compression, asked.format), compression=compression
+        shards = [CopiedShard(RecordRange(records, begin, end)) for begin, end in pairwise(starts)]
+    return DerivedSplit(
+        shards=shards, template=make_shard_template(out, compression, asked.format), compression=compression
     )
 
 
-def _compression(split: Split) -> str:
-    found = {compression_of(path) for path in split.paths}
+def _detect_split_compression(split: Split) -> str:
+    found = {detect_file_compression(path) for path in split.paths}
     return found.pop() if len(found) == 1 else "none"
 
 
-def _framed_bytes(splits: Mapping[str, NewSplit]) -> int:
+def _estimate_framed_bytes(splits: Mapping[str, DerivedSplit]) -> int:
     """About how much will be written."""
-    shards = [shard for split in splits.values() for shard in split.shards if not isinstance(shard, Linked)]
+    shards = [
+        shard for split in splits.values() for shard in split.shards if not isinstance(shard, LinkedShard)
+    ]
     return sum(int(lengths.sum()) for shard in shards for _, lengths in shard.stretch.pieces())
 
 
 def balance(
-    path: Given,
+    path: DatasetLike,
     out: PathLike,
     *,
     by: str = "label",

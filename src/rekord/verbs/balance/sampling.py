@@ -13,28 +13,28 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
-from rekord.dataset.balanced import ByClass
+from rekord.dataset.balanced import ClassIndex
 from rekord.dataset.order import Ids
-from rekord.dataset.samplers import all_numbers
+from rekord.dataset.samplers import expand_selection
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Feature, Label
-from rekord.schema.messages import near_miss, shown
+from rekord.schema.messages import closest_match, preview
 
-Counts: TypeAlias = "dict[Any, int]"
+CountsByClass: TypeAlias = "dict[Any, int]"
 """Records by class."""
 
 Strategy: TypeAlias = "str | float | Mapping[Any, int] | Callable[[Any], Mapping[Any, int]]"
 
-_MOST_RECORDS = 1 << 30
+_MAX_RECORDS = 1 << 30
 """Of a balanced split. Their numbers are in memory, and a number that is mistyped shall not fill it."""
 
-WORDS = ("auto", "minority", "majority", "not minority", "not majority", "all")
+STRATEGY_NAMES = ("auto", "minority", "majority", "not minority", "not majority", "all")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classes:
+class ClassSummary:
     """The classes that records have, in their order, and how they are called."""
 
     split: str
@@ -46,13 +46,15 @@ class Classes:
     name_of: Callable[[Any], str]
 
 
-def targets(strategy: object, classes: Classes, values: Callable[[], Any], *, grow: bool) -> Counts:
+def compute_targets(
+    strategy: object, classes: ClassSummary, values: Callable[[], Any], *, grow: bool
+) -> CountsByClass:
     """The number of records that each class is to have; `values` gives the class of each record to a function.
 
     `grow`: classes get more records, and none loses any. Else it is the other way round.
     """
     if len(classes.counts) < 2:
-        raise _refused(
+        raise _strategy_error(
             classes,
             f"there {'is one class' if classes.counts else 'is no class'}",
             "records of two classes at least",
@@ -60,33 +62,33 @@ def targets(strategy: object, classes: Classes, values: Callable[[], Any], *, gr
             "balance another column, or another split",
         )
     if isinstance(strategy, str):
-        asked = _by_word(strategy, classes, grow=grow)
+        asked = _compute_named_targets(strategy, classes, grow=grow)
     elif isinstance(strategy, Mapping):
-        asked = _by_class(strategy, classes, grow=grow)
+        asked = _compute_class_targets(strategy, classes, grow=grow)
     elif isinstance(strategy, Real) and not isinstance(strategy, bool):
-        asked = _by_ratio(float(strategy), classes, grow=grow)
+        asked = _compute_ratio_targets(float(strategy), classes, grow=grow)
     elif callable(strategy):
-        asked = _by_function(strategy, classes, values, grow=grow)
+        asked = _call_target_function(strategy, classes, values, grow=grow)
     else:
-        raise _unknown(classes, strategy)
+        raise _unknown_strategy_error(classes, strategy)
     after = {one: asked.get(one, count) for one, count in classes.counts.items()}
-    if grow and sum(after.values()) > max(_MOST_RECORDS, sum(classes.counts.values())):
+    if grow and sum(after.values()) > max(_MAX_RECORDS, sum(classes.counts.values())):
         most = max(after, key=after.__getitem__)
-        raise _refused(
+        raise _strategy_error(
             classes,
             "that would be more records than a split may get",
-            f"at most {_MOST_RECORDS:,} records in all",
+            f"at most {_MAX_RECORDS:,} records in all",
             f"{sum(after.values()):,}, of them {after[most]:,} of class {classes.name_of(most)[:60]}",
             "ask for fewer",
         )
     return after
 
 
-def _by_word(word: str, classes: Classes, *, grow: bool) -> Counts:
-    if word not in WORDS:
-        raise _unknown(classes, word)
+def _compute_named_targets(word: str, classes: ClassSummary, *, grow: bool) -> CountsByClass:
+    if word not in STRATEGY_NAMES:
+        raise _unknown_strategy_error(classes, word)
     if word == ("majority" if grow else "minority"):
-        raise _refused(
+        raise _strategy_error(
             classes,
             f'"{word}" means nothing here',
             "classes that can get more records" if grow else "classes that can lose records",
@@ -108,10 +110,10 @@ def _by_word(word: str, classes: Classes, *, grow: bool) -> Counts:
     return dict.fromkeys(chosen, counts[largest] if grow else counts[smallest])
 
 
-def _by_ratio(ratio: float, classes: Classes, *, grow: bool) -> Counts:
+def _compute_ratio_targets(ratio: float, classes: ClassSummary, *, grow: bool) -> CountsByClass:
     counts = classes.counts
     if not isfinite(ratio) or not 0 < ratio <= 1:
-        raise _refused(
+        raise _strategy_error(
             classes,
             f"a ratio cannot be {ratio:g}",
             "smaller class / larger class: above 0, at most 1",
@@ -119,12 +121,13 @@ def _by_ratio(ratio: float, classes: Classes, *, grow: bool) -> Counts:
             "sampling_strategy=0.5",
         )
     if len(counts) != 2:
-        raise _refused(
+        example = ", ".join(f"{_format_class_key(classes, one)}: …" for one in list(counts)[:3])
+        raise _strategy_error(
             classes,
             f"a ratio is for two classes, and there are {len(counts):,}",
             "a number of records for each class",
             f"{ratio:g}",
-            f"sampling_strategy={{{', '.join([f'{_shown_key(classes, one)}: …' for one in list(counts)[:3]])}}}",
+            f"sampling_strategy={{{example}}}",
         )
     largest, smallest = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
     one = next(name for name in counts if name != (largest if grow else smallest))
@@ -137,7 +140,7 @@ def _by_ratio(ratio: float, classes: Classes, *, grow: bool) -> Counts:
         possible = share < counts[one] + 1
         wanted = int(share) if possible else 0
     if not possible:
-        raise _refused(
+        raise _strategy_error(
             classes,
             f"at a ratio of {ratio:g} class {classes.name_of(one)} would {'gain' if grow else 'lose'} nothing",
             f"a ratio above {counts[smallest] / counts[largest]:.3g}, which it is now",
@@ -147,8 +150,8 @@ def _by_ratio(ratio: float, classes: Classes, *, grow: bool) -> Counts:
     return {one: wanted}
 
 
-def _by_class(asked: Mapping[Any, Any], classes: Classes, *, grow: bool) -> Counts:
-    made: Counts = {}
+def _compute_class_targets(asked: Mapping[Any, Any], classes: ClassSummary, *, grow: bool) -> CountsByClass:
+    made: CountsByClass = {}
     for name, number in asked.items():
         one = classes.class_of(name)
         try:
@@ -156,10 +159,10 @@ def _by_class(asked: Mapping[Any, Any], classes: Classes, *, grow: bool) -> Coun
         except TypeError:  # what cannot be a key is no class
             count = None
         if count is None:
-            near = near_miss(str(name), [classes.name_of(known) for known in classes.counts])
-            raise _refused(
+            near = closest_match(str(name), [classes.name_of(known) for known in classes.counts])
+            raise _strategy_error(
                 classes,
-                f"there are no records of class {shown(name)}",
+                f"there are no records of class {preview(name)}",
                 "classes that have records",
                 f"{len(classes.counts):,} classes: {', '.join(map(classes.name_of, classes.counts))}"[:60],
                 f"did you mean {near!r}?" if near else "name a class that has records",
@@ -167,15 +170,15 @@ def _by_class(asked: Mapping[Any, Any], classes: Classes, *, grow: bool) -> Coun
         whole = hasattr(number, "__index__") and not isinstance(number, bool)
         wanted = number.__index__() if whole else -1
         if wanted < 0 or one in made:
-            raise _refused(
+            raise _strategy_error(
                 classes,
-                f"class {shown(name)} {'is named twice' if wanted >= 0 else 'has no number'}",
+                f"class {preview(name)} {'is named twice' if wanted >= 0 else 'has no number'}",
                 "a whole number of records for each class, from 0 on",
-                shown(number),
-                f"sampling_strategy={{{_shown_key(classes, one)}: {count}}}",
+                preview(number),
+                f"sampling_strategy={{{_format_class_key(classes, one)}: {count}}}",
             )
         if wanted < count if grow else wanted > count:
-            raise _refused(
+            raise _strategy_error(
                 classes,
                 f"class {classes.name_of(one)} cannot {'shrink' if grow else 'grow'} by this method",
                 f"{'at least' if grow else 'at most'} {count:,} records, which it has",
@@ -186,13 +189,13 @@ def _by_class(asked: Mapping[Any, Any], classes: Classes, *, grow: bool) -> Coun
     return made
 
 
-def _by_function(
-    function: Callable[[Any], Any], classes: Classes, values: Callable[[], Any], *, grow: bool
-) -> Counts:
+def _call_target_function(
+    function: Callable[[Any], Any], classes: ClassSummary, values: Callable[[], Any], *, grow: bool
+) -> CountsByClass:
     try:
         asked = function(values())
     except Exception as failure:
-        raise _refused(
+        raise _strategy_error(
             classes,
             "the function of `sampling_strategy` failed",
             "a function of the classes of all records",
@@ -200,34 +203,34 @@ def _by_function(
             "look at the function",
         ) from failure
     if not isinstance(asked, Mapping):
-        raise _refused(
+        raise _strategy_error(
             classes,
             "the function of `sampling_strategy` gave no number for each class",
             "{class: number of records}",
-            shown(asked),
+            preview(asked),
             "let it return a dict",
         )
-    return _by_class(asked, classes, grow=grow)
+    return _compute_class_targets(asked, classes, grow=grow)
 
 
-def _shown_key(classes: Classes, one: Any) -> str:
+def _format_class_key(classes: ClassSummary, one: Any) -> str:
     """A class as one would write it in a dict."""
     name = classes.name_of(one)
     return repr(one) if name == repr(one) else repr(name)
 
 
-def _unknown(classes: Classes, strategy: object) -> RekordError:
-    near = near_miss(strategy, WORDS) if isinstance(strategy, str) else None
-    return _refused(
+def _unknown_strategy_error(classes: ClassSummary, strategy: object) -> RekordError:
+    near = closest_match(strategy, STRATEGY_NAMES) if isinstance(strategy, str) else None
+    return _strategy_error(
         classes,
-        f"a strategy cannot be {shown(strategy)}",
-        "one of " + ", ".join(WORDS) + ", a ratio, or {class: records}",
-        shown(strategy),
+        f"a strategy cannot be {preview(strategy)}",
+        "one of " + ", ".join(STRATEGY_NAMES) + ", a ratio, or {class: records}",
+        preview(strategy),
         f'sampling_strategy="{near or "auto"}"',
     )
 
 
-def _refused(classes: Classes, what: str, expected: str, found: str, do: str) -> RekordError:
+def _strategy_error(classes: ClassSummary, what: str, expected: str, found: str, do: str) -> RekordError:
     return error(
         "U667",
         f"`{classes.by}` of {classes.split} cannot be balanced so: {what}",
@@ -239,7 +242,7 @@ def _refused(classes: Classes, what: str, expected: str, found: str, do: str) ->
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class LabelledRecords:
     """The records of a split and their classes. A code of -1 is a record without a class."""
 
     split: Split
@@ -251,10 +254,10 @@ class Labelled:
     @cached_property
     def numbers(self) -> Ids:
         """The records, by their numbers in the shards."""
-        return all_numbers(self.split.view.all_ids)
+        return expand_selection(self.split.view.all_ids)
 
     @cached_property
-    def counts(self) -> Counts:
+    def counts(self) -> CountsByClass:
         """Of the classes that have records."""
         found = np.bincount(self.codes[self.codes >= 0], minlength=len(self.values)).tolist()
         return {value: count for value, count in zip(self.values, found, strict=True) if count}
@@ -265,9 +268,9 @@ class Labelled:
         return int((self.codes < 0).sum())
 
     @property
-    def classes(self) -> Classes:
+    def classes(self) -> ClassSummary:
         """As a strategy is given them."""
-        return Classes(
+        return ClassSummary(
             split=self.split.name,
             by=self.by,
             counts=self.counts,
@@ -329,11 +332,11 @@ class Labelled:
 
 
 @dataclass(frozen=True, eq=False)
-class Draw:
+class SampledRecords:
     """The records of a balanced split: those that stay in their order, and behind them those that are added."""
 
-    labelled: Labelled
-    after: Counts
+    labelled: LabelledRecords
+    after: CountsByClass
     kept: Ids
     added: Ids  # the records that they are copies of
     copies: npt.NDArray[np.int32]  # which copy of its record each one is, from 1 on
@@ -349,10 +352,10 @@ class Draw:
         return len(self.labelled.codes) - len(self.kept)
 
 
-def labelled(split: Split, by: str) -> Labelled:
+def read_record_labels(split: Split, by: str) -> LabelledRecords:
     """The classes of the records of a split, from the index or read once."""
-    by_class = ByClass(split.view.shards, split.stored_schema, by, split.view.ids)
-    if by_class.is_several:
+    by_class = ClassIndex(split.view.shards, split.stored_schema, by, split.view.ids)
+    if by_class.is_multi_label:
         raise error(
             "U667",
             f"a record may have several classes in `{by}`: copies of it would change all of them",
@@ -364,10 +367,10 @@ def labelled(split: Split, by: str) -> Labelled:
     coded = by_class.load()  # without the check that every record has a class: here it need not
     if isinstance(by_class.feature, Label):
         _check_declared(by_class, by_class.feature, coded.classes, coded.codes)
-    return Labelled(split, by, by_class.feature, coded.classes, coded.codes)
+    return LabelledRecords(split, by, by_class.feature, coded.classes, coded.codes)
 
 
-def _check_declared(by_class: ByClass, feature: Label, values: tuple[Any, ...], codes: Any) -> None:
+def _check_declared(by_class: ClassIndex, feature: Label, values: tuple[Any, ...], codes: Any) -> None:
     strange = [code for code, value in enumerate(values) if not 0 <= value < feature.count]
     bad = np.isin(codes, strange)
     if not bad.any():
@@ -384,7 +387,7 @@ def _check_declared(by_class: ByClass, feature: Label, values: tuple[Any, ...], 
     )
 
 
-def fewer(records: Labelled, after: Counts, seed: int) -> Draw:
+def undersample(records: LabelledRecords, after: CountsByClass, seed: int) -> SampledRecords:
     """So many of each class, chosen by a keyed permutation. Records without a class all stay."""
     stays = np.ones(len(records.codes), np.bool_)
     for value, count in records.counts.items():
@@ -392,12 +395,12 @@ def fewer(records: Labelled, after: Counts, seed: int) -> Draw:
             continue
         places, code = records.places(value), records.code(value)
         stays[places] = False
-        stays[places[_permuted(np.arange(after[value]), count, [seed, code, 0])]] = True
+        stays[places[_permute(np.arange(after[value]), count, [seed, code, 0])]] = True
     none = np.zeros(0, np.int64)
-    return Draw(records, after, records.numbers[stays], none, none.astype(np.int32))
+    return SampledRecords(records, after, records.numbers[stays], none, none.astype(np.int32))
 
 
-def more(records: Labelled, after: Counts, seed: int) -> Draw:
+def oversample(records: LabelledRecords, after: CountsByClass, seed: int) -> SampledRecords:
     """All records, and copies: within a class no record has two copies more than another."""
     added: list[Any] = [np.zeros(0, np.int64)]
     copies: list[Any] = [np.zeros(0, np.int64)]
@@ -407,14 +410,14 @@ def more(records: Labelled, after: Counts, seed: int) -> Draw:
             continue
         members, code = records.numbers[records.places(value)], records.code(value)
         rounds, rest = divmod(wanted, count)
-        chosen = np.sort(_permuted(np.arange(rest), count, [seed, code, 0]))
+        chosen = np.sort(_permute(np.arange(rest), count, [seed, code, 0]))
         added += [np.tile(members, rounds), members[chosen]]
         copies += [np.repeat(np.arange(1, rounds + 1), count), np.full(rest, rounds + 1)]
-    return Draw(
+    return SampledRecords(
         records, after, records.numbers, np.concatenate(added), np.concatenate(copies).astype(np.int32)
     )
 
 
-def _permuted(places: Ids, size: int, words: list[int]) -> Ids:
+def _permute(places: Ids, size: int, words: list[int]) -> Ids:
     made: Ids = _core.permute(places.astype(np.int64), size, _core.order_key(words))  # type: ignore[assignment]
     return made

@@ -13,31 +13,31 @@ import pyarrow as pa
 from rekord import _core
 from rekord.codec.columns import Array, Optional
 from rekord.codec.decode import decode
-from rekord.codec.encode import row_encoder
+from rekord.codec.encode import new_row_encoder
 from rekord.codec.plan import compile_plan
-from rekord.conversion.copy_records import Buffers, Copying, Stretch
-from rekord.conversion.derive import Piece
-from rekord.conversion.encode_rows import decoded_columns
-from rekord.dataset.order import Order
+from rekord.conversion.copy_records import BufferRing, RecordCopier, RecordRange
+from rekord.conversion.derive import FramedRecords
+from rekord.conversion.encode_rows import decode_columns
+from rekord.dataset.order import EpochOrder
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
-from rekord.report.formatting import byte_size
+from rekord.report.formatting import format_byte_size
 from rekord.schema import Feature, Schema
-from rekord.schema.messages import near_miss, shown
-from rekord.transforms.augment import Augmentation, roll_of
+from rekord.schema.messages import closest_match, preview
+from rekord.transforms.augment import Augmentation, seeded_random
 from rekord.transforms.base import Row
-from rekord.verbs.balance.sampling import Draw
+from rekord.verbs.balance.sampling import SampledRecords
 
-_MOST_BYTES = 4 << 30
+_MAX_MEMORY_BYTES = 4 << 30
 """Of the vectors of a split. What SMOTE makes of them needs as much again, or twice."""
 
 _READ_ROWS = 4096
 _NUMBER_BYTES = 8
-_EXACT = 2.0**53
+_MAX_EXACT_INTEGER = 2.0**53
 
 
 @dataclass(frozen=True, kw_only=True)
-class Vectors:
+class VectorColumns:
     """The columns that make the vector of a record, one behind another."""
 
     names: tuple[str, ...]
@@ -55,7 +55,7 @@ class Vectors:
         return sum(self.widths)
 
 
-def package() -> Any:
+def import_imblearn() -> Any:
     """imbalanced-learn, or what to install."""
     try:
         import imblearn.over_sampling as package
@@ -70,7 +70,7 @@ def package() -> Any:
     return package
 
 
-def versions() -> dict[str, str]:
+def get_package_versions() -> dict[str, str]:
     """What decides the numbers beside the data: another version may make others."""
     import imblearn
     import sklearn
@@ -78,16 +78,16 @@ def versions() -> dict[str, str]:
     return {"imbalanced-learn": imblearn.__version__, "scikit-learn": sklearn.__version__}
 
 
-def vectors_of(schema: Schema, by: str, columns: Sequence[str] | None) -> Vectors:
+def select_vector_columns(schema: Schema, by: str, columns: Sequence[str] | None) -> VectorColumns:
     """The columns that vectors are made of: those that are named, or all that hold numbers."""
-    names = _chosen(schema, by, columns)
+    names = _select_columns(schema, by, columns)
     lacking = [name for name in schema.features if name not in names and name != by]
-    left_out = [name for name in lacking if not _may_be_missing(schema, name)]
+    left_out = [name for name in lacking if not _is_optional(schema, name)]
     if left_out:
-        some = ", ".join([f"`{name}`: {_described(schema, name)}" for name in left_out])
+        some = ", ".join([f"`{name}`: {_describe_column(schema, name)}" for name in left_out])
         raise error(
             "U667",
-            f"no value can be made up for {_listed(left_out)}",
+            f"no value can be made up for {_join_names(left_out)}",
             location=Location(feature=left_out[0]),
             expected="numbers of a fixed shape in all columns that a record must have",
             found=some[:60],
@@ -101,14 +101,14 @@ def vectors_of(schema: Schema, by: str, columns: Sequence[str] | None) -> Vector
             "there are no numbers to go between",
             location=Location(feature=by),
             expected="a column of numbers beside the class, such as rk.Float32(shape=(128,))",
-            found=f"categories alone: {_listed(names)}"[:60] if names else "no other column",
+            found=f"categories alone: {_join_names(names)}"[:60] if names else "no other column",
             do='method="oversample"',
         )
     shapes = tuple([tuple([int(side) for side in feature.shape]) for feature in features])  # type: ignore[arg-type]
-    return Vectors(names=tuple(names), shapes=shapes, categorical=categorical)
+    return VectorColumns(names=tuple(names), shapes=shapes, categorical=categorical)
 
 
-def check_counts(draw: Draw, neighbours: int) -> None:
+def check_neighbour_counts(draw: SampledRecords, neighbours: int) -> None:
     """Refuse classes that have no neighbours enough."""
     records = draw.labelled
     for value, count in records.counts.items():
@@ -123,29 +123,31 @@ def check_counts(draw: Draw, neighbours: int) -> None:
             )
 
 
-def check_size(draw: Draw, vectors: Vectors) -> None:
+def check_memory(draw: SampledRecords, vectors: VectorColumns) -> None:
     """Refuse what would not fit into memory."""
     rows = len(draw.labelled.codes) + len(draw.added)
     size_bytes = rows * vectors.size * _NUMBER_BYTES
-    if size_bytes > _MOST_BYTES:
+    if size_bytes > _MAX_MEMORY_BYTES:
         raise error(
             "U667",
             "feature vectors need more memory than SMOTE may use",
-            expected=f"at most {byte_size(_MOST_BYTES)} of vectors",
-            found=f"{byte_size(size_bytes)}: {rows:,} records of {vectors.size:,} numbers",
+            expected=f"at most {format_byte_size(_MAX_MEMORY_BYTES)} of vectors",
+            found=f"{format_byte_size(size_bytes)}: {rows:,} records of {vectors.size:,} numbers",
             do='method="oversample", or fewer columns: columns=[…]',
         )
 
 
-def synthesised(draw: Draw, vectors: Vectors, *, neighbours: int, seed: int) -> dict[str, Any]:
+def synthesize_rows(
+    draw: SampledRecords, vectors: VectorColumns, *, neighbours: int, seed: int
+) -> dict[str, Any]:
     """The columns of all rows that are added, in the order of their classes."""
     records = draw.labelled
-    rows, dtypes = _read(draw, vectors)
+    rows, dtypes = _read_vectors(draw, vectors)
     labels = records.codes[records.codes >= 0]
     wanted = {
         records.code(value): count for value, count in draw.after.items() if count > records.counts[value]
     }
-    over_sampling = package()
+    over_sampling = import_imblearn()
     options = {"sampling_strategy": wanted, "random_state": seed % 2**32, "k_neighbors": neighbours}
     if any(vectors.categorical):
         flags = np.repeat(vectors.categorical, vectors.widths)
@@ -156,12 +158,12 @@ def synthesised(draw: Draw, vectors: Vectors, *, neighbours: int, seed: int) -> 
         with np.errstate(all="ignore"):  # what comes of it is looked at below
             made, classes = sampler.fit_resample(rows, labels)
     except ValueError as failure:
-        raise _not_applicable(records.by, str(failure).split("\n", 1)[0][:60]) from failure
+        raise _smote_error(records.by, str(failure).split("\n", 1)[0][:60]) from failure
     made, classes = made[len(rows) :], classes[len(rows) :]
     if not np.isfinite(made).all():
-        raise _not_applicable(records.by, "numbers too far apart: what lies between them is not finite")
+        raise _smote_error(records.by, "numbers too far apart: what lies between them is not finite")
     made = made[np.argsort(classes, kind="stable")]
-    columns: dict[str, Any] = {records.by: _classes(draw)}
+    columns: dict[str, Any] = {records.by: _list_added_classes(draw)}
     at = 0
     for name, shape, width, dtype in zip(vectors.names, vectors.shapes, vectors.widths, dtypes, strict=True):
         values = made[:, at : at + width].reshape(-1, *shape)
@@ -171,7 +173,7 @@ def synthesised(draw: Draw, vectors: Vectors, *, neighbours: int, seed: int) -> 
     return columns
 
 
-def _not_applicable(by: str, found: str) -> RekordError:
+def _smote_error(by: str, found: str) -> RekordError:
     return error(
         "U667",
         "SMOTE cannot be applied to these vectors",
@@ -182,13 +184,13 @@ def _not_applicable(by: str, found: str) -> RekordError:
     )
 
 
-def _classes(draw: Draw) -> list[Any]:
+def _list_added_classes(draw: SampledRecords) -> list[Any]:
     """The class of each row that is added: those of a class follow each other, in the order of the classes."""
     records = draw.labelled
     return [value for value in records.counts for _ in range(draw.after[value] - records.counts[value])]
 
 
-def _read(draw: Draw, vectors: Vectors) -> tuple[Array, list[Any]]:
+def _read_vectors(draw: SampledRecords, vectors: VectorColumns) -> tuple[Array, list[Any]]:
     """The vectors of all records that have a class, and the dtype of each column."""
     records = draw.labelled
     split = records.split
@@ -212,10 +214,10 @@ def _read(draw: Draw, vectors: Vectors) -> tuple[Array, list[Any]]:
     return rows[records.codes >= 0], [dtypes.get(name, np.dtype(np.float32)) for name in vectors.names]
 
 
-def _check_values(draw: Draw, name: str, part: Array, valid: Any, dtype: Any, done: int) -> None:
+def _check_values(draw: SampledRecords, name: str, part: Array, valid: Any, dtype: Any, done: int) -> None:
     sound = np.isfinite(part)
     if dtype.kind in "iu" and dtype.itemsize == _NUMBER_BYTES:
-        sound &= np.abs(part) <= _EXACT
+        sound &= np.abs(part) <= _MAX_EXACT_INTEGER
     if valid is not None:
         sound &= np.asarray(valid)[:, None]
     records = draw.labelled
@@ -224,10 +226,12 @@ def _check_values(draw: Draw, name: str, part: Array, valid: Any, dtype: Any, do
         return
     row = int(bad[0])
     missing = valid is not None and not valid[row]
-    raise _no_number(draw, name, done + row, "no value" if missing else f"{part[row][~sound[row]][0]:g}")
+    raise _missing_number_error(
+        draw, name, done + row, "no value" if missing else f"{part[row][~sound[row]][0]:g}"
+    )
 
 
-def _no_number(draw: Draw, name: str, row: int, found: str) -> RekordError:
+def _missing_number_error(draw: SampledRecords, name: str, row: int, found: str) -> RekordError:
     where = draw.labelled.split.view.shards.where(int(draw.labelled.numbers[row]))
     return error(
         "E395",
@@ -239,7 +243,7 @@ def _no_number(draw: Draw, name: str, row: int, found: str) -> RekordError:
     )
 
 
-def _chosen(schema: Schema, by: str, columns: Sequence[str] | None) -> list[str]:
+def _select_columns(schema: Schema, by: str, columns: Sequence[str] | None) -> list[str]:
     if columns is None:
         usable = [name for name, feature in schema.context.items() if _is_vector(feature)]
         return [name for name in usable if name != by and not schema.context[name].optional]
@@ -247,11 +251,11 @@ def _chosen(schema: Schema, by: str, columns: Sequence[str] | None) -> list[str]
     for name in names:
         feature = schema.context.get(name)
         if feature is None or name == by or not _is_vector(feature):
-            near = near_miss(name, list(schema.context)) if feature is None else None
-            found = "the class itself" if name == by else _described(schema, name)
+            near = closest_match(name, list(schema.context)) if feature is None else None
+            found = "the class itself" if name == by else _describe_column(schema, name)
             raise error(
                 "U667",
-                f"{shown(name)} cannot be part of a vector",
+                f"{preview(name)} cannot be part of a vector",
                 location=Location(feature=str(name)[:60]),
                 expected="a column of numbers of a fixed shape",
                 found=found,
@@ -271,43 +275,45 @@ def _is_category(feature: Feature) -> bool:
     return feature.class_count is not None or np.dtype(feature.dtype).kind == "b"
 
 
-def _may_be_missing(schema: Schema, name: str) -> bool:
+def _is_optional(schema: Schema, name: str) -> bool:
     feature = schema.features[name]
     return name in schema.context and (feature.optional or feature.has_default)
 
 
-def _described(schema: Schema, name: str) -> str:
+def _describe_column(schema: Schema, name: str) -> str:
     feature = schema.get(name)
     if feature is None:
         return "no such column"
     return f"{type(feature).__name__}" + (f" of shape {feature.shape}" if feature.shape else "")
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join([f"`{name}`" for name in names])[:60]
 
 
 _FOOTER_BYTES = 4
 
-MakeRow: TypeAlias = "Callable[[int, Callable[[], Row]], Row]"
+RowMaker: TypeAlias = "Callable[[int, Callable[[], Row]], Row]"
 """The row that is added under a number, given what decodes the record that it goes back to."""
 
 
 @dataclass(frozen=True, eq=False)
-class WithAdded:
+class AddedRowFrames:
     """Frames of records in an order: the first `kept` as they are, those behind them made by a function of a row."""
 
-    order: Order
+    order: EpochOrder
     kept: int
-    make: MakeRow
+    make: RowMaker
     touches: frozenset[str]  # the columns that differ from those of the record that a row goes back to
 
-    def __call__(self, stretch: Stretch, schema: Schema, index: tuple[str, ...]) -> Iterator[Piece]:
+    def __call__(
+        self, stretch: RecordRange, schema: Schema, index: tuple[str, ...]
+    ) -> Iterator[FramedRecords]:
         """The frames of a stretch, with their lengths and lines of the index."""
-        encoder = row_encoder(schema)  # of its own: another thread writes another shard
+        encoder = new_row_encoder(schema)  # of its own: another thread writes another shard
         touched = [name for name in index if name in self.touches]
         position = stretch.begin
-        with Copying(stretch.records, schema, index, Buffers()) as copying:
+        with RecordCopier(stretch.records, schema, index, BufferRing()) as copying:
             for frames, lengths, lines in copying.windows(stretch):
                 positions = np.arange(position, position + len(lengths), dtype=np.int64)
                 position += len(lengths)
@@ -318,14 +324,14 @@ class WithAdded:
                     continue
                 made = [
                     self._made(int(numbers[at]), payload, stretch, positions[at], schema, encoder)
-                    for at, payload in _payloads(frames, lengths, new)
+                    for at, payload in _iter_payloads(frames, lengths, new)
                 ]
                 if touched:
-                    lines = _with_lines(lines, new, made, schema, index)
-                yield *_with_frames(frames, lengths, new, made), lines
+                    lines = _replace_index_rows(lines, new, made, schema, index)
+                yield *_replace_frames(frames, lengths, new, made), lines
 
     def _made(
-        self, number: int, payload: bytes, stretch: Stretch, position: Any, schema: Schema, encoder: Any
+        self, number: int, payload: bytes, stretch: RecordRange, position: Any, schema: Schema, encoder: Any
     ) -> bytes:
         try:
             encoder.append(self.make(number - self.kept, lambda: decode(payload, schema)))
@@ -339,14 +345,14 @@ class WithAdded:
             raise
 
 
-def _payloads(frames: Any, lengths: Any, chosen: Any) -> Iterator[tuple[int, bytes]]:
+def _iter_payloads(frames: Any, lengths: Any, chosen: Any) -> Iterator[tuple[int, bytes]]:
     ends = np.cumsum(lengths)
     for at in chosen.tolist():
         begin, end = int(ends[at] - lengths[at]), int(ends[at])
         yield at, bytes(frames[begin + _core.HEADER_BYTES : end - _FOOTER_BYTES])
 
 
-def _with_frames(frames: Any, lengths: Any, new: Any, made: Sequence[bytes]) -> tuple[bytes, Any]:
+def _replace_frames(frames: Any, lengths: Any, new: Any, made: Sequence[bytes]) -> tuple[bytes, Any]:
     """Frames, some of them replaced."""
     ends = np.cumsum(lengths)
     sizes = np.array(lengths, np.int64)
@@ -358,11 +364,11 @@ def _with_frames(frames: Any, lengths: Any, new: Any, made: Sequence[bytes]) -> 
     return b"".join([*parts, frames[done:]]), sizes
 
 
-def _with_lines(
+def _replace_index_rows(
     lines: pa.Table, new: Any, made: Sequence[bytes], schema: Schema, index: tuple[str, ...]
 ) -> pa.Table:
     """Lines of the index, some of them replaced."""
-    columns = decoded_columns(compile_plan(schema, index), b"".join(made), len(made))
+    columns = decode_columns(compile_plan(schema, index), b"".join(made), len(made))
     replaced = pa.table({f"index:{name}": column for name, column in columns.items()})
     places = np.arange(lines.num_rows)
     places[new] = lines.num_rows + np.arange(len(made))
@@ -370,7 +376,7 @@ def _with_lines(
 
 
 @dataclass(frozen=True, eq=False)
-class Varied:
+class AugmentedRowMaker:
     """Added rows are their records, augmented: each copy of a record in another way, and the same in every run."""
 
     augmentation: Augmentation
@@ -381,12 +387,12 @@ class Varied:
 
     def __call__(self, number: int, record: Callable[[], Row]) -> Row:
         """The row."""
-        roll = roll_of(self.seed, self.split, int(self.sources[number]), int(self.copies[number]))
+        roll = seeded_random(self.seed, self.split, int(self.sources[number]), int(self.copies[number]))
         return self.augmentation(record(), roll)
 
 
 @dataclass(frozen=True, eq=False)
-class Synthesised:
+class SyntheticRowMaker:
     """Added rows come from a function that makes all of them at once, the first time that one is needed."""
 
     synthesise: Callable[[], Mapping[str, Any]]  # columns of all added rows

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace as replaced
 from typing import Any, Literal
 
-from rekord.conversion.commit import Aim, complete_dataset
-from rekord.conversion.derive import NewShard, kept_shard
+from rekord.conversion.commit import OutputTarget, complete_dataset
+from rekord.conversion.derive import DerivedShard, reuse_shard
 from rekord.conversion.driver import Conversion
 from rekord.conversion.plan import RowFunction
 from rekord.dataset.dataset import Dataset
@@ -20,26 +20,31 @@ from rekord.layouts.classification import classification
 from rekord.layouts.deeplab import deeplab
 from rekord.layouts.detection import detection
 from rekord.location import Location
-from rekord.sources.base import RowsLike, is_parted
+from rekord.sources.base import RowsLike, is_partitioned
 from rekord.storage.local import PathLike
 from rekord.storage.transaction import Transaction, exists
-from rekord.transforms.chain import Chain, from_recorded
-from rekord.verbs.derive_common import Old, check_split, records_of, remake_plan
+from rekord.transforms.chain import Chain, deserialize_transforms
+from rekord.verbs.derive_common import (
+    SourceDataset,
+    build_derivation_plan,
+    check_split_name,
+    select_split_records,
+)
 from rekord.verbs.edit.common import (
-    Edit,
-    Edited,
-    Target,
-    Workplace,
-    digest_of_words,
-    editable,
-    edited_at,
-    kept,
+    DatasetEdit,
+    EditResult,
+    EditTarget,
+    EditWorkspace,
+    build_recovered_result,
+    digest_options,
+    keep_shard,
+    open_edit,
+    open_editable,
+    parse_edit_target,
     run_edit,
-    target_of,
-    told_of,
 )
 from rekord.verbs.options import WriteOptions
-from rekord.verbs.write import prepare, run, run_aloud
+from rekord.verbs.write import prepare_conversion, run_prepared_conversion, run_with_progress
 
 
 def append(
@@ -67,7 +72,7 @@ def append(
 
     With `replace` the new dataset takes the place of the old one, in one step where the system can.
     """
-    target = target_of(out, replace=replace, workers=workers, fresh=fresh, progress=progress)
+    target = parse_edit_target(out, replace=replace, workers=workers, fresh=fresh, progress=progress)
     options = WriteOptions(
         split=split,
         map=map,
@@ -77,17 +82,17 @@ def append(
         verify=verify,
         limit=limit,
     )
-    ended = appended(path, rows, target, options)
+    ended = append_rows(path, rows, target, options)
     return open_dataset(ended.dataset)
 
 
-def appended(path: PathLike, rows: RowsLike, target: Target, options: WriteOptions) -> Edited:
+def append_rows(path: PathLike, rows: RowsLike, target: EditTarget, options: WriteOptions) -> EditResult:
     """What `append` does, and how it ended; only what `append` has too is taken from `options`."""
-    with edited_at(path, target) as (work, done):
-        old = editable(path, target)
+    with open_edit(path, target) as (work, done):
+        old = open_editable(path, target)
         assert old.manifest is not None
         where = _default_split(old) if options.split is None else options.split
-        layout, chain = _recorded(old)
+        layout, chain = _load_recorded_layout(old)
         told_key = old.manifest.options.get("key")
         written = replaced(
             options,
@@ -97,70 +102,76 @@ def appended(path: PathLike, rows: RowsLike, target: Target, options: WriteOptio
             split=where,
             key=told_key if isinstance(told_key, str) else None,
             index=old.index,
-            compression=_compression(old, where),
+            compression=_choose_compression(old, where),
             max_rejects=0,
             workers=target.workers,
         )
-        conversion = prepare(rows, work.rows, written, storage=target.storage)
+        conversion = prepare_conversion(rows, work.rows, written, storage=target.storage)
         for name in conversion.job.splits.names:
-            check_split(old, name)
+            check_split_name(old, name)
         plan_options = {"rows": conversion.plan.id}
-        if is_parted(conversion.job.source):
-            said = digest_of_words("append", conversion.plan.id)
+        if is_partitioned(conversion.job.source):
+            said = digest_options("append", conversion.plan.id)
             if done is not None and done.said == said:
-                return told_of(done, path, target)
-            complete = _complete(old, plan_options, target)
+                return build_recovered_result(done, path, target)
+            complete = _find_completed_edit(old, plan_options, target)
             if complete is not None:
                 work.clear()
                 return complete
-        fingerprint = _written(conversion, work, progress=target.progress)
-        if not is_parted(conversion.job.source):
+        fingerprint = _write_new_rows(conversion, work, progress=target.progress)
+        if not is_partitioned(conversion.job.source):
             # Only now is it known which rows these are.
-            said = digest_of_words("append", conversion.plan.id, fingerprint)
+            said = digest_options("append", conversion.plan.id, fingerprint)
             plan_options["digest"] = fingerprint
             if done is not None and done.said == said:
                 work.clear()
-                return told_of(done, path, target)
+                return build_recovered_result(done, path, target)
         new = open_dataset(work.rows)
-        made: dict[str, list[NewShard]] = {}
+        made: dict[str, list[DerivedShard]] = {}
         counts: dict[str, int] = {}
         for name, one in old.splits.items():
-            records = records_of(one)
-            made[name] = [kept(old, name, records, number) for number in range(len(one.paths))]
-            more = _new_shards(new, work, old, name)
+            records = select_split_records(one)
+            made[name] = [keep_shard(old, name, records, number) for number in range(len(one.paths))]
+            more = _build_new_shards(new, work, old, name)
             counts[name] = len(new.splits[name]) if more else 0
             if more and not len(one):
                 made[name] = []  # a shard without records stood for the split
             made[name] += more
-        edit = Edit(verb="append", old=old, shards=made, counts=counts, options=plan_options, said=said)
+        edit = DatasetEdit(
+            verb="append", old=old, shards=made, counts=counts, options=plan_options, said=said
+        )
         return run_edit(edit, path, target, work)
 
 
-def _written(conversion: Conversion, work: Workplace, *, progress: bool) -> str:
+def _write_new_rows(conversion: Conversion, work: EditWorkspace, *, progress: bool) -> str:
     """Write the rows as a dataset of their own, and give the digest of where they come from."""
-    again = is_parted(conversion.job.source)
+    again = is_partitioned(conversion.job.source)
     # Rows that can be read only once are written anew: to compare them would use them up.
     work.tidy(work.rows, conversion.plan.id if again or not exists(work.storage, work.rows) else "")
-    return (run_aloud if progress else run)(conversion).manifest.source.fingerprint
+    return (run_with_progress if progress else run_prepared_conversion)(
+        conversion
+    ).manifest.source.fingerprint
 
 
-def _new_shards(new: Dataset, work: Workplace, old: Old, name: str) -> list[NewShard]:
+def _build_new_shards(new: Dataset, work: EditWorkspace, old: SourceDataset, name: str) -> list[DerivedShard]:
     """The shards of the new rows of a split."""
     if name not in new.splits or not len(new.splits[name]):
         return []
-    records = records_of(new.splits[name])
+    records = select_split_records(new.splits[name])
     part = read_manifest(work.rows).splits[name]
-    return [kept_shard(records, number, part, old.index) for number in range(len(part.shards.records))]
+    return [reuse_shard(records, number, part, old.index) for number in range(len(part.shards.records))]
 
 
-def _complete(old: Old, options: Mapping[str, Any], target: Target) -> Edited | None:
+def _find_completed_edit(
+    old: SourceDataset, options: Mapping[str, Any], target: EditTarget
+) -> EditResult | None:
     """How it ended, where the very dataset is there. A place that is taken is refused before rows are read."""
     out = target.out
     if out is None or not exists(target.storage, out):
         return None
-    plan = remake_plan("append", old, old.schema, old.index, options)
+    plan = build_derivation_plan("append", old, old.schema, old.index, options)
     with Transaction(out, target.storage).lock() as transaction:
-        aim = Aim(out=out, plan=plan, storage=target.storage, fresh=target.fresh)
+        aim = OutputTarget(out=out, plan=plan, storage=target.storage, fresh=target.fresh)
         manifest = complete_dataset(aim, transaction)
     if manifest is None:
         return None
@@ -172,7 +183,7 @@ def _complete(old: Old, options: Mapping[str, Any], target: Target) -> Edited | 
         for theirs, own in ours:
             linked += stat(os.path.join(old.root, theirs)).identity == stat(os.path.join(out, own)).identity
     shards = sum(len(part.shards.records) for part in manifest.splits.values())
-    return Edited(
+    return EditResult(
         dataset=out,
         manifest=manifest,
         counts={
@@ -184,7 +195,7 @@ def _complete(old: Old, options: Mapping[str, Any], target: Target) -> Edited | 
     )
 
 
-def _default_split(old: Old) -> str:
+def _default_split(old: SourceDataset) -> str:
     if "train" in old.splits or len(old.splits) == 1:
         return "train" if "train" in old.splits else next(iter(old.splits))
     raise error(
@@ -197,7 +208,7 @@ def _default_split(old: Old) -> str:
     )
 
 
-def _compression(old: Old, split: Any) -> str:
+def _choose_compression(old: SourceDataset, split: Any) -> str:
     """That of the split, or of all of them."""
     assert old.manifest is not None
     parts = old.manifest.splits
@@ -216,7 +227,7 @@ def _compression(old: Old, split: Any) -> str:
     return found[0] if found else "none"
 
 
-def _recorded(old: Old) -> tuple[Layout | None, Chain | None]:
+def _load_recorded_layout(old: SourceDataset) -> tuple[Layout | None, Chain | None]:
     """The layout that the dataset was written by, and the transforms behind it, where both give its schema."""
     assert old.manifest is not None
     assert old.root is not None
@@ -224,15 +235,15 @@ def _recorded(old: Old) -> tuple[Layout | None, Chain | None]:
     if not isinstance(told, dict) or told.get("name") == "plain":
         return None, None
     try:
-        layout = layout_from(told)
-        chain = from_recorded(told.get("transforms", ()), old.root)
+        layout = build_layout(told)
+        chain = deserialize_transforms(told.get("transforms", ()), old.root)
         schema = chain.bind(layout.schema).schema if chain.steps else layout.schema
     except (KeyError, TypeError, ValueError, AttributeError, RekordError):
         return None, None  # of another version: rows are then what is stored
     return (layout, chain) if schema == old.schema else (None, None)
 
 
-def layout_from(told: Mapping[str, Any]) -> Layout:
+def build_layout(told: Mapping[str, Any]) -> Layout:
     """The layout that a manifest tells of."""
     classes = told["classes"]
     if told["name"] == "classification":

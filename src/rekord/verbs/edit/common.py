@@ -13,35 +13,49 @@ import numpy as np
 
 from rekord.arguments import as_path
 from rekord.conversion.commit import REJECTS, REMARKS, remove_dataset
-from rekord.conversion.copy_records import Records, Stretch
-from rekord.conversion.derive import Copied, Linked, NewShard, NewSplit, Remake, kept_shard
-from rekord.dataset.external_index import TEXT_SUFFIX, index_folder, index_name
+from rekord.conversion.copy_records import RecordRange, RecordSequence
+from rekord.conversion.derive import (
+    CopiedShard,
+    Derivation,
+    DerivedShard,
+    DerivedSplit,
+    LinkedShard,
+    reuse_shard,
+)
+from rekord.dataset.external_index import TEXT_SUFFIX, external_index_name, index_folder
 from rekord.dataset.manifest import (
-    FOLDER,
-    MANIFEST,
+    MANIFEST_NAME,
+    METADATA_FOLDER,
     Manifest,
-    SplitPart,
+    ManifestSplit,
     manifest_path,
     read_manifest,
     shard_name,
 )
-from rekord.dataset.order import Ids, Order
-from rekord.dataset.samplers import Selected, selected
+from rekord.dataset.order import EpochOrder, Ids
+from rekord.dataset.samplers import SubsetSampler, normalize_selection
 from rekord.errors import DatasetError, RekordError, UsageError, error
 from rekord.layouts.tfds import check_tfds
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.storage.local import LOCAL, PathLike, Storage
-from rekord.storage.remote import refuse_to_write
-from rekord.storage.router import ANYWHERE
-from rekord.storage.transaction import Replacement, Swap, Transaction, exists, read_bytes
-from rekord.verbs.derive_common import Old, RemadeCompanions, check_apart, opened, remake_plan, run_remake
-from rekord.verbs.options import output_folder, worker_count
-from rekord.verbs.write import TFDS_VERSION, shard_template, tfds_name
+from rekord.storage.remote import reject_remote_write
+from rekord.storage.router import ROUTED_STORAGE
+from rekord.storage.transaction import Replacement, SwapRecord, Transaction, exists, read_bytes
+from rekord.verbs.derive_common import (
+    DerivedCompanions,
+    SourceDataset,
+    build_derivation_plan,
+    check_separate_folders,
+    open_source_dataset,
+    run_derivation,
+)
+from rekord.verbs.options import output_folder, resolve_worker_count
+from rekord.verbs.write import TFDS_VERSION, infer_tfds_name, make_shard_template
 from rekord.version import VERSION
 
 
-class EditSwap(Swap, frozen=True, kw_only=True):
+class EditSwap(SwapRecord, frozen=True, kw_only=True):
     """A new dataset in the place of an old one, and what is reported of it."""
 
     said: str  # the digest of what was asked for
@@ -50,14 +64,14 @@ class EditSwap(Swap, frozen=True, kw_only=True):
     written_shards: int
 
 
-class Workplace(Replacement):
+class EditWorkspace(Replacement):
     """The place of an edit: its hidden folder holds the new rows and the new dataset until they are in place."""
 
     def __init__(self, path: PathLike, storage: Storage) -> None:
         super().__init__(
             path,
             storage,
-            digest=lambda folder: manifest_digest(folder, storage),
+            digest=lambda folder: read_manifest_digest(folder, storage),
             remove=lambda folder: remove_dataset(storage, folder),
         )
         self.rows = os.path.join(self.work, "rows")
@@ -78,7 +92,7 @@ class Workplace(Replacement):
         """Put the dataset in `data` in the place of the old one; a folder in which files of others were left."""
 
         def check() -> None:
-            check_own(self.target, read_manifest(self.target, self.storage), self.storage)
+            check_owned_files(self.target, read_manifest(self.target, self.storage), self.storage)
 
         return self.swap(swap, check)
 
@@ -88,7 +102,7 @@ class Workplace(Replacement):
         return None
 
 
-def manifest_digest(folder: str, storage: Storage) -> str | None:
+def read_manifest_digest(folder: str, storage: Storage) -> str | None:
     """The digest of the manifest of a dataset; None where there is none."""
     path = manifest_path(folder)
     if not exists(storage, path):
@@ -96,12 +110,12 @@ def manifest_digest(folder: str, storage: Storage) -> str | None:
     return hashlib.sha256(read_bytes(storage, path)).hexdigest()
 
 
-def check_own(folder: str, manifest: Manifest, storage: Storage) -> None:
+def check_owned_files(folder: str, manifest: Manifest, storage: Storage) -> None:
     """Refuse to put a folder away in which there is anything that rekord did not write."""
     shards = [name for split, part in manifest.splits.items() for name in part.names(split)]
-    ours = os.path.join(folder, FOLDER)
+    ours = os.path.join(folder, METADATA_FOLDER)
     known = {
-        folder: {MANIFEST, FOLDER, *shards, *manifest.companions},
+        folder: {MANIFEST_NAME, METADATA_FOLDER, *shards, *manifest.companions},
         ours: {"index", "blocks", REJECTS, REMARKS},
         os.path.join(ours, "index"): {f"{name}.arrow" for name in shards},
         os.path.join(ours, "blocks"): {f"{name}.arrow" for name in manifest.splits},
@@ -109,7 +123,7 @@ def check_own(folder: str, manifest: Manifest, storage: Storage) -> None:
     for tool in TEXT_SUFFIX:  # what `rekord index` wrote is of the old shards, and goes with them
         inside = index_folder(folder, tool)
         known[folder].add(os.path.basename(inside))
-        known[inside] = {index_name(name, tool) for name in shards}
+        known[inside] = {external_index_name(name, tool) for name in shards}
     others = [
         os.path.join(inside, entry.name)
         for inside, names in known.items()
@@ -129,7 +143,7 @@ def check_own(folder: str, manifest: Manifest, storage: Storage) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class EditTarget:
     """Where an edited dataset goes: to `out`, or in the place of the old one."""
 
     out: str | None
@@ -140,12 +154,12 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Edit:
+class DatasetEdit:
     """A dataset as it is to be. `options` are all that decides its bytes."""
 
     verb: str
-    old: Old
-    shards: Mapping[str, Sequence[NewShard]]
+    old: SourceDataset
+    shards: Mapping[str, Sequence[DerivedShard]]
     counts: Mapping[str, int]  # of the records that are added, deleted or changed, by split
     options: Mapping[str, Any]
     said: str  # a digest of what was asked for, whatever dataset it is asked of
@@ -155,7 +169,7 @@ class Edit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Edited:
+class EditResult:
     """How an edit ended."""
 
     dataset: str
@@ -189,9 +203,9 @@ class Edited:
         }
 
 
-def target_of(
+def parse_edit_target(
     out: PathLike | None, *, replace: bool, workers: int | None, fresh: bool, progress: bool
-) -> Target:
+) -> EditTarget:
     """Where it is to go, as it was asked for."""
     if (out is None) == (not replace):
         raise error(
@@ -201,56 +215,56 @@ def target_of(
             found="neither" if out is None else "both",
             do='out="data/new", or replace=True',
         )
-    return Target(
+    return EditTarget(
         out=None if out is None else output_folder(out),
-        workers=worker_count(workers),
+        workers=resolve_worker_count(workers),
         fresh=bool(fresh),
         progress=bool(progress),
     )
 
 
 @contextmanager
-def edited_at(path: PathLike, target: Target) -> Iterator[tuple[Workplace, EditSwap | None]]:
+def open_edit(path: PathLike, target: EditTarget) -> Iterator[tuple[EditWorkspace, EditSwap | None]]:
     """The place of an edit, for as long as it takes; and a swap that an earlier run did and could not tell of."""
     folder = as_path("path", path, expected="the path of a dataset's folder", do='"data/flowers"')
     place = folder if target.out is None else target.out
-    refuse_to_write(place)
+    reject_remote_write(place)
     if target.out is not None:
         _check_listed(os.fspath(path))
     elif not exists(target.storage, os.path.dirname(os.path.realpath(place))):
         target.storage.stat(place)  # which says that it is missing
-    with Workplace(place, target.storage).lock_work() as work:
+    with EditWorkspace(place, target.storage).lock_work() as work:
         done = work.recover(EditSwap) if target.out is None else None
         if target.fresh:
             work.clear()
         yield work, done
 
 
-def editable(path: PathLike, target: Target) -> Old:
+def open_editable(path: PathLike, target: EditTarget) -> SourceDataset:
     """The dataset to be edited, which a manifest lists."""
     _check_listed(os.fspath(path))
-    old = opened(path)
+    old = open_source_dataset(path)
     if old.manifest is None or old.root is None:
-        raise _no_manifest(os.fspath(path))
+        raise _missing_manifest_error(os.fspath(path))
     if target.out is None:
-        check_own(old.root, old.manifest, target.storage)
+        check_owned_files(old.root, old.manifest, target.storage)
     else:
-        check_apart(target.out, [old])
+        check_separate_folders(target.out, [old])
         if old.is_tfds:
             names = tuple(old.manifest.splits)
             compression = next((part.compression for part in old.manifest.splits.values()), "none")
             packed = None if compression == "none" else compression
-            check_tfds(old.schema, tfds_name(target.out), TFDS_VERSION, names, packed)
+            check_tfds(old.schema, infer_tfds_name(target.out), TFDS_VERSION, names, packed)
     return old
 
 
 def _check_listed(place: str) -> None:
-    ANYWHERE.stat(place)  # what is not there is not without a manifest
-    if not exists(ANYWHERE, manifest_path(place)):
-        raise _no_manifest(place)
+    ROUTED_STORAGE.stat(place)  # what is not there is not without a manifest
+    if not exists(ROUTED_STORAGE, manifest_path(place)):
+        raise _missing_manifest_error(place)
 
 
-def _no_manifest(place: str) -> RekordError:
+def _missing_manifest_error(place: str) -> RekordError:
     return error(
         "U651",
         "dataset without a manifest cannot be edited",
@@ -261,31 +275,33 @@ def _no_manifest(place: str) -> RekordError:
     )
 
 
-def kept(old: Old, split: str, records: Records, number: int) -> NewShard:
+def keep_shard(old: SourceDataset, split: str, records: RecordSequence, number: int) -> DerivedShard:
     """A shard that stays as it is."""
     assert old.manifest is not None
-    return kept_shard(records, number, old.manifest.splits[split], old.index)
+    return reuse_shard(records, number, old.manifest.splits[split], old.index)
 
 
-def without(records: Records, number: int, gone: Ids) -> NewShard | None:
+def drop_records(records: RecordSequence, number: int, gone: Ids) -> DerivedShard | None:
     """A shard without some of its records, all by their numbers in the split; None where none is left."""
     begin, end = (int(one) for one in records.shards.starts[number : number + 2])
     left = np.setdiff1d(np.arange(begin, end, dtype=np.int64), gone, assume_unique=True)
     if not len(left):
         return None
-    chosen = Records(records.shards, Selected(Order("sequential", len(left)), selected(left)))
-    return Copied(Stretch(chosen, 0, len(left)))
+    chosen = RecordSequence(
+        records.shards, SubsetSampler(EpochOrder("sequential", len(left)), normalize_selection(left))
+    )
+    return CopiedShard(RecordRange(chosen, 0, len(left)))
 
 
-def digest_of_words(*words: Any) -> str:
+def digest_options(*words: Any) -> str:
     """One digest for what was asked for."""
     return hashlib.sha256(repr(words).encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def told_of(swap: EditSwap, path: PathLike, target: Target) -> Edited:
+def build_recovered_result(swap: EditSwap, path: PathLike, target: EditTarget) -> EditResult:
     """How an edit ended that an earlier run did, and died before it could tell."""
     place = os.fspath(path)
-    return Edited(
+    return EditResult(
         dataset=place,
         manifest=read_manifest(place, target.storage),
         counts=swap.counts,
@@ -295,7 +311,7 @@ def told_of(swap: EditSwap, path: PathLike, target: Target) -> Edited:
     )
 
 
-def run_edit(edit: Edit, path: PathLike, target: Target, work: Workplace) -> Edited:
+def run_edit(edit: DatasetEdit, path: PathLike, target: EditTarget, work: EditWorkspace) -> EditResult:
     """Make the dataset, and put it where it belongs."""
     old = edit.old
     assert old.manifest is not None
@@ -303,7 +319,7 @@ def run_edit(edit: Edit, path: PathLike, target: Target, work: Workplace) -> Edi
     place = os.fspath(path) if target.out is None else target.out
     if target.out is None and not sum(edit.counts.values()) and edit.schema is None:
         work.clear()
-        return Edited(
+        return EditResult(
             dataset=place,
             manifest=old.manifest,
             counts=edit.counts,
@@ -313,42 +329,42 @@ def run_edit(edit: Edit, path: PathLike, target: Target, work: Workplace) -> Edi
             notes=edit.notes,
         )
     schema = edit.schema or old.schema
-    plan = remake_plan(edit.verb, old, schema, old.index, edit.options)
+    plan = build_derivation_plan(edit.verb, old, schema, old.index, edit.options)
     splits = {
-        name: NewSplit(
+        name: DerivedSplit(
             shards=shards,
-            template=_template(old, old.manifest.splits[name], place),
+            template=_choose_template(old, old.manifest.splits[name], place),
             compression=old.manifest.splits[name].compression,
         )
         for name, shards in edit.shards.items()
     }
-    wanted = Remake(
+    wanted = Derivation(
         out=work.data if target.out is None else target.out,
         splits=splits,
         schema=schema,
         index=old.index,
         plan=plan,
         version=VERSION,
-        companions=_Companions(RemadeCompanions(old, schema, place, tfds=old.is_tfds), edit.beside),
+        companions=_EditedCompanions(DerivedCompanions(old, schema, place, tfds=old.is_tfds), edit.beside),
         parent=old.parent,
         workers=target.workers,
         fresh=target.fresh,
         storage=target.storage,
-        framed_bytes=_written_bytes(splits, old, work),
+        framed_bytes=_estimate_written_bytes(splits, old, work),
     )
     if target.out is None:
         work.tidy(work.data, plan.id)
     aloud = target.progress and bool(wanted.framed_bytes)
     try:
-        remade = run_remake(wanted, [old], progress=aloud, shown=place)
+        remade = run_derivation(wanted, [old], progress=aloud, shown=place)
     except UsageError:
         work.clear()  # the place is taken: no later run goes on from here
         raise
     shards = sum(len(split.shards) for split in splits.values())
-    linked = _linked(wanted, old)
+    linked = _count_linked_shards(wanted, old)
     left = None
     if target.out is None:
-        digest = manifest_digest(work.data, target.storage)
+        digest = read_manifest_digest(work.data, target.storage)
         assert digest is not None
         swap = EditSwap(
             old=old.parent,
@@ -361,7 +377,7 @@ def run_edit(edit: Edit, path: PathLike, target: Target, work: Workplace) -> Edi
         left = work.swap_checked(swap)
     else:
         work.clear()
-    return Edited(
+    return EditResult(
         dataset=place,
         manifest=remade.manifest,
         counts=edit.counts,
@@ -374,10 +390,10 @@ def run_edit(edit: Edit, path: PathLike, target: Target, work: Workplace) -> Edi
     )
 
 
-class _Companions:
+class _EditedCompanions:
     """The files beside the shards, some of them not as the old dataset had them."""
 
-    def __init__(self, usual: RemadeCompanions, others: Mapping[str, bytes]) -> None:
+    def __init__(self, usual: DerivedCompanions, others: Mapping[str, bytes]) -> None:
         self._usual = usual
         self._others = others
 
@@ -385,41 +401,43 @@ class _Companions:
         return {**self._usual(manifest), **self._others}
 
 
-def _template(old: Old, part: SplitPart, place: str) -> str:
+def _choose_template(old: SourceDataset, part: ManifestSplit, place: str) -> str:
     """How shards are called: as before, unless the name of the dataset is in it, or a number is not."""
     numbered = all(word in part.template for word in ("{split}", "{shard:05d}", "{shards:05d}"))
     if numbered and not old.is_tfds:
         return part.template
-    return shard_template(place, part.compression, "tfds" if old.is_tfds else None)
+    return make_shard_template(place, part.compression, "tfds" if old.is_tfds else None)
 
 
-def _written_bytes(splits: Mapping[str, NewSplit], old: Old, work: Workplace) -> int:
+def _estimate_written_bytes(
+    splits: Mapping[str, DerivedSplit], old: SourceDataset, work: EditWorkspace
+) -> int:
     """About how much will be written: where files cannot be linked, they are copied."""
     shards = [shard for split in splits.values() for shard in split.shards]
     sizes = 0
     for shard in shards:
-        if isinstance(shard, Linked):
-            same_disk = _disk(os.path.dirname(shard.path)) == _disk(work.parent)
+        if isinstance(shard, LinkedShard):
+            same_disk = _get_device(os.path.dirname(shard.path)) == _get_device(work.parent)
             sizes += 0 if same_disk else shard.done.file_bytes
         else:
             sizes += sum(int(lengths.sum()) for _, lengths in shard.stretch.pieces())
     return sizes
 
 
-def _disk(folder: str) -> int:
+def _get_device(folder: str) -> int:
     try:
         return os.stat(folder).st_dev
     except OSError:
         return -1
 
 
-def _linked(wanted: Remake, old: Old) -> int:
+def _count_linked_shards(wanted: Derivation, old: SourceDataset) -> int:
     """How many shards are another name of a file of the old dataset."""
     linked = 0
     theirs = {path for split in old.splits.values() for path in split.paths}
     for name, split in wanted.splits.items():
         for number, shard in enumerate(split.shards):
-            if isinstance(shard, Linked) and shard.path in theirs:
+            if isinstance(shard, LinkedShard) and shard.path in theirs:
                 own = os.path.join(wanted.out, shard_name(split.template, name, number, len(split.shards)))
                 stat = wanted.storage.stat
                 linked += stat(own).identity == stat(shard.path).identity

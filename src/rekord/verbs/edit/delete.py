@@ -9,36 +9,36 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rekord.arguments import invalid
-from rekord.conversion.copy_records import Records, Stretch
-from rekord.conversion.derive import Copied, NewShard
-from rekord.conversion.plan import function_digest
+from rekord.conversion.copy_records import RecordRange, RecordSequence
+from rekord.conversion.derive import CopiedShard, DerivedShard
+from rekord.conversion.plan import digest_function
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.order import Ids
 from rekord.dataset.postprocess import Batch
-from rekord.dataset.samplers import digest_of
+from rekord.dataset.samplers import digest_selection
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 from rekord.storage.local import PathLike
-from rekord.verbs.derive_common import Old, check_split, records_of
+from rekord.verbs.derive_common import SourceDataset, check_split_name, select_split_records
 from rekord.verbs.edit.common import (
-    Edit,
-    Edited,
-    Target,
-    digest_of_words,
-    editable,
-    edited_at,
-    kept,
+    DatasetEdit,
+    EditResult,
+    EditTarget,
+    build_recovered_result,
+    digest_options,
+    drop_records,
+    keep_shard,
+    open_edit,
+    open_editable,
+    parse_edit_target,
     run_edit,
-    target_of,
-    told_of,
-    without,
 )
-from rekord.verbs.edit.record_list import RecordList, RecordPairs, record_list, record_numbers
-from rekord.verbs.query import matching
+from rekord.verbs.edit.record_list import RecordList, RecordPairs, parse_record_list, resolve_record_numbers
+from rekord.verbs.query import find_matching_records
 
-Where: TypeAlias = "str | Callable[[Batch], Any] | Mapping[str, Sequence[int]] | Sequence[int]"
+RecordCondition: TypeAlias = "str | Callable[[Batch], Any] | Mapping[str, Sequence[int]] | Sequence[int]"
 
 _ROWS = 1024
 
@@ -47,7 +47,7 @@ def delete(
     path: PathLike,
     out: PathLike | None = None,
     *,
-    where: Where | None = None,
+    where: RecordCondition | None = None,
     records: RecordPairs | None = None,
     split: str | Sequence[str] | None = None,
     replace: bool = False,
@@ -65,18 +65,18 @@ def delete(
 
     With `replace` the new dataset takes the place of the old one, in one step where the system can.
     """
-    target = target_of(out, replace=replace, workers=workers, fresh=fresh, progress=progress)
-    return open_dataset(deleted(path, target, where=where, records=records, split=split).dataset)
+    target = parse_edit_target(out, replace=replace, workers=workers, fresh=fresh, progress=progress)
+    return open_dataset(delete_records(path, target, where=where, records=records, split=split).dataset)
 
 
-def deleted(
+def delete_records(
     path: PathLike,
-    target: Target,
+    target: EditTarget,
     *,
-    where: Where | None = None,
+    where: RecordCondition | None = None,
     records: RecordPairs | None = None,
     split: str | Sequence[str] | None = None,
-) -> Edited:
+) -> EditResult:
     """What `delete` does, and how it ended."""
     if (where is None) == (records is None):
         raise error(
@@ -88,26 +88,26 @@ def deleted(
             found="none of them" if records is None else "both",
             do='where="label = 3", or records=[("train", 3)]',
         )
-    which = Which.of(where, records, split)
-    said = digest_of_words("delete", which.words(), None if split is None else listed_splits(split))
-    with edited_at(path, target) as (work, done):
+    which = RecordSelector.of(where, records, split)
+    said = digest_options("delete", which.words(), None if split is None else to_split_names(split))
+    with open_edit(path, target) as (work, done):
         if done is not None and done.said == said:
-            return told_of(done, path, target)
-        old = editable(path, target)
+            return build_recovered_result(done, path, target)
+        old = open_editable(path, target)
         gone = which.numbers(old)
-        shards: dict[str, list[NewShard]] = {}
+        shards: dict[str, list[DerivedShard]] = {}
         for name, one in old.splits.items():
-            stored = records_of(one)
+            stored = select_split_records(one)
             made = [
-                kept(old, name, stored, number) if not len(here) else without(stored, number, here)
-                for number, here in enumerate(_by_shard(stored, gone[name]))
+                keep_shard(old, name, stored, number) if not len(here) else drop_records(stored, number, here)
+                for number, here in enumerate(_group_by_shard(stored, gone[name]))
             ]
             shards[name] = [shard for shard in made if shard is not None]
             if not shards[name]:
-                shards[name] = [Copied(Stretch(stored, 0, 0))]
+                shards[name] = [CopiedShard(RecordRange(stored, 0, 0))]
         # Of what was deleted nothing is to be left: not even the condition, which may name it.
-        digests = {name: digest_of(ids) for name, ids in gone.items() if len(ids)}
-        edit = Edit(
+        digests = {name: digest_selection(ids) for name, ids in gone.items() if len(ids)}
+        edit = DatasetEdit(
             verb="delete",
             old=old,
             shards=shards,
@@ -120,15 +120,17 @@ def deleted(
 
 
 @dataclass(frozen=True)
-class Which:
+class RecordSelector:
     """The records that an edit is about: those that a condition says, or those of a list."""
 
-    where: Where | None
+    where: RecordCondition | None
     listed: RecordList | None
     split: str | Sequence[str] | None
 
     @classmethod
-    def of(cls, where: Where | None, records: RecordPairs | None, split: str | Sequence[str] | None) -> Which:
+    def of(
+        cls, where: RecordCondition | None, records: RecordPairs | None, split: str | Sequence[str] | None
+    ) -> RecordSelector:
         """Refuse what cannot stand together, and read the list."""
         if records is not None and split is not None:
             raise error(
@@ -138,7 +140,7 @@ class Which:
                 found="both",
                 do="leave `split` out",
             )
-        return cls(where, None if records is None else record_list(records), split)
+        return cls(where, None if records is None else parse_record_list(records), split)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -149,44 +151,44 @@ class Which:
         """What was asked for, in words that are the same in every run."""
         if self.listed is not None:
             return ["records", sorted(one.pair for one in self.listed.records)]
-        return None if self.where is None else words_of_where(self.where)
+        return None if self.where is None else describe_condition(self.where)
 
-    def numbers(self, old: Old) -> dict[str, Ids]:
+    def numbers(self, old: SourceDataset) -> dict[str, Ids]:
         """The numbers of these records in each split, in order."""
         if self.listed is None:
-            return chosen_records(old, self.where, self.split)
-        return {name: np.zeros(0, np.int64) for name in old.splits} | record_numbers(old, self.listed)
+            return select_records(old, self.where, self.split)
+        return {name: np.zeros(0, np.int64) for name in old.splits} | resolve_record_numbers(old, self.listed)
 
 
-def chosen_records(old: Old, where: Any, split: str | Sequence[str] | None) -> dict[str, Ids]:
+def select_records(old: SourceDataset, where: Any, split: str | Sequence[str] | None) -> dict[str, Ids]:
     """The numbers of the records of each split that `where` is about, in order."""
-    names = list(old.splits) if split is None else listed_splits(split)
+    names = list(old.splits) if split is None else to_split_names(split)
     for name in names:
-        check_split(old, name)
+        check_split_name(old, name)
     by_split = _numbers_by_split(old, where, names)
     found: dict[str, Ids] = {}
     for name, one in old.splits.items():
         if name not in names:
             found[name] = np.zeros(0, np.int64)
         elif by_split is not None:
-            found[name] = _checked_numbers(name, one, by_split.get(name, ()))
+            found[name] = _validate_numbers(name, one, by_split.get(name, ()))
         elif isinstance(where, str):
-            found[name] = np.sort(matching(one, where))
+            found[name] = np.sort(find_matching_records(one, where))
         else:
-            found[name] = _answered(one, where)
+            found[name] = _evaluate_condition(one, where)
     return found
 
 
-def words_of_where(where: Any) -> Any:
+def describe_condition(where: Any) -> Any:
     """What was asked for, in words that are the same in every run."""
     if isinstance(where, str):
         return where
     if callable(where):
-        return ["function", function_digest(where)]
+        return ["function", digest_function(where)]
     if isinstance(where, Mapping):
-        return {str(name): _array(numbers).tolist() for name, numbers in where.items()}
+        return {str(name): _to_array(numbers).tolist() for name, numbers in where.items()}
     if isinstance(where, (Sequence, np.ndarray)) and not isinstance(where, bytes):
-        return _array(where).tolist()
+        return _to_array(where).tolist()
     raise invalid(
         "where",
         where,
@@ -195,7 +197,7 @@ def words_of_where(where: Any) -> Any:
     )
 
 
-def listed_splits(split: str | Sequence[str]) -> list[str]:
+def to_split_names(split: str | Sequence[str]) -> list[str]:
     """The names of splits, where there may be one or several."""
     if isinstance(split, str):
         return [split]
@@ -204,13 +206,13 @@ def listed_splits(split: str | Sequence[str]) -> list[str]:
     return list(split)
 
 
-def _numbers_by_split(old: Old, where: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
+def _numbers_by_split(old: SourceDataset, where: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
     """Numbers of records by split, where that is what was given."""
     if isinstance(where, str) or callable(where):
         return None
     if isinstance(where, Mapping):
         for name in where:
-            check_split(old, name)
+            check_split_name(old, name)
         return where
     if len(names) != 1:
         raise error(
@@ -223,27 +225,27 @@ def _numbers_by_split(old: Old, where: Any, names: Sequence[str]) -> Mapping[str
     return {names[0]: where}
 
 
-def _checked_numbers(name: str, split: Split, given: Any) -> Ids:
-    numbers = _array(given)
+def _validate_numbers(name: str, split: Split, given: Any) -> Ids:
+    numbers = _to_array(given)
     if not numbers.size:
         return np.zeros(0, np.int64)
     count = len(split)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        raise _no_record(name, count, shown(given))
+        raise _missing_record_error(name, count, preview(given))
     outside = numbers[(numbers < 0) | (numbers >= count)]
     if len(outside):
-        raise _no_record(name, count, str(int(outside[0])))
+        raise _missing_record_error(name, count, str(int(outside[0])))
     return np.unique(numbers).astype(np.int64)
 
 
-def _array(given: Any) -> Any:
+def _to_array(given: Any) -> Any:
     try:
         return np.asarray(given)
     except ValueError:  # lists of several lengths
         return np.asarray(given, dtype=object)
 
 
-def _no_record(name: str, count: int, found: str) -> RekordError:
+def _missing_record_error(name: str, count: int, found: str) -> RekordError:
     return error(
         "U605",
         f"`where` names no record of the split `{name[:60]}`",
@@ -255,7 +257,7 @@ def _no_record(name: str, count: int, found: str) -> RekordError:
     )
 
 
-def _answered(split: Split, function: Callable[[Batch], Any]) -> Ids:
+def _evaluate_condition(split: Split, function: Callable[[Batch], Any]) -> Ids:
     """The records for which a function says True."""
     found = [np.zeros(0, np.int64)]
     begin = 0
@@ -275,7 +277,7 @@ def _answered(split: Split, function: Callable[[Batch], Any]) -> Ids:
     return np.concatenate(found).astype(np.int64)
 
 
-def _by_shard(records: Records, ids: Ids) -> list[Ids]:
+def _group_by_shard(records: RecordSequence, ids: Ids) -> list[Ids]:
     """Sorted numbers, those of each shard by themselves."""
     inner = records.shards.starts[1:-1]
     return np.split(ids, np.searchsorted(ids, inner))

@@ -19,18 +19,18 @@ from rekord.dataset.order import Ids
 from rekord.dataset.postprocess import Batch
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
-from rekord.feeds.sql.tables import Indexed
+from rekord.feeds.sql.tables import IndexedColumns
 from rekord.location import Location
 from rekord.schema import Feature, Int64, Label, Schema, Text, of_type
-from rekord.schema.interop.label_map import label_map_text
-from rekord.schema.messages import near_miss, shown
+from rekord.schema.interop.label_map import format_label_map
+from rekord.schema.messages import closest_match, preview
 from rekord.storage.local import read_error
-from rekord.verbs.derive_common import Old
-from rekord.verbs.edit.append import layout_from
+from rekord.verbs.derive_common import SourceDataset
+from rekord.verbs.edit.append import build_layout
 
 
 @dataclass(frozen=True)
-class Classes:
+class LabelClasses:
     """What the ids of a column stand for.
 
     A list of a Label says its names in order; the classes of a layout have ids of their own, which stay; and
@@ -70,18 +70,18 @@ class Classes:
 
     def unknown(self, value: Any) -> RekordError:
         """The error for what is none of the classes."""
-        near = near_miss(value, list(self.names.values())) if isinstance(value, str) else None
+        near = closest_match(value, list(self.names.values())) if isinstance(value, str) else None
         named = f"one of {len(self.names):,} names" if self.names else ""
         ids = f"an id from 0 to {self.count - 1:,}" if self.count is not None else "a whole number of 64 bits"
         if self.kind == "layout":
             ids = "one of their ids"
         return error(
             "U606",
-            f"`{self.column}` has no class {shown(value)}",
+            f"`{self.column}` has no class {preview(value)}",
             location=Location(feature=self.column),
             expected=f"{named}, or {ids}" if named else ids,
-            found=shown(value),
-            do=f"did you mean {shown(near)}?"
+            found=preview(value),
+            do=f"did you mean {preview(near)}?"
             if near
             else "name another class, or give all classes: names=[…]",
         )
@@ -93,17 +93,17 @@ class Classes:
 
 
 @dataclass(frozen=True)
-class Changed:
+class ClassMapping:
     """The classes before and after. Ids that no map names stay as they are; None says that a class is left out."""
 
-    before: Classes
-    after: Classes
+    before: LabelClasses
+    after: LabelClasses
     base: Mapping[int, int | None]  # of every record
     hit: Mapping[int, int | None]  # of those that are to be changed
     origin: Mapping[int, int]  # the class before that a class after comes from, where there is one
 
 
-def column_of(old: Old, column: Any) -> str:
+def resolve_label_column(old: SourceDataset, column: Any) -> str:
     """The column whose labels are meant."""
     schema = old.schema
     if column is None:
@@ -111,7 +111,7 @@ def column_of(old: Old, column: Any) -> str:
         usual = [name for name in ("label", "labels") if name in schema.context]
         found = labels if len(labels) == 1 else [name for name in usual if name in labels] or usual
         if not found:
-            raise refused(
+            raise relabel_error(
                 "it is not clear which column is meant",
                 "the name of a Label, or of an Int64",
                 f"{len(labels)} Labels",
@@ -120,7 +120,7 @@ def column_of(old: Old, column: Any) -> str:
         return found[0]
     feature = schema[column]
     if feature.as_given != "int" or column not in schema.context or len(feature.shape) > 1:
-        raise refused(
+        raise relabel_error(
             f"`{column[:60]}` holds no classes",
             "a Label or an Int64, of one value or a list of them",
             type(feature).__name__,
@@ -130,42 +130,44 @@ def column_of(old: Old, column: Any) -> str:
     return str(column)
 
 
-def classes_of(old: Old, column: str) -> Classes:
+def read_label_classes(old: SourceDataset, column: str) -> LabelClasses:
     """The classes that a column has."""
     feature = old.schema[column]
     if isinstance(feature, Label):
-        return Classes(column, "list", dict(enumerate(feature.names or ())), feature.count)
+        return LabelClasses(column, "list", dict(enumerate(feature.names or ())), feature.count)
     told = None if old.manifest is None else old.manifest.options.get("layout")
     if isinstance(told, dict) and told.get("name") == "detection" and column == "labels":
         pairs = told.get("classes")
         if isinstance(pairs, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-            return Classes(column, "layout", {int(number): str(name) for number, name in pairs})
-    return Classes(column, "numbers")
+            return LabelClasses(column, "layout", {int(number): str(name) for number, name in pairs})
+    return LabelClasses(column, "numbers")
 
 
-def changed_classes(
-    before: Classes, mapping: Mapping[Any, Any] | None, names: Any, *, everywhere: bool
-) -> Changed:
+def map_classes(
+    before: LabelClasses, mapping: Mapping[Any, Any] | None, names: Any, *, everywhere: bool
+) -> ClassMapping:
     """What becomes of the classes. With `everywhere` a class that is mapped to another has no records any more."""
     given = mapping or {}
     if names is not None:
-        after = _listed(before, names)
-        base = _translated(before, after)
-        return _checked(before, after, base, {**base, **_ids(before, after, given)})
+        after = _parse_class_list(before, names)
+        base = _translate_ids(before, after)
+        return _validate_mapping(before, after, base, {**base, **_resolve_ids(before, after, given)})
     if not before.names:
-        return _checked(before, before, {}, _ids(before, before, given))
-    wanted = {before.id_of(old): _target(before, target) for old, target in given.items()}
+        return _validate_mapping(before, before, {}, _resolve_ids(before, before, given))
+    wanted = {before.id_of(old): _resolve_target(before, target) for old, target in given.items()}
     targets = {number: wanted.get(number, name) for number, name in before.names.items()}
     if before.kind == "layout" or not everywhere:
-        return _same_ids(before, targets, everywhere=everywhere)
-    return _closed_up(before, targets)
+        return _build_stable_mapping(before, targets, everywhere=everywhere)
+    return _build_compact_mapping(before, targets)
 
 
-def _ids(before: Classes, after: Classes, mapping: Mapping[Any, Any]) -> dict[int, int | None]:
+def _resolve_ids(
+    before: LabelClasses, after: LabelClasses, mapping: Mapping[Any, Any]
+) -> dict[int, int | None]:
     return {before.id_of(old): after.id_of(target) for old, target in mapping.items()}
 
 
-def _translated(before: Classes, after: Classes) -> dict[int, int | None]:
+def _translate_ids(before: LabelClasses, after: LabelClasses) -> dict[int, int | None]:
     """Each class by the id of the same name; where there are no names, by the same id."""
     if before.names and after.names:
         ids = {name: number for number, name in after.names.items()}
@@ -173,7 +175,7 @@ def _translated(before: Classes, after: Classes) -> dict[int, int | None]:
     return {}
 
 
-def _target(before: Classes, target: Any) -> str:
+def _resolve_target(before: LabelClasses, target: Any) -> str:
     """What a class that is mapped is to be called: a name that there is already, or a new one."""
     if isinstance(target, str) and target and (before.has_name(target) or not _is_number(target)):
         return target
@@ -184,7 +186,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.lstrip("-").isdigit()
 
 
-def _closed_up(before: Classes, targets: Mapping[int, str]) -> Changed:
+def _build_compact_mapping(before: LabelClasses, targets: Mapping[int, str]) -> ClassMapping:
     """A list of classes without those that nothing is any more: ids behind them move up."""
     kept: list[str] = []
     wanted = set(targets.values())
@@ -193,12 +195,14 @@ def _closed_up(before: Classes, targets: Mapping[int, str]) -> Changed:
             kept.append(name)
         if not before.has_name(targets[number]) and targets[number] not in kept:
             kept.append(targets[number])
-    after = Classes(before.column, "list", dict(enumerate(kept)), len(kept))
+    after = LabelClasses(before.column, "list", dict(enumerate(kept)), len(kept))
     ids: dict[int, int | None] = {number: kept.index(name) for number, name in targets.items()}
-    return _checked(before, after, ids, ids)
+    return _validate_mapping(before, after, ids, ids)
 
 
-def _same_ids(before: Classes, targets: Mapping[int, str], *, everywhere: bool) -> Changed:
+def _build_stable_mapping(
+    before: LabelClasses, targets: Mapping[int, str], *, everywhere: bool
+) -> ClassMapping:
     """Classes whose ids stay; a new name takes the id of the class that it is the new name of, or one of its own."""
     ids = {name: number for number, name in before.names.items()}
     wanted = set(targets.values())
@@ -211,26 +215,26 @@ def _same_ids(before: Classes, targets: Mapping[int, str], *, everywhere: bool) 
     used = wanted if everywhere else {*before.names.values(), *wanted}
     names = {number: name for name, number in sorted(ids.items(), key=operator.itemgetter(1)) if name in used}
     count = None if before.count is None else max(before.count, len(names))
-    return _checked(before, Classes(before.column, before.kind, names, count), {}, hit)
+    return _validate_mapping(before, LabelClasses(before.column, before.kind, names, count), {}, hit)
 
 
-def _listed(before: Classes, names: Any) -> Classes:
+def _parse_class_list(before: LabelClasses, names: Any) -> LabelClasses:
     """The classes of a list of all of them, or of their number."""
     if before.kind != "list":
-        raise refused(
+        raise relabel_error(
             f"`{before.column[:60]}` is no Label, so that it has no list of classes",
             "no names",
-            shown(names),
+            preview(names),
             "leave names= out",
             feature=before.column,
         )
     label = Label(names)  # which says what is wrong with them
-    return Classes(before.column, "list", dict(enumerate(label.names or ())), label.count)
+    return LabelClasses(before.column, "list", dict(enumerate(label.names or ())), label.count)
 
 
-def _checked(
-    before: Classes, after: Classes, base: Mapping[int, int | None], hit: Mapping[int, int | None]
-) -> Changed:
+def _validate_mapping(
+    before: LabelClasses, after: LabelClasses, base: Mapping[int, int | None], hit: Mapping[int, int | None]
+) -> ClassMapping:
     origin: dict[int, int] = {}
     names = {name: number for number, name in before.names.items()}
     for number, name in after.names.items():
@@ -239,10 +243,10 @@ def _checked(
     for old, new in hit.items():
         if new is not None:
             origin.setdefault(new, old)
-    return Changed(before, after, base, hit, origin)
+    return ClassMapping(before, after, base, hit, origin)
 
 
-def feature_after(feature: Feature, changed: Changed) -> Feature:
+def update_feature(feature: Feature, changed: ClassMapping) -> Feature:
     """The column's feature with the classes that it has now."""
     if changed.after == changed.before:
         return feature
@@ -261,7 +265,9 @@ def feature_after(feature: Feature, changed: Changed) -> Feature:
     return Label(classes, shape=feature.shape, key=feature.key, optional=feature.optional, default=default)
 
 
-def refused(what: str, expected: str, found: str, do: str, *, feature: str | None = None) -> RekordError:
+def relabel_error(
+    what: str, expected: str, found: str, do: str, *, feature: str | None = None
+) -> RekordError:
     """The error for a change that makes no sense."""
     return error("U605", what, location=Location(feature=feature), expected=expected, found=found, do=do)
 
@@ -270,7 +276,7 @@ _LABEL_MAP = "label_map.pbtxt"
 
 
 @dataclass(frozen=True)
-class Companions:
+class LabelCompanions:
     """What is to be changed beside the labels."""
 
     texts: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # by column, then by class
@@ -279,7 +285,7 @@ class Companions:
     notes: tuple[str, ...] = ()
 
 
-def companions_of(old: Old, changed: Changed, schema: Schema) -> Companions:
+def update_companions(old: SourceDataset, changed: ClassMapping, schema: Schema) -> LabelCompanions:
     """The companions of the labels of a dataset that a layout tells of; `schema` is that of the new one."""
     assert old.manifest is not None
     told = old.manifest.options.get("layout")
@@ -290,7 +296,7 @@ def companions_of(old: Old, changed: Changed, schema: Schema) -> Companions:
     new: dict[str, Any] | None = None
     if name == "classification" and column == "label" and changed.after.names:
         texts["text"] = changed.after.names
-        new, synsets = _classification(layout, changed)
+        new, synsets = _update_classification_layout(layout, changed)
         if synsets is not None:
             texts["synset"] = synsets
     elif name == "detection" and column == "labels":
@@ -298,21 +304,21 @@ def companions_of(old: Old, changed: Changed, schema: Schema) -> Companions:
         new = {**layout, "classes": [[number, one] for number, one in sorted(changed.after.names.items())]}
     texts = {one: by_id for one, by_id in texts.items() if isinstance(schema.context.get(one), Text)}
     if changed.after == changed.before:
-        return Companions(texts, notes=tuple(notes))
+        return LabelCompanions(texts, notes=tuple(notes))
     files: dict[str, bytes] = {}
     if _LABEL_MAP in old.manifest.companions:
         if new is not None and name == "detection":
-            files[_LABEL_MAP] = label_map_text(changed.after.names).encode()
+            files[_LABEL_MAP] = format_label_map(changed.after.names).encode()
         else:
             notes.append(f"{_LABEL_MAP} was left as it is: it may name classes that are not there any more")
     options: dict[str, Any] = {}
     if layout and name != "plain":
-        options["layout"] = new if new is not None and _gives(new, schema) else None
-    return Companions(texts, options, files, tuple(notes))
+        options["layout"] = new if new is not None and _is_layout_of_schema(new, schema) else None
+    return LabelCompanions(texts, options, files, tuple(notes))
 
 
-def _classification(
-    layout: Mapping[str, Any], changed: Changed
+def _update_classification_layout(
+    layout: Mapping[str, Any], changed: ClassMapping
 ) -> tuple[dict[str, Any] | None, dict[int, str] | None]:
     """The layout with the new classes, and the synset of each class that has one."""
     first = 0 if layout.get("zero_based") else 1
@@ -329,16 +335,16 @@ def _classification(
     return (None if None in whole else {**layout, "classes": names, "synsets": whole}), by_id
 
 
-def _gives(layout: Mapping[str, Any], schema: Schema) -> bool:
+def _is_layout_of_schema(layout: Mapping[str, Any], schema: Schema) -> bool:
     """Whether the columns of a layout are those of a schema, so that rows can still be appended by it."""
     try:
-        return not layout.get("transforms") and layout_from(layout).schema == schema
+        return not layout.get("transforms") and build_layout(layout).schema == schema
     except (KeyError, TypeError, ValueError, AttributeError, RekordError):
         return False
 
 
 @dataclass(frozen=True)
-class Listed:
+class LabelFile:
     """The labels of a file: by the value of a column, or by split and number."""
 
     path: str
@@ -346,50 +352,56 @@ class Listed:
     labels: Mapping[str | tuple[str, int], tuple[str, int]]  # label and line
 
 
-def read_labels(path: str | os.PathLike[str], column: str, schema: Schema, key: str | None) -> Listed:
+def read_label_file(path: str | os.PathLike[str], column: str, schema: Schema, key: str | None) -> LabelFile:
     """The labels of a CSV file. Its first line names its columns."""
     place = os.fspath(path)
-    lines = _lines(place)
+    lines = _iter_csv_lines(place)
     _, header = next(lines, (1, []))
     named = {name: i for i, name in enumerate(header)}
     label = column if column in named else "label"
     if label not in named:
-        raise _refused(place, 1, f"a column `{column[:60]}`", ", ".join(header)[:60] or "an empty file")
-    key = _key(place, named, label, schema, key)
+        raise _label_file_error(
+            place, 1, f"a column `{column[:60]}`", ", ".join(header)[:60] or "an empty file"
+        )
+    key = _choose_key_column(place, named, label, schema, key)
     found: dict[str | tuple[str, int], tuple[str, int]] = {}
     for line, fields in lines:
         if not fields:
             continue
         if len(fields) != len(header):
-            raise _refused(place, line, f"{len(header)} fields, as the first line has", f"{len(fields)}")
+            raise _label_file_error(
+                place, line, f"{len(header)} fields, as the first line has", f"{len(fields)}"
+            )
         name: str | tuple[str, int]
         if key is not None:
             name = fields[named[key]]
         else:
             number = fields[named["record"]]
             if not (number.isascii() and number.isdigit() and len(number) < 19):
-                raise _refused(place, line, "the number of a record", repr(number)[:60])
+                raise _label_file_error(place, line, "the number of a record", repr(number)[:60])
             name = fields[named["split"]], int(number)
         before = found.setdefault(name, (fields[named[label]], line))
         if before[0] != fields[named[label]]:
-            raise _refused(
+            raise _label_file_error(
                 place, line, f"one label a record: line {before[1]:,} has another", repr(name)[:60]
             )
-    return Listed(place, key, found)
+    return LabelFile(place, key, found)
 
 
-def _key(path: str, named: Mapping[str, int], label: str, schema: Schema, key: str | None) -> str | None:
+def _choose_key_column(
+    path: str, named: Mapping[str, int], label: str, schema: Schema, key: str | None
+) -> str | None:
     """The column that tells records apart; None where they are told by split and number."""
     if key is not None:
         if key not in named:
-            raise _refused(path, 1, f"a column `{key[:60]}`", ", ".join(named)[:60])
+            raise _label_file_error(path, 1, f"a column `{key[:60]}`", ", ".join(named)[:60])
         _check_key(path, key, schema)
         return key
     if {"split", "record"} <= set(named):
         return None
     shared = [name for name in named if name in schema.context and name != label]
     if len(shared) != 1:
-        raise _refused(
+        raise _label_file_error(
             path,
             1,
             "one column of the dataset that tells records apart, or the columns split and record",
@@ -403,10 +415,10 @@ def _key(path: str, named: Mapping[str, int], label: str, schema: Schema, key: s
 def _check_key(path: str, key: str, schema: Schema) -> None:
     feature = schema[key]
     if key not in schema.context or feature.as_given not in ("int", "str", "bytes") or feature.shape:
-        raise _refused(path, 1, "a key that is one text or one whole number", f"`{key[:60]}`")
+        raise _label_file_error(path, 1, "a key that is one text or one whole number", f"`{key[:60]}`")
 
 
-def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
+def _iter_csv_lines(path: str) -> Iterator[tuple[int, list[str]]]:
     """The number of each line, and its fields."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
@@ -416,12 +428,16 @@ def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
     except OSError as failure:
         raise read_error(path, failure) from failure
     except UnicodeDecodeError as failure:
-        raise _refused(path, None, "a text in UTF-8", failure.object[failure.start :][:8].hex(" ")) from None
+        raise _label_file_error(
+            path, None, "a text in UTF-8", failure.object[failure.start :][:8].hex(" ")
+        ) from None
     except csv.Error as failure:
-        raise _refused(path, reader.line_num, "a CSV file", str(failure)[:60]) from None
+        raise _label_file_error(path, reader.line_num, "a CSV file", str(failure)[:60]) from None
 
 
-def _refused(path: str, line: int | None, expected: str, found: str, do: str | None = None) -> RekordError:
+def _label_file_error(
+    path: str, line: int | None, expected: str, found: str, do: str | None = None
+) -> RekordError:
     return error(
         "U624",
         "list of labels or records cannot be read",
@@ -438,7 +454,7 @@ _ROWS = 8192
 
 
 @dataclass(frozen=True, eq=False)
-class Values:
+class LabelValues:
     """The ids of all records: one each, or those of record i from `offsets[i]` to `offsets[i + 1]`."""
 
     ids: Ids
@@ -450,11 +466,11 @@ class Values:
         """How many there are."""
         return len(self.valid)
 
-    def of_values(self, flags: Flags) -> Flags:
+    def expand_to_values(self, flags: Flags) -> Flags:
         """What is said of each record, said of each value."""
         return flags if self.offsets is None else np.repeat(flags, np.diff(self.offsets))
 
-    def of_records(self, flags: Flags) -> Flags:
+    def reduce_to_records(self, flags: Flags) -> Flags:
         """The records that have any such value."""
         if self.offsets is None:
             return flags
@@ -462,58 +478,62 @@ class Values:
         return np.asarray(sums[self.offsets[1:]] > sums[self.offsets[:-1]])
 
 
-def values_of(split: Split, column: str, feature: Feature) -> Values:
+def read_label_values(split: Split, column: str, feature: Feature) -> LabelValues:
     """The labels of a split: from its index where that has them, or else from the records."""
     if not feature.shape:
-        indexed = Indexed(split.view.shards, {column: pa.int64()})
+        indexed = IndexedColumns(split.view.shards, {column: pa.int64()})
         if indexed.has([column]):
             arrays = [columns[column] for columns, _ in indexed.batches([column])]
             valid = [~np.asarray(array.is_null()) for array in arrays]
             filled = [np.asarray(array.fill_null(0)) for array in arrays]
-            return Values(_joined(filled, np.int64), _joined(valid, bool))
-    found = [_of_batch(batch[column]) for batch in split.batches(_ROWS, columns=[column])]
+            return LabelValues(_concat_arrays(filled, np.int64), _concat_arrays(valid, bool))
+    found = [_extract_label_values(batch[column]) for batch in split.batches(_ROWS, columns=[column])]
     lengths = [one.offsets for one in found]
     offsets = None
     if feature.shape:
         counts = [np.diff(one) for one in lengths if one is not None]
-        offsets = np.concatenate([[0], np.cumsum(_joined(counts, np.int64))]).astype(np.int64)
-    return Values(
-        _joined([one.ids for one in found], np.int64), _joined([one.valid for one in found], bool), offsets
+        offsets = np.concatenate([[0], np.cumsum(_concat_arrays(counts, np.int64))]).astype(np.int64)
+    return LabelValues(
+        _concat_arrays([one.ids for one in found], np.int64),
+        _concat_arrays([one.valid for one in found], bool),
+        offsets,
     )
 
 
-def _of_batch(column: Any) -> Values:
+def _extract_label_values(column: Any) -> LabelValues:
     if isinstance(column, Ragged):
         valid = np.ones(len(column), bool) if column.valid is None else np.asarray(column.valid)
-        return Values(np.asarray(column.values, np.int64), valid, np.asarray(column.offsets, np.int64))
+        return LabelValues(np.asarray(column.values, np.int64), valid, np.asarray(column.offsets, np.int64))
     if isinstance(column, Optional):
-        inner = _of_batch(column.values)
-        return Values(inner.ids, np.asarray(column.valid), inner.offsets)
+        inner = _extract_label_values(column.values)
+        return LabelValues(inner.ids, np.asarray(column.valid), inner.offsets)
     rows = len(column)
     valid = np.ones(rows, bool)
     if column.ndim == 1:
-        return Values(column.astype(np.int64), valid)
+        return LabelValues(column.astype(np.int64), valid)
     width = column.shape[1]
-    return Values(column.reshape(-1).astype(np.int64), valid, np.arange(rows + 1, dtype=np.int64) * width)
+    return LabelValues(
+        column.reshape(-1).astype(np.int64), valid, np.arange(rows + 1, dtype=np.int64) * width
+    )
 
 
-def _joined(parts: list[Any], kind: Any) -> Any:
+def _concat_arrays(parts: list[Any], kind: Any) -> Any:
     return np.concatenate([np.zeros(0, kind), *parts]).astype(kind)
 
 
-def mapped(ids: Ids, by: Mapping[int, int | None], changed: Changed) -> Ids:
+def map_label_ids(ids: Ids, by: Mapping[int, int | None], changed: ClassMapping) -> Ids:
     """Ids by a map; what it does not name stays. A class that is left out and has records is refused."""
     found, places = np.unique(ids, return_inverse=True)
-    made = np.array([_one(int(number), by, changed) for number in found], np.int64)
+    made = np.array([_map_label_id(int(number), by, changed) for number in found], np.int64)
     return made[places.reshape(-1)] if len(found) else ids
 
 
-def _one(number: int, by: Mapping[int, int | None], changed: Changed) -> int:
+def _map_label_id(number: int, by: Mapping[int, int | None], changed: ClassMapping) -> int:
     new = by.get(number, number)
     before, after = changed.before.count, changed.after.count
     if new is None or (before is not None and after is not None and number < before and new >= after):
         name = changed.before.name(number)
-        raise refused(
+        raise relabel_error(
             f"the class `{name[:60]}` has records, and is not among the new classes",
             "all classes that have records, or others that they are mapped to",
             f"no class `{name[:60]}`",
@@ -524,13 +544,13 @@ def _one(number: int, by: Mapping[int, int | None], changed: Changed) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class NewLabels:
+class LabelUpdate:
     """The labels that a split is to have. It is called with records that were decoded, and their numbers."""
 
     column: str
     optional: bool
-    before: Values
-    after: Values
+    before: LabelValues
+    after: LabelValues
     texts: Mapping[str, Mapping[int, str]]
     affected: Flags  # the records that are to be other bytes than before
     renamed: Flags  # the records that are of another class than before
@@ -559,7 +579,7 @@ class NewLabels:
             return Optional(ids, valid) if self.optional else ids
         begins, ends = self.after.offsets[numbers], self.after.offsets[numbers + 1]
         pieces = [self.after.ids[begin:end] for begin, end in zip(begins, ends, strict=True)]
-        ids = _joined(pieces, np.int64)
+        ids = _concat_arrays(pieces, np.int64)
         if isinstance(column, Ragged):
             return Ragged(ids, column.offsets - column.offsets[0], valid=column.valid)
         if isinstance(column, Optional):
@@ -579,26 +599,28 @@ class NewLabels:
         return [by_id.get(one, word) for one, word in zip(ids, text, strict=True)]
 
 
-def new_labels(
+def build_label_update(
     column: str,
     feature: Feature,
-    before: Values,
-    after: Values,
-    changed: Changed,
+    before: LabelValues,
+    after: LabelValues,
+    changed: ClassMapping,
     texts: Mapping[str, Mapping[int, str]],
-) -> NewLabels:
+) -> LabelUpdate:
     """The labels of a split, from what they were and what they are to be."""
-    same_valid = before.of_values(before.valid == after.valid)
+    same_valid = before.expand_to_values(before.valid == after.valid)
     other_id = (before.ids != after.ids) | ~same_valid
     codes: dict[str, int] = {}
-    other_name = _named(before.ids, changed.before, codes) != _named(after.ids, changed.after, codes)
-    other_class = (other_name | ~same_valid) & before.of_values(after.valid | before.valid)
-    affected = before.of_records(other_id | other_class if texts else other_id)
-    renamed = before.of_records(other_class)
-    return NewLabels(column, feature.optional, before, after, texts, affected, renamed)
+    other_name = _encode_class_names(before.ids, changed.before, codes) != _encode_class_names(
+        after.ids, changed.after, codes
+    )
+    other_class = (other_name | ~same_valid) & before.expand_to_values(after.valid | before.valid)
+    affected = before.reduce_to_records(other_id | other_class if texts else other_id)
+    renamed = before.reduce_to_records(other_class)
+    return LabelUpdate(column, feature.optional, before, after, texts, affected, renamed)
 
 
-def _named(ids: Ids, classes: Classes, codes: dict[str, int]) -> Ids:
+def _encode_class_names(ids: Ids, classes: LabelClasses, codes: dict[str, int]) -> Ids:
     """A number for the name of each class, the same for the same name."""
     found, places = np.unique(ids, return_inverse=True)
     named = [codes.setdefault(classes.name(int(number)), len(codes)) for number in found]

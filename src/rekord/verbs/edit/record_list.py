@@ -15,17 +15,17 @@ from rekord.arguments import invalid
 from rekord.dataset.order import Ids
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 from rekord.storage.local import read_error
-from rekord.verbs.derive_common import Old
+from rekord.verbs.derive_common import SourceDataset
 
 RecordPairs: TypeAlias = "str | os.PathLike[str] | Iterable[tuple[str, int]]"
 
 _SQL_NAMES = ("_split", "_record")
-_NAMES = (_SQL_NAMES, ("split", "split_record"), ("split", "record"))
+_COLUMN_NAMES = (_SQL_NAMES, ("split", "split_record"), ("split", "record"))
 """The names that two columns have together, best first: in findings of `check`, `record` counts in the file.
 A feature may be called `split` too, so names of different pairs are never combined."""
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +49,22 @@ class RecordList:
     notes: tuple[str, ...] = ()
 
 
-def record_list(records: RecordPairs) -> RecordList:
+def parse_record_list(records: RecordPairs) -> RecordList:
     """The list that was given: pairs, or the path of a file."""
     notes: list[str] = []
     if isinstance(records, (str, os.PathLike)):
-        found = _read(os.fspath(records), notes)
+        found = _read_records(os.fspath(records), notes)
     elif isinstance(records, Iterable) and not isinstance(records, (bytes, Mapping)):
-        found = map(_checked_pair, records)
+        found = map(_validate_pair, records)
     else:
-        raise _no_pair(records)
+        raise _pair_error(records)
     once: dict[tuple[str, int], ListedRecord] = {}
     for one in found:
         once.setdefault(one.pair, one)
     return RecordList(tuple(once.values()), tuple(notes))
 
 
-def record_numbers(old: Old, listed: RecordList) -> dict[str, Ids]:
+def resolve_record_numbers(old: SourceDataset, listed: RecordList) -> dict[str, Ids]:
     """The numbers of listed records by split. Each must be one of the dataset."""
     found: dict[str, list[int]] = {}
     for one in listed.records:
@@ -90,17 +90,17 @@ def record_numbers(old: Old, listed: RecordList) -> dict[str, Ids]:
     return {name: np.array(sorted(numbers), np.int64) for name, numbers in found.items()}
 
 
-def _checked_pair(given: Any) -> ListedRecord:
+def _validate_pair(given: Any) -> ListedRecord:
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)) or len(given) != 2:
-        raise _no_pair(given)
+        raise _pair_error(given)
     split, record = given
     whole = isinstance(record, (int, np.integer)) and not isinstance(record, bool) and record >= 0
     if not isinstance(split, str) or not whole:
-        raise _no_pair(given)
+        raise _pair_error(given)
     return ListedRecord(split, int(record))
 
 
-def _no_pair(given: object) -> RekordError:
+def _pair_error(given: object) -> RekordError:
     expected = "pairs of a split and the number of a record in it, or the path of a file of them"
     return invalid("records", given, expected, 'records=[("train", 3), ("train", 7)]')
 
@@ -108,21 +108,23 @@ def _no_pair(given: object) -> RekordError:
 # Files.
 
 
-def _read(path: str, notes: list[str]) -> Iterator[ListedRecord]:
+def _read_records(path: str, notes: list[str]) -> Iterator[ListedRecord]:
     try:
         with open(path, "rb") as file:
             text = file.read().decode("utf-8-sig")
     except OSError as failure:
         raise read_error(path, failure) from failure
     except UnicodeDecodeError as failure:
-        raise _refused(path, None, "text in UTF-8", failure.object[failure.start :][:8].hex(" ")) from None
+        raise _record_list_error(
+            path, None, "text in UTF-8", failure.object[failure.start :][:8].hex(" ")
+        ) from None
     if text.lstrip()[:1] in ("{", "["):
-        yield from _from_json(path, text, notes)
+        yield from _parse_json(path, text, notes)
     else:
-        yield from _from_lines(path, text)
+        yield from _parse_lines(path, text)
 
 
-def _from_lines(path: str, text: str) -> Iterator[ListedRecord]:
+def _parse_lines(path: str, text: str) -> Iterator[ListedRecord]:
     """A pair a line; or a table whose first line names its columns."""
     header: list[str] | None = None
     split, record = 0, 1
@@ -130,8 +132,8 @@ def _from_lines(path: str, text: str) -> Iterator[ListedRecord]:
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        fields = _fields(path, number, line)
-        if first and (named := _columns(fields)) is not None:
+        fields = _split_fields(path, number, line)
+        if first and (named := _find_columns(fields)) is not None:
             header, (split, record) = fields, named
         elif len(fields) != len(header or (0, 0)):
             expected = (
@@ -139,47 +141,49 @@ def _from_lines(path: str, text: str) -> Iterator[ListedRecord]:
                 if header is None
                 else f"{len(header)} fields, as the first line has"
             )
-            raise _refused(path, number, expected, f"{len(fields)}: {line.strip()[:40]!r}")
+            raise _record_list_error(path, number, expected, f"{len(fields)}: {line.strip()[:40]!r}")
         else:
-            yield _listed(path, number, fields[split], fields[record])
+            yield _build_listed_record(path, number, fields[split], fields[record])
         first = False
 
 
-def _fields(path: str, number: int, line: str) -> list[str]:
+def _split_fields(path: str, number: int, line: str) -> list[str]:
     """The fields of a line, separated by commas, tabs or spaces."""
     if "," not in line:
         return line.split("\t") if "\t" in line else line.split()
     try:
         return [field.strip() for field in next(csv.reader([line], strict=True, skipinitialspace=True))]
     except csv.Error as failure:
-        raise _refused(path, number, "fields separated by commas", str(failure)[:60]) from None
+        raise _record_list_error(path, number, "fields separated by commas", str(failure)[:60]) from None
 
 
-def _from_json(path: str, text: str, notes: list[str]) -> Iterator[ListedRecord]:
+def _parse_json(path: str, text: str, notes: list[str]) -> Iterator[ListedRecord]:
     """A document of `check --json` or `query --json`, or a document a line."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
         document = None
     if isinstance(document, dict) and isinstance(document.get("findings"), list):
-        yield from _from_findings(path, document, notes)
+        yield from _parse_findings(path, document, notes)
     elif isinstance(document, dict) and {"columns", "rows"} <= set(document):
-        yield from _from_answer(path, document)
+        yield from _parse_query_result(path, document)
     elif isinstance(document, list) and all(isinstance(one, (dict, list)) for one in document):
         for one in document:
-            yield _from_json_value(path, None, one)
+            yield _parse_json_value(path, None, one)
     else:
         for number, line in enumerate(text.splitlines(), 1):
             if line.strip():
-                yield _from_json_line(path, number, line)
+                yield _parse_json_line(path, number, line)
 
 
-def _from_findings(path: str, document: Mapping[str, Any], notes: list[str]) -> Iterator[ListedRecord]:
+def _parse_findings(path: str, document: Mapping[str, Any], notes: list[str]) -> Iterator[ListedRecord]:
     complete = not document.get("not_listed")
     left_out = 0
     for one in document["findings"]:
         if not isinstance(one, dict):
-            raise _refused(path, None, "findings as `rekord check --json` prints them", shown(one))
+            raise _record_list_error(
+                path, None, "findings as `rekord check --json` prints them", preview(one)
+            )
         if one.get("record") is None:
             continue  # about a file, or a split
         if one.get("severity", "error") != "error":
@@ -187,8 +191,8 @@ def _from_findings(path: str, document: Mapping[str, Any], notes: list[str]) -> 
             continue
         if one.get("split") is None or one.get("split_record") is None:
             found = f"{one.get('code')} at record {one['record']} of {one.get('path')}"
-            raise _refused(path, None, "findings with `split` and `split_record`", found[:120])
-        yield _listed(path, None, one["split"], one["split_record"])
+            raise _record_list_error(path, None, "findings with `split` and `split_record`", found[:120])
+        yield _build_listed_record(path, None, one["split"], one["split_record"])
         complete = complete and one.get("count") in (None, 1)
     if left_out:
         notes.append(f"{path} has {left_out:,} warnings and notes: only records with errors are listed")
@@ -196,37 +200,41 @@ def _from_findings(path: str, document: Mapping[str, Any], notes: list[str]) -> 
         notes.append(f"{path} does not name every record with a finding: check the new dataset again")
 
 
-def _from_answer(path: str, document: Mapping[str, Any]) -> Iterator[ListedRecord]:
+def _parse_query_result(path: str, document: Mapping[str, Any]) -> Iterator[ListedRecord]:
     columns, rows = document["columns"], document["rows"]
-    named = _columns(columns, (_SQL_NAMES,)) if isinstance(columns, list) else None
+    named = _find_columns(columns, (_SQL_NAMES,)) if isinstance(columns, list) else None
     if named is None or not isinstance(rows, list):
-        raise _refused(path, None, "the columns `_split` and `_record`", shown(columns))
+        raise _record_list_error(path, None, "the columns `_split` and `_record`", preview(columns))
     for row in rows:
         if not isinstance(row, list) or len(row) != len(columns):
-            raise _refused(path, None, f"rows of {len(columns)} values", shown(row))
-        yield _listed(path, None, row[named[0]], row[named[1]])
+            raise _record_list_error(path, None, f"rows of {len(columns)} values", preview(row))
+        yield _build_listed_record(path, None, row[named[0]], row[named[1]])
 
 
-def _from_json_line(path: str, number: int, line: str) -> ListedRecord:
+def _parse_json_line(path: str, number: int, line: str) -> ListedRecord:
     try:
         one = json.loads(line)
     except (ValueError, RecursionError):
-        raise _refused(path, number, "JSON, one document or one a line", repr(line.strip()[:40])) from None
-    return _from_json_value(path, number, one)
+        raise _record_list_error(
+            path, number, "JSON, one document or one a line", repr(line.strip()[:40])
+        ) from None
+    return _parse_json_value(path, number, one)
 
 
-def _from_json_value(path: str, number: int | None, one: Any) -> ListedRecord:
-    if isinstance(one, dict) and (named := _columns(list(one))) is not None:
+def _parse_json_value(path: str, number: int | None, one: Any) -> ListedRecord:
+    if isinstance(one, dict) and (named := _find_columns(list(one))) is not None:
         values = list(one.values())
-        return _listed(path, number, values[named[0]], values[named[1]])
+        return _build_listed_record(path, number, values[named[0]], values[named[1]])
     if isinstance(one, list) and len(one) == 2:
-        return _listed(path, number, *one)
-    raise _refused(
+        return _build_listed_record(path, number, *one)
+    raise _record_list_error(
         path, number, '{"split": "train", "record": 3}, or ["train", 3]', repr(json.dumps(one)[:40])
     )
 
 
-def _columns(names: Sequence[Any], pairs: Sequence[tuple[str, str]] = _NAMES) -> tuple[int, int] | None:
+def _find_columns(
+    names: Sequence[Any], pairs: Sequence[tuple[str, str]] = _COLUMN_NAMES
+) -> tuple[int, int] | None:
     """Where the split and the number stand among columns; None where they are not named."""
     lower = [name.strip().casefold() if isinstance(name, str) else "" for name in names]
     for split, record in pairs:
@@ -235,17 +243,17 @@ def _columns(names: Sequence[Any], pairs: Sequence[tuple[str, str]] = _NAMES) ->
     return None
 
 
-def _listed(path: str, line: int | None, split: Any, record: Any) -> ListedRecord:
-    if isinstance(record, str) and record.isascii() and record.isdigit() and len(record) <= _MOST_DIGITS:
+def _build_listed_record(path: str, line: int | None, split: Any, record: Any) -> ListedRecord:
+    if isinstance(record, str) and record.isascii() and record.isdigit() and len(record) <= _MAX_DIGITS:
         record = int(record)
     if not isinstance(split, str) or not split:
-        raise _refused(path, line, "the name of a split", shown(split))
-    if not isinstance(record, int) or isinstance(record, bool) or not 0 <= record < 10**_MOST_DIGITS:
-        raise _refused(path, line, "the number of a record, from 0", shown(record))
+        raise _record_list_error(path, line, "the name of a split", preview(split))
+    if not isinstance(record, int) or isinstance(record, bool) or not 0 <= record < 10**_MAX_DIGITS:
+        raise _record_list_error(path, line, "the number of a record, from 0", preview(record))
     return ListedRecord(split, record, Location(path=path, line=line))
 
 
-def _refused(path: str, line: int | None, expected: str, found: str) -> RekordError:
+def _record_list_error(path: str, line: int | None, expected: str, found: str) -> RekordError:
     return error(
         "U624",
         "a list of records cannot be read",

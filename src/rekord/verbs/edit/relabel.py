@@ -9,66 +9,66 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rekord.conversion.copy_records import Records, Stretch
-from rekord.conversion.derive import Changed as ChangedShard
-from rekord.conversion.derive import NewShard
-from rekord.conversion.plan import function_digest
+from rekord.conversion.copy_records import RecordRange, RecordSequence
+from rekord.conversion.derive import DerivedShard
+from rekord.conversion.derive import ReencodedShard as ChangedShard
+from rekord.conversion.plan import digest_function
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.postprocess import Batch
 from rekord.dataset.split import Split
-from rekord.errors import RekordError, error, located
+from rekord.errors import RekordError, add_location, error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import shown
+from rekord.schema.messages import preview
 from rekord.storage.local import LOCAL, PathLike
 from rekord.storage.transaction import read_bytes
-from rekord.verbs.derive_common import Old, records_of
+from rekord.verbs.derive_common import SourceDataset, select_split_records
 from rekord.verbs.edit.common import (
-    Edit,
-    Edited,
-    Target,
-    digest_of_words,
-    editable,
-    edited_at,
-    kept,
+    DatasetEdit,
+    EditResult,
+    EditTarget,
+    build_recovered_result,
+    digest_options,
+    keep_shard,
+    open_edit,
+    open_editable,
+    parse_edit_target,
     run_edit,
-    target_of,
-    told_of,
 )
-from rekord.verbs.edit.delete import Where, Which, chosen_records, listed_splits
+from rekord.verbs.edit.delete import RecordCondition, RecordSelector, select_records, to_split_names
 from rekord.verbs.edit.label_values import (
-    Changed,
+    ClassMapping,
     Flags,
-    Listed,
-    NewLabels,
-    Values,
-    changed_classes,
-    classes_of,
-    column_of,
-    companions_of,
-    feature_after,
-    mapped,
-    new_labels,
-    read_labels,
-    refused,
-    values_of,
+    LabelFile,
+    LabelUpdate,
+    LabelValues,
+    build_label_update,
+    map_classes,
+    map_label_ids,
+    read_label_classes,
+    read_label_file,
+    read_label_values,
+    relabel_error,
+    resolve_label_column,
+    update_companions,
+    update_feature,
 )
 from rekord.verbs.edit.record_list import RecordPairs
 
-Change: TypeAlias = "Mapping[Any, Any] | Callable[[Batch], Any] | str | int"
+LabelChange: TypeAlias = "Mapping[Any, Any] | Callable[[Batch], Any] | str | int"
 
 _ROWS = 1024
-_SAMPLED = 200
+_SAMPLE_RECORDS = 200
 
 
 def relabel(
     path: PathLike,
     out: PathLike | None = None,
-    change: Change | None = None,
+    change: LabelChange | None = None,
     *,
     column: str | None = None,
-    where: Where | None = None,
+    where: RecordCondition | None = None,
     records: RecordPairs | None = None,
     file: PathLike | None = None,
     key: str | None = None,
@@ -93,8 +93,8 @@ def relabel(
 
     With `replace` the new dataset takes the place of the old one, in one step where the system can.
     """
-    target = target_of(out, replace=replace, workers=workers, fresh=fresh, progress=progress)
-    ended = relabelled(
+    target = parse_edit_target(out, replace=replace, workers=workers, fresh=fresh, progress=progress)
+    ended = relabel_records(
         path,
         target,
         change,
@@ -109,58 +109,58 @@ def relabel(
     return open_dataset(ended.dataset)
 
 
-def relabelled(
+def relabel_records(
     path: PathLike,
-    target: Target,
-    change: Change | None,
+    target: EditTarget,
+    change: LabelChange | None,
     *,
     column: str | None = None,
-    where: Where | None = None,
+    where: RecordCondition | None = None,
     records: RecordPairs | None = None,
     file: PathLike | None = None,
     key: str | None = None,
     names: Sequence[str] | int | None = None,
     split: str | Sequence[str] | None = None,
-) -> Edited:
+) -> EditResult:
     """What `relabel` does, and how it ended."""
-    _check_asked(change, where, records, file, key, names)
-    which = Which.of(where, records, split)
+    _validate_options(change, where, records, file, key, names)
+    which = RecordSelector.of(where, records, split)
     content = None if file is None else hashlib.sha256(read_bytes(LOCAL, os.fspath(file))).hexdigest()
-    said = digest_of_words(
+    said = digest_options(
         "relabel",
-        _words(change),
+        _describe_change(change),
         column,
         which.words(),
         content,
         key,
         names,
-        None if split is None else listed_splits(split),
+        None if split is None else to_split_names(split),
     )
-    with edited_at(path, target) as (work, done):
+    with open_edit(path, target) as (work, done):
         if done is not None and done.said == said:
-            return told_of(done, path, target)
-        old = editable(path, target)
-        label = column_of(old, column)
+            return build_recovered_result(done, path, target)
+        old = open_editable(path, target)
+        label = resolve_label_column(old, column)
         everywhere = where is None and records is None and split is None
         mapping = change if isinstance(change, Mapping) else None
-        changed = changed_classes(classes_of(old, label), mapping, names, everywhere=everywhere)
-        schema = _schema_after(old.schema, label, changed)
-        beside = companions_of(old, changed, schema)
-        chosen = None if everywhere else _chosen(old, which)
-        listed = None if file is None else read_labels(file, label, old.schema, key)
+        changed = map_classes(read_label_classes(old, label), mapping, names, everywhere=everywhere)
+        schema = _update_schema(old.schema, label, changed)
+        beside = update_companions(old, changed, schema)
+        chosen = None if everywhere else _select_record_masks(old, which)
+        listed = None if file is None else read_label_file(file, label, old.schema, key)
         used: set[Any] = set()
-        shards: dict[str, list[NewShard]] = {}
+        shards: dict[str, list[DerivedShard]] = {}
         counts: dict[str, int] = {}
-        made: dict[str, NewLabels] = {}
+        made: dict[str, LabelUpdate] = {}
         for name, one in old.splits.items():
-            before = values_of(one, label, old.schema[label])
+            before = read_label_values(one, label, old.schema[label])
             mask = np.ones(before.records, bool) if chosen is None else chosen[name]
-            after = _after(one, before, mask, changed, change, listed, used)
-            new = new_labels(label, old.schema[label], before, after, changed, beside.texts)
+            after = _compute_new_labels(one, before, mask, changed, change, listed, used)
+            new = build_label_update(label, old.schema[label], before, after, changed, beside.texts)
             made[name], counts[name] = new, int(new.renamed.sum())
-            shards[name] = _shards(old, name, records_of(one), made[name])
-        _check_used(listed, used)
-        edit = Edit(
+            shards[name] = _build_shards(old, name, select_split_records(one), made[name])
+        _check_all_lines_used(listed, used)
+        edit = DatasetEdit(
             verb="relabel",
             old=old,
             shards=shards,
@@ -173,18 +173,22 @@ def relabelled(
             said=said,
             schema=schema if schema != old.schema else None,
             beside=beside.files,
-            notes=(*which.notes, *beside.notes, *_texts_left(old, made, changed, beside.texts)),
+            notes=(*which.notes, *beside.notes, *_find_stale_text_columns(old, made, changed, beside.texts)),
         )
         return run_edit(edit, path, target, work)
 
 
-def _check_asked(change: Any, where: Any, records: Any, file: Any, key: Any, names: Any) -> None:
+def _validate_options(change: Any, where: Any, records: Any, file: Any, key: Any, names: Any) -> None:
     if where is not None and records is not None:
-        raise refused("`where` and `records` cannot both be given", "one of the two", "both", "leave one out")
+        raise relabel_error(
+            "`where` and `records` cannot both be given", "one of the two", "both", "leave one out"
+        )
     if change is not None and file is not None:
-        raise refused("labels come from `change` or from `file`", "one of the two", "both", "leave one out")
+        raise relabel_error(
+            "labels come from `change` or from `file`", "one of the two", "both", "leave one out"
+        )
     if change is None and file is None and names is None:
-        raise refused(
+        raise relabel_error(
             "nothing is said of the new labels",
             "a dict of classes, a class, a function, a file of labels or the names of all classes",
             "nothing",
@@ -193,31 +197,31 @@ def _check_asked(change: Any, where: Any, records: Any, file: Any, key: Any, nam
     if change is None and (where is not None or records is not None):
         named = "records" if where is None else "where"
         what = f"`{named}` says which records get a class, and none is named"
-        raise refused(what, "a class, a dict or a function", "none", f"leave {named}= out")
+        raise relabel_error(what, "a class, a dict or a function", "none", f"leave {named}= out")
     if file is not None and not isinstance(file, (str, os.PathLike)):
-        raise refused("`file` is no path", "the path of a CSV file", shown(file), 'file="labels.csv"')
+        raise relabel_error("`file` is no path", "the path of a CSV file", preview(file), 'file="labels.csv"')
     if key is not None and file is None:
-        raise refused("`key` is about a file of labels", "a file", "none", "file=")
+        raise relabel_error("`key` is about a file of labels", "a file", "none", "file=")
 
 
-def _words(change: Any) -> Any:
+def _describe_change(change: Any) -> Any:
     if isinstance(change, Mapping):
         return sorted([[str(old), str(new)] for old, new in change.items()])
     if callable(change):
-        return ["function", function_digest(change)]
+        return ["function", digest_function(change)]
     if change is None or isinstance(change, (str, int, np.integer)):
         return str(change)
-    raise refused(
-        f"labels cannot be changed to {shown(change)}",
+    raise relabel_error(
+        f"labels cannot be changed to {preview(change)}",
         "a dict of classes, a class, or a function of a batch",
-        shown(change),
+        preview(change),
         '{"old": "new"}',
     )
 
 
-def _schema_after(schema: Schema, column: str, changed: Changed) -> Schema:
+def _update_schema(schema: Schema, column: str, changed: ClassMapping) -> Schema:
     features = {
-        name: feature_after(feature, changed) if name == column else feature
+        name: update_feature(feature, changed) if name == column else feature
         for name, feature in schema.context.items()
     }
     if not schema.is_sequence:
@@ -225,11 +229,11 @@ def _schema_after(schema: Schema, column: str, changed: Changed) -> Schema:
     return Schema(context=features, steps=dict(schema.steps))
 
 
-def _chosen(old: Old, which: Which) -> dict[str, Flags]:
+def _select_record_masks(old: SourceDataset, which: RecordSelector) -> dict[str, Flags]:
     """Which records of each split are meant."""
     if which.where is None and which.listed is None:
-        names = listed_splits(which.split or ())
-        found = chosen_records(old, dict.fromkeys(names, ()), names)
+        names = to_split_names(which.split or ())
+        found = select_records(old, dict.fromkeys(names, ()), names)
         return {name: np.full(len(old.splits[name]), name in names) for name in found}
     flags = {}
     for name, ids in which.numbers(old).items():
@@ -238,28 +242,28 @@ def _chosen(old: Old, which: Which) -> dict[str, Flags]:
     return flags
 
 
-def _after(
+def _compute_new_labels(
     split: Split,
-    before: Values,
+    before: LabelValues,
     mask: Flags,
-    changed: Changed,
+    changed: ClassMapping,
     change: Any,
-    listed: Listed | None,
+    listed: LabelFile | None,
     used: set[Any],
-) -> Values:
+) -> LabelValues:
     """The labels that a split is to have."""
-    each = before.of_values(mask & before.valid)
+    each = before.expand_to_values(mask & before.valid)
     ids = before.ids.copy()
-    others = before.of_values(~mask & before.valid)
-    ids[others] = mapped(before.ids[others], changed.base, changed)
+    others = before.expand_to_values(~mask & before.valid)
+    ids[others] = map_label_ids(before.ids[others], changed.base, changed)
     if isinstance(change, Mapping) or (change is None and listed is None):
-        ids[each] = mapped(before.ids[each], changed.hit, changed)
-        return Values(ids, before.valid, before.offsets)
+        ids[each] = map_label_ids(before.ids[each], changed.hit, changed)
+        return LabelValues(ids, before.valid, before.offsets)
     if before.offsets is not None:
-        raise refused(
+        raise relabel_error(
             f"`{changed.before.column[:60]}` holds several classes a record",
             "a dict of classes for all of them",
-            shown(change) if listed is None else "a file of labels",
+            preview(change) if listed is None else "a file of labels",
             '{"old": "new"}',
             feature=changed.before.column,
         )
@@ -268,24 +272,24 @@ def _after(
         new = np.full(len(numbers), changed.after.id_of(change), np.int64)
     else:
         given = (
-            _from_function(split, mask, change, changed)
+            _apply_function(split, mask, change, changed)
             if listed is None
-            else _from_file(split, listed, changed, used)
+            else _apply_label_file(split, listed, changed, used)
         )
         meant = [number for number in given if mask[number]]
         numbers = np.array(meant, np.int64)
         new = np.array([given[number] for number in meant], np.int64)
     ungiven = mask & before.valid
     ungiven[numbers] = False
-    ids[ungiven] = mapped(before.ids[ungiven], changed.base, changed)
+    ids[ungiven] = map_label_ids(before.ids[ungiven], changed.base, changed)
     ids[numbers] = new
     valid = before.valid.copy()
     valid[numbers] = True
-    return Values(ids, valid)
+    return LabelValues(ids, valid)
 
 
-def _from_function(
-    split: Split, mask: Flags, function: Callable[[Batch], Any], changed: Changed
+def _apply_function(
+    split: Split, mask: Flags, function: Callable[[Batch], Any], changed: ClassMapping
 ) -> dict[int, int]:
     """The class that a function gives to each record; it is asked about those alone that are meant."""
     given: dict[int, int] = {}
@@ -305,18 +309,18 @@ def _from_function(
                 "U622",
                 "function must return one value per record",
                 expected=f"a class for each of {rows:,} records",
-                found=shown(answer) if answers is None else f"{len(answers):,} values",
+                found=preview(answer) if answers is None else f"{len(answers):,} values",
                 do="return a list, or an array, of names or ids",
             )
         for row, value in enumerate(answers):
             number = int(meant[done + row])
             if value is not None:
-                given[number] = _class_of(value, changed, split, number)
+                given[number] = _resolve_class(value, changed, split, number)
         done += rows
     return given
 
 
-def _class_of(value: Any, changed: Changed, split: Split, number: int) -> int:
+def _resolve_class(value: Any, changed: ClassMapping, split: Split, number: int) -> int:
     try:
         return changed.after.id_of(value)
     except RekordError as failure:
@@ -324,13 +328,15 @@ def _class_of(value: Any, changed: Changed, split: Split, number: int) -> int:
         raise
 
 
-def _from_file(split: Split, listed: Listed, changed: Changed, used: set[Any]) -> dict[int, int]:
+def _apply_label_file(
+    split: Split, listed: LabelFile, changed: ClassMapping, used: set[Any]
+) -> dict[int, int]:
     """The class that a file gives to each record of a split."""
     ids: dict[str, int] = {}
 
     def class_of(label: str, line: int) -> int:
         if label not in ids:
-            with located(path=listed.path, line=line):
+            with add_location(path=listed.path, line=line):
                 ids[label] = changed.after.id_of(label)
         return ids[label]
 
@@ -353,7 +359,7 @@ def _from_file(split: Split, listed: Listed, changed: Changed, used: set[Any]) -
     return given
 
 
-def _check_used(listed: Listed | None, used: set[Any]) -> None:
+def _check_all_lines_used(listed: LabelFile | None, used: set[Any]) -> None:
     """Every line of a file is about a record."""
     if listed is None or len(used) == len(listed.labels):
         return
@@ -364,26 +370,28 @@ def _check_used(listed: Listed | None, used: set[Any]) -> None:
         f"{len(unused):,} of {len(listed.labels):,} lines are about records that do not exist",
         location=Location(path=listed.path, line=line),
         expected="records of the dataset" if listed.key is None else f"values of `{listed.key[:60]}`",
-        found=shown(name if isinstance(name, str) else f"{name[0]} {name[1]}"),
+        found=preview(name if isinstance(name, str) else f"{name[0]} {name[1]}"),
         do="take these lines out of the file, or name another key: --key (key=)",
     )
 
 
-def _shards(old: Old, name: str, records: Records, new: NewLabels) -> list[NewShard]:
+def _build_shards(
+    old: SourceDataset, name: str, records: RecordSequence, new: LabelUpdate
+) -> list[DerivedShard]:
     """The shards of a split: those with a record that is affected are made anew."""
     starts = records.shards.starts
-    shards: list[NewShard] = []
+    shards: list[DerivedShard] = []
     for number in range(len(records.shards.paths)):
         begin, end = int(starts[number]), int(starts[number + 1])
         if new.affected[begin:end].any():
-            shards.append(ChangedShard(Stretch(records, begin, end), old.schema, new, numbered=True))
+            shards.append(ChangedShard(RecordRange(records, begin, end), old.schema, new, numbered=True))
         else:
-            shards.append(kept(old, name, records, number))
+            shards.append(keep_shard(old, name, records, number))
     return shards
 
 
-def _texts_left(
-    old: Old, made: Mapping[str, NewLabels], changed: Changed, known: Mapping[str, Any]
+def _find_stale_text_columns(
+    old: SourceDataset, made: Mapping[str, LabelUpdate], changed: ClassMapping, known: Mapping[str, Any]
 ) -> list[str]:
     """Columns that seem to say the class in words too, and stay as they are."""
     feature = old.schema[changed.before.column]
@@ -395,7 +403,7 @@ def _texts_left(
         if one.is_text and not one.shape and name not in known
     ]
     for split, new in made.items():
-        numbers = np.flatnonzero(new.renamed & new.before.valid)[:_SAMPLED].tolist()
+        numbers = np.flatnonzero(new.renamed & new.before.valid)[:_SAMPLE_RECORDS].tolist()
         if not numbers or not columns:
             continue
         names = [changed.before.name(int(new.before.ids[number])) for number in numbers]

@@ -20,17 +20,17 @@ from rekord.schema import RecordKind, Schema
 from rekord.sources.records import records as record_source
 from rekord.sources.rows import rows as row_source
 from rekord.storage.local import LOCAL, Storage
-from rekord.storage.remote import refuse_to_write
+from rekord.storage.remote import reject_remote_write
 from rekord.storage.transaction import Output, StagedFolder, Transaction, exists, kind_at
-from rekord.verbs.export.reading import Options, Records, safe_part
+from rekord.verbs.export.reading import ExportedRecords, Options, safe_part
 from rekord.verbs.options import ExportOptions, FormatName
 from rekord.verbs.write import write
 
 
-def export_tfds(every: list[Records], out: str, options: Options) -> tuple[dict[str, int], int, int]:
+def export_tfds(every: list[ExportedRecords], out: str, options: Options) -> tuple[dict[str, int], int, int]:
     """Splits as a TFDS folder: how many records each has, how many files there are, and how large they are."""
-    schema = _schema(every[0])
-    rows, split = _source(every, schema)
+    schema = _get_export_schema(every[0])
+    rows, split = _build_row_source(every, schema)
     try:
         dataset = write(rows, out, schema=schema, split=split, format="tfds", progress=False)
     except BaseException:
@@ -45,14 +45,14 @@ def export_tfds(every: list[Records], out: str, options: Options) -> tuple[dict[
     return counts, len(paths), sum(os.path.getsize(path) for path in paths)
 
 
-def _schema(records: Records) -> Schema:
+def _get_export_schema(records: ExportedRecords) -> Schema:
     whole = records.split.schema
     if whole.is_sequence:
         return whole  # which TFDS has no like of, and `write` says so
     return Schema(dict(records.features))
 
 
-def _source(every: list[Records], schema: Schema) -> tuple[Any, str]:
+def _build_row_source(every: list[ExportedRecords], schema: Schema) -> tuple[Any, str]:
     """Rows to write, and which splits they go to."""
     views = [one for one in every if one.split.view.ids is not None or one.limit is not None]
     splits = {path: one.name for one in every for path in one.split.paths}
@@ -67,13 +67,13 @@ def _source(every: list[Records], schema: Schema) -> tuple[Any, str]:
             found=f"{len(every)} splits" + (f", of each the first {views[0].limit:,}" if views else ""),
             do=f"--split {every[0].name[:40]}, or leave the limit out",
         )
-    return row_source(_Rows(every[0])), every[0].name
+    return row_source(_RowIterable(every[0])), every[0].name
 
 
-class _Rows:
+class _RowIterable:
     """The rows of a split, from the first one each time they are asked for."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: ExportedRecords) -> None:
         self._records = records
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -83,7 +83,7 @@ class _Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
+class FormatInfo:
     """One format. `extension` is that of its files; a format without one is a folder."""
 
     name: str
@@ -95,17 +95,17 @@ class Format:
 FORMATS = {
     one.name: one
     for one in (
-        Format(name="parquet", extension=".parquet", maps=True),
-        Format(name="arrow", extension=".arrow", maps=True),
-        Format(name="arrow-stream", extension=".arrows", maps=True),
-        Format(name="csv", extension=".csv", labels=True),
-        Format(name="tsv", extension=".tsv", labels=True),
-        Format(name="jsonl", extension=".jsonl", labels=True),
-        Format(name="webdataset", extension=".tar", labels=True),
-        Format(name="images"),
-        Format(name="coco"),
-        Format(name="voc"),
-        Format(name="tfds"),
+        FormatInfo(name="parquet", extension=".parquet", maps=True),
+        FormatInfo(name="arrow", extension=".arrow", maps=True),
+        FormatInfo(name="arrow-stream", extension=".arrows", maps=True),
+        FormatInfo(name="csv", extension=".csv", labels=True),
+        FormatInfo(name="tsv", extension=".tsv", labels=True),
+        FormatInfo(name="jsonl", extension=".jsonl", labels=True),
+        FormatInfo(name="webdataset", extension=".tar", labels=True),
+        FormatInfo(name="images"),
+        FormatInfo(name="coco"),
+        FormatInfo(name="voc"),
+        FormatInfo(name="tfds"),
     )
 }
 
@@ -128,19 +128,19 @@ _ENDINGS = {
 }
 
 
-def ending_of(out: str) -> str | None:
+def find_format_extension(out: str) -> str | None:
     """The ending of a name that says a format."""
     name = out.lower()
     return next((ending for ending in sorted(_ENDINGS, key=len, reverse=True) if name.endswith(ending)), None)
 
 
-def chosen_format(out: str, asked: FormatName | None) -> tuple[Format, bool]:
+def choose_format(out: str, asked: FormatName | None) -> tuple[FormatInfo, bool]:
     """The format of an export, and whether OUT is one file of it rather than a folder."""
-    ending = ending_of(out)
+    ending = find_format_extension(out)
     if asked is None:
         if ending is None:
             if os.path.splitext(os.path.basename(out))[1]:
-                raise _not_said(out)
+                raise _unknown_format_error(out)
             return FORMATS["images"], False
         return FORMATS[_ENDINGS[ending]], True
     format = FORMATS[one_of("format", asked, FORMATS, do='format="parquet"')]
@@ -162,7 +162,7 @@ def chosen_format(out: str, asked: FormatName | None) -> tuple[Format, bool]:
     return format, format.extension is not None and ending is not None
 
 
-def _not_said(out: str) -> RekordError:
+def _unknown_format_error(out: str) -> RekordError:
     return error(
         "U605",
         "cannot determine the format from the name of the output",
@@ -173,9 +173,9 @@ def _not_said(out: str) -> RekordError:
     )
 
 
-def check_records(format: Format, records: Records, options: Options) -> None:
+def validate_records(format: FormatInfo, records: ExportedRecords, options: Options) -> None:
     """Refuse, before anything is read or written, what a format cannot hold."""
-    check: Callable[[Records, Options], Any] | None = None
+    check: Callable[[ExportedRecords, Options], Any] | None = None
     match format.name:
         case "csv" | "tsv":
             from rekord.verbs.export.tables import check_csv as check
@@ -184,17 +184,17 @@ def check_records(format: Format, records: Records, options: Options) -> None:
         case "webdataset":
             from rekord.verbs.export.tars import check_tar as check
         case "images" | "coco" | "voc":
-            from rekord.verbs.export.images import box_roles, roles_of
+            from rekord.verbs.export.images import infer_box_roles, infer_roles
 
             if format.name == "images":
-                roles_of(records, "a folder of images")
+                infer_roles(records, "a folder of images")
             else:
-                box_roles(records, "COCO" if format.name == "coco" else "Pascal VOC")
+                infer_box_roles(records, "COCO" if format.name == "coco" else "Pascal VOC")
     if check is not None:
         check(records, options)
 
 
-def file_writer(format: Format, name: str) -> Callable[[Records, Output, Options], int]:
+def get_file_writer(format: FormatInfo, name: str) -> Callable[[ExportedRecords, Output, Options], int]:
     """The function that writes a split to one file of this name."""
     gzipped = name.lower().endswith(".gz")
     match format.name:
@@ -221,12 +221,12 @@ def file_writer(format: Format, name: str) -> Callable[[Records, Output, Options
 
 
 def write_folder(
-    format: Format, every: list[Records], staging: StagedFolder, options: Options
+    format: FormatInfo, every: list[ExportedRecords], staging: StagedFolder, options: Options
 ) -> dict[str, int]:
     """Splits as a folder of pictures; gives how many records each has."""
-    from rekord.verbs.export.images import Shared, finish_voc, write_coco, write_images, write_voc
+    from rekord.verbs.export.images import ExportState, finish_voc, write_coco, write_images, write_voc
 
-    shared = Shared(several=len(every) > 1)
+    shared = ExportState(several=len(every) > 1)
     write = {"images": write_images, "coco": write_coco, "voc": write_voc}[format.name]
     counts = {records.name: write(records, staging, options, shared) for records in every}
     if format.name == "voc":
@@ -237,7 +237,7 @@ def write_folder(
 if TYPE_CHECKING:
     PathLike = str | os.PathLike[str]
 
-_OF_VOC = ("difficult", "truncated", "occluded", "view")
+_VOC_EXTRAS = ("difficult", "truncated", "occluded", "view")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,10 +299,10 @@ def export(
     A file that is there already is replaced with `overwrite`, a folder never.
     """
     options = ExportOptions.of(locals())
-    return exported(source, out, options, on_records=on_records)
+    return export_dataset(source, out, options, on_records=on_records)
 
 
-def exported(
+def export_dataset(
     source: PathLike | Dataset | Split,
     out: PathLike,
     asked: ExportOptions,
@@ -312,13 +312,13 @@ def exported(
 ) -> ExportReport:
     """The same on a storage that was given."""
     place = as_path("out", out, expected="one path", do='rk.export("data", "data.parquet")')
-    chosen, one_file = chosen_format(place, asked.format)
-    options = _options(chosen, asked, on_records)
+    chosen, one_file = choose_format(place, asked.format)
+    options = _parse_options(chosen, asked, on_records)
     wanted = optional_names("columns", asked.columns)
-    splits = _splits(source, asked)
-    every = [Records(one, wanted, asked.limit, asked.threads) for one in splits]
+    splits = _select_splits(source, asked)
+    every = [ExportedRecords(one, wanted, asked.limit, asked.threads) for one in splits]
     if one_file and len(every) > 1:
-        raise _several(place, splits)
+        raise _multiple_splits_error(place, splits)
     for records in every:
         _check_columns(records)
         if records.split.batch_map is not None and not chosen.maps:
@@ -330,20 +330,27 @@ def exported(
                 do="export it before .map(…), or to .parquet or .arrow",
             )
         if records.split.batch_map is None:
-            check_records(chosen, records, options)
+            validate_records(chosen, records, options)
     sharded = one_file and options.shard_bytes is not None
     inputs = [path for one in splits for path in one.paths]
     check_place(place, inputs, storage, as_folder=not one_file, sharded=sharded, overwrite=asked.overwrite)
     if chosen.name == "tfds":
-        return _report(place, chosen, *export_tfds(every, place, options))
+        return _build_report(place, chosen, *export_tfds(every, place, options))
     transaction = Transaction(place, storage)
     with transaction.folder("export", as_files=one_file, overwrite=asked.overwrite) as staging:
-        counts = _written(chosen, every, staging, options, one_file=one_file)
-    return _report(place, chosen, counts, staging.files, staging.n_bytes, _left_out(chosen, every))
+        counts = _write_files(chosen, every, staging, options, one_file=one_file)
+    return _build_report(
+        place, chosen, counts, staging.files, staging.n_bytes, _list_omitted_columns(chosen, every)
+    )
 
 
-def _written(
-    format: Format, every: list[Records], staging: StagedFolder, options: Options, *, one_file: bool
+def _write_files(
+    format: FormatInfo,
+    every: list[ExportedRecords],
+    staging: StagedFolder,
+    options: Options,
+    *,
+    one_file: bool,
 ) -> dict[str, int]:
     if format.extension is None:
         return write_folder(format, every, staging, options)
@@ -362,14 +369,14 @@ def _written(
             counts[records.name] = write_tars(records, staging, options, name_of)
             continue
         output = staging.output(name)
-        counts[records.name] = file_writer(format, name)(records, output, options)
+        counts[records.name] = get_file_writer(format, name)(records, output, options)
         staging.finish(output)
     return counts
 
 
-def _report(
+def _build_report(
     out: str,
-    format: Format,
+    format: FormatInfo,
     counts: dict[str, int],
     files: int,
     n_bytes: int,
@@ -380,29 +387,31 @@ def _report(
     )
 
 
-def _left_out(format: Format, every: list[Records]) -> list[str]:
+def _list_omitted_columns(format: FormatInfo, every: list[ExportedRecords]) -> list[str]:
     if format.name not in ("images", "coco", "voc"):
         return []
-    from rekord.verbs.export.images import roles_of
+    from rekord.verbs.export.images import infer_roles
 
-    roles = roles_of(every[0], format.name)
+    roles = infer_roles(every[0], format.name)
     used = {roles.image, roles.filename}
     if format.name == "images":
         used |= {roles.mask} if roles.mask is not None else {roles.label, roles.label_text}
     else:
         extras = roles.extras or {}
-        theirs = ("is_crowd", "area") if format.name == "coco" else _OF_VOC
+        theirs = ("is_crowd", "area") if format.name == "coco" else _VOC_EXTRAS
         used |= {extras[role] for role in theirs if role in extras}
         used |= {roles.labels, roles.class_names, roles.source_id if format.name == "coco" else None}
         used |= set(roles.boxes) if isinstance(roles.boxes, tuple) else {roles.boxes}
     return [name for name in every[0].features if name not in used]
 
 
-def _options(format: Format, asked: ExportOptions, on_records: Callable[[int], None] | None) -> Options:
+def _parse_options(
+    format: FormatInfo, asked: ExportOptions, on_records: Callable[[int], None] | None
+) -> Options:
     if asked.labels == "names" and not format.labels:
-        raise _no_option("labels", format, "csv, tsv, jsonl or webdataset")
+        raise _unsupported_option_error("labels", format, "csv, tsv, jsonl or webdataset")
     if asked.shard_size is not None and format.name != "webdataset":
-        raise _no_option("shard_size", format, "webdataset (.tar)")
+        raise _unsupported_option_error("shard_size", format, "webdataset (.tar)")
     return Options(
         labels=asked.labels,
         shard_bytes=None if asked.shard_size is None else bytes_size("shard_size", asked.shard_size),
@@ -410,7 +419,7 @@ def _options(format: Format, asked: ExportOptions, on_records: Callable[[int], N
     )
 
 
-def _no_option(name: str, format: Format, expected: str) -> Exception:
+def _unsupported_option_error(name: str, format: FormatInfo, expected: str) -> Exception:
     return error(
         "U605",
         f"`{name}` means nothing for {format.name}",
@@ -420,7 +429,7 @@ def _no_option(name: str, format: Format, expected: str) -> Exception:
     )
 
 
-def _splits(source: object, asked: ExportOptions) -> list[Split]:
+def _select_splits(source: object, asked: ExportOptions) -> list[Split]:
     split, schema, kind = asked.split, asked.schema, asked.kind
     for name, given in (("schema", schema), ("kind", kind)):
         if isinstance(source, (Dataset, Split)) and given is not None:
@@ -438,9 +447,9 @@ def _splits(source: object, asked: ExportOptions) -> list[Split]:
     return [dataset[name] for name in dict.fromkeys(names)]
 
 
-def _several(out: str, splits: list[Split]) -> Exception:
+def _multiple_splits_error(out: str, splits: list[Split]) -> Exception:
     names = ", ".join(one.name[:40] for one in splits[:8])
-    folder = out[: -len(ending_of(out) or "")]
+    folder = out[: -len(find_format_extension(out) or "")]
     return error(
         "U676",
         f"one file takes one split, and the dataset has {len(splits)}",
@@ -450,7 +459,7 @@ def _several(out: str, splits: list[Split]) -> Exception:
     )
 
 
-def _check_columns(records: Records) -> None:
+def _check_columns(records: ExportedRecords) -> None:
     """A column that is not there is said before anything is written."""
     if records.columns is None or records.split.batch_map is not None:
         return
@@ -464,7 +473,7 @@ def check_place(
     out: str, inputs: Sequence[str], storage: Storage, *, as_folder: bool, sharded: bool, overwrite: bool
 ) -> None:
     """Refuse a place where something would be lost, or read and written at once."""
-    refuse_to_write(out)
+    reject_remote_write(out)
     if not out.strip("/.") or (not as_folder and out.endswith(os.sep)):
         raise error(
             "U605",

@@ -15,29 +15,29 @@ import numpy as np
 
 from rekord import _core
 from rekord.codec.columns import Array
-from rekord.codec.images.inspect import FORMATS
+from rekord.codec.images.inspect import FORMAT_NAMES
 from rekord.errors import RekordError, error
 from rekord.schema import Boxes, Bytes, Feature, Float32, Image, Int64, Label, Mask, Text, of_type
 from rekord.schema.features import BOX_SIDES
-from rekord.schema.interop.label_map import label_map_text, read_label_map
+from rekord.schema.interop.label_map import format_label_map, read_label_map
 from rekord.storage.local import write_error
 from rekord.storage.transaction import StagedFolder
 from rekord.verbs.export.reading import (
-    Names,
+    ExportedRecords,
     Options,
-    Records,
-    extension_for,
+    UniqueNames,
+    choose_extension,
     safe_name,
     safe_part,
-    without_extension,
+    strip_image_extension,
 )
-from rekord.verbs.export.tables import plain_values
+from rekord.verbs.export.tables import to_python_values
 
 _BBOX = "image/object/bbox"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Roles:
+class ColumnRoles:
     """The columns of a split by what they are for, None where there is none."""
 
     image: str
@@ -60,45 +60,51 @@ class Roles:
         return tuple(dict.fromkeys([name for name in every if name is not None]))
 
 
-def roles_of(records: Records, format: str) -> Roles:
+def infer_roles(records: ExportedRecords, format: str) -> ColumnRoles:
     """The roles of a split's columns: by their types where they are declared, by their keys and names else."""
     features = {name: one for name, one in records.features.items() if name not in records.split.schema.steps}
-    image = _image(features, format)
-    masks = [name for name, one in of_type(features, Mask).items() if one.of in (None, image)] or _found(
-        features, (Bytes, Image), "image/segmentation/class/encoded", "mask"
-    )
-    boxes, pixels = _box_columns(features)
+    image = _find_image_column(features, format)
+    masks = [
+        name for name, one in of_type(features, Mask).items() if one.of in (None, image)
+    ] or _find_columns(features, (Bytes, Image), "image/segmentation/class/encoded", "mask")
+    boxes, pixels = _find_box_columns(features)
     extras = {
         role: found[0]
         for role in ("is_crowd", "area", "difficult", "truncated", "occluded", "view")
-        if (found := _found(features, (Int64, Float32, Text, Bytes), f"image/object/{role}", role, many=True))
+        if (
+            found := _find_columns(
+                features, (Int64, Float32, Text, Bytes), f"image/object/{role}", role, many=True
+            )
+        )
     }
-    return Roles(
+    return ColumnRoles(
         image=image,
-        mask=_only(masks),
-        filename=_only(_found(features, (Text, Bytes), "image/filename", "filename")),
-        source_id=_only(_found(features, (Text, Bytes), "image/source_id", "source_id")),
-        label=_label(features),
-        label_text=_only(_found(features, (Text, Bytes), "image/class/text")),
+        mask=_get_single_column(masks),
+        filename=_get_single_column(_find_columns(features, (Text, Bytes), "image/filename", "filename")),
+        source_id=_get_single_column(_find_columns(features, (Text, Bytes), "image/source_id", "source_id")),
+        label=_find_label_column(features),
+        label_text=_get_single_column(_find_columns(features, (Text, Bytes), "image/class/text")),
         boxes=boxes,
         pixels=pixels,
-        labels=_only(_found(features, (Int64, Label), "image/object/class/label", "labels", many=True)),
-        class_names=_only(
-            _found(features, (Text, Bytes), "image/object/class/text", "class_names", many=True)
+        labels=_get_single_column(
+            _find_columns(features, (Int64, Label), "image/object/class/label", "labels", many=True)
+        ),
+        class_names=_get_single_column(
+            _find_columns(features, (Text, Bytes), "image/object/class/text", "class_names", many=True)
         ),
         extras=extras,
     )
 
 
-def _image(features: Mapping[str, Feature], format: str) -> str:
+def _find_image_column(features: Mapping[str, Feature], format: str) -> str:
     found = list(of_type(features, Image))
     if len(found) > 1:
         found = [name for name in found if name == "image" or features[name].key == "image/encoded"] or found
     if not found:
-        found = _found(features, (Bytes,), "image/encoded", "image")
+        found = _find_columns(features, (Bytes,), "image/encoded", "image")
     if len(found) == 1:
         return found[0]
-    raise needs(
+    raise missing_columns_error(
         format,
         "one column of images",
         f"{len(found)}: " + ", ".join(found)[:50] if found else "none",
@@ -108,13 +114,13 @@ def _image(features: Mapping[str, Feature], format: str) -> str:
     )
 
 
-def _label(features: Mapping[str, Feature]) -> str | None:
+def _find_label_column(features: Mapping[str, Feature]) -> str | None:
     declared = [name for name, one in of_type(features, Label).items() if one.shape == ()]
     found = declared if len(declared) == 1 else [name for name in declared if name == "label"]
-    return _only(found or _found(features, (Int64, Label), "image/class/label", "label"))
+    return _get_single_column(found or _find_columns(features, (Int64, Label), "image/class/label", "label"))
 
 
-def _box_columns(features: Mapping[str, Feature]) -> tuple[str | tuple[str, ...] | None, bool]:
+def _find_box_columns(features: Mapping[str, Feature]) -> tuple[str | tuple[str, ...] | None, bool]:
     declared = list(of_type(features, Boxes))
     if declared:
         return declared[0], False
@@ -125,11 +131,11 @@ def _box_columns(features: Mapping[str, Feature]) -> tuple[str | tuple[str, ...]
     ]
     if pixels:
         return pixels[0], True
-    sides = [_found(features, (Float32,), f"{_BBOX}/{side}", many=True) for side in BOX_SIDES]
+    sides = [_find_columns(features, (Float32,), f"{_BBOX}/{side}", many=True) for side in BOX_SIDES]
     return (tuple(side[0] for side in sides), False) if all(sides) else (None, False)
 
 
-def _found(
+def _find_columns(
     features: Mapping[str, Feature], kinds: tuple[Any, ...], *names: str, many: bool = False
 ) -> list[str]:
     """The first column of some types that has one of these keys or names; with `many` a list will do."""
@@ -141,17 +147,17 @@ def _found(
     ][:1]
 
 
-def _only(found: list[str]) -> str | None:
+def _get_single_column(found: list[str]) -> str | None:
     return found[0] if found else None
 
 
-def needs(format: str, expected: str, found: str, do: str) -> RekordError:
+def missing_columns_error(format: str, expected: str, found: str, do: str) -> RekordError:
     """The error for a dataset that has not what a format is made of."""
     return error("U676", f"{format} needs what the dataset has not", expected=expected, found=found, do=do)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ImageHeader:
     """What the first bytes of a picture say of it."""
 
     format: str
@@ -159,11 +165,13 @@ class Seen:
     height: int
 
 
-def seen(records: Records, number: int, column: str, data: Any, *, sized: bool = False) -> Seen:
+def read_image_header(
+    records: ExportedRecords, number: int, column: str, data: Any, *, sized: bool = False
+) -> ImageHeader:
     """What kind of picture this is, and its size where that is needed; X561 where it cannot be told."""
     content = data if isinstance(data, bytes) else b""
     facts = _core.look(content, False)
-    format = FORMATS.get(facts.format)
+    format = FORMAT_NAMES.get(facts.format)
     if format is None or (sized and not (facts.width and facts.height)):
         raise error(
             "X561",
@@ -173,10 +181,10 @@ def seen(records: Records, number: int, column: str, data: Any, *, sized: bool =
             found="no value" if data is None else f"{len(content):,} bytes that begin {content[:8].hex(' ')}",
             do="rekord check says which records are so; leave them out, or export to .parquet",
         )
-    return Seen(format, facts.width, facts.height)
+    return ImageHeader(format, facts.width, facts.height)
 
 
-def as_text(value: Any) -> str:
+def decode_name(value: Any) -> str:
     """A name out of a record, whatever it is."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
@@ -184,16 +192,16 @@ def as_text(value: Any) -> str:
 
 
 @dataclass(eq=False)
-class Shared:
+class ExportState:
     """What the splits of one export have in common: no name twice, no folder for two classes."""
 
-    names: Names = field(default_factory=Names)
+    names: UniqueNames = field(default_factory=UniqueNames)
     folders: dict[str, str] = field(default_factory=dict)
     classes: dict[int, str] = field(default_factory=dict)
     several: bool = False  # whether splits have folders of their own
 
 
-class PictureRow(NamedTuple):
+class ImageRow(NamedTuple):
     """A record by the roles of its columns."""
 
     number: int
@@ -203,58 +211,68 @@ class PictureRow(NamedTuple):
         return None if column is None else self.values[column]
 
 
-def picture_rows(records: Records, roles: Roles, options: Options) -> Iterator[PictureRow]:
+def iter_image_rows(records: ExportedRecords, roles: ColumnRoles, options: Options) -> Iterator[ImageRow]:
     """The records one by one."""
     for batch, first, rows in records.batches(roles.columns()):
-        columns = {name: plain_values(column) for name, column in batch.items()}
+        columns = {name: to_python_values(column) for name, column in batch.items()}
         for row in range(rows):
-            yield PictureRow(first + row, {name: values[row] for name, values in columns.items()})
+            yield ImageRow(first + row, {name: values[row] for name, values in columns.items()})
         options.on_records(rows)
 
 
-def write_images(records: Records, staging: StagedFolder, options: Options, shared: Shared) -> int:
+def write_images(
+    records: ExportedRecords, staging: StagedFolder, options: Options, shared: ExportState
+) -> int:
     """The pictures of a split as files; gives the number of its records."""
-    roles = roles_of(records, "a folder of images")
+    roles = infer_roles(records, "a folder of images")
     total = 0
-    for row in picture_rows(records, roles, options):
+    for row in iter_image_rows(records, roles, options):
         image = row.of(roles.image)
         mask = row.of(roles.mask)
         total += 1
         if image is None:
             continue  # an optional image that is not there: nothing can stand for it in a folder
-        format = seen(records, row.number, roles.image, image).format
-        name = own_name(records, row, roles)
-        extension = extension_for(name, format)
+        format = read_image_header(records, row.number, roles.image, image).format
+        name = choose_file_name(records, row, roles)
+        extension = choose_extension(name, format)
         if roles.mask is None:
-            stem = _in_class(shared, records, row, roles, without_extension(name))
-            stem = shared.names.take(in_split(shared, records, stem), extension)
+            stem = _join_class_folder(shared, records, row, roles, strip_image_extension(name))
+            stem = shared.names.take(join_split_folder(shared, records, stem), extension)
             staging.put(stem + extension, image)
             continue
         # Images and masks are paired by their stems.
-        masked = "" if mask is None else extension_for("", seen(records, row.number, roles.mask, mask).format)
-        stem = shared.names.take(in_split(shared, records, without_extension(name)), "", extension, masked)
+        masked = (
+            ""
+            if mask is None
+            else choose_extension("", read_image_header(records, row.number, roles.mask, mask).format)
+        )
+        stem = shared.names.take(
+            join_split_folder(shared, records, strip_image_extension(name)), "", extension, masked
+        )
         staging.put(f"images/{stem}{extension}", image)
         if mask is not None:
             staging.put(f"masks/{stem}{masked}", mask)
     return total
 
 
-def own_name(records: Records, row: PictureRow, roles: Roles) -> str:
+def choose_file_name(records: ExportedRecords, row: ImageRow, roles: ColumnRoles) -> str:
     """The name of a record's file as the record has it, made safe; its number where it has none."""
-    name = safe_name(as_text(row.of(roles.filename)))
+    name = safe_name(decode_name(row.of(roles.filename)))
     first, _, rest = name.partition("/")
     if rest and first.lower() == records.name.lower():
         name = rest  # the folder of the split is not part of the name
-    return name if without_extension(name) else f"{row.number:09d}"
+    return name if strip_image_extension(name) else f"{row.number:09d}"
 
 
-def in_split(shared: Shared, records: Records, stem: str) -> str:
+def join_split_folder(shared: ExportState, records: ExportedRecords, stem: str) -> str:
     """A path below the folder of its split, where there are several."""
     return f"{safe_part(records.name)}/{stem}" if shared.several else stem
 
 
-def _in_class(shared: Shared, records: Records, row: PictureRow, roles: Roles, stem: str) -> str:
-    label = class_name(records, row, roles)
+def _join_class_folder(
+    shared: ExportState, records: ExportedRecords, row: ImageRow, roles: ColumnRoles, stem: str
+) -> str:
+    label = get_class_name(records, row, roles)
     if label is None:
         # Else the first folder of its own name would be read as its class.
         return stem if roles.label is None else stem.replace("/", "_")
@@ -272,7 +290,7 @@ def _in_class(shared: Shared, records: Records, row: PictureRow, roles: Roles, s
     return stem if stem.partition("/")[0] == folder and "/" in stem else f"{folder}/{stem}"
 
 
-def class_name(records: Records, row: PictureRow, roles: Roles) -> str | None:
+def get_class_name(records: ExportedRecords, row: ImageRow, roles: ColumnRoles) -> str | None:
     """The class of a record by name; by number where it has no name."""
     value = row.of(roles.label)
     if value is None:
@@ -280,11 +298,11 @@ def class_name(records: Records, row: PictureRow, roles: Roles) -> str | None:
     feature = records.features[roles.label or ""]
     if isinstance(feature, Label) and feature.names is not None and 0 <= value < len(feature.names):
         return str(feature.names[value])
-    text = as_text(row.of(roles.label_text))
+    text = decode_name(row.of(roles.label_text))
     return text or str(value)
 
 
-def label_map_of(paths: tuple[str, ...]) -> str | None:
+def find_dataset_label_map(paths: tuple[str, ...]) -> str | None:
     """The label map beside a dataset's files, if there is one."""
     for folder in dict.fromkeys(os.path.dirname(path) for path in paths):
         place = os.path.join(folder, "label_map.pbtxt")
@@ -293,45 +311,45 @@ def label_map_of(paths: tuple[str, ...]) -> str | None:
     return None
 
 
-_ROUNDING = 1e-4
-_MOST_DIGITS = 6
-_NO_XML = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-_SPOOLED_BYTES = 16 << 20
-_WHOLE = re.compile(r"[1-9]\d{0,15}")
+_ROUNDING_TOLERANCE = 1e-4
+_MAX_DIGITS = 6
+_INVALID_XML_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_MAX_SPOOLED_BYTES = 16 << 20
+_POSITIVE_INTEGER = re.compile(r"[1-9]\d{0,15}")
 
 
-class Boxed(NamedTuple):
+class BoxedImage(NamedTuple):
     """A record that is an image with boxes in pixels: x0, y0, x1, y1."""
 
-    row: PictureRow
+    row: ImageRow
     image: bytes
-    seen: Seen
+    seen: ImageHeader
     name: str  # of its file, safe
     boxes: list[tuple[float, ...]]
     labels: list[int]
     extras: dict[str, list[Any]]
 
 
-class Classes:
+class ClassRegistry:
     """The names of classes by id, as they turn up."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: ExportedRecords) -> None:
         self.names: dict[int, str] = {}
         self._told: dict[int, str] = {}
-        place = label_map_of(records.split.paths)
+        place = find_dataset_label_map(records.split.paths)
         if place is not None:
             try:
                 self._told = read_label_map(place)
             except RekordError:
                 self._told = {}  # what cannot be read names nothing; `check` says so
 
-    def see(self, records: Records, row: PictureRow, roles: Roles, labels: list[int]) -> None:
+    def see(self, records: ExportedRecords, row: ImageRow, roles: ColumnRoles, labels: list[int]) -> None:
         """Learn the names of these labels."""
         feature = records.features[roles.labels or ""]
         declared = feature.names if isinstance(feature, Label) else None
-        texts = _listed(row.of(roles.class_names))
+        texts = _to_list(row.of(roles.class_names))
         for i, label in enumerate(labels):
-            name = as_text(texts[i]) if len(texts) == len(labels) else ""
+            name = decode_name(texts[i]) if len(texts) == len(labels) else ""
             if not name and declared is not None and 0 <= label < len(declared):
                 name = declared[label]
             name = name or self._told.get(label) or str(label)
@@ -356,11 +374,11 @@ class Classes:
         return out
 
 
-def box_roles(records: Records, format: str) -> Roles:
+def infer_box_roles(records: ExportedRecords, format: str) -> ColumnRoles:
     """The roles of a split with boxes."""
-    roles = roles_of(records, format)
+    roles = infer_roles(records, format)
     if roles.boxes is None or roles.labels is None:
-        raise needs(
+        raise missing_columns_error(
             format,
             "boxes (rk.Boxes(), or the keys image/object/bbox/…) and their classes, `labels`",
             "no boxes" if roles.boxes is None else "boxes without classes",
@@ -369,30 +387,37 @@ def box_roles(records: Records, format: str) -> Roles:
     return roles
 
 
-def write_coco(records: Records, staging: StagedFolder, options: Options, shared: Shared) -> int:
+def write_coco(records: ExportedRecords, staging: StagedFolder, options: Options, shared: ExportState) -> int:
     """A split as images and one json file; gives the number of its records."""
-    roles = box_roles(records, "COCO")
-    classes = Classes(records)
+    roles = infer_box_roles(records, "COCO")
+    classes = ClassRegistry(records)
     output = staging.output(f"annotations/instances_{safe_part(records.name)}.json")
     encoder = msgspec.json.Encoder()
     ids: set[int] = set()
     total = number = 0
     output.write(b'{"images":[')
-    with _Later() as later:
-        for one in _boxed(records, roles, options):
-            extension = extension_for(one.name, one.seen.format)
-            stem = shared.names.take(in_split(shared, records, without_extension(one.name)), "", extension)
+    with _SpooledBytes() as later:
+        for one in _iter_boxed_images(records, roles, options):
+            extension = choose_extension(one.name, one.seen.format)
+            stem = shared.names.take(
+                join_split_folder(shared, records, strip_image_extension(one.name)), "", extension
+            )
             stored = stem + extension
             staging.put(f"images/{stored}", one.image)
             below = stored.partition("/")[2] if shared.several else stored
-            identity = _identity(as_text(one.row.of(roles.source_id)), ids, total)
+            identity = _assign_image_id(decode_name(one.row.of(roles.source_id)), ids, total)
             entry = {"id": identity, "file_name": below, "width": one.seen.width, "height": one.seen.height}
             output.write((b"," if total else b"") + encoder.encode(entry))
             total += 1
             classes.see(records, one.row, roles, one.labels)
             for i, (box, label) in enumerate(zip(one.boxes, one.labels, strict=True)):
                 number += 1
-                bbox = [box[0], box[1], _minus(box[2], box[0]), _minus(box[3], box[1])]
+                bbox = [
+                    box[0],
+                    box[1],
+                    _compute_exact_width(box[2], box[0]),
+                    _compute_exact_width(box[3], box[1]),
+                ]
                 area = one.extras["area"][i] if "area" in one.extras else float("nan")
                 area = area if np.isfinite(area) else bbox[2] * bbox[3]
                 crowd = one.extras["is_crowd"][i] if "is_crowd" in one.extras else 0
@@ -414,22 +439,22 @@ def write_coco(records: Records, staging: StagedFolder, options: Options, shared
     return total
 
 
-def write_voc(records: Records, staging: StagedFolder, options: Options, shared: Shared) -> int:
+def write_voc(records: ExportedRecords, staging: StagedFolder, options: Options, shared: ExportState) -> int:
     """A split as images, an xml file for each, and a list of them; gives the number of its records."""
-    roles = box_roles(records, "Pascal VOC")
-    classes = Classes(records)
+    roles = infer_box_roles(records, "Pascal VOC")
+    classes = ClassRegistry(records)
     listed = staging.output(f"ImageSets/Main/{safe_part(records.name)}.txt")
     total = 0
-    for one in _boxed(records, roles, options):
+    for one in _iter_boxed_images(records, roles, options):
         # Names stand in lists, where a space ends them, and xml files lie in one folder.
-        flat = re.sub(r"[\s/]+", "_", without_extension(one.name)).replace("#", "_")
+        flat = re.sub(r"[\s/]+", "_", strip_image_extension(one.name)).replace("#", "_")
         stem = shared.names.take(flat or f"{one.row.number:09d}")
-        extension = extension_for(one.name, one.seen.format)
+        extension = choose_extension(one.name, one.seen.format)
         staging.put(f"JPEGImages/{stem}{extension}", one.image)
         classes.see(records, one.row, roles, one.labels)
         names = [classes.names[label] for label in one.labels]
         _check_xml(records, one.row, roles, names)
-        staging.put(f"Annotations/{stem}.xml", _xml(stem + extension, one, names).encode())
+        staging.put(f"Annotations/{stem}.xml", _format_xml(stem + extension, one, names).encode())
         listed.write(f"{stem}\n".encode())
         total += 1
     staging.finish(listed)
@@ -437,21 +462,23 @@ def write_voc(records: Records, staging: StagedFolder, options: Options, shared:
     return total
 
 
-def finish_voc(staging: StagedFolder, shared: Shared) -> None:
+def finish_voc(staging: StagedFolder, shared: ExportState) -> None:
     """The ids of the classes, which xml files do not have: `rk.sources.voc` takes them as `label_map`."""
     if (
         min(shared.classes, default=1) > 0
     ):  # a label map has no class 0, and half of one would name no class well
-        staging.put("label_map.pbtxt", label_map_text(shared.classes).encode())
+        staging.put("label_map.pbtxt", format_label_map(shared.classes).encode())
 
 
-def _boxed(records: Records, roles: Roles, options: Options) -> Iterator[Boxed]:
-    for row in picture_rows(records, roles, options):
+def _iter_boxed_images(
+    records: ExportedRecords, roles: ColumnRoles, options: Options
+) -> Iterator[BoxedImage]:
+    for row in iter_image_rows(records, roles, options):
         image = row.of(roles.image)
-        facts = seen(records, row.number, roles.image, image, sized=True)
-        labels = [int(label) for label in _listed(row.of(roles.labels))]
-        boxes = _boxes(records, row, roles, facts)
-        extras = {name: _listed(row.of(column)) for name, column in (roles.extras or {}).items()}
+        facts = read_image_header(records, row.number, roles.image, image, sized=True)
+        labels = [int(label) for label in _to_list(row.of(roles.labels))]
+        boxes = _read_pixel_boxes(records, row, roles, facts)
+        extras = {name: _to_list(row.of(column)) for name, column in (roles.extras or {}).items()}
         lengths = {"boxes": len(boxes), "labels": len(labels), **{k: len(v) for k, v in extras.items()}}
         uneven = next((name for name, length in lengths.items() if length != len(boxes)), None)
         if uneven is not None:
@@ -463,19 +490,23 @@ def _boxed(records: Records, roles: Roles, options: Options) -> Iterator[Boxed]:
                 found=f"{lengths[uneven]:,}",
                 do="mend the record, or export to .parquet",
             )
-        yield Boxed(row, image, facts, own_name(records, row, roles), boxes, labels, extras)
+        yield BoxedImage(row, image, facts, choose_file_name(records, row, roles), boxes, labels, extras)
 
 
-def _boxes(records: Records, row: PictureRow, roles: Roles, facts: Seen) -> list[tuple[float, ...]]:
+def _read_pixel_boxes(
+    records: ExportedRecords, row: ImageRow, roles: ColumnRoles, facts: ImageHeader
+) -> list[tuple[float, ...]]:
     """The boxes of a record in pixels, with the fewest digits that lead back to what is stored."""
     if isinstance(roles.boxes, tuple):
-        sides = [np.array(_listed(row.of(side)), np.float32) for side in roles.boxes]
+        sides = [np.array(_to_list(row.of(side)), np.float32) for side in roles.boxes]
         even = len({len(side) for side in sides}) == 1
         given = np.stack(sides, axis=1) if even else np.full((1, 4), np.nan, np.float32)
     else:
         value = row.of(roles.boxes)
         given = np.array([] if value is None else value, np.float32).reshape(-1, 4)
-    good = np.isfinite(given).all() and (roles.pixels or (np.abs(given - 0.5) <= 0.5 + _ROUNDING).all())
+    good = np.isfinite(given).all() and (
+        roles.pixels or (np.abs(given - 0.5) <= 0.5 + _ROUNDING_TOLERANCE).all()
+    )
     if not good:
         where = roles.boxes if isinstance(roles.boxes, str) else roles.boxes[0] if roles.boxes else None
         raise error(
@@ -489,15 +520,15 @@ def _boxes(records: Records, row: PictureRow, roles: Roles, facts: Seen) -> list
     if roles.pixels:
         return [tuple(float(str(side)) for side in box) for box in given]
     scale = np.array([facts.width, facts.height] * 2, np.float64)
-    return [tuple(box) for box in in_pixels(given, scale).tolist()]
+    return [tuple(box) for box in to_pixels(given, scale).tolist()]
 
 
-def in_pixels(shares: Array, scale: Array) -> Array:
+def to_pixels(shares: Array, scale: Array) -> Array:
     """Sides in pixels that divided by the size of the image, as float32, are the stored ones again."""
     exact: Array = shares.astype(np.float64) * scale
     out: Array = exact.copy()
     open_ones = np.ones(exact.shape, bool)
-    for digits in range(_MOST_DIGITS + 1):
+    for digits in range(_MAX_DIGITS + 1):
         tried = np.round(exact, digits)
         # Sources hold pixels as float32 before they divide them.
         back = (tried.astype(np.float32).astype(np.float64) / scale).astype(np.float32)
@@ -507,7 +538,7 @@ def in_pixels(shares: Array, scale: Array) -> Array:
     return out
 
 
-def _minus(end: float, begin: float) -> float:
+def _compute_exact_width(end: float, begin: float) -> float:
     """A width that, added to its beginning, gives the end again, as float32 holds it."""
     width = end - begin
     for digits in range(8):
@@ -517,24 +548,24 @@ def _minus(end: float, begin: float) -> float:
     return width
 
 
-def _identity(text: str, taken: set[int], number: int) -> int:
+def _assign_image_id(text: str, taken: set[int], number: int) -> int:
     """The id of an image: its own where it is a number that nobody has yet."""
-    wanted = int(text) if _WHOLE.fullmatch(text) else number + 1
+    wanted = int(text) if _POSITIVE_INTEGER.fullmatch(text) else number + 1
     while wanted in taken:
         wanted = max(wanted, number) + 1
     taken.add(wanted)
     return wanted
 
 
-def _listed(value: Any) -> list[Any]:
+def _to_list(value: Any) -> list[Any]:
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
 
 
-def _check_xml(records: Records, row: PictureRow, roles: Roles, names: list[str]) -> None:
+def _check_xml(records: ExportedRecords, row: ImageRow, roles: ColumnRoles, names: list[str]) -> None:
     for name in names:
-        if _NO_XML.search(name) or name.strip() != name:
+        if _INVALID_XML_CHARACTERS.search(name) or name.strip() != name:
             raise error(
                 "X560",
                 "the name of a class cannot stand in xml",
@@ -545,7 +576,7 @@ def _check_xml(records: Records, row: PictureRow, roles: Roles, names: list[str]
             )
 
 
-def _xml(filename: str, one: Boxed, names: list[str]) -> str:
+def _format_xml(filename: str, one: BoxedImage, names: list[str]) -> str:
     lines = [
         "<annotation>",
         f"  <filename>{escape(filename)}</filename>",
@@ -553,8 +584,8 @@ def _xml(filename: str, one: Boxed, names: list[str]) -> str:
     ]
     for i, (name, box) in enumerate(zip(names, one.boxes, strict=True)):
         lines += ["  <object>", f"    <name>{escape(name)}</name>"]
-        pose = as_text(one.extras["view"][i]) if "view" in one.extras else ""
-        if pose and not _NO_XML.search(pose):
+        pose = decode_name(one.extras["view"][i]) if "view" in one.extras else ""
+        if pose and not _INVALID_XML_CHARACTERS.search(pose):
             lines.append(f"    <pose>{escape(pose)}</pose>")
         for flag in ("difficult", "truncated", "occluded"):
             if flag in one.extras:
@@ -567,13 +598,13 @@ def _xml(filename: str, one: Boxed, names: list[str]) -> str:
     return "\n".join([*lines, "</annotation>", ""])
 
 
-class _Later:
+class _SpooledBytes:
     """Bytes that are written behind others of which nobody knows yet how many there are."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=_SPOOLED_BYTES)  # noqa: SIM115
+        self._file = tempfile.SpooledTemporaryFile(max_size=_MAX_SPOOLED_BYTES)  # noqa: SIM115
 
-    def __enter__(self) -> _Later:
+    def __enter__(self) -> _SpooledBytes:
         return self
 
     def __exit__(self, *failure: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings
-from rekord.dataset.samplers import numbers_at
+from rekord.dataset.samplers import select_numbers
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
@@ -28,29 +28,29 @@ _ENDINGS = {
     "webp": "webp",
 }
 
-_SPLITTERS = re.compile(r"[/\\]")
+_PATH_SEPARATORS = re.compile(r"[/\\]")
 # What some system cannot have in a name; a lone surrogate no system can.
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"|?*\ud800-\udfff\u2028\u2029\x85]')
 _RESERVED = re.compile(
     r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|thumbs|ehthumbs|desktop)(\..*)?", re.IGNORECASE
 )
-_PASSED_OVER = frozenset(("__macosx", "@eadir"))
-_MOST_BYTES = 180  # of one part of a path: room for a number and an extension below the usual 255
-_MOST_PARTS = 8
+_IGNORED_FOLDERS = frozenset(("__macosx", "@eadir"))
+_MAX_PART_BYTES = 180  # of one part of a path: room for a number and an extension below the usual 255
+_MAX_PATH_PARTS = 8
 
 
 def safe_name(name: str) -> str:
     """A relative path, parted by "/", that leads nowhere but down; "" where nothing is left of the name."""
-    parts = [_safe_part(part) for part in _SPLITTERS.split(name)]
+    parts = [_safe_part(part) for part in _PATH_SEPARATORS.split(name)]
     kept = [part for part in parts if part]
-    if len(kept) > _MOST_PARTS:
-        kept = [*kept[: _MOST_PARTS - 1], kept[-1]]
+    if len(kept) > _MAX_PATH_PARTS:
+        kept = [*kept[: _MAX_PATH_PARTS - 1], kept[-1]]
     return "/".join(kept)
 
 
 def safe_part(name: str) -> str:
     """One part of a path: a class or a split as the name of a folder."""
-    return _safe_part(_SPLITTERS.sub("_", name)) or "_"
+    return _safe_part(_PATH_SEPARATORS.sub("_", name)) or "_"
 
 
 def _safe_part(part: str) -> str:
@@ -60,33 +60,33 @@ def _safe_part(part: str) -> str:
     if safe.startswith("."):
         safe = "_" + safe[1:]  # hidden, it would be passed over
     safe = safe.rstrip(". ").lstrip(" ")
-    if _RESERVED.fullmatch(safe) or safe.lower() in _PASSED_OVER:
+    if _RESERVED.fullmatch(safe) or safe.lower() in _IGNORED_FOLDERS:
         safe = "_" + safe
-    return _cut(safe)
+    return _shorten(safe)
 
 
-def _cut(part: str) -> str:
+def _shorten(part: str) -> str:
     """A part that is too long loses its middle; its end may be an extension."""
     encoded = part.encode()
-    if len(encoded) <= _MOST_BYTES:
+    if len(encoded) <= _MAX_PART_BYTES:
         return part
-    head, tail = encoded[: _MOST_BYTES - 24], encoded[-16:]
+    head, tail = encoded[: _MAX_PART_BYTES - 24], encoded[-16:]
     return head.decode(errors="ignore") + "~" + tail.decode(errors="ignore")
 
 
-def without_extension(name: str) -> str:
+def strip_image_extension(name: str) -> str:
     """A name without the extension of a picture, if it has one."""
     stem, dot, ending = name.rpartition(".")
     return stem if dot and stem and not stem.endswith("/") and ending.lower() in _ENDINGS else name
 
 
-def extension_for(name: str, format: str) -> str:
+def choose_extension(name: str, format: str) -> str:
     """The extension of a file of this format: that of the name, where it says so already."""
-    own = name[len(without_extension(name)) :]
+    own = name[len(strip_image_extension(name)) :]
     return own if own and _ENDINGS[own[1:].lower()] == format else EXTENSIONS[format]
 
 
-class Names:
+class UniqueNames:
     """Gives each name once: a second one gets a number. Names are the same that differ in case alone."""
 
     def __init__(self) -> None:
@@ -97,48 +97,48 @@ class Names:
 
     def take(self, stem: str, *endings: str) -> str:
         """A stem like this one that nobody has yet, with any of these endings; without one, where none is given."""
-        stem, endings = self._around_files(stem), endings or ("",)
-        if self._took(stem, endings):
+        stem, endings = self._avoid_files(stem), endings or ("",)
+        if self._try_take(stem, endings):
             return stem
-        key = _digest(stem + endings[0])
+        key = _digest_path(stem + endings[0])
         number = self._next.get(key, 2)
-        while not self._took(f"{stem}-{number}", endings):
+        while not self._try_take(f"{stem}-{number}", endings):
             number += 1
         self._next[key] = number + 1
         return f"{stem}-{number}"
 
-    def _around_files(self, stem: str) -> str:
+    def _avoid_files(self, stem: str) -> str:
         """Below a file there is no folder: such a part of a path becomes one with the next part."""
         *folders, last = stem.split("/")
         path = begun = ""  # whole folders, and what the next part is joined to
         for part in folders:
-            begun = _cut(begun + part)
-            if _digest(path + begun) in self._files:
+            begun = _shorten(begun + part)
+            if _digest_path(path + begun) in self._files:
                 begun += "_"
             else:
                 path, begun = f"{path}{begun}/", ""
-        return path + (_cut(begun + last) if begun else last)
+        return path + (_shorten(begun + last) if begun else last)
 
-    def _took(self, stem: str, endings: tuple[str, ...]) -> bool:
-        own = {_digest(stem + ending) for ending in endings}
+    def _try_take(self, stem: str, endings: tuple[str, ...]) -> bool:
+        own = {_digest_path(stem + ending) for ending in endings}
         if not (self._files.isdisjoint(own) and self._folders.isdisjoint(own)):
             return False
         self._files |= own
         parts = stem.split("/")
-        self._folders.update(_digest("/".join(parts[:i])) for i in range(1, len(parts)))
+        self._folders.update(_digest_path("/".join(parts[:i])) for i in range(1, len(parts)))
         return True
 
 
-def _digest(path: str) -> int:
+def _digest_path(path: str) -> int:
     return hash(unicodedata.normalize("NFC", path).casefold())
 
 
-Labels: TypeAlias = Literal["ids", "names"]
+LabelFormat: TypeAlias = Literal["ids", "names"]
 
 BATCH_BYTES = 8 << 20
 """About how much is decoded at once."""
 
-MOST_ROWS = 8192
+MAX_BATCH_ROWS = 8192
 _FIRST_ROWS = 16
 
 
@@ -146,13 +146,13 @@ _FIRST_ROWS = 16
 class Options:
     """What an export was asked for, beside its splits."""
 
-    labels: Labels = "ids"
+    labels: LabelFormat = "ids"
     shard_bytes: int | None = None
     on_records: Callable[[int], None] = field(default=lambda _: None)
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class ExportedRecords:
     """The records of one split that are exported."""
 
     split: Split
@@ -185,23 +185,23 @@ class Records:
         except RekordError:
             return None
 
-    def rows_at_once(self) -> int:
+    def batch_rows(self) -> int:
         """How many records make a batch of a good size: judged by the first ones, and by the size of the files."""
         first = next(iter(self.split.batches(_FIRST_ROWS, columns=self.columns, prefetch=0, threads=1)), None)
         if first is None:
             return 1
         rows = max([len(column) for column in first.values()], default=1)
-        each = sum(column_bytes(column) for column in first.values()) // max(rows, 1)
+        each = sum(estimate_column_bytes(column) for column in first.values()) // max(rows, 1)
         if self.columns is None and self.split.view.shards.counted:
             files_bytes = sum(found.size_bytes for found in self.split.view.stats())
             each = max(each, files_bytes // max(len(self.split.view.shards), 1))
-        chosen = max(1, min(MOST_ROWS, BATCH_BYTES // max(each, 1)))
+        chosen = max(1, min(MAX_BATCH_ROWS, BATCH_BYTES // max(each, 1)))
         return chosen if self.limit is None else max(1, min(chosen, self.limit))
 
     def batches(self, columns: tuple[str, ...] | None = None) -> Iterator[tuple[dict[str, Column], int, int]]:
         """(columns, number of the first record, how many of them count) of one batch after another."""
         wanted = self.columns if columns is None else columns
-        source = iter(self.split.batches(self.rows_at_once(), columns=wanted, threads=self.threads))
+        source = iter(self.split.batches(self.batch_rows(), columns=wanted, threads=self.threads))
         before = 0
         for batch in source:
             rows = source.consumed - before
@@ -218,28 +218,28 @@ class Records:
         """The place of a record, by its number in the split."""
         ids = self.split.view.ids
         try:
-            at = number if ids is None else int(numbers_at(ids, np.array([number], np.int64))[0])
+            at = number if ids is None else int(select_numbers(ids, np.array([number], np.int64))[0])
             place = self.split.view.shards.where(at)
         except RekordError:
             place = Location(path=self.split.paths[0] if len(self.split.paths) == 1 else None, record=number)
         return place.within(feature=feature)
 
 
-def column_bytes(column: Column | Any) -> int:
+def estimate_column_bytes(column: Column | Any) -> int:
     """About how much memory a column takes."""
     if isinstance(column, Ragged):
-        return column_bytes(column.values) + column.offsets.nbytes
+        return estimate_column_bytes(column.values) + column.offsets.nbytes
     if isinstance(column, Optional):
-        return column_bytes(column.values)
+        return estimate_column_bytes(column.values)
     if isinstance(column, SparseColumn):
-        return column_bytes(column.indices) + column_bytes(column.values)
+        return estimate_column_bytes(column.indices) + estimate_column_bytes(column.values)
     if isinstance(column, Strings):
         return column.nbytes + 8 * len(column)
     return int(getattr(column, "nbytes", 0))
 
 
-def unwritable(
-    records: Records, number: int, feature: str, what: str, *, expected: str, found: str, do: str
+def unwritable_value_error(
+    records: ExportedRecords, number: int, feature: str, what: str, *, expected: str, found: str, do: str
 ) -> RekordError:
     """The error for a value that a format cannot hold."""
     return error(
@@ -252,7 +252,7 @@ def unwritable(
     )
 
 
-def refuse_columns(format: str, wrong: Mapping[str, str], *, holds: str) -> None:
+def reject_columns(format: str, wrong: Mapping[str, str], *, holds: str) -> None:
     """Raise where a format cannot hold some columns; `wrong` says what they are."""
     if not wrong:
         return

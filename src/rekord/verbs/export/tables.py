@@ -18,25 +18,31 @@ from pyarrow import compute, csv, ipc, parquet
 
 from rekord.codec.columns import Array, Column, Optional, Ragged, SparseColumn, Strings, column_to_arrow
 from rekord.errors import error
-from rekord.feeds.dataframes import arrow_batches
+from rekord.feeds.dataframes import iter_arrow_batches
 from rekord.location import Location
 from rekord.schema import Feature
-from rekord.sources.tables import with_schema
+from rekord.sources.tables import attach_schema
 from rekord.storage.transaction import Output
-from rekord.verbs.export.reading import Labels, Options, Records, refuse_columns, unwritable
+from rekord.verbs.export.reading import (
+    ExportedRecords,
+    LabelFormat,
+    Options,
+    reject_columns,
+    unwritable_value_error,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
-def plain_values(column: Column | Any, feature: Feature | None = None) -> list[Any]:
+def to_python_values(column: Column | Any, feature: Feature | None = None) -> list[Any]:
     """The values of all rows: numbers, texts, bytes, nested lists of them, and None where there is none.
 
     A sparse vector is the pair [indices, values], a point in time text in ISO 8601. Floats have the fewest digits
     that give them back, or all of them where the feature takes no number that would have to be rounded.
     """
     exact = getattr(feature, "rounding", "nearest") == "exact"
-    short: Callable[[Array], Array] = _all_digits if exact else _few_digits
+    short: Callable[[Array], Array] = _to_doubles if exact else _to_short_doubles
     if _is_time(column):
         short = _iso_texts(None if feature is None else feature.time_zone)
     if isinstance(column, np.ndarray):
@@ -48,25 +54,25 @@ def plain_values(column: Column | Any, feature: Feature | None = None) -> list[A
     if isinstance(column, Strings):
         return column.tolist()
     if isinstance(column, Ragged):
-        return _ragged(column, feature)
+        return _ragged_to_lists(column, feature)
     if isinstance(column, SparseColumn):
-        pairs = zip(plain_values(column.indices), plain_values(column.values), strict=True)
+        pairs = zip(to_python_values(column.indices), to_python_values(column.values), strict=True)
         return [None if indices is None else [indices, values] for indices, values in pairs]
     return list(column)
 
 
-def _ragged(column: Ragged, feature: Feature | None) -> list[Any]:
-    inner = plain_values(column.values, feature)
+def _ragged_to_lists(column: Ragged, feature: Feature | None) -> list[Any]:
+    inner = to_python_values(column.values, feature)
     offsets = column.offsets.tolist()
     rows: list[Any] = [inner[offsets[i] : offsets[i + 1]] for i in range(len(offsets) - 1)]
     if column.row_shape is not None:
-        rows = [_objects(row).reshape(column.row_shape).tolist() for row in rows]
+        rows = [_to_object_array(row).reshape(column.row_shape).tolist() for row in rows]
     if column.valid is None:
         return rows
     return [row if there else None for row, there in zip(rows, column.valid.tolist(), strict=True)]
 
 
-def _objects(values: list[Any]) -> Array:
+def _to_object_array(values: list[Any]) -> Array:
     out = np.empty(len(values), object)
     out[:] = values
     return out
@@ -86,15 +92,15 @@ def _iso_texts(zone: str | None) -> Callable[[Array], Array]:
     return texts
 
 
-def _all_digits(values: Array) -> Array:
+def _to_doubles(values: Array) -> Array:
     return values.astype(np.float32) if values.dtype.name == "bfloat16" else values
 
 
-def _few_digits(values: Array) -> Array:
+def _to_short_doubles(values: Array) -> Array:
     """Narrow floats as doubles with as few digits as they need: 0.1, where float32 is 0.10000000149011612."""
     import pyarrow as pa
 
-    values = _all_digits(values)
+    values = _to_doubles(values)
     if values.dtype.kind != "f" or values.dtype.itemsize >= 8:
         return values
     flat = np.ascontiguousarray(values).reshape(-1)
@@ -105,12 +111,14 @@ def _few_digits(values: Array) -> Array:
     return np.where(back == flat, digits, flat.astype(np.float64)).reshape(values.shape)
 
 
-def check_finite(records: Records, batch: Mapping[str, Any], first: int, rows: int, *, format: str) -> None:
+def check_finite(
+    records: ExportedRecords, batch: Mapping[str, Any], first: int, rows: int, *, format: str
+) -> None:
     """Raise where a float is NaN or infinite, which JSON has no numbers for."""
     for name, column in batch.items():
-        row = _first_odd(column, rows)
+        row = _find_first_non_finite(column, rows)
         if row is not None:
-            raise unwritable(
+            raise unwritable_value_error(
                 records,
                 first + row,
                 name,
@@ -121,15 +129,17 @@ def check_finite(records: Records, batch: Mapping[str, Any], first: int, rows: i
             )
 
 
-def _first_odd(column: Any, rows: int) -> int | None:
+def _find_first_non_finite(column: Any, rows: int) -> int | None:
     if _is_time(column):
         return None
     if isinstance(column, Optional):
-        return _first_odd(np.where(_like(column.valid, column.values), column.values, 0), rows)
+        return _find_first_non_finite(
+            np.where(_broadcast_mask(column.valid, column.values), column.values, 0), rows
+        )
     if isinstance(column, SparseColumn):
-        return _first_odd(column.values, rows)
+        return _find_first_non_finite(column.values, rows)
     if isinstance(column, Ragged):
-        inner = _first_odd(column.values, len(column.values))
+        inner = _find_first_non_finite(column.values, len(column.values))
         row = None if inner is None else int(np.searchsorted(column.offsets, inner, side="right")) - 1
         return row if row is None or row < rows else None
     if not isinstance(column, np.ndarray) or (column.dtype.kind != "f" and column.dtype.name != "bfloat16"):
@@ -139,11 +149,13 @@ def _first_odd(column: Any, rows: int) -> int | None:
     return None if good.all() else int(np.argmin(good))
 
 
-def _like(valid: Array, values: Array) -> Array:
+def _broadcast_mask(valid: Array, values: Array) -> Array:
     return valid.reshape(-1, *[1] * (values.ndim - 1))
 
 
-def named(records: Records, name: str, label: Feature, first: int) -> Callable[[list[Any]], list[Any]]:
+def make_class_namer(
+    records: ExportedRecords, name: str, label: Feature, first: int
+) -> Callable[[list[Any]], list[Any]]:
     """A function that puts the names of classes in the place of their ids."""
     names = label.class_names or ()
 
@@ -153,7 +165,7 @@ def named(records: Records, name: str, label: Feature, first: int) -> Callable[[
         if isinstance(value, list):
             return [one(inner, row) for inner in value]
         if not 0 <= value < len(names):
-            raise unwritable(
+            raise unwritable_value_error(
                 records,
                 first + row,
                 name,
@@ -167,7 +179,7 @@ def named(records: Records, name: str, label: Feature, first: int) -> Callable[[
     return lambda values: [one(value, row) for row, value in enumerate(values)]
 
 
-def check_names(features: Mapping[str, Feature], labels: Labels) -> None:
+def check_class_names(features: Mapping[str, Feature], labels: LabelFormat) -> None:
     """Names can be asked for only where there are some."""
     found = {name: one for name, one in features.items() if one.class_count is not None}
     if labels == "names" and not any(one.class_names for one in found.values()):
@@ -183,17 +195,17 @@ def check_names(features: Mapping[str, Feature], labels: Labels) -> None:
 
 
 _GZIP_WINDOW = 31
-_LEVEL = 6
+_GZIP_LEVEL = 6
 
 
-class Gzipped:
+class GzipOutput:
     """Takes bytes and hands them on, compressed or not; its end is written when the block ends well."""
 
     def __init__(self, output: Output, compressed: bool) -> None:
         self._output = output
-        self._stream = zlib.compressobj(_LEVEL, wbits=_GZIP_WINDOW) if compressed else None
+        self._stream = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW) if compressed else None
 
-    def __enter__(self) -> Gzipped:
+    def __enter__(self) -> GzipOutput:
         return self
 
     def write(self, data: Buffer) -> None:
@@ -209,40 +221,40 @@ class Gzipped:
 _ESCAPED = re.compile(r'[\\"\x00-\x1f]')
 
 
-def check_jsonl(records: Records, options: Options) -> None:
+def check_jsonl(records: ExportedRecords, options: Options) -> None:
     """Refuse what JSON has no form for."""
-    check_names(records.features, options.labels)
+    check_class_names(records.features, options.labels)
     complex_ones = {
         name: repr(feature)[:40]
         for name, feature in records.features.items()
         if getattr(feature.dtype, "kind", "") == "c"
     }
-    refuse_columns("JSON", complex_ones, holds="numbers, texts, bytes and lists of them")
+    reject_columns("JSON", complex_ones, holds="numbers, texts, bytes and lists of them")
 
 
-def write_jsonl(records: Records, output: Output, options: Options, *, gzipped: bool = False) -> int:
+def write_jsonl(records: ExportedRecords, output: Output, options: Options, *, gzipped: bool = False) -> int:
     """All records as lines of JSON; gives their number."""
     features = records.features
-    row_of = _row_type(tuple(features))
+    row_of = _make_row_type(tuple(features))
     encoder = msgspec.json.Encoder()
     total = 0
-    with Gzipped(output, gzipped) as sink:
+    with GzipOutput(output, gzipped) as sink:
         for batch, first, rows in records.batches():
             check_finite(records, batch, first, rows, format="JSON")
             columns = []
             for name, feature in features.items():
-                values = plain_values(batch[name], feature)[:rows]
+                values = to_python_values(batch[name], feature)[:rows]
                 if options.labels == "names" and feature.class_names:
-                    values = named(records, name, feature, first)(values)
+                    values = make_class_namer(records, name, feature, first)(values)
                 octets = feature.kind == "bytes" and feature.dtype is None and not feature.is_text
-                columns.append(_with_octets(values) if octets else values)
+                columns.append(_wrap_bytes(values) if octets else values)
             sink.write(encoder.encode_lines(list(map(row_of, *columns))))
             total += rows
             options.on_records(rows)
     return total
 
 
-def _row_type(names: tuple[str, ...]) -> Callable[..., Any]:
+def _make_row_type(names: tuple[str, ...]) -> Callable[..., Any]:
     """What makes an object of the values of a record. What an optional column lacks is left out, as in the record."""
     if any(_ESCAPED.search(name) for name in names):
         # These names msgspec refuses to write as they stand.
@@ -252,36 +264,36 @@ def _row_type(names: tuple[str, ...]) -> Callable[..., Any]:
     return msgspec.defstruct("Line", fields, rename=keys, omit_defaults=True, gc=False)
 
 
-class _Octets(msgspec.Struct, gc=False):
+class _Base64Bytes(msgspec.Struct, gc=False):
     """Bytes, which msgspec writes in base64."""
 
     base64: bytes
 
 
-def _with_octets(values: list[Any]) -> list[Any]:
+def _wrap_bytes(values: list[Any]) -> list[Any]:
     return [
-        _Octets(value) if isinstance(value, bytes) else value if value is None else _with_octets(value)
+        _Base64Bytes(value) if isinstance(value, bytes) else value if value is None else _wrap_bytes(value)
         for value in values
     ]
 
 
-_HOLDS = "numbers, texts, labels, and lists of them with one dimension"
+_CSV_TYPES = "numbers, texts, labels, and lists of them with one dimension"
 
 
-def check_csv(records: Records, options: Options) -> None:
+def check_csv(records: ExportedRecords, options: Options) -> None:
     """Refuse what does not fit into a field."""
-    check_names(records.features, options.labels)
+    check_class_names(records.features, options.labels)
     steps = records.split.schema.steps
     wrong = {
         name: "a column of steps" if name in steps else type(feature).__name__
         for name, feature in records.features.items()
-        if name in steps or not _fits(feature)
+        if name in steps or not _is_csv_feature(feature)
     }
-    refuse_columns("CSV", wrong, holds=_HOLDS)
+    reject_columns("CSV", wrong, holds=_CSV_TYPES)
 
 
 def write_csv(
-    records: Records, output: Output, options: Options, *, gzipped: bool = False, delimiter: str = ","
+    records: ExportedRecords, output: Output, options: Options, *, gzipped: bool = False, delimiter: str = ","
 ) -> int:
     """All records as lines of CSV below a line of names; gives their number.
 
@@ -290,8 +302,8 @@ def write_csv(
     features = records.features
     total = 0
     written = csv.WriteOptions(include_header=False, delimiter=delimiter, quoting_style="needed")
-    with Gzipped(output, gzipped) as sink:
-        sink.write((delimiter.join(_quoted(name, delimiter) for name in features) + "\n").encode())
+    with GzipOutput(output, gzipped) as sink:
+        sink.write((delimiter.join(_quote_field(name, delimiter) for name in features) + "\n").encode())
         for batch, first, rows in records.batches():
             lists = {name: column for name, column in batch.items() if features[name].shape}
             check_finite(records, lists, first, rows, format="a list in CSV")
@@ -301,10 +313,10 @@ def write_csv(
                 wanted = options.labels == "names" and label.class_names
                 values: Any = None
                 if wanted or name in lists or _is_time(column):
-                    values = plain_values(column, features[name])[:rows]
+                    values = to_python_values(column, features[name])[:rows]
                     if wanted:
-                        values = named(records, name, label, first)(values)
-                arrays.append(_texts(values) if values is not None else _array(column)[:rows])
+                        values = make_class_namer(records, name, label, first)(values)
+                arrays.append(_format_texts(values) if values is not None else _to_arrow_array(column)[:rows])
             buffer = pa.BufferOutputStream()
             table = pa.RecordBatch.from_arrays(arrays, list(batch))
             with csv.CSVWriter(buffer, table.schema, write_options=written) as writer:
@@ -315,20 +327,20 @@ def write_csv(
     return total
 
 
-def _fits(feature: Feature) -> bool:
+def _is_csv_feature(feature: Feature) -> bool:
     octets = feature.kind == "bytes" and feature.dtype is None and not feature.is_text
     if octets or feature.storage == "parallel" or len(feature.shape) > 1:
         return False
     return feature.storage == "list" or (not feature.shape and getattr(feature.dtype, "kind", "") != "c")
 
 
-def _array(column: Column) -> Any:
+def _to_arrow_array(column: Column) -> Any:
     """Single numbers or texts of all rows."""
     array = column_to_arrow(column)
     return array.cast(pa.float32()) if array.type == pa.float16() else array
 
 
-def _texts(values: list[Any]) -> Any:
+def _format_texts(values: list[Any]) -> Any:
     """Names as they are, and lists as JSON has them."""
     texts = [
         value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -337,7 +349,7 @@ def _texts(values: list[Any]) -> Any:
     return pa.array(texts, pa.large_string())
 
 
-def _quoted(name: str, delimiter: str) -> str:
+def _quote_field(name: str, delimiter: str) -> str:
     plain = name.strip() == name and not any(mark in name for mark in ('"', "\n", "\r", delimiter))
     return name if plain else '"' + name.replace('"', '""') + '"'
 
@@ -349,16 +361,20 @@ GROUP_ROWS = 1 << 20
 _SAMPLED_VALUES = 1024
 
 
-def write_parquet(records: Records, output: Output, options: Options) -> int:
+def write_parquet(records: ExportedRecords, output: Output, options: Options) -> int:
     """All records as a Parquet file; gives their number."""
-    schema, batches = _stream(records, options)
+    schema, batches = _open_batches(records, options)
     first = next(batches, None)
     # Sets and dicts throughout: a record may have thousands of keys.
-    again = set() if first is None else {name for name in schema.names if _repeats(first.column(name))}
+    again = (
+        set()
+        if first is None
+        else {name for name in schema.names if _has_repeated_values(first.column(name))}
+    )
     features = records.features if records.split.batch_map is None else {}
     whole = {name for name in schema.names if name in features and features[name].is_picture}
     numbers = {field.name for field in schema if pa.types.is_primitive(field.type)}
-    leaves = _leaves(schema)
+    leaves = _list_leaf_columns(schema)
     sink = pa.PythonFile(output, "w")
     writer = parquet.ParquetWriter(
         sink,
@@ -371,37 +387,43 @@ def write_parquet(records: Records, output: Output, options: Options) -> int:
         write_statistics=[leaf for leaf, top in leaves if leaf == top and (top in again or top in numbers)],
     )
     every = batches if first is None else chain([first], batches)
-    return _written(every, lambda table, rows: writer.write_table(table, row_group_size=rows), writer.close)
+    return _write_groups(
+        every, lambda table, rows: writer.write_table(table, row_group_size=rows), writer.close
+    )
 
 
-def write_arrow(records: Records, output: Output, options: Options) -> int:
+def write_arrow(records: ExportedRecords, output: Output, options: Options) -> int:
     """All records as an Arrow IPC file; gives their number."""
-    schema, batches = _stream(records, options)
+    schema, batches = _open_batches(records, options)
     writer = ipc.new_file(pa.PythonFile(output, "w"), schema)
-    return _written(batches, lambda table, rows: writer.write_table(table, max_chunksize=rows), writer.close)
+    return _write_groups(
+        batches, lambda table, rows: writer.write_table(table, max_chunksize=rows), writer.close
+    )
 
 
-def write_arrow_stream(records: Records, output: Output, options: Options) -> int:
+def write_arrow_stream(records: ExportedRecords, output: Output, options: Options) -> int:
     """All records as an Arrow IPC stream; gives their number."""
-    schema, batches = _stream(records, options)
+    schema, batches = _open_batches(records, options)
     writer = ipc.new_stream(pa.PythonFile(output, "w"), schema)
-    return _written(batches, lambda table, rows: writer.write_table(table, max_chunksize=rows), writer.close)
+    return _write_groups(
+        batches, lambda table, rows: writer.write_table(table, max_chunksize=rows), writer.close
+    )
 
 
-def _stream(records: Records, options: Options) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    rows = records.rows_at_once()
-    schema, batches = arrow_batches(records.split, records.columns, rows=rows, threads=records.threads)
+def _open_batches(records: ExportedRecords, options: Options) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    rows = records.batch_rows()
+    schema, batches = iter_arrow_batches(records.split, records.columns, rows=rows, threads=records.threads)
     if records.columns is not None and records.split.batch_map is None:
         schema = pa.schema([schema.field(name) for name in records.columns])
         batches = (batch.select(schema.names) for batch in batches)
     declared = records.schema()
     if declared is not None:
-        schema = with_schema(schema, declared)
+        schema = attach_schema(schema, declared)
     _check_types(schema)
-    return schema, _counted(_cut(batches, records.limit), options)
+    return schema, _report_rows(_limit_rows(batches, records.limit), options)
 
 
-def _cut(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+def _limit_rows(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
     left = limit
     for batch in batches:
         if left is not None:
@@ -412,13 +434,13 @@ def _cut(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.Re
             return
 
 
-def _counted(batches: Iterator[pa.RecordBatch], options: Options) -> Iterator[pa.RecordBatch]:
+def _report_rows(batches: Iterator[pa.RecordBatch], options: Options) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield batch
         options.on_records(batch.num_rows)
 
 
-def _written(
+def _write_groups(
     batches: Iterator[pa.RecordBatch], write: Callable[[pa.Table, int], Any], close: Callable[[], Any]
 ) -> int:
     """Write batches gathered to groups. Not closed after a failure: that would write an end to half a file."""
@@ -426,7 +448,7 @@ def _written(
     # One group is written while the next one is decoded.
     with ThreadPoolExecutor(1, thread_name_prefix="rekord-export") as pool:
         writing: Future[None] | None = None
-        for gathered, size_bytes in _groups(batches):
+        for gathered, size_bytes in _iter_groups(batches):
             total += sum(batch.num_rows for batch in gathered)
             if writing is not None:
                 writing.result()
@@ -437,7 +459,7 @@ def _written(
     return total
 
 
-def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[list[pa.RecordBatch], int]]:
+def _iter_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[list[pa.RecordBatch], int]]:
     """Batches that make a group, with their size in bytes."""
     gathered: list[pa.RecordBatch] = []
     size_bytes = rows = 0
@@ -471,7 +493,7 @@ def _write_group(
         ) from failure
 
 
-def _repeats(column: Any) -> bool:
+def _has_repeated_values(column: Any) -> bool:
     """Whether the values of a column come again and again, judged by the first ones."""
     is_list = (pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list)
     while any(is_kind(column.type) for is_kind in is_list):
@@ -484,16 +506,18 @@ def _repeats(column: Any) -> bool:
     return 2 * distinct <= len(sample)
 
 
-def _leaves(schema: pa.Schema) -> list[tuple[str, str]]:
+def _list_leaf_columns(schema: pa.Schema) -> list[tuple[str, str]]:
     """The columns of a Parquet file by their own names, each with the column of the table that it belongs to."""
     empty = pa.BufferOutputStream()
     parquet.write_table(schema.empty_table(), empty)
     names = parquet.ParquetFile(empty.getvalue()).schema
     tops = set(schema.names)
-    return [(path, _top(path, tops)) for path in (names.column(i).path for i in range(len(names)))]
+    return [
+        (path, _find_top_column(path, tops)) for path in (names.column(i).path for i in range(len(names)))
+    ]
 
 
-def _top(path: str, tops: AbstractSet[str]) -> str:
+def _find_top_column(path: str, tops: AbstractSet[str]) -> str:
     """The column that a path of a Parquet file begins with; names may have dots themselves: the longest is meant."""
     top = path
     while top not in tops and top:

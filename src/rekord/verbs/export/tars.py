@@ -14,17 +14,17 @@ import numpy as np
 
 from rekord.schema import Feature, Image, Mask, of_type
 from rekord.storage.transaction import Output, StagedFolder
-from rekord.verbs.export.images import as_text, seen
+from rekord.verbs.export.images import decode_name, read_image_header
 from rekord.verbs.export.reading import (
-    Names,
+    ExportedRecords,
     Options,
-    Records,
-    extension_for,
-    refuse_columns,
+    UniqueNames,
+    choose_extension,
+    reject_columns,
     safe_name,
-    without_extension,
+    strip_image_extension,
 )
-from rekord.verbs.export.tables import check_finite, check_names, named, plain_values
+from rekord.verbs.export.tables import check_class_names, check_finite, make_class_namer, to_python_values
 
 _BLOCK_BYTES = 512
 _RECORD_BYTES = 20 * _BLOCK_BYTES
@@ -32,27 +32,27 @@ _IMAGE_KEYS = ("image", "image/encoded")
 _MASK_KEYS = ("mask", "image/segmentation/class/encoded")
 _NAME_KEYS = ("filename", "image/filename")
 
-Form = Literal["picture", "bytes", "array", "class", "text", "json", "name"]
+MemberForm = Literal["picture", "bytes", "array", "class", "text", "json", "name"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Member:
     """How a column is stored: the form of its values, and what stands before the extension of that form."""
 
-    form: Form
+    form: MemberForm
     prefix: str = ""
 
 
-def check_tar(records: Records, options: Options) -> None:
+def check_tar(records: ExportedRecords, options: Options) -> None:
     """Refuse what no member of a tar can hold."""
-    check_names(records.features, options.labels)
+    check_class_names(records.features, options.labels)
     wrong = {
         name: f"a list of {type(feature).__name__}"
         for name, feature in records.features.items()
         if feature.as_given == "bytes" and feature.shape
     }
-    refuse_columns("WebDataset", wrong, holds="pictures, bytes, arrays, numbers and texts")
-    members = _members(records, options)
+    reject_columns("WebDataset", wrong, holds="pictures, bytes, arrays, numbers and texts")
+    members = _plan_members(records, options)
     stored: dict[tuple[str, str], str] = {}
     twice: dict[str, str] = {}
     for name, member in members.items():
@@ -60,29 +60,31 @@ def check_tar(records: Records, options: Options) -> None:
             other = stored.setdefault((member.form, member.prefix), name)
             if other != name:
                 twice[name] = f"the member of `{other[:30]}` too"
-    refuse_columns("WebDataset", twice, holds="columns whose names differ as extensions")
+    reject_columns("WebDataset", twice, holds="columns whose names differ as extensions")
 
 
 def write_tars(
-    records: Records, staging: StagedFolder, options: Options, name_of: Callable[[int], str]
+    records: ExportedRecords, staging: StagedFolder, options: Options, name_of: Callable[[int], str]
 ) -> int:
     """All records as tars, each below `shard_bytes` where that is given; gives the number of records."""
-    tars = _Tars(staging, options.shard_bytes, name_of)
-    members = _members(records, options)
-    names = Names()
+    tars = _TarWriter(staging, options.shard_bytes, name_of)
+    members = _plan_members(records, options)
+    names = UniqueNames()
     keyed = next((name for name, member in members.items() if member.form == "name"), None)
     total = 0
     for batch, first, rows in records.batches():
         in_json = {name: column for name, column in batch.items() if members[name].form == "json"}
         check_finite(records, in_json, first, rows, format="JSON")
-        values = {name: _values(records, options, name, batch[name], members, first) for name in batch}
+        values = {
+            name: _prepare_values(records, options, name, batch[name], members, first) for name in batch
+        }
         for row in range(rows):
             number = first + row
-            stem = safe_name(as_text(values[keyed][row])) if keyed is not None else ""
-            key = names.take(_key(stem) or f"{number:09d}")
+            stem = safe_name(decode_name(values[keyed][row])) if keyed is not None else ""
+            key = names.take(_make_sample_key(stem) or f"{number:09d}")
             parts = [
                 (f"{key}.{extension}", data)
-                for extension, data in _sample(records, members, values, row, number, key)
+                for extension, data in _iter_sample_members(records, members, values, row, number, key)
             ]
             tars.add(parts)
         total += rows
@@ -91,19 +93,21 @@ def write_tars(
     return total
 
 
-def _key(name: str) -> str:
+def _make_sample_key(name: str) -> str:
     """A name up to what could be taken for an extension: behind a folder it has no dots."""
-    folder, slash, last = without_extension(name).rpartition("/")
+    folder, slash, last = strip_image_extension(name).rpartition("/")
     return folder + slash + last.replace(".", "_")
 
 
-def _members(records: Records, options: Options) -> dict[str, _Member]:
+def _plan_members(records: ExportedRecords, options: Options) -> dict[str, _Member]:
     features, steps = records.features, records.split.schema.steps
     images = list(of_type(features, Image))
-    images = images or [name for name, one in features.items() if _is(name, one, ("bytes",), _IMAGE_KEYS)]
+    images = images or [
+        name for name, one in features.items() if _has_role(name, one, ("bytes",), _IMAGE_KEYS)
+    ]
     main = images[0] if len(images) == 1 else "image"
     masks = list(of_type(features, Mask))
-    masks = masks or [name for name, one in features.items() if _is(name, one, ("bytes",), _MASK_KEYS)]
+    masks = masks or [name for name, one in features.items() if _has_role(name, one, ("bytes",), _MASK_KEYS)]
     found: dict[str, _Member] = {}
     for name, feature in features.items():
         if name in steps:
@@ -113,17 +117,17 @@ def _members(records: Records, options: Options) -> dict[str, _Member]:
         elif masks[:1] == [name]:
             found[name] = _Member("picture", "seg.")
         else:
-            found[name] = _member(name, feature, options)
+            found[name] = _plan_member(name, feature, options)
     return found
 
 
-def _is(name: str, feature: Feature, given: tuple[str, ...], names: tuple[str, ...]) -> bool:
+def _has_role(name: str, feature: Feature, given: tuple[str, ...], names: tuple[str, ...]) -> bool:
     return feature.as_given in given and feature.shape == () and (name in names or feature.key in names)
 
 
-def _member(name: str, feature: Feature, options: Options) -> _Member:
+def _plan_member(name: str, feature: Feature, options: Options) -> _Member:
     prefix = re.sub(r"[^a-z0-9_.-]", "_", name.lower().replace("/", ".")).strip(".") + "."
-    if _is(name, feature, ("str", "bytes"), _NAME_KEYS):
+    if _has_role(name, feature, ("str", "bytes"), _NAME_KEYS):
         return _Member("name")
     if feature.is_picture:
         return _Member("picture", prefix)
@@ -133,7 +137,7 @@ def _member(name: str, feature: Feature, options: Options) -> _Member:
     fixed = _is_number(feature) and feature.shape and None not in feature.shape
     if many or fixed or _is_matrix(feature):
         return _Member("array", prefix)
-    if _is(name, feature, ("int",), ("label",)) and options.labels == "ids":
+    if _has_role(name, feature, ("int",), ("label",)) and options.labels == "ids":
         return _Member("class")
     if name == "text" and feature.is_text and feature.shape == ():
         return _Member("text")
@@ -148,20 +152,25 @@ def _is_number(feature: Feature) -> bool:
     return feature.as_given in ("int", "float") and feature.class_count is None
 
 
-def _values(
-    records: Records, options: Options, name: str, column: Any, members: Mapping[str, _Member], first: int
+def _prepare_values(
+    records: ExportedRecords,
+    options: Options,
+    name: str,
+    column: Any,
+    members: Mapping[str, _Member],
+    first: int,
 ) -> Any:
     if members[name].form == "array":
         return column  # rows of it are arrays
     feature = records.features[name]
-    values = plain_values(column, feature)
+    values = to_python_values(column, feature)
     if options.labels == "names" and feature.class_names:
-        return named(records, name, feature, first)(values)
+        return make_class_namer(records, name, feature, first)(values)
     return values
 
 
-def _sample(
-    records: Records,
+def _iter_sample_members(
+    records: ExportedRecords,
     members: Mapping[str, _Member],
     values: Mapping[str, Any],
     row: int,
@@ -173,17 +182,17 @@ def _sample(
     for name, member in members.items():
         value = values[name][row]
         if member.form == "name" and (name != "filename" or value != key):
-            document[name] = None if value is None else as_text(value)  # the key does not lead back to it
+            document[name] = None if value is None else decode_name(value)  # the key does not lead back to it
         if value is None or member.form == "name":
             continue
         match member.form:
             case "picture":
-                format = seen(records, number, name, value).format
-                yield member.prefix + extension_for("", format)[1:], value
+                format = read_image_header(records, number, name, value).format
+                yield member.prefix + choose_extension("", format)[1:], value
             case "bytes":
                 yield f"{member.prefix}bin", value
             case "array":
-                yield f"{member.prefix}npy", _npy(value)
+                yield f"{member.prefix}npy", _encode_npy(value)
             case "class":
                 yield "cls", str(value).encode()
             case "text":
@@ -194,7 +203,7 @@ def _sample(
         yield "json", msgspec.json.encode(document)
 
 
-def _npy(value: Any) -> bytes:
+def _encode_npy(value: Any) -> bytes:
     array = np.asarray(value)
     if array.dtype.name == "bfloat16":
         array = array.astype(np.float32)
@@ -203,7 +212,7 @@ def _npy(value: Any) -> bytes:
     return file.getvalue()
 
 
-class _Tars:
+class _TarWriter:
     """The tars that samples go to, one after another."""
 
     def __init__(self, staging: StagedFolder, shard_bytes: int | None, name_of: Callable[[int], str]) -> None:

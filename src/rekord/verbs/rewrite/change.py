@@ -11,30 +11,30 @@ import numpy as np
 
 from rekord import _core
 from rekord.codec.columns import Optional, Ragged, Strings
-from rekord.codec.decode import SequenceExample, assemble, decode, new_batch, row_error
+from rekord.codec.decode import SequenceExample, assemble_columns, decode, new_batch, row_error
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.order import Ids
-from rekord.dataset.read import explain, open_slabs
+from rekord.dataset.read import explain_frame_error, open_slabs
 from rekord.errors import RekordError, error
 from rekord.faults import frame_error
-from rekord.framing.frames import Segment
-from rekord.layouts.base import Derived, Verify
+from rekord.framing.frames import FrameSegment
+from rekord.layouts.base import DerivedRow, Verify
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Int64, Label, Mask, Schema, Tensor, Text
-from rekord.schema.base import ABSENT, FLOATS, INTEGERS, dtype_name
-from rekord.schema.messages import near_miss, shown
-from rekord.sources.base import PART_BYTES, Chunk, Columns, Facts, Part, Row, SourceFile
-from rekord.sources.image_folder import groups, printable
-from rekord.storage.router import ANYWHERE
-from rekord.transforms.base import is_texts
+from rekord.schema.base import ABSENT, FLOAT_DTYPES, INTEGER_DTYPES, dtype_name
+from rekord.schema.messages import closest_match, preview
+from rekord.sources.base import PART_BYTES, Chunk, ColumnChunk, SourceFacts, SourceFile, SourcePart, SourceRow
+from rekord.sources.image_folder import group_by_bytes, to_printable_path
+from rekord.storage.router import ROUTED_STORAGE
+from rekord.transforms.base import is_text_feature
 from rekord.transforms.numeric import cast as cast_transform
 
 _ALIASES = {"int": "int64", "float": "float32", "str": "text", "string": "text"}
-_CASTABLE = {*INTEGERS, *FLOATS, "float64", "text", "bytes"}
+_CASTABLE = {*INTEGER_DTYPES, *FLOAT_DTYPES, "float64", "text", "bytes"}
 
 
 @dataclass(frozen=True)
-class ColumnChange:
+class ColumnRewrite:
     """One column of the records, and what it becomes."""
 
     old: str
@@ -45,11 +45,11 @@ class ColumnChange:
 
 
 @dataclass(frozen=True)
-class Change:
+class SchemaChange:
     """What becomes of all columns."""
 
     before: Schema
-    columns: tuple[ColumnChange, ...]
+    columns: tuple[ColumnRewrite, ...]
     schema: Schema  # of what is made
     lossy: bool = False
 
@@ -59,14 +59,14 @@ class Change:
         return tuple([one.old for one in self.columns])
 
     @property
-    def cast(self) -> tuple[ColumnChange, ...]:
+    def cast(self) -> tuple[ColumnRewrite, ...]:
         """The columns that are cast."""
         return tuple([one for one in self.columns if one.cast])
 
     def reading(self, kinds: Mapping[str, str]) -> Schema:
         """The schema that records are read by, where the columns that are cast are of these kinds."""
-        read = {one.old: _of_kind(one.read, kinds.get(one.old)) for one in self.columns}
-        return _rebuilt(self.before, {name: read.get(name, one) for name, one in self.before.items()})
+        read = {one.old: _adapt_to_kind(one.read, kinds.get(one.old)) for one in self.columns}
+        return _rebuild_schema(self.before, {name: read.get(name, one) for name, one in self.before.items()})
 
     def applied(self, columns: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
         """Columns that were read by `reading(kinds)`, as they are to be stored."""
@@ -74,7 +74,7 @@ class Change:
         for one in self.columns:
             column = columns[one.old]
             if one.cast:
-                read = _of_kind(one.read, kinds.get(one.old))
+                read = _adapt_to_kind(one.read, kinds.get(one.old))
                 column = cast_column(column, one.old, read, one.made, lossy=self.lossy)
             made[one.new] = column
         return made
@@ -90,7 +90,7 @@ class Change:
         }
 
 
-def change_of(
+def plan_schema_change(
     before: Schema,
     *,
     schema: Schema | None,
@@ -100,20 +100,28 @@ def change_of(
     keep: Sequence[str] | None,
     fill: Mapping[str, Any] | None,
     lossy: bool,
-) -> Change:
+) -> SchemaChange:
     """What was asked for, of records of the schema `before`. Names are those of its columns, or of their keys."""
-    casts, renames = _mapping("cast", cast, before), _mapping("rename", rename, before)
-    fills = _mapping("fill", fill, before)
-    kept = _kept(before, _names("drop", drop, before), None if keep is None else _names("keep", keep, before))
+    casts, renames = _validate_mapping("cast", cast, before), _validate_mapping("rename", rename, before)
+    fills = _validate_mapping("fill", fill, before)
+    kept = _select_columns(
+        before,
+        _validate_names("drop", drop, before),
+        None if keep is None else _validate_names("keep", keep, before),
+    )
     if schema is not None:
         if kept != list(before) or renames:
-            raise _refused("schema", "`schema` says all columns", "leave drop=, keep= and rename= out")
-        kept, casts = _as_schema(before, schema, casts, fills)
+            raise _rewrite_option_error(
+                "schema", "`schema` says all columns", "leave drop=, keep= and rename= out"
+            )
+        kept, casts = _match_schema(before, schema, casts, fills)
     for what, names in (("cast", casts), ("rename", renames), ("fill", fills)):
         for name in names:
             before[name]  # one that is not there names its near misses
             if name not in kept:
-                raise _refused(what, f"`{name[:60]}` is left out", f"leave it out of {what}=, or keep it")
+                raise _rewrite_option_error(
+                    what, f"`{name[:60]}` is left out", f"leave it out of {what}=, or keep it"
+                )
     columns = []
     for name in kept:
         read = made = before[name]
@@ -121,17 +129,17 @@ def change_of(
             made = _cast_feature(name, read, casts[name])
         if name in fills:
             read = replace(read, optional=True, default=ABSENT)
-            made = replace(made, optional=False, default=_whole_value(made, fills[name]))
+            made = replace(made, optional=False, default=_broadcast_fill_value(made, fills[name]))
         new = renames.get(name, name)
-        columns.append(ColumnChange(name, new, read, made, cast=name in casts))
+        columns.append(ColumnRewrite(name, new, read, made, cast=name in casts))
     _check_names(columns)
     made_by_old = {one.old: one for one in columns}
     for i, one in enumerate(columns):
         if isinstance(one.made, Mask) and one.made.of in made_by_old:
             columns[i] = replace(one, made=replace(one.made, of=made_by_old[one.made.of].new))
     steps = {one.new for one in columns if one.old in before.steps}
-    after = schema or _rebuilt(before, {one.new: one.made for one in columns}, steps)
-    return Change(before, tuple(columns), after, lossy=bool(lossy))
+    after = schema or _rebuild_schema(before, {one.new: one.made for one in columns}, steps)
+    return SchemaChange(before, tuple(columns), after, lossy=bool(lossy))
 
 
 def cast_column(column: Any, name: str, read: Feature, made: Feature, *, lossy: bool) -> Any:
@@ -139,18 +147,18 @@ def cast_column(column: Any, name: str, read: Feature, made: Feature, *, lossy: 
     if _is_time(read) != _is_time(made) and read.family == made.family and read.family:
         # Whole numbers and times are stored alike: the unit of the times is declared.
         ticks = np.dtype(np.int64) if _is_time(read) else made.dtype
-        return _mapped(column, lambda values: values.astype(np.int64).view(ticks))
-    if is_texts(read) and (is_texts(made) or made.class_count is not None):
-        return column if made.as_given == "bytes" else _texts(column, lossy=lossy)
-    if not (_is_number(read) or is_texts(read)) or not (_is_number(made) or is_texts(made)):
+        return _map_values(column, lambda values: values.astype(np.int64).view(ticks))
+    if is_text_feature(read) and (is_text_feature(made) or made.class_count is not None):
+        return column if made.as_given == "bytes" else _decode_texts(column, lossy=lossy)
+    if not (_is_number(read) or is_text_feature(read)) or not (_is_number(made) or is_text_feature(made)):
         return column  # what does not fit is said by the encoder
-    dtype = _dtype_of(made)
-    if dtype == _dtype_of(read) or not {dtype, _dtype_of(read)} <= _CASTABLE:
+    dtype = _get_cast_dtype(made)
+    if dtype == _get_cast_dtype(read) or not {dtype, _get_cast_dtype(read)} <= _CASTABLE:
         return column
     if _is_number(read) and _is_number(made):
-        apply = _cast(name, dtype, lossy=lossy).bind(Schema({name: _flat(read)})).apply
-        return _mapped(column, lambda values: apply({name: values})[name])
-    apply = _cast(name, dtype, lossy=lossy).bind(Schema({name: read})).apply
+        apply = _make_cast(name, dtype, lossy=lossy).bind(Schema({name: _flatten_feature(read)})).apply
+        return _map_values(column, lambda values: apply({name: values})[name])
+    apply = _make_cast(name, dtype, lossy=lossy).bind(Schema({name: read})).apply
     return [apply({name: column[row]})[name] for row in range(len(column))]
 
 
@@ -163,56 +171,56 @@ def _is_time(feature: Feature) -> bool:
     return getattr(feature.dtype, "kind", "") == "M"
 
 
-def _dtype_of(feature: Feature) -> str:
+def _get_cast_dtype(feature: Feature) -> str:
     """What a column of numbers or texts holds, as casts name it."""
     named: dict[type[Feature], str] = {Label: "int64", Text: "text", Bytes: "bytes"}
-    return named.get(type(feature)) or dtype_name_of(feature) or ""
+    return named.get(type(feature)) or get_dtype_name(feature) or ""
 
 
-def _flat(feature: Feature) -> Feature:
+def _flatten_feature(feature: Feature) -> Feature:
     """All values of a column of numbers as one list."""
     if feature.class_count is not None:
         return Int64((None,))
     if feature.storage == "blob":
         return Tensor(feature.dtype, (None,))
     made = Int64 if feature.kind == "int64" else Float32
-    return made((None,), dtype=dtype_name_of(feature))
+    return made((None,), dtype=get_dtype_name(feature))
 
 
-def _cast(name: str, dtype: str, *, lossy: bool) -> Any:
+def _make_cast(name: str, dtype: str, *, lossy: bool) -> Any:
     return cast_transform(name, dtype, lossy=lossy)
 
 
-def _mapped(column: Any, function: Any) -> Any:
+def _map_values(column: Any, function: Any) -> Any:
     """A column of numbers with a function of all its values applied, in whatever form it is."""
     if isinstance(column, Ragged):
-        return Ragged(_mapped(column.values, function), column.offsets, valid=column.valid)
+        return Ragged(_map_values(column.values, function), column.offsets, valid=column.valid)
     if isinstance(column, Optional):
         present = column.values[column.valid]
-        made = _mapped(present, function)
+        made = _map_values(present, function)
         values = np.zeros(column.values.shape, made.dtype)
         values[column.valid] = made
         return Optional(values, column.valid)
     return function(column.reshape(-1)).reshape(column.shape)
 
 
-def _texts(column: Any, *, lossy: bool) -> Any:
+def _decode_texts(column: Any, *, lossy: bool) -> Any:
     """Byte strings as texts, where they are; the encoder judges them."""
     if isinstance(column, Strings) and column.text:
         return column
-    return [_as_text(value, lossy=lossy) for value in column.tolist()]
+    return [_decode_text(value, lossy=lossy) for value in column.tolist()]
 
 
-def _as_text(value: Any, *, lossy: bool) -> Any:
+def _decode_text(value: Any, *, lossy: bool) -> Any:
     if isinstance(value, list):
-        return [_as_text(one, lossy=lossy) for one in value]
+        return [_decode_text(one, lossy=lossy) for one in value]
     try:
         return value.decode("utf-8", "replace" if lossy else "strict") if isinstance(value, bytes) else value
     except UnicodeDecodeError:
         return value
 
 
-def _of_kind(feature: Feature, kind: str | None) -> Feature:
+def _adapt_to_kind(feature: Feature, kind: str | None) -> Feature:
     """A feature as it is read where its key holds lists of another kind than it declares."""
     if kind is None or kind == feature.kind:
         return feature
@@ -225,36 +233,40 @@ def _cast_feature(name: str, feature: Feature, wanted: Any) -> Feature:
     if isinstance(wanted, Feature):
         return wanted
     if not isinstance(wanted, str):
-        raise _refused(
-            "cast", f"{shown(wanted)} is no type", f'cast={{"{name[:40]}": "int64"}}', feature=name
+        raise _rewrite_option_error(
+            "cast", f"{preview(wanted)} is no type", f'cast={{"{name[:40]}": "int64"}}', feature=name
         )
     dtype = _ALIASES.get(wanted, wanted)
     if feature.class_count is not None and dtype == "int64":
         return feature  # which is stored as that
-    made: Feature = _cast(name, dtype, lossy=True).bind(Schema({name: feature})).schema[name]
-    same = type(made) is type(feature) and dtype_name_of(made) == dtype_name_of(feature)
+    made: Feature = _make_cast(name, dtype, lossy=True).bind(Schema({name: feature})).schema[name]
+    same = type(made) is type(feature) and get_dtype_name(made) == get_dtype_name(feature)
     return feature if same else made
 
 
-def dtype_name_of(feature: Feature) -> str | None:
+def get_dtype_name(feature: Feature) -> str | None:
     """The name of a feature's dtype, where it has one."""
     dtype = getattr(feature, "dtype", None)
     return None if dtype is None else dtype_name(dtype)
 
 
-def _as_schema(
+def _match_schema(
     before: Schema, schema: Schema, casts: Mapping[str, Any], fills: Mapping[str, Any]
 ) -> tuple[list[str], dict[str, Any]]:
     """The columns that a schema keeps of another, and what each of them is cast to."""
     if casts or fills:
-        raise _refused("schema", "`schema` says what columns are", "leave cast= and fill= out")
+        raise _rewrite_option_error("schema", "`schema` says what columns are", "leave cast= and fill= out")
     if not isinstance(schema, Schema):
-        raise _refused("schema", f"{shown(schema)} is no schema", "rk.Schema({…}), or rk.Schema.load(path)")
+        raise _rewrite_option_error(
+            "schema", f"{preview(schema)} is no schema", "rk.Schema({…}), or rk.Schema.load(path)"
+        )
     if schema.kind != before.kind:
-        raise _refused("schema", "records would become those of another kind", "a schema of the same kind")
+        raise _rewrite_option_error(
+            "schema", "records would become those of another kind", "a schema of the same kind"
+        )
     for name, feature in schema.items():
         if name not in before and not feature.optional and feature.default is ABSENT:
-            near = near_miss(name, list(before))
+            near = closest_match(name, list(before))
             raise error(
                 "U605",
                 f"`schema` cannot be used: there is no column `{name[:60]}` to make it of",
@@ -268,24 +280,26 @@ def _as_schema(
     }
 
 
-def _kept(before: Schema, drop: list[str], keep: list[str] | None) -> list[str]:
+def _select_columns(before: Schema, drop: list[str], keep: list[str] | None) -> list[str]:
     for name in [*drop, *(keep or ())]:
         before[name]
     if drop and keep is not None:
-        raise _refused("drop", "columns are either dropped or kept", "leave drop= or keep= out")
+        raise _rewrite_option_error("drop", "columns are either dropped or kept", "leave drop= or keep= out")
     kept = [name for name in before if name not in drop and (keep is None or name in keep)]
     if not kept:
-        raise _refused("drop", "no column is left", "keep at least one column")
+        raise _rewrite_option_error("drop", "no column is left", "keep at least one column")
     return kept
 
 
-def _check_names(columns: Sequence[ColumnChange]) -> None:
+def _check_names(columns: Sequence[ColumnRewrite]) -> None:
     seen: dict[str, str] = {}
     for one in columns:
         if not isinstance(one.new, str) or not one.new:
-            raise _refused("rename", f"{shown(one.new)} is no name", f"--rename {one.old[:40]}=other")
+            raise _rewrite_option_error(
+                "rename", f"{preview(one.new)} is no name", f"--rename {one.old[:40]}=other"
+            )
         if one.new in seen:
-            raise _refused(
+            raise _rewrite_option_error(
                 "rename",
                 f"`{seen[one.new][:60]}` and `{one.old[:60]}` would both be `{one.new[:60]}`",
                 "choose another name, or drop one of them",
@@ -294,7 +308,7 @@ def _check_names(columns: Sequence[ColumnChange]) -> None:
         seen[one.new] = one.old
 
 
-def _whole_value(feature: Feature, value: Any) -> Any:
+def _broadcast_fill_value(feature: Feature, value: Any) -> Any:
     """A value for a hole: one number for all of a fixed shape, too."""
     shape = feature.shape
     scalar = not isinstance(value, (list, tuple, np.ndarray))
@@ -306,7 +320,7 @@ def _whole_value(feature: Feature, value: Any) -> Any:
     return filled
 
 
-def _rebuilt(before: Schema, features: Mapping[str, Feature], steps: set[str] | None = None) -> Schema:
+def _rebuild_schema(before: Schema, features: Mapping[str, Feature], steps: set[str] | None = None) -> Schema:
     """A schema of the same kind as another."""
     if not before.is_sequence:
         return Schema(dict(features))
@@ -317,29 +331,29 @@ def _rebuilt(before: Schema, features: Mapping[str, Feature], steps: set[str] | 
     )
 
 
-def _column(name: str, before: Schema) -> str:
+def _resolve_column(name: str, before: Schema) -> str:
     """The column that a name stands for: its own, or that of the key which it is stored under."""
     stored = [column for column, feature in before.items() if feature.record_keys(column) == (name,)]
     return stored[0] if name not in before and len(stored) == 1 else name
 
 
-def _mapping(name: str, given: Any, before: Schema) -> dict[str, Any]:
+def _validate_mapping(name: str, given: Any, before: Schema) -> dict[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping) or not all(isinstance(column, str) for column in given):
-        raise _refused(name, f"{shown(given)} names no columns", f'{name}={{"column": …}}')
-    return {_column(column, before): value for column, value in given.items()}
+        raise _rewrite_option_error(name, f"{preview(given)} names no columns", f'{name}={{"column": …}}')
+    return {_resolve_column(column, before): value for column, value in given.items()}
 
 
-def _names(name: str, given: Any, before: Schema) -> list[str]:
+def _validate_names(name: str, given: Any, before: Schema) -> list[str]:
     if given is None:
         return []
     if isinstance(given, (str, bytes)) or not all(isinstance(column, str) for column in given):
-        raise _refused(name, f"{shown(given)} is no list of columns", f'{name}=["column"]')
-    return [_column(column, before) for column in given]
+        raise _rewrite_option_error(name, f"{preview(given)} is no list of columns", f'{name}=["column"]')
+    return [_resolve_column(column, before) for column in given]
 
 
-def _refused(name: str, why: str, do: str, *, feature: str | None = None) -> RekordError:
+def _rewrite_option_error(name: str, why: str, do: str, *, feature: str | None = None) -> RekordError:
     return error(
         "U605",
         f"`{name}` cannot be used: {why}",
@@ -350,12 +364,12 @@ def _refused(name: str, why: str, do: str, *, feature: str | None = None) -> Rek
     )
 
 
-_MOST_ROWS = 8192
+_MAX_ROWS = 8192
 _IDLE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredRecordLayout:
     """The layout of records that were stored before: their pictures were looked at then."""
 
     schema: Schema
@@ -365,20 +379,20 @@ class Stored:
         return "plain"
 
     @property
-    def looks(self) -> bool:
+    def needs_derive(self) -> bool:
         """Never."""
         return False
 
     def options(self) -> Mapping[str, Any]:
         return {}
 
-    def derive(self, row: Mapping[str, Any], verify: Verify) -> Derived:
+    def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
         """The row as it is: only what transforms do comes behind it."""
-        return Derived(dict(row), ())
+        return DerivedRow(dict(row), ())
 
 
 @dataclass(frozen=True)
-class OldFile:
+class RewriteInputFile:
     """A record file, its split, and which of its records are wanted: all, or these, in order."""
 
     path: str
@@ -389,11 +403,11 @@ class OldFile:
 
 
 @dataclass(frozen=True)
-class Rewritten:
+class RewriteSource:
     """The source of records that are to be changed. A part is one file or several small ones."""
 
-    files: tuple[OldFile, ...]
-    change: Change
+    files: tuple[RewriteInputFile, ...]
+    change: SchemaChange
     strict: bool  # whether a key that the schema lacks makes a record bad
     splits: tuple[str, ...] | None  # None where all records go to one
     told: Mapping[str, Any]  # what else decides the records, as the manifest holds it
@@ -411,35 +425,35 @@ class Rewritten:
     def options(self) -> Mapping[str, Any]:
         return {"change": self.change.options(), "strict": self.strict, **self.told}
 
-    def facts(self) -> Facts:
-        return Facts(
+    def facts(self) -> SourceFacts:
+        return SourceFacts(
             layout="table",
             schema=self.change.schema,
             rows=self.rows,
             source_bytes=sum(file.size_bytes for file in self.files),
             splits=self.splits,
             files=tuple(
-                SourceFile(printable(os.path.basename(one.path)), one.size_bytes, one.mtime_ns)
+                SourceFile(to_printable_path(os.path.basename(one.path)), one.size_bytes, one.mtime_ns)
                 for one in self.files
             ),
         )
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[Part]:
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         sized = ((i, file.size_bytes) for i, file in enumerate(self.files))
-        return [Part(numbers, cost) for numbers, cost in groups(sized, part_bytes)]
+        return [SourcePart(numbers, cost) for numbers, cost in group_by_bytes(sized, part_bytes)]
 
-    def read(self, part: Part) -> Iterator[Chunk]:
+    def read(self, part: SourcePart) -> Iterator[Chunk]:
         """The rows of a part; behind a damaged record nothing more is read of its file."""
         for number in part.content:
             file = self.files[number]
-            now = ANYWHERE.stat(file.path)
+            now = ROUTED_STORAGE.stat(file.path)
             if (now.size_bytes, now.mtime_ns) != (file.size_bytes, file.mtime_ns):
-                raise _changed(file.path)
-            yield from _Reading(self, number).chunks()
+                raise _file_changed_error(file.path)
+            yield from _RewriteFileReader(self, number).chunks()
 
     def name_of(self, number: int) -> str:
         """What rows of a file have for a path: files of two datasets may have one name."""
-        return f"{number:06d}/{printable(os.path.basename(self.files[number].path))}"
+        return f"{number:06d}/{to_printable_path(os.path.basename(self.files[number].path))}"
 
     def place(self, where: Location) -> Location:
         """The place of a row as its record: the file, and the number there."""
@@ -452,13 +466,13 @@ class Rewritten:
             return replace(where, row=None)
         file = self.files[int(where.path[:6])]
         record = where.row if file.chosen is None else int(file.chosen[where.row])
-        return replace(where, path=printable(file.path), row=None, record=record)
+        return replace(where, path=to_printable_path(file.path), row=None, record=record)
 
 
-class _Reading:
+class _RewriteFileReader:
     """One file on its way. The kinds of the columns to be cast are those of the records before, until they differ."""
 
-    def __init__(self, source: Rewritten, number: int) -> None:
+    def __init__(self, source: RewriteSource, number: int) -> None:
         self._source = source
         self._change = source.change
         self._file = source.files[number]
@@ -473,21 +487,21 @@ class _Reading:
         with open_slabs(path, self._pool, reuse=False) as reader:
             while True:
                 try:
-                    segment = reader.next(_MOST_ROWS)
+                    segment = reader.next(_MAX_ROWS)
                 except RekordError as failure:
                     failure.location = failure.location.within(
                         path=path, record=reader.record, offset=reader.offset
                     )
-                    yield Row(self._name, self._done, _explained(failure))
+                    yield SourceRow(self._name, self._done, _explain_safely(failure))
                     return
                 if segment is None:
                     return
                 for chunk in self._segment(segment):
                     yield chunk
-                    if isinstance(chunk, Row) and isinstance(chunk.values, RekordError):
+                    if isinstance(chunk, SourceRow) and isinstance(chunk.values, RekordError):
                         return
 
-    def _segment(self, segment: Segment) -> Iterator[Chunk]:
+    def _segment(self, segment: FrameSegment) -> Iterator[Chunk]:
         if self._file.chosen is None:
             batch = new_batch(self._plan(self._kinds), self._pool)
             size = segment.end - segment.begin
@@ -503,16 +517,16 @@ class _Reading:
                     return
         yield from self._one_by_one(segment)
 
-    def _columns(self, batch: Any, rows: int, kinds: Mapping[str, str]) -> Columns:
-        read = assemble(self._plan(kinds), batch.take(), rows)
+    def _columns(self, batch: Any, rows: int, kinds: Mapping[str, str]) -> ColumnChunk:
+        read = assemble_columns(self._plan(kinds), batch.take(), rows)
         made = self._change.applied(read, kinds)
         if self._source.splits is not None:
             made["split"] = [self._file.split] * rows
-        columns = Columns(self._name, self._done, made, rows)
+        columns = ColumnChunk(self._name, self._done, made, rows)
         self._done += rows
         return columns
 
-    def _one_by_one(self, segment: Segment) -> Iterator[Chunk]:
+    def _one_by_one(self, segment: FrameSegment) -> Iterator[Chunk]:
         """Records that do not all fit together: those that do follow each other in one chunk each."""
         frames = bytearray(segment.slab.view()[segment.begin : segment.end])
         extents, _, _, problem = _core.scan(frames, 0, len(frames), len(frames))
@@ -524,7 +538,7 @@ class _Reading:
             record = segment.first_record + i
             if self._is_chosen(record):
                 here = self._kinds_of(payload, record, offset)
-                if isinstance(here, Row):
+                if isinstance(here, SourceRow):
                     yield from self._together(waiting, kinds)
                     yield here
                     return
@@ -539,9 +553,9 @@ class _Reading:
             record = segment.first_record + len(payloads)
             failure = frame_error(problem, record=record, offset=offset)
             failure.location = failure.location.within(path=self._file.path)
-            yield Row(self._name, self._done, _explained(failure))
+            yield SourceRow(self._name, self._done, _explain_safely(failure))
 
-    def _kinds_of(self, payload: bytes, record: int, offset: int) -> dict[str, str] | Row:
+    def _kinds_of(self, payload: bytes, record: int, offset: int) -> dict[str, str] | SourceRow:
         """The kinds that a record has of the columns to be cast; a bad row where it cannot be read or changed."""
         try:
             kinds = dict(self._kinds)
@@ -549,21 +563,21 @@ class _Reading:
                 found = decode(payload, kind="sequence" if self._change.before.is_sequence else None)
                 context = found.context if isinstance(found, SequenceExample) else found
                 for one in self._change.cast:
-                    kind = _kind(context.get(one.read.key or one.old))
+                    kind = _detect_kind(context.get(one.read.key or one.old))
                     if kind is not None:
                         kinds[one.old] = kind
             batch = new_batch(self._plan(kinds), self._pool)
             refusal = batch.add(payload)
             if refusal is not None:
                 raise row_error(self._plan(kinds), *refusal, payload)
-            self._change.applied(assemble(self._plan(kinds), batch.take(), 1), kinds)
+            self._change.applied(assemble_columns(self._plan(kinds), batch.take(), 1), kinds)
         except RekordError as failure:
             where = replace(failure.location, row=None)
             failure.location = where.within(path=self._file.path, record=record, offset=offset)
             failure.do = (
                 None if failure.do is None else failure.do.replace("lossy=True", "--lossy (lossy=True)")
             )
-            return Row(self._name, self._done, failure)
+            return SourceRow(self._name, self._done, failure)
         return kinds
 
     def _together(self, payloads: list[bytes], kinds: Mapping[str, str]) -> Iterator[Chunk]:
@@ -588,7 +602,7 @@ class _Reading:
         return self._plans[key]
 
 
-def _kind(values: Any) -> str | None:
+def _detect_kind(values: Any) -> str | None:
     """The kind of a list of a record, as `decode` gives it; None where there is none."""
     if values is None or not len(values):
         return None
@@ -597,14 +611,14 @@ def _kind(values: Any) -> str | None:
     return "int64" if values.dtype.kind == "i" else "float"
 
 
-def _explained(failure: RekordError) -> RekordError:
+def _explain_safely(failure: RekordError) -> RekordError:
     try:
-        return explain(failure)
+        return explain_frame_error(failure)
     except RekordError:
         return failure
 
 
-def _changed(path: str) -> RekordError:
+def _file_changed_error(path: str) -> RekordError:
     return error(
         "X548",
         location=Location(path=path),

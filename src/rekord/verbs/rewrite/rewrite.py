@@ -11,18 +11,26 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from rekord.conversion.commit import Companions
-from rekord.conversion.copy_records import Records, cut_records
-from rekord.conversion.derive import Copied, NewSplit, Remake
-from rekord.conversion.driver import Conversion, Outcome
-from rekord.dataset.combine import concat, joined_schema
+from rekord.conversion.copy_records import RecordSequence, plan_record_ranges
+from rekord.conversion.derive import CopiedShard, Derivation, DerivedSplit
+from rekord.conversion.driver import Conversion, ConversionResult
+from rekord.dataset.combine import concat, resolve_common_schema
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.infer import LazySchema, infer
 from rekord.dataset.manifest import Manifest
-from rekord.dataset.order import Order
+from rekord.dataset.order import EpochOrder
 from rekord.dataset.record_view import RecordView
-from rekord.dataset.samplers import FileOrder, Selected, Selection, Whole, all_numbers, digest_of, selected
-from rekord.dataset.shard_index import compression_of
+from rekord.dataset.samplers import (
+    FileOrderSampler,
+    FullSampler,
+    Selection,
+    SubsetSampler,
+    digest_selection,
+    expand_selection,
+    normalize_selection,
+)
+from rekord.dataset.shard_index import detect_file_compression
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
@@ -31,30 +39,42 @@ from rekord.layouts.tfds import check_tfds
 from rekord.location import Location
 from rekord.schema import Feature, RecordKind, Schema
 from rekord.storage.local import PathLike, Storage
-from rekord.storage.router import ANYWHERE
+from rekord.storage.router import ROUTED_STORAGE
 from rekord.transforms.chain import as_chain
 from rekord.verbs.derive_common import (
-    Old,
-    RemadeCompanions,
-    as_outcome,
-    check_apart,
-    damage_told,
-    joined_digest,
-    opened,
-    other_companions,
-    remake_plan,
-    run_remake,
+    DerivedCompanions,
+    SourceDataset,
+    build_derivation_plan,
+    check_separate_folders,
+    combine_dataset_digests,
+    open_source_dataset,
+    read_other_companions,
+    run_derivation,
+    suggest_salvage,
+    to_conversion_result,
 )
-from rekord.verbs.options import OutputOptions, RewriteOptions, WriteOptions, output_folder, worker_count
-from rekord.verbs.rewrite.change import Change, OldFile, Rewritten, Stored, change_of
+from rekord.verbs.options import (
+    OutputOptions,
+    RewriteOptions,
+    WriteOptions,
+    output_folder,
+    resolve_worker_count,
+)
+from rekord.verbs.rewrite.change import (
+    RewriteInputFile,
+    RewriteSource,
+    SchemaChange,
+    StoredRecordLayout,
+    plan_schema_change,
+)
 from rekord.verbs.write import (
     TFDS_VERSION,
-    index_columns,
-    prepare,
-    run,
-    run_aloud,
-    shard_template,
-    tfds_name,
+    infer_tfds_name,
+    make_shard_template,
+    prepare_conversion,
+    run_prepared_conversion,
+    run_with_progress,
+    select_index_columns,
 )
 from rekord.version import VERSION
 
@@ -62,50 +82,52 @@ if TYPE_CHECKING:
     from rekord.transforms.base import Transform
 
 
-Given: TypeAlias = "PathLike | Dataset | Split"
+DatasetLike: TypeAlias = "PathLike | Dataset | Split"
 
-_REWRITE: Mapping[str, Any] = MappingProxyType({"verb": "rewrite"})
+_REWRITE_ORIGIN: Mapping[str, Any] = MappingProxyType({"verb": "rewrite"})
 
 
-def copying(
-    olds: Sequence[Old],
+def plan_copy(
+    olds: Sequence[SourceDataset],
     splits: Mapping[str, Split],
     wanted: Mapping[str, Selection | None],
     out: str,
     schema: Schema,
     asked: OutputOptions,
     storage: Storage | None,
-    told: Mapping[str, Any] = _REWRITE,
+    told: Mapping[str, Any] = _REWRITE_ORIGIN,
     index: Sequence[str] = (),
-) -> Remake:
+) -> Derivation:
     """The dataset of these records as they are; `told` is what the manifest says of how they were chosen."""
-    old = as_one(olds, schema)
-    index_columns(schema, index)  # refuses what is no column
+    old = merge_source_datasets(olds, schema)
+    select_index_columns(schema, index)  # refuses what is no column
     index = tuple(dict.fromkeys([*index, *old.index]))
     compression = asked.compression or "none"
     if asked.format == "tfds":
         check_tfds(
             schema,
-            tfds_name(out),
+            infer_tfds_name(out),
             TFDS_VERSION,
             tuple(splits),
             None if compression == "none" else compression,
         )
-    template = shard_template(out, compression, asked.format)
+    template = make_shard_template(out, compression, asked.format)
     cut = asked.cut
-    new: dict[str, NewSplit] = {}
+    new: dict[str, DerivedSplit] = {}
     framed_bytes = 0
-    with damage_told(olds):
+    with suggest_salvage(olds):
         for name, split in splits.items():
-            records = _ordered(split, wanted[name], asked)
-            stretches = cut_records(records, cut)
-            framed_bytes += _framed_bytes(records)
-            new[name] = NewSplit(
-                shards=[Copied(stretch) for stretch in stretches], template=template, compression=compression
+            records = _order_records(split, wanted[name], asked)
+            stretches = plan_record_ranges(records, cut)
+            framed_bytes += _sum_framed_bytes(records)
+            new[name] = DerivedSplit(
+                shards=[CopiedShard(stretch) for stretch in stretches],
+                template=template,
+                compression=compression,
             )
     options = {
         **told,
-        "records": {name: digest_of(ids) for name, ids in wanted.items() if ids is not None},
+        "records": {name: digest_selection(ids) for name, ids in wanted.items() if ids is not None},
         "shard_bytes": None if cut.shards is not None else cut.shard_bytes,
         "shards": cut.shards,
         "template": template,
@@ -114,51 +136,57 @@ def copying(
         "seed": asked.seed,
         "format": asked.format,
     }
-    made = Remake(
+    made = Derivation(
         out=out,
         splits=new,
         schema=schema,
         index=index,
-        plan=remake_plan(str(told["verb"]), old, schema, index, options),
+        plan=build_derivation_plan(str(told["verb"]), old, schema, index, options),
         version=VERSION,
-        companions=RemadeCompanions(old, schema, out, tfds=asked.format == "tfds"),
+        companions=DerivedCompanions(old, schema, out, tfds=asked.format == "tfds"),
         parent=old.parent,
-        workers=worker_count(asked.workers),
+        workers=resolve_worker_count(asked.workers),
         fresh=bool(asked.fresh),
         framed_bytes=framed_bytes,
     )
     return made if storage is None else replace(made, storage=storage)
 
 
-def as_one(olds: Sequence[Old], schema: Schema) -> Old:
+def merge_source_datasets(olds: Sequence[SourceDataset], schema: Schema) -> SourceDataset:
     """Several datasets as one: what they agree on is true of what is made of them."""
     if len(olds) == 1:
         return replace(olds[0], schema=schema)
-    same = all(other_companions(old) == other_companions(olds[0]) for old in olds)
+    same = all(read_other_companions(old) == read_other_companions(olds[0]) for old in olds)
     first = olds[0].manifest
     agreed = None
-    if first is not None and same and all(old.passed_on() == olds[0].passed_on() for old in olds):
+    if (
+        first is not None
+        and same
+        and all(old.inherited_options() == olds[0].inherited_options() for old in olds)
+    ):
         agreed = first
-    parent = joined_digest(olds) if all(old.parent is not None for old in olds) else None
-    return replace(olds[0], schema=schema, manifest=agreed, digest=joined_digest(olds), parent=parent)
+    parent = combine_dataset_digests(olds) if all(old.parent is not None for old in olds) else None
+    return replace(
+        olds[0], schema=schema, manifest=agreed, digest=combine_dataset_digests(olds), parent=parent
+    )
 
 
-def _ordered(split: Split, ids: Selection | None, asked: OutputOptions) -> Records:
+def _order_records(split: Split, ids: Selection | None, asked: OutputOptions) -> RecordSequence:
     shards = split.view.shards
     if ids is None and not asked.shuffle:
-        return Records(shards, FileOrder(shards))
+        return RecordSequence(shards, FileOrderSampler(shards))
     size = len(shards) if ids is None else len(ids)
-    order = Order("exact" if asked.shuffle else "sequential", size, asked.seed)
-    return Records(shards, Whole(order) if ids is None else Selected(order, ids))
+    order = EpochOrder("exact" if asked.shuffle else "sequential", size, asked.seed)
+    return RecordSequence(shards, FullSampler(order) if ids is None else SubsetSampler(order, ids))
 
 
-def _framed_bytes(records: Records) -> int:
+def _sum_framed_bytes(records: RecordSequence) -> int:
     if records.recipe.is_file_order:
         return sum(records.frames.end(shard) for shard in range(len(records.shards.paths)))
     return sum(int(lengths.sum()) for _, lengths in records.pieces(0, len(records)))
 
 
-def chosen_compression(asked: str | None, paths: Sequence[str], format: str | None) -> str:
+def choose_compression(asked: str | None, paths: Sequence[str], format: str | None) -> str:
     """The compression that was asked for, or the one that all of the files have; none where they differ.
 
     TFDS reads no compressed files: for it there is none, unless asked for, which is refused.
@@ -167,49 +195,49 @@ def chosen_compression(asked: str | None, paths: Sequence[str], format: str | No
         return compression_name(asked)
     if format == "tfds":
         return "none"
-    found = {compression_of(path) for path in paths}
+    found = {detect_file_compression(path) for path in paths}
     return found.pop() if len(found) == 1 else "none"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rewrite:
+class PreparedRewrite:
     """A rewrite that is ready to run, in one of its two ways."""
 
     out: str
-    olds: Sequence[Old]
-    copy: Remake | None = None
+    olds: Sequence[SourceDataset]
+    copy: Derivation | None = None
     conversion: Conversion | None = None
-    source: Rewritten | None = None
+    source: RewriteSource | None = None
 
-    def run(self, *, progress: bool) -> Outcome:
+    def run(self, *, progress: bool) -> ConversionResult:
         """Make the dataset."""
         if self.copy is not None:
-            return as_outcome(run_remake(self.copy, self.olds, progress=progress))
+            return to_conversion_result(run_derivation(self.copy, self.olds, progress=progress))
         assert self.conversion is not None
         assert self.source is not None
         try:
-            with damage_told(self.olds):
-                return (run_aloud if progress else run)(self.conversion)
+            with suggest_salvage(self.olds):
+                return (run_with_progress if progress else run_prepared_conversion)(self.conversion)
         except RekordError as failure:
             failure.location = self.source.place(failure.location)
             raise
 
 
 def prepare_rewrite(
-    given: Sequence[Given], out: PathLike, asked: RewriteOptions, *, storage: Storage | None = None
-) -> Rewrite:
+    given: Sequence[DatasetLike], out: PathLike, asked: RewriteOptions, *, storage: Storage | None = None
+) -> PreparedRewrite:
     """Everything that can be refused before a record is written is refused here."""
     place = output_folder(out)
     if not given:
         raise error(
             "U605", "`path` cannot be empty", expected="a dataset", found="none", do="rk.rewrite(path, out)"
         )
-    olds = [opened(one, kind=asked.kind) for one in given]
-    check_apart(place, olds)
-    splits = _joined(olds)
+    olds = [open_source_dataset(one, kind=asked.kind) for one in given]
+    check_separate_folders(place, olds)
+    splits = _merge_splits(olds)
     declared = all(split.stored_schema.declared for split in splits.values())
-    before = found_schema(olds, splits, asked.schema if not declared else None)
-    change = change_of(
+    before = resolve_source_schema(olds, splits, asked.schema if not declared else None)
+    change = plan_schema_change(
         before,
         schema=asked.schema,
         cast=asked.cast,
@@ -233,8 +261,8 @@ def prepare_rewrite(
         )
     unproven = not declared and asked.schema is not None
     paths = [path for split in splits.values() for path in split.paths]
-    asked = replace(asked, compression=chosen_compression(asked.compression, paths, asked.format))
-    wanted = {name: _wanted(split, asked.where) for name, split in splits.items()}
+    asked = replace(asked, compression=choose_compression(asked.compression, paths, asked.format))
+    wanted = {name: _select_wanted_records(split, asked.where) for name, split in splits.items()}
     if asked.where is not None and not any(ids is None or len(ids) for ids in wanted.values()):
         raise error(
             "X565",
@@ -244,14 +272,14 @@ def prepare_rewrite(
             do='look at the values: rekord query IN "select … from records"',
         )
     if stays and not unproven:
-        copy = copying(olds, splits, wanted, place, before, asked, storage, index=asked.index)
-        return Rewrite(out=place, olds=olds, copy=copy)
-    source = _source(olds, splits, wanted, change, asked, strict=stays or not declared)
-    conversion = _conversion(olds, source, place, asked, storage)
-    return Rewrite(out=place, olds=olds, conversion=conversion, source=source)
+        copy = plan_copy(olds, splits, wanted, place, before, asked, storage, index=asked.index)
+        return PreparedRewrite(out=place, olds=olds, copy=copy)
+    source = _build_source(olds, splits, wanted, change, asked, strict=stays or not declared)
+    conversion = _build_conversion(olds, source, place, asked, storage)
+    return PreparedRewrite(out=place, olds=olds, conversion=conversion, source=source)
 
 
-def _joined(olds: Sequence[Old]) -> dict[str, Split]:
+def _merge_splits(olds: Sequence[SourceDataset]) -> dict[str, Split]:
     """The splits of all, those of one name as one."""
     parts: dict[str, list[Split]] = {}
     for old in olds:
@@ -268,45 +296,47 @@ def _joined(olds: Sequence[Old]) -> dict[str, Split]:
             for name, several in parts.items()
         }
     if len(olds) > 1:  # splits of other names must agree too: they become one dataset
-        joined_schema(everything)
+        resolve_common_schema(everything)
     return {name: concat(several) for name, several in parts.items()}
 
 
-def found_schema(olds: Sequence[Old], splits: Mapping[str, Split], given: Schema | None) -> Schema:
+def resolve_source_schema(
+    olds: Sequence[SourceDataset], splits: Mapping[str, Split], given: Schema | None
+) -> Schema:
     """What the records hold: declared, or else found out from all of them, since it is declared from now on."""
     if given is not None:
         return given
     parts = [split for old in olds for split in old.splits.values()]
     if any(split.stored_schema.declared for split in parts):
-        return joined_schema(parts).get()
-    with damage_told(olds):
+        return resolve_common_schema(parts).get()
+    with suggest_salvage(olds):
         found = parts[0].schema
         if found.kind != "bytes":  # of payloads that are copied as they are nothing more is to be known
             found = infer([path for split in splits.values() for path in split.paths], kind=found.kind)
     return Schema.from_dict(found.to_dict(evidence=False))
 
 
-def _wanted(split: Split, where: str | None) -> Selection | None:
+def _select_wanted_records(split: Split, where: str | None) -> Selection | None:
     """Which records of a split's shards are wanted; None where that is all of them."""
     if where is not None:
-        from rekord.verbs.query import matching  # which needs DuckDB
+        from rekord.verbs.query import find_matching_records  # which needs DuckDB
 
-        return selected(matching(split, where))
+        return normalize_selection(find_matching_records(split, where))
     return split.view.ids
 
 
 # Changed on their way.
 
 
-def _source(
-    olds: Sequence[Old],
+def _build_source(
+    olds: Sequence[SourceDataset],
     splits: Mapping[str, Split],
     wanted: Mapping[str, Selection | None],
-    change: Change,
+    change: SchemaChange,
     asked: RewriteOptions,
     *,
     strict: bool,
-) -> Rewritten:
+) -> RewriteSource:
     if len(splits) > 1 and "split" in change.schema:
         raise error(
             "U605",
@@ -316,21 +346,21 @@ def _source(
             found="a column `split`, and splits " + ", ".join(splits)[:40],
             do="--rename split=other",
         )
-    files: list[OldFile] = []
+    files: list[RewriteInputFile] = []
     rows: int | None = 0
     for name, split in splits.items():
         ids = wanted[name]
-        chosen = None if ids is None else _by_shard(split, ids)
+        chosen = None if ids is None else _group_by_shard(split, ids)
         known = len(ids) if ids is not None else len(split.view.shards) if split.view.shards.counted else None
         rows = None if rows is None or known is None else rows + known
         for shard, path in enumerate(split.paths):
-            told = ANYWHERE.stat(path)
+            told = ROUTED_STORAGE.stat(path)
             mine = None if chosen is None else chosen[shard]
-            files.append(OldFile(path, name, told.size_bytes, told.mtime_ns, mine))
-    told_of: dict[str, Any] = {"verb": "rewrite", "of": joined_digest(olds)}
+            files.append(RewriteInputFile(path, name, told.size_bytes, told.mtime_ns, mine))
+    told_of: dict[str, Any] = {"verb": "rewrite", "of": combine_dataset_digests(olds)}
     if asked.where is not None:
-        told_of["where"] = {name: digest_of(ids) for name, ids in wanted.items() if ids is not None}
-    return Rewritten(
+        told_of["where"] = {name: digest_selection(ids) for name, ids in wanted.items() if ids is not None}
+    return RewriteSource(
         files=tuple(files),
         change=change,
         strict=strict,
@@ -340,9 +370,9 @@ def _source(
     )
 
 
-def _by_shard(split: Split, ids: Selection) -> list[Any]:
+def _group_by_shard(split: Split, ids: Selection) -> list[Any]:
     """The numbers of records within each shard, which must stay in their order."""
-    numbers = all_numbers(ids)
+    numbers = expand_selection(ids)
     if len(numbers) > 1 and not bool((np.diff(numbers) > 0).all()):
         raise error(
             "U605",
@@ -358,19 +388,23 @@ def _by_shard(split: Split, ids: Selection) -> list[Any]:
     ]
 
 
-def _conversion(
-    olds: Sequence[Old], source: Rewritten, out: str, asked: RewriteOptions, storage: Storage | None
+def _build_conversion(
+    olds: Sequence[SourceDataset],
+    source: RewriteSource,
+    out: str,
+    asked: RewriteOptions,
+    storage: Storage | None,
 ) -> Conversion:
     schema = source.change.schema
     renamed = {one.old: one.new for one in source.change.columns}
-    old = as_one(olds, source.change.before)
+    old = merge_source_datasets(olds, source.change.before)
     kept = [renamed[name] for name in old.index if name in renamed and renamed[name] in schema.context]
     plain = not as_chain(asked.transforms).steps
     names = tuple(dict.fromkeys(file.split for file in source.files))
     output = {one.name: getattr(asked, one.name) for one in fields(OutputOptions)}
     options = WriteOptions(
         **output,
-        layout=Stored(schema),
+        layout=StoredRecordLayout(schema),
         transforms=asked.transforms,
         split="source" if source.splits is not None else names[0],
         # A transform may take a column away: what is then asked for by name is refused there.
@@ -378,15 +412,17 @@ def _conversion(
         verify="headers",
         max_rejects=0,
     )
-    conversion = prepare(source, out, options)
+    conversion = prepare_conversion(source, out, options)
     conversion = replace(
-        conversion, parent=old.parent, companions=_Beside(conversion.companions, other_companions(old))
+        conversion,
+        parent=old.parent,
+        companions=_MergedCompanions(conversion.companions, read_other_companions(old)),
     )
     return conversion if storage is None else replace(conversion, storage=storage)
 
 
 @dataclass(frozen=True)
-class _Beside:
+class _MergedCompanions:
     """The companions of a conversion, and those that the old dataset had."""
 
     made: Companions
@@ -397,7 +433,7 @@ class _Beside:
 
 
 def rewrite(
-    path: Given | Iterable[Given],
+    path: DatasetLike | Iterable[DatasetLike],
     out: PathLike,
     *,
     kind: RecordKind | None = None,
@@ -441,15 +477,17 @@ def rewrite(
     """
     options = RewriteOptions.of(locals())
     several = (
-        isinstance(path, Iterable) and not isinstance(path, (str, bytes, os.PathLike)) and _is_many(path)
+        isinstance(path, Iterable)
+        and not isinstance(path, (str, bytes, os.PathLike))
+        and _is_sequence_of_datasets(path)
     )
-    given: list[Given] = list(path) if several else [path]  # type: ignore[arg-type, list-item]
+    given: list[DatasetLike] = list(path) if several else [path]  # type: ignore[arg-type, list-item]
     prepared = prepare_rewrite(given, out, options)
     prepared.run(progress=progress)
     return open_dataset(prepared.out)
 
 
-def _is_many(given: object) -> bool:
+def _is_sequence_of_datasets(given: object) -> bool:
     """Datasets and splits can be iterated too."""
     from rekord.dataset.split import Split
 

@@ -16,10 +16,10 @@ from PIL import Image as Pillow
 
 from rekord.codec.decode import decode
 from rekord.codec.encode import encode
-from rekord.codec.images.inspect import Checked, CheckedMask, Picture, look_at_image
-from rekord.codec.images.store import same_size
+from rekord.codec.images.inspect import EncodedImage, VerifiedBytes, VerifiedMask, inspect_image
+from rekord.codec.images.store import check_mask_size
 from rekord.errors import EncodeError, RekordError
-from rekord.layouts.base import Plain, Remark
+from rekord.layouts.base import PlainLayout, RowRemark
 from rekord.schema import Image, Int64, Mask, Schema, Tensor
 
 FORMATS = ("jpeg", "png", "gif", "bmp", "webp")
@@ -43,7 +43,7 @@ def exif(orientation: int) -> Any:
 
 def refused(value: Any, verify: Any = "full") -> RekordError:
     with pytest.raises(EncodeError) as caught:
-        look_at_image(value, name="image", verify=verify)
+        inspect_image(value, name="image", verify=verify)
     assert caught.value.location.feature == "image"
     assert len(caught.value.found or "") < 100
     return caught.value
@@ -57,7 +57,7 @@ def test_an_image_is_what_its_bytes_say(form: str, verify: Any, given: str, tmp_
     path = tmp_path / f"x.{form}"
     path.write_bytes(data)
     values = {"path": path, "bytes": data, "bytearray": bytearray(data), "memoryview": memoryview(data)}
-    found = look_at_image(values[given], name="image", verify=verify)
+    found = inspect_image(values[given], name="image", verify=verify)
     assert (found.format, found.width, found.height, found.channels) == (form, 7, 5, 3)
     assert found.data == data
     assert found.remarks == ()
@@ -81,7 +81,7 @@ def test_an_image_is_what_its_bytes_say(form: str, verify: Any, given: str, tmp_
     ],
 )
 def test_channels_and_bits_are_known(mode: str, form: str, options: Any, channels: int, bits: int) -> None:
-    found = look_at_image(saved(mode, form, **options), name="image", verify="full")
+    found = inspect_image(saved(mode, form, **options), name="image", verify="full")
     assert (found.channels, found.bits) == (channels, bits)
 
 
@@ -122,7 +122,7 @@ def test_a_cut_that_lies_behind_the_headers_is_seen_by_full_only() -> None:
         data = saved("RGB", form, (64, 64))
         cut = data[:-20]
         assert refused(cut).code == "E331"
-        assert look_at_image(cut, name="image", verify="headers").width == 64
+        assert inspect_image(cut, name="image", verify="headers").width == 64
 
 
 def test_any_flipped_bit_of_a_png_is_damage() -> None:
@@ -197,7 +197,7 @@ def test_a_str_and_other_things_are_refused() -> None:
 def test_bytes_after_the_end_are_tolerated() -> None:
     for form in ("jpeg", "png", "gif", "webp"):
         data = saved("RGB", form) + b"more"
-        found = look_at_image(data, name="image", verify="full")
+        found = inspect_image(data, name="image", verify="full")
         assert (found.data, found.remarks) == (data, ())
 
 
@@ -207,7 +207,7 @@ def test_bytes_after_the_end_are_tolerated() -> None:
 def test_cmyk_is_remarked(tmp_path: Path) -> None:
     path = tmp_path / "print.jpg"
     path.write_bytes(saved("CMYK", "jpeg"))
-    found = look_at_image(path, name="image", verify="headers")
+    found = inspect_image(path, name="image", verify="headers")
     assert found.remarks == (("H731", "print.jpg is CMYK: decoders do not agree on its colours"),)
 
 
@@ -216,7 +216,7 @@ def test_cmyk_is_remarked(tmp_path: Path) -> None:
 def test_an_image_that_exif_turns_is_remarked(form: str, verify: Any) -> None:
     for orientation in range(1, 9):
         data = saved("RGB", form, exif=exif(orientation))
-        found = look_at_image(data, name="image", verify=verify)
+        found = inspect_image(data, name="image", verify=verify)
         assert [code for code, _ in found.remarks] == ([] if orientation == 1 else ["H732"])
     assert found.remarks[0][1] == (
         "the image is to be shown turned by 270° (EXIF orientation 8): TensorFlow does not turn it"
@@ -226,12 +226,12 @@ def test_an_image_that_exif_turns_is_remarked(form: str, verify: Any) -> None:
 def test_a_png_called_jpg_is_recorded_as_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "cat.JPG"
     path.write_bytes(saved("RGB", "png"))
-    found = look_at_image(path, name="image", verify="full")
+    found = inspect_image(path, name="image", verify="full")
     assert found.format == "png"
     assert found.remarks == (("H733", "cat.JPG is PNG: it is recorded as what it is"),)
     for name in ("cat.jpeg", "cat.jfif", "cat.v2", "cat"):
         (tmp_path / name).write_bytes(saved("RGB", "jpeg"))
-        assert look_at_image(tmp_path / name, name="image", verify="full").remarks == ()
+        assert inspect_image(tmp_path / name, name="image", verify="full").remarks == ()
 
 
 # Storing.
@@ -249,7 +249,7 @@ def test_encode_names_the_file_of_an_image_that_is_cut(tmp_path: Path) -> None:
 def test_another_format_than_declared_names_both(tmp_path: Path) -> None:
     path = tmp_path / "cat.jpg"
     path.write_bytes(saved("RGB", "webp"))
-    for value in (path, Checked(path.read_bytes())):
+    for value in (path, VerifiedBytes(path.read_bytes())):
         with pytest.raises(EncodeError) as caught:
             encode({"image": value}, Schema({"image": Image(format="jpeg")}))
         assert (caught.value.code, caught.value.found) == ("E321", "WebP")
@@ -259,20 +259,20 @@ def test_another_format_than_declared_names_both(tmp_path: Path) -> None:
 def test_what_was_looked_at_is_not_looked_at_again() -> None:
     cut = saved("RGB", "jpeg")[:-2]
     schema = Schema({"image": Image(), "mask": Mask(classes=2, optional=True)})
-    assert decode(encode({"image": Checked(cut)}, schema))["image"] == [cut]
+    assert decode(encode({"image": VerifiedBytes(cut)}, schema))["image"] == [cut]
     grey = saved("L", "png")  # its pixels are 3
-    row = {"image": Checked(cut), "mask": CheckedMask(grey)}
+    row = {"image": VerifiedBytes(cut), "mask": VerifiedMask(grey)}
     assert decode(encode(row, schema))["mask"] == [grey]
     with pytest.raises(EncodeError) as caught:
-        encode({**row, "mask": Checked(grey)}, schema)
+        encode({**row, "mask": VerifiedBytes(grey)}, schema)
     assert caught.value.code == "E335"
 
 
 def test_pictures_cross_processes() -> None:
-    found = look_at_image(saved("RGB", "png"), name="image", verify="full")
+    found = inspect_image(saved("RGB", "png"), name="image", verify="full")
     again = pickle.loads(pickle.dumps(found))
     assert again == found
-    assert type(again.data) is Checked
+    assert type(again.data) is VerifiedBytes
 
 
 def test_a_hyperspectral_cube_of_uint16_round_trips_as_a_tensor() -> None:
@@ -289,11 +289,11 @@ PAIRS = Schema({"image": Image(), "mask": Mask(classes=21, ignore=255, optional=
 
 
 def test_the_plain_layout_looks_only_where_there_are_pictures() -> None:
-    assert Plain(PAIRS).looks
-    assert not Plain(Schema({"id": Int64()})).looks
-    assert not Plain(Schema(context={"id": Int64()}, steps={"image": Image()})).looks
-    assert (Plain(PAIRS).name, Plain(PAIRS).options()) == ("plain", {})
-    assert pickle.loads(pickle.dumps(Plain(PAIRS))) == Plain(PAIRS)
+    assert PlainLayout(PAIRS).needs_derive
+    assert not PlainLayout(Schema({"id": Int64()})).needs_derive
+    assert not PlainLayout(Schema(context={"id": Int64()}, steps={"image": Image()})).needs_derive
+    assert (PlainLayout(PAIRS).name, PlainLayout(PAIRS).options()) == ("plain", {})
+    assert pickle.loads(pickle.dumps(PlainLayout(PAIRS))) == PlainLayout(PAIRS)
 
 
 def test_a_plain_row_is_stored_as_it_is_with_its_pictures_looked_at(tmp_path: Path) -> None:
@@ -302,24 +302,24 @@ def test_a_plain_row_is_stored_as_it_is_with_its_pictures_looked_at(tmp_path: Pa
     palette.putpalette([i for i in range(256) for _ in range(3)])
     palette.save(tmp_path / "cat.png", bits=8)
     row = {"image": tmp_path / "cat.jpg", "mask": tmp_path / "cat.png", "id": 5, "extra": object()}
-    values, remarks = Plain(PAIRS).derive(row, "full")
+    values, remarks = PlainLayout(PAIRS).derive(row, "full")
     assert list(values) == list(row)
     assert values["extra"] is row["extra"]
     assert values["image"] == (tmp_path / "cat.jpg").read_bytes()
-    assert isinstance(values["image"], Checked)
-    assert isinstance(values["mask"], CheckedMask)
+    assert isinstance(values["image"], VerifiedBytes)
+    assert isinstance(values["mask"], VerifiedMask)
     assert np.array_equal(np.asarray(Pillow.open(io.BytesIO(values["mask"]))), np.full((5, 7), 9))
-    assert remarks == (Remark("H733", "image", "cat.jpg is PNG: it is recorded as what it is"),)
+    assert remarks == (RowRemark("H733", "image", "cat.jpg is PNG: it is recorded as what it is"),)
 
 
 def test_a_plain_row_takes_arrays_and_leaves_holes_to_the_encoder() -> None:
     pixels = np.zeros((5, 7, 3), np.uint8)
-    values, _ = Plain(PAIRS).derive({"image": pixels, "mask": np.ones((5, 7), int), "id": 1}, "headers")
+    values, _ = PlainLayout(PAIRS).derive({"image": pixels, "mask": np.ones((5, 7), int), "id": 1}, "headers")
     assert np.array_equal(np.asarray(Pillow.open(io.BytesIO(values["image"]))), pixels)
     row = {"image": None, "id": 1}
-    assert Plain(PAIRS).derive(row, "full").values == row
+    assert PlainLayout(PAIRS).derive(row, "full").values == row
     with pytest.raises(EncodeError) as caught:
-        Plain(PAIRS).derive({"image": np.zeros((5, 7, 9), np.uint8)}, "full")
+        PlainLayout(PAIRS).derive({"image": np.zeros((5, 7, 9), np.uint8)}, "full")
     assert (caught.value.code, caught.value.location.feature) == ("E321", "image")
 
 
@@ -329,27 +329,27 @@ def test_a_plain_row_compares_each_mask_with_its_own_image() -> None:
     )
     small, large = np.zeros((2, 3), np.uint8), np.zeros((4, 6), np.uint8)
     good = {"a": small, "b": large, "of_a": small, "of_b": large}
-    assert set(Plain(schema).derive(good, "full").values) == set(good)
+    assert set(PlainLayout(schema).derive(good, "full").values) == set(good)
     with pytest.raises(EncodeError) as caught:
-        Plain(schema).derive({**good, "of_b": small}, "full")
+        PlainLayout(schema).derive({**good, "of_b": small}, "full")
     assert (caught.value.code, caught.value.location.feature) == ("E336", "of_b")
     assert (caught.value.expected, caught.value.found) == ("6 × 4, as the image has", "3 × 2")
 
 
 def test_sizes_that_differ_name_both_files_and_what_turned_them() -> None:
     turned = ("H732", "x is to be shown turned")
-    image = Picture(b"", "jpeg", 640, 480, 3, 8, (turned,), path="images/1.jpg")
-    mask = Picture(b"", "png", 480, 640, 1, 8, path="masks/1.png")
+    image = EncodedImage(b"", "jpeg", 640, 480, 3, 8, (turned,), path="images/1.jpg")
+    mask = EncodedImage(b"", "png", 480, 640, 1, 8, path="masks/1.png")
     with pytest.raises(EncodeError) as caught:
-        same_size(image, mask, name="mask")
+        check_mask_size(image, mask, name="mask")
     failure = caught.value
     assert (failure.code, failure.location.path, failure.location.feature) == ("E336", "masks/1.png", "mask")
     assert failure.expected == "640 × 480, as the image has (images/1.jpg)"
     assert failure.found == "480 × 640"
     assert failure.likely == "the image is turned by EXIF, and the mask was drawn on the turned one"
     with pytest.raises(EncodeError) as caught:
-        same_size(Picture(b"", "jpeg", 640, 480, 3, 8), mask, name="mask")
+        check_mask_size(EncodedImage(b"", "jpeg", 640, 480, 3, 8), mask, name="mask")
     assert caught.value.likely == "width and height are swapped: one of the two was turned"
     with pytest.raises(EncodeError) as caught:
-        same_size(Picture(b"", "jpeg", 9, 9, 3, 8), mask, name="mask")
+        check_mask_size(EncodedImage(b"", "jpeg", 9, 9, 3, 8), mask, name="mask")
     assert caught.value.likely is None

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from rekord.codec.images.inspect import CheckedMask, Picture
-from rekord.codec.images.store import look_at_mask, same_size
+from rekord.codec.images.inspect import EncodedImage, VerifiedMask
+from rekord.codec.images.store import check_mask_size, inspect_mask
 from rekord.errors import EncodeError, RekordError, UsageError
 
 GREY, RGB, PALETTE, GREY_ALPHA, RGBA = 0, 2, 3, 4, 6
@@ -74,8 +74,8 @@ def png(
     return start + b"".join([chunk(b"IDAT", part) for part in parts]) + chunk(b"IEND", b"")
 
 
-def looked(value: Any, **options: Any) -> Picture:
-    return look_at_mask(value, **{"name": "mask", "classes": 21, "ignore": 255, "verify": "full", **options})
+def looked(value: Any, **options: Any) -> EncodedImage:
+    return inspect_mask(value, **{"name": "mask", "classes": 21, "ignore": 255, "verify": "full", **options})
 
 
 def refused(value: Any, **options: Any) -> RekordError:
@@ -85,9 +85,9 @@ def refused(value: Any, **options: Any) -> RekordError:
     return caught.value
 
 
-def ids_of(picture: Picture) -> np.ndarray[Any, Any]:
+def ids_of(picture: EncodedImage) -> np.ndarray[Any, Any]:
     assert (picture.format, picture.channels) == ("png", 1)
-    assert isinstance(picture.data, CheckedMask)
+    assert isinstance(picture.data, VerifiedMask)
     assert (picture.data[24], picture.data[25]) == (picture.bits, GREY)
     pixels = np.asarray(Pillow.open(io.BytesIO(picture.data)))
     assert pixels.shape == (picture.height, picture.width)
@@ -406,10 +406,10 @@ def test_the_examples_on_the_pages_are_what_is_said(tmp_path: Path, monkeypatch:
     assert said(png(pixels, kind=RGB), colours=VOC) in (PAGES / "E333.md").read_text(encoding="utf-8")
     assert said(huge) in (PAGES / "E337.md").read_text(encoding="utf-8")
     turned = ("H732", "1.jpg is to be shown turned")
-    image = Picture(b"", "jpeg", 640, 480, 3, 8, (turned,), path="images/1.jpg")
-    mask = Picture(b"", "png", 480, 640, 1, 8, path="masks/1.png")
+    image = EncodedImage(b"", "jpeg", 640, 480, 3, 8, (turned,), path="images/1.jpg")
+    mask = EncodedImage(b"", "png", 480, 640, 1, 8, path="masks/1.png")
     with pytest.raises(EncodeError) as caught:
-        same_size(image, mask, name="mask")
+        check_mask_size(image, mask, name="mask")
     assert caught.value.message in (PAGES / "E336.md").read_text(encoding="utf-8")
 
 

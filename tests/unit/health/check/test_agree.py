@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rekord as rk
-from rekord.health.check.run import rules_for
+from rekord.health.check.run import build_schema_rules
 from rekord.health.finding import Finding, Report
 from rekord.health.scan import scan_file
 from rekord.testing import (
@@ -65,7 +65,7 @@ likely = {
 
 
 def held_against(path: Path, schema: rk.Schema) -> list[Finding]:
-    rules = rules_for(schema)
+    rules = build_schema_rules(schema)
     found: list[Finding] = []
     for item in scan_file(str(path), Report()):
         found += [item] if isinstance(item, Finding) else [one for rule in rules for one in rule.see(item)]

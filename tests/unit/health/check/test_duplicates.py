@@ -15,8 +15,8 @@ import pytest
 from PIL import Image as Picture
 
 import rekord as rk
-from rekord.dataset.read import record_files, split_of
-from rekord.health.check.duplicates import SameContent
+from rekord.dataset.read import infer_split_name, list_record_files
+from rekord.health.check.duplicates import DuplicateContentRule
 from rekord.health.finding import Finding, Report
 from rekord.health.scan import scan_file
 from rekord.testing import (
@@ -51,7 +51,7 @@ def _example(row: dict[str, Any]) -> bytes:
     return whole + (example(features(holes)) if holes else b"")
 
 
-def _run(rule: SameContent, paths: Iterable[str]) -> list[Finding]:
+def _run(rule: DuplicateContentRule, paths: Iterable[str]) -> list[Finding]:
     found: list[Finding] = []
     for path in paths:
         for item in scan_file(str(path), Report()):
@@ -61,8 +61,8 @@ def _run(rule: SameContent, paths: Iterable[str]) -> list[Finding]:
 
 
 def _found(folder: Path, schema: rk.Schema | None = None, **options: Any) -> list[Finding]:
-    rule = SameContent(lambda path: split_of(path, str(folder)), schema, **options)
-    return _run(rule, record_files(folder))
+    rule = DuplicateContentRule(lambda path: infer_split_name(path, str(folder)), schema, **options)
+    return _run(rule, list_record_files(folder))
 
 
 @pytest.fixture
@@ -416,8 +416,8 @@ def test_a_written_table_with_a_copied_row_leaks_it(tmp_path):
     for split in ("train", "val"):
         chosen = [{"id": row["id"], "x": row["x"]} for row in rows if row["split"] == split]
         rk.write(chosen, tmp_path / split, split=split, progress=False)
-    rule = SameContent(lambda path: os.path.basename(path).split("-")[0], key="id")
-    [finding] = _run(rule, [*record_files(tmp_path / "train"), *record_files(tmp_path / "val")])
+    rule = DuplicateContentRule(lambda path: os.path.basename(path).split("-")[0], key="id")
+    [finding] = _run(rule, [*list_record_files(tmp_path / "train"), *list_record_files(tmp_path / "val")])
     assert (finding.code, finding.severity, finding.record) == ("H788", "warning", 17)
     assert finding.found.endswith("record 5")
 
@@ -457,7 +457,7 @@ def test_what_goes_through_the_disk_finds_the_same(tmp_path):
     paths = _many(tmp_path, 4000)
 
     def found(memory_bytes: int) -> list[dict[str, Any]]:
-        rule = SameContent(lambda path: split_of(path, None), memory_bytes=memory_bytes)
+        rule = DuplicateContentRule(lambda path: infer_split_name(path, None), memory_bytes=memory_bytes)
         return [finding.to_dict() for finding in _run(rule, paths)]
 
     in_memory = found(64 << 20)
@@ -469,7 +469,7 @@ def test_memory_does_not_grow_with_the_records(tmp_path):
     from rekord.health.key_columns import KeyColumn, KeyedBatch
 
     def peak_bytes(batches: int) -> int:
-        rule = SameContent(lambda path: "train", memory_bytes=1 << 20)
+        rule = DuplicateContentRule(lambda path: "train", memory_bytes=1 << 20)
         tracemalloc.start()
         for number in range(batches):
             numbers = np.arange(2000) + number * 2000
@@ -489,14 +489,14 @@ def test_a_full_disk_is_one_finding_and_the_rest_goes_on(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", refused)
-    rule = SameContent(lambda path: split_of(path, None), memory_bytes=100_000)
+    rule = DuplicateContentRule(lambda path: infer_split_name(path, None), memory_bytes=100_000)
     [finding] = _run(rule, _many(tmp_path, 4000))
     assert (finding.code, finding.severity) == ("X546", "error")
     assert "TMPDIR" in finding.do
 
 
 def test_a_rule_that_was_closed_says_nothing_more(tmp_path):
-    rule = SameContent(lambda path: "all")
+    rule = DuplicateContentRule(lambda path: "all")
     rule.close()
     rule.close()
     assert _run(rule, _many(tmp_path, 50)) == []

@@ -356,7 +356,7 @@ def test_a_mask_whose_pixels_are_damaged_is_an_error(put_records: PutFile) -> No
 def test_a_mask_with_too_many_pixels_is_a_warning(
     put_records: PutFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rekord.codec.images.store._MOST_PIXELS", 10)
+    monkeypatch.setattr("rekord.codec.images.store._MAX_PIXELS", 10)
     found = about_pictures(put_records([segmented(ids())]), DEEPLAB)
     assert [(one.code, one.severity, one.record, one.feature) for one in found] == [
         ("H769", "warning", 0, "mask")

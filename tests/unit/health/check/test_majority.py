@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.health.check.majority import set_of
-from rekord.health.check.run import learn, rules_without
+from rekord.health.check.majority import infer_file_set
+from rekord.health.check.run import build_majority_rules, learn_patterns
 from rekord.health.finding import Finding
 from rekord.health.key_columns import KeyColumn, KeyedBatch
 from rekord.testing import (
@@ -241,7 +241,7 @@ def test_files_of_other_datasets_in_one_folder_are_not_compared(put_records: Put
     ],
 )
 def test_files_belong_together_when_their_names_differ_by_numbers(one: str, other: str, same: bool) -> None:
-    assert (set_of(one) == set_of(other)) is same
+    assert (infer_file_set(one) == infer_file_set(other)) is same
 
 
 def test_a_file_that_no_sample_had_is_its_own_sample() -> None:
@@ -258,7 +258,7 @@ def test_a_file_that_no_sample_had_is_its_own_sample() -> None:
             sequence=False,
         )
 
-    rules = rules_without(learn([batch("a.tfrecord", [1.0])]))
+    rules = build_majority_rules(learn_patterns([batch("a.tfrecord", [1.0])]))
     found = [one for rule in rules for one in rule.see(batch("b.tfrecord", [1.0, NAN]))]
     found += [one for rule in rules for one in rule.end_file("b.tfrecord")]
     assert [(one.code, one.path, one.record) for one in found] == [("H751", "b.tfrecord", 1)]

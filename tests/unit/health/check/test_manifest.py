@@ -13,14 +13,14 @@ import pytest
 
 import rekord as rk
 from rekord import _core
-from rekord.dataset.read import record_files
+from rekord.dataset.read import list_record_files
 from rekord.health.check.manifest import (
-    ClassCounts,
-    Digests,
-    Listing,
-    manifest_findings,
-    read_listing,
-    tfds_findings,
+    ClassCountRule,
+    FileDigests,
+    ManifestListing,
+    find_manifest_mismatches,
+    find_tfds_mismatches,
+    read_manifest_listing,
 )
 from rekord.health.finding import Finding, Report
 from rekord.health.key_columns import KeyedBatch
@@ -45,12 +45,12 @@ def _counts(paths: list[str]) -> dict[str, int]:
 
 
 def _found(folder: Path, *, damaged: tuple[str, ...] = ()) -> list[Finding]:
-    listing = read_listing(str(folder))
-    assert isinstance(listing, Listing)
-    paths = record_files(folder)
+    listing = read_manifest_listing(str(folder))
+    assert isinstance(listing, ManifestListing)
+    paths = list_record_files(folder)
     good = [path for path in paths if os.path.basename(path) not in damaged]
-    with Digests() as digests:
-        return list(manifest_findings(listing, paths, _counts(good), digests))
+    with FileDigests() as digests:
+        return list(find_manifest_mismatches(listing, paths, _counts(good), digests))
 
 
 def test_a_dataset_as_it_was_written_agrees_with_its_manifest(dataset):
@@ -61,25 +61,25 @@ def test_a_dataset_agrees_wherever_it_is_looked_at_from(dataset, monkeypatch):
     monkeypatch.chdir(dataset)
     for folder in (".", "../pets", "../pets/"):
         assert _found(Path(folder)) == []
-        listing = read_listing(folder)
-        assert {listing.split_of(path) for path in record_files(folder)} == {"train", "val"}
+        listing = read_manifest_listing(folder)
+        assert {listing.split_of(path) for path in list_record_files(folder)} == {"train", "val"}
         assert listing.key == "id"
 
 
 def test_a_folder_without_a_manifest_has_no_listing(tmp_path):
-    assert read_listing(str(tmp_path)) is None
+    assert read_manifest_listing(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize("content", [b"{}", b"", b"\xff", b'{"format": 99}'])
 def test_a_manifest_that_cannot_be_used_is_a_finding(dataset, content):
     (dataset / "rekord.json").write_bytes(content)
-    finding = read_listing(str(dataset))
+    finding = read_manifest_listing(str(dataset))
     assert (finding.code, finding.severity, finding.path) == ("X515", "error", str(dataset / "rekord.json"))
 
 
 def test_a_manifest_with_a_schema_that_is_none_is_a_finding(dataset):
     edit_manifest(dataset, lambda manifest: manifest["schema"].update(features={"x": {"type": "Nothing"}}))
-    finding = read_listing(str(dataset))
+    finding = read_manifest_listing(str(dataset))
     assert (finding.code[0], finding.severity, finding.path) == ("S", "error", str(dataset / "rekord.json"))
 
 
@@ -174,7 +174,7 @@ def test_a_dataset_below_a_dataset_is_not_called_unlisted(dataset):
 def test_digests_are_made_beside_and_given_when_asked_for(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"abc")
-    with Digests() as digests:
+    with FileDigests() as digests:
         digests.add(str(path))
         digest = digests.digest(str(path))
         assert digest == "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -184,7 +184,7 @@ def test_digests_are_made_beside_and_given_when_asked_for(tmp_path):
 def test_digests_that_nobody_asks_for_do_not_hold_up_the_end(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(bytes(3 << 20))
-    digests = Digests()
+    digests = FileDigests()
     for number in range(200):
         os.link(path, tmp_path / f"x{number}")
         digests.add(str(tmp_path / f"x{number}"))
@@ -196,11 +196,11 @@ def test_digests_that_nobody_asks_for_do_not_hold_up_the_end(tmp_path):
 
 
 def _class_findings(folder: Path, *, leave_out: str = "") -> list[Finding]:
-    listing = read_listing(str(folder))
-    assert isinstance(listing, Listing)
-    rule = ClassCounts(listing)
+    listing = read_manifest_listing(str(folder))
+    assert isinstance(listing, ManifestListing)
+    rule = ClassCountRule(listing)
     found: list[Finding] = []
-    for path in record_files(folder):
+    for path in list_record_files(folder):
         if leave_out and leave_out in path:
             continue
         for item in scan_file(path, Report()):
@@ -273,9 +273,9 @@ def tfds(tmp_path: Path) -> Path:
 
 
 def _tfds_found(folder: Path) -> list[Finding]:
-    paths = record_files(folder)
+    paths = list_record_files(folder)
     sizes = {path: sum(map(len, rk.records(path))) for path in paths}
-    return list(tfds_findings(str(folder), paths, _counts(paths), sizes))
+    return list(find_tfds_mismatches(str(folder), paths, _counts(paths), sizes))
 
 
 def _edit_info(folder: Path, change: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.health.check.run import rules_for
+from rekord.health.check.run import build_schema_rules
 from rekord.health.finding import Finding, Report
 from rekord.health.key_columns import KeyColumn, KeyedBatch
 from rekord.health.scan import scan_file
@@ -36,7 +36,7 @@ NAN, INF = float("nan"), float("inf")
 
 def held_against(path: Path, schema: rk.Schema, *, tfds: bool = False) -> list[Finding]:
     """All findings of one file under the rules of a schema."""
-    rules = rules_for(schema, tfds=tfds)
+    rules = build_schema_rules(schema, tfds=tfds)
     found: list[Finding] = []
     for item in scan_file(str(path), Report()):
         if isinstance(item, Finding):
@@ -717,7 +717,7 @@ def test_what_stands_in_the_place_of_a_hole_means_nothing() -> None:
         steps={},
         sequence=False,
     )
-    (rule,) = rules_for(rk.Schema({"x": rk.Float32(range=(0, 1), optional=True)}))
+    (rule,) = build_schema_rules(rk.Schema({"x": rk.Float32(range=(0, 1), optional=True)}))
     assert [*rule.see(batch), *rule.end_file("x"), *rule.end()] == []
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from rekord.health.check.shards import runs_of, runs_text, shard_findings
+from rekord.health.check.shards import find_shard_problems, format_runs, group_runs
 from rekord.health.finding import Finding
 
 
@@ -22,7 +22,7 @@ def _found(
 ) -> list[Finding]:
     sizes = dict.fromkeys(paths, 1000) if sizes_bytes is None else sizes_bytes
     counts = dict.fromkeys(paths, 10) if records is None else records
-    return list(shard_findings(paths, sizes, counts, listed=listed))
+    return list(find_shard_problems(paths, sizes, counts, listed=listed))
 
 
 def test_whole_sets_and_files_without_numbers_are_fine():
@@ -57,7 +57,7 @@ def test_many_missing_shards_are_said_in_short():
     ("numbers", "text"), [([0], "0"), ([0, 1], "0, 1"), ([0, 1, 2, 5, 7, 8, 9], "0–2, 5, 7–9"), ([], "")]
 )
 def test_numbers_are_said_as_runs(numbers, text):
-    assert runs_text(runs_of(numbers)) == text
+    assert format_runs(group_runs(numbers)) == text
 
 
 def test_a_set_that_a_manifest_lists_is_left_to_the_manifest():

@@ -284,7 +284,7 @@ def test_a_key_that_cannot_tell_records_apart_is_refused(
 def test_more_records_than_the_sort_can_number_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "MOST_KEYED_RECORDS", 100)
+    monkeypatch.setattr(run, "MAX_KEYED_RECORDS", 100)
     path = put(tmp_path / "a.tfrecord", ROWS)
     with pytest.raises(rk.UsageError) as caught:
         rk.diff(path, path, key="id")
@@ -348,7 +348,7 @@ def test_a_split_of_one_side_only_is_a_difference(tmp_path: Path) -> None:
     put(tmp_path / "b" / "train.tfrecord", ROWS[:10])
     put(tmp_path / "b" / "test.tfrecord", ROWS[10:20])
     found = rk.diff(tmp_path / "a", tmp_path / "b")
-    assert found.lone_splits == ["val", "test"]
+    assert found.unmatched_splits == ["val", "test"]
     assert counts(found) == (0, 0, 0, 10)
     assert found.splits["val"][1] is None
     assert found.to_dict()["splits"]["test"] == {
@@ -580,18 +580,18 @@ def test_nothing_depends_on_how_much_fits_into_memory(
     whole = rk.diff(a, b, key=key).to_dict()
     usual = duplicates.ExternalSort
     monkeypatch.setattr(run, "ExternalSort", lambda: usual(4096))
-    monkeypatch.setattr(match, "_PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr(match, "_PAIR_CHUNK", 7)
     assert rk.diff(a, b, key=key).to_dict() == whole
 
 
 def test_keys_in_such_numbers_are_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(match, "MOST_FEATURES", 4)
+    monkeypatch.setattr(match, "MAX_FEATURES", 4)
     rows = [{"id": [i], **{f"k{j}": [j] for j in range(10)}} for i in range(4)]
     (tmp_path / "a").write_bytes(frames(example_bytes(row) for row in rows))
     (tmp_path / "b").write_bytes(frames(example_bytes({**row, "k9": [0]}) for row in rows))
     found = rk.diff(tmp_path / "a", tmp_path / "b", key="id")
     assert counts(found) == (0, 0, 4, 0)
-    assert dict(found.records.features) == {match.OTHERS: 4}
+    assert dict(found.records.features) == {match.OTHER_KEYS: 4}
 
 
 def test_an_empty_file_differs_by_its_records_only(tmp_path: Path) -> None:
@@ -646,7 +646,7 @@ def test_prints_of_rows_in_any_order_are_read_across_blocks_of_different_widths(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(match, "_READ_BYTES", 64)
-    found = match.Prints(match.Features())
+    found = match.FeatureFingerprints(match.FeatureNumbering())
     chance = np.random.default_rng(2)
     blocks = [
         chance.integers(0, 1 << 32, (rows, width), np.uint32) for rows, width in ((40, 2), (30, 4), (50, 5))

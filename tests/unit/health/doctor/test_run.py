@@ -12,12 +12,12 @@ import PIL.Image
 import pytest
 
 import rekord as rk
-from rekord.health.check.run import checked
-from rekord.health.dataset_files import look_at
+from rekord.health.check.run import iter_findings
+from rekord.health.dataset_files import find_dataset_files
 from rekord.health.doctor.diagnosis import Diagnosis
 from rekord.health.finding import Report
 from rekord.health.key_columns import KeyedBatch
-from rekord.health.scan import FileEnd
+from rekord.health.scan import FileSummary
 from rekord.testing import damage, wire
 
 
@@ -208,11 +208,11 @@ def test_who_looks_on_sees_every_batch_and_the_end_of_every_file(tmp_path: Path)
         def see(self, batch: KeyedBatch) -> None:
             self.seen.append(f"{len(batch)} of {Path(batch.path).name}")
 
-        def end_file(self, end: FileEnd) -> None:
+        def end_file(self, end: FileSummary) -> None:
             self.seen.append(f"end of {Path(end.path).name} after {end.records}")
 
     onlooker = Onlooker()
-    assert list(checked(look_at(tmp_path), Report(), observers=[onlooker])) == []
+    assert list(iter_findings(find_dataset_files(tmp_path), Report(), observers=[onlooker])) == []
     assert onlooker.seen == [
         "5 of a.tfrecord",
         "end of a.tfrecord after 5",

@@ -20,9 +20,9 @@ from pages import example
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
 from rekord.framing import deflate as compress_module
-from rekord.framing.deflate import FlushPoint, frame_sink
+from rekord.framing.deflate import FlushPoint, open_frame_sink
 from rekord.health.salvage.copy import SalvageReport
-from rekord.health.salvage.run import salvaged
+from rekord.health.salvage.run import salvage_into
 from rekord.storage import async_writer
 from rekord.testing import (
     Crash,
@@ -196,7 +196,7 @@ def test_bytes_that_look_like_another_format_hide_no_record(
 
 def segmented(payloads: list[bytes], compression: str) -> tuple[bytes, list[FlushPoint]]:
     file = io.BytesIO()
-    sink = frame_sink(compression, file.write)
+    sink = open_frame_sink(compression, file.write)
     sink.write(frames(payloads))
     sink.finish()
     return file.getvalue(), sink.flush_points
@@ -321,7 +321,7 @@ def test_a_file_full_of_places_to_enter_costs_little(put_file: PutFile, tmp_path
     for number, filling in enumerate((b"\0\0\xff\xff" * 50_000, b"\x1f\x8b\x08\0\0\0\0\0\0\xff" * 20_000)):
         storage = FaultyStorage()
         path = put_file(head + filling, f"{number}.gz")
-        report = salvaged(path, tmp_path / str(number), SalvageReport(), storage=storage)
+        report = salvage_into(path, tmp_path / str(number), SalvageReport(), storage=storage)
         assert report.kept == 10
         assert storage.reads < 3_000
 
@@ -389,7 +389,7 @@ def test_a_place_that_is_not_new_is_refused_before_anything_is_read(
     (tmp_path / "link").symlink_to(tmp_path / "in")
     storage = FaultyStorage()
     with pytest.raises(rk.RekordError) as caught:
-        salvaged(str(tmp_path / source), f"{tmp_path}/{out}", SalvageReport(), storage=storage)
+        salvage_into(str(tmp_path / source), f"{tmp_path}/{out}", SalvageReport(), storage=storage)
     where = source if code == "X501" else out
     assert str(caught.value).startswith(code)
     assert caught.value.location.path == f"{tmp_path}/{where}"
@@ -562,7 +562,7 @@ def test_dying_or_failing_at_any_step_leaves_all_or_nothing(
     source = folder if kind == "folder" else folder / "a" / "x.tfrecord"
 
     def run(out: Path, storage: FaultyStorage) -> SalvageReport:
-        return salvaged(source, out, SalvageReport(), storage=storage)
+        return salvage_into(source, out, SalvageReport(), storage=storage)
 
     (tmp_path / "0").mkdir()
     whole = FaultyStorage()
@@ -605,7 +605,7 @@ def test_dying_or_failing_while_a_thread_writes_leaves_all_or_nothing(
     payloads = [bytes([i]) * 100 for i in range(20)]
     path = put_file(insert_bytes(frames(payloads), 116 * 4, b"between"), "in/x.tfrecord")
     whole = FaultyStorage()
-    salvaged(path, tmp_path / "whole", SalvageReport(), storage=whole)
+    salvage_into(path, tmp_path / "whole", SalvageReport(), storage=whole)
     assert list(rk.records(tmp_path / "whole")) == payloads
     names = [operation.name for operation in whole.operations]
     assert names.count("write") > 1
@@ -613,7 +613,7 @@ def test_dying_or_failing_while_a_thread_writes_leaves_all_or_nothing(
         (tmp_path / str(step)).mkdir()
         storage = FaultyStorage(fail_at=step, fault=fault)
         with pytest.raises(Crash if fault == "crash" else rk.DatasetError):
-            salvaged(path, tmp_path / str(step) / "out", SalvageReport(), storage=storage)
+            salvage_into(path, tmp_path / str(step) / "out", SalvageReport(), storage=storage)
         assert not (tmp_path / str(step) / "out").exists()
         if fault == "crash":
             assert len(storage.operations) == step, "a dead process does nothing more"
@@ -627,12 +627,12 @@ def test_a_disk_that_fails_while_reading_is_told_and_nothing_appears(
 ) -> None:
     put_file(corrupt_length(DATA, 1), "in/x.tfrecord")
     reads = FaultyStorage()
-    salvaged(tmp_path / "in", tmp_path / "whole", SalvageReport(), storage=reads)
+    salvage_into(tmp_path / "in", tmp_path / "whole", SalvageReport(), storage=reads)
     assert reads.reads > 1
     for number in range(1, reads.reads + 1):
         storage = FaultyStorage(fail_read_at=number)
         with pytest.raises(rk.DatasetError) as caught:
-            salvaged(tmp_path / "in", tmp_path / "out", SalvageReport(), storage=storage)
+            salvage_into(tmp_path / "in", tmp_path / "out", SalvageReport(), storage=storage)
         assert (caught.value.code, caught.value.found) == ("X503", os.strerror(errno.EIO))
         assert sorted(os.listdir(tmp_path)) == ["in", "whole"]
 
@@ -645,7 +645,7 @@ def test_an_interrupt_leaves_nothing(put_file: PutFile, tmp_path: Path) -> None:
 
     for source in (tmp_path / "in", tmp_path / "in" / "x.tfrecord"):
         with pytest.raises(KeyboardInterrupt):
-            salvaged(source, tmp_path / "out", SalvageReport(), on_gap=interrupt)
+            salvage_into(source, tmp_path / "out", SalvageReport(), on_gap=interrupt)
         assert os.listdir(tmp_path) == ["in"]
 
 

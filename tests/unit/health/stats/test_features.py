@@ -17,8 +17,8 @@ import rekord as rk
 from rekord.health.finding import Report
 from rekord.health.stats import accumulate
 from rekord.health.stats.accumulate import Accumulator
-from rekord.health.stats.report import part_of
-from rekord.schema.interop.tfds import features_from_schema, label_files
+from rekord.health.stats.report import build_part_stats
+from rekord.schema.interop.tfds import build_label_files, features_from_schema
 from rekord.testing import corrupt_payload, example_bytes, frames, sequence_bytes
 
 
@@ -245,7 +245,7 @@ def test_a_tfds_folder_gives_splits_and_class_names(put_records, tmp_path):
     (tmp_path / "dataset_info.json").write_text(json.dumps({"name": "pets", "splits": splits}))
     schema = rk.Schema({"label": rk.Label(["cat", "dog"])})
     (tmp_path / "features.json").write_text(json.dumps(features_from_schema(schema)))
-    for name, content in label_files(schema).items():
+    for name, content in build_label_files(schema).items():
         (tmp_path / name).write_bytes(content)
     found = rk.stats(tmp_path)
     assert list(found.splits) == ["train", "test"]
@@ -314,7 +314,7 @@ def test_a_threshold_that_no_distance_can_have_is_refused(threshold, put_records
 
 
 def test_features_beyond_what_there_is_room_for_are_left_out_and_said(put_records, monkeypatch):
-    monkeypatch.setattr(accumulate, "MOST_FEATURES", 5)
+    monkeypatch.setattr(accumulate, "MAX_FEATURES", 5)
     found = rk.stats(put_records([example_bytes({f"k{i}": [i] for i in range(8)})]))
     assert len(found.features) == 5
     assert found.to_dict()["features_left_out"] == 3
@@ -362,14 +362,18 @@ def test_any_cut_into_files_and_any_grouping_gives_the_same_statistics(rows, cut
         forwards.merge(part)
     for part in reversed(parts):
         backwards.merge(part)
-    expected = exact(part_of("all", at_once, None))
-    assert exact(part_of("all", forwards, None)) == expected
-    assert exact(part_of("all", backwards, None)) == expected
+    expected = exact(build_part_stats("all", at_once, None))
+    assert exact(build_part_stats("all", forwards, None)) == expected
+    assert exact(build_part_stats("all", backwards, None)) == expected
     means = [
-        one.numbers.moments.mean for one in part_of("all", at_once, None).features.values() if one.numbers
+        one.numbers.moments.mean
+        for one in build_part_stats("all", at_once, None).features.values()
+        if one.numbers
     ]
     merged = [
-        one.numbers.moments.mean for one in part_of("all", forwards, None).features.values() if one.numbers
+        one.numbers.moments.mean
+        for one in build_part_stats("all", forwards, None).features.values()
+        if one.numbers
     ]
     for one, other in zip(means, merged, strict=True):
         assert other == pytest.approx(one, rel=1e-9, abs=1e-30) if one is not None else other is None

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 import rekord as rk
-from rekord.report.charts import escaped, histogram
+from rekord.report.charts import escape_html, render_histogram
 from rekord.report.style import STYLE
 from rekord.testing import corrupt_payload, example_bytes, frames
 
@@ -52,7 +52,7 @@ def test_the_page_is_well_formed_and_has_every_feature(hostile):
 
 def escaped_text(name):
     """A name as a reader sees it."""
-    return " ".join("".join(one if one.isprintable() else escaped(one) for one in name).split())
+    return " ".join("".join(one if one.isprintable() else escape_html(one) for one in name).split())
 
 
 def test_names_and_values_are_text_and_never_markup(hostile):
@@ -88,7 +88,7 @@ def test_every_chart_can_be_heard(hostile):
 
 
 def test_a_chart_says_its_range_and_where_most_values_are():
-    drawn = ElementTree.fromstring(histogram([0.0, 1.0, 2.0], [1, 3], "x"))
+    drawn = ElementTree.fromstring(render_histogram([0.0, 1.0, 2.0], [1, 3], "x"))
     assert drawn.get("aria-label") == "x: from 0 to 2; most, 75%, from 1 to 2"
     assert len(list(drawn.iter("rect"))) == 2
 

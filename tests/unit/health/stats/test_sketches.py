@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rekord.health.stats.numbers import (
-    EXACT_VALUES,
-    TRACKED_KEYS,
-    Distinct,
-    DistinctCount,
+    MAX_EXACT_VALUES,
+    MAX_TRACKED_KEYS,
+    DistinctValues,
+    HyperLogLog,
+    MemoryBudget,
     Quantiles,
-    Room,
-    runs,
-    spread,
+    find_runs,
+    mix_hash_bits,
 )
 
 SHARES = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99]
@@ -44,10 +44,10 @@ def test_quantiles_of_few_values_are_values_of_the_right_rank(values, share):
 
 
 def test_quantiles_are_exact_up_to_a_number_of_values_and_say_so():
-    values = np.arange(EXACT_VALUES)
+    values = np.arange(MAX_EXACT_VALUES)
     assert sketch(values).is_exact
-    assert sketch(values).at([0.5]) == [EXACT_VALUES / 2 - 1]
-    assert not sketch(np.arange(EXACT_VALUES + 1)).is_exact
+    assert sketch(values).at([0.5]) == [MAX_EXACT_VALUES / 2 - 1]
+    assert not sketch(np.arange(MAX_EXACT_VALUES + 1)).is_exact
 
 
 def test_quantiles_of_nothing_are_none_at_all():
@@ -106,8 +106,8 @@ def test_a_sketch_stays_small():
 
 @pytest.mark.parametrize("number", [1_000, 20_000, 300_000])
 def test_distinct_hashes_are_counted_to_three_in_a_hundred(number):
-    hashes = spread(np.arange(number, dtype=np.uint64))
-    counter = DistinctCount()
+    hashes = mix_hash_bits(np.arange(number, dtype=np.uint64))
+    counter = HyperLogLog()
     for _ in range(2):  # a second time changes nothing
         for part in np.array_split(hashes, 7):
             counter.add(part)
@@ -115,8 +115,8 @@ def test_distinct_hashes_are_counted_to_three_in_a_hundred(number):
 
 
 def test_merged_counts_of_distinct_hashes_are_those_of_all_at_once():
-    hashes = spread(np.arange(50_000, dtype=np.uint64))
-    left, right, whole = DistinctCount(), DistinctCount(), DistinctCount()
+    hashes = mix_hash_bits(np.arange(50_000, dtype=np.uint64))
+    left, right, whole = HyperLogLog(), HyperLogLog(), HyperLogLog()
     left.add(hashes[:30_000])
     right.add(hashes[20_000:])
     whole.add(hashes)
@@ -125,11 +125,11 @@ def test_merged_counts_of_distinct_hashes_are_those_of_all_at_once():
 
 
 def distinct(values, *, batch=10**9):
-    result = Distinct(np.int64, lambda keys: spread(keys.view(np.uint64)), named=False)
-    room = Room()
+    result = DistinctValues(np.int64, lambda keys: mix_hash_bits(keys.view(np.uint64)), named=False)
+    room = MemoryBudget()
     for begin in range(0, len(values), batch):
         ordered = np.sort(values[begin : begin + batch])
-        begins, counts = runs(ordered)
+        begins, counts = find_runs(ordered)
         result.add(ordered[begins], counts, room)
     return result
 
@@ -152,18 +152,18 @@ def test_of_many_different_values_the_frequent_ones_are_found_and_miss_no_more_t
     found = distinct(values, batch=30_000)
     assert not found.is_exact
     assert found.unique == pytest.approx(len(np.unique(values)), rel=0.03)
-    assert 0 < found.most_missed <= len(values) / TRACKED_KEYS
+    assert 0 < found.most_missed <= len(values) / MAX_TRACKED_KEYS
     for value, times in found.top(10):
         assert value < 10
         assert 0 <= int(np.count_nonzero(values == value)) - times <= found.most_missed
-    assert len(found.keys) <= TRACKED_KEYS
+    assert len(found.keys) <= MAX_TRACKED_KEYS
 
 
 def test_tables_that_overflowed_can_be_merged_in_any_grouping():
     rng = np.random.default_rng(9)
     parts = [np.concatenate([np.zeros(5_000, np.int64), rng.integers(1, 10**12, 15_000)]) for _ in range(3)]
     small = np.array([0, 0, 7], np.int64)
-    room = Room()
+    room = MemoryBudget()
     left = distinct(parts[0])
     left.merge(distinct(parts[1]), room)
     left.merge(distinct(small), room)
@@ -179,7 +179,7 @@ def test_tables_that_overflowed_can_be_merged_in_any_grouping():
 
 
 def test_with_many_features_each_may_keep_less():
-    room = Room()
+    room = MemoryBudget()
     assert room.keys == 10_000
     room.features = 1_000
     assert room.keys == 1_000
@@ -188,23 +188,23 @@ def test_with_many_features_each_may_keep_less():
 
 
 def test_smaller_counts_of_distinct_hashes_are_those_that_a_larger_one_folds_to():
-    hashes = spread(np.arange(50_000, dtype=np.uint64))
-    small, large = DistinctCount(10), DistinctCount()
+    hashes = mix_hash_bits(np.arange(50_000, dtype=np.uint64))
+    small, large = HyperLogLog(10), HyperLogLog()
     for one in (small, large):
         one.add(hashes)
-    empty = DistinctCount(10)
+    empty = HyperLogLog(10)
     empty.merge(large)
     assert empty.estimate() == small.estimate()
-    large.merge(DistinctCount(10))
+    large.merge(HyperLogLog(10))
     assert large.estimate() == small.estimate()
     assert abs(small.estimate() / 50_000 - 1) < 0.1
 
 
 def test_of_very_many_features_each_keeps_little():
-    room = Room()
+    room = MemoryBudget()
     room.features = 10_000
     quantiles = Quantiles(np.int64, room.exact_values)
-    distinct = Distinct(np.int64, lambda keys: spread(keys.astype(np.uint64)), named=False)
+    distinct = DistinctValues(np.int64, lambda keys: mix_hash_bits(keys.astype(np.uint64)), named=False)
     values = np.arange(100_000)
     for begin in range(0, len(values), 1000):
         part = values[begin : begin + 1000]

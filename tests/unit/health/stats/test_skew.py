@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.health.stats.numbers import Numbers, Room
+from rekord.health.stats.numbers import MemoryBudget, NumberStatistics
 from rekord.health.stats.report import jensen_shannon
 from rekord.testing import example_bytes
 
@@ -26,8 +26,8 @@ def skew(put_records, tmp_path):
 
 
 def numbers(values, dtype=np.float32):
-    found = Numbers(dtype, Room())
-    found.add(np.array(values, dtype), Room())
+    found = NumberStatistics(dtype, MemoryBudget())
+    found.add(np.array(values, dtype), MemoryBudget())
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rekord.codes import CODES
-from rekord.health.tensorflow.messages import MESSAGES, explained
+from rekord.health.tensorflow.messages import MESSAGES, explain_message
 
 # (message, code, what the title says)
 TABLE = [
@@ -200,7 +200,7 @@ def test_a_message_is_recognised_wherever_it_stands(message, code, title):
     )
     wrapped = message.replace("  ", " ").replace(" ", "\n", 1)
     for text in (message, around, wrapped, f"{message} [Op:ParseExampleV2]"):
-        explanation = explained(text)
+        explanation = explain_message(text)
         assert explanation is not None
         assert explanation.code == code
         assert title in explanation.title
@@ -226,7 +226,7 @@ def test_every_code_of_the_table_is_registered():
 
 
 def test_what_the_message_holds_comes_back_in_the_advice():
-    found = explained("Key: score.  Data types don't match. Data type: string but expected type: float")
+    found = explain_message("Key: score.  Data types don't match. Data type: string but expected type: float")
     assert found is not None
     assert (
         found.says
@@ -235,7 +235,7 @@ def test_what_the_message_holds_comes_back_in_the_advice():
     assert (
         '"score": tf.io.FixedLenFeature([], tf.string), and tf.strings.to_number(x) afterwards' in found.do[0]
     )
-    counted = explained(
+    counted = explain_message(
         "Key: x, Index: 0.  Number of bytes values != expected.  Values size: 0 but output shape: []"
     )
     assert counted is not None
@@ -261,19 +261,23 @@ def test_what_the_message_holds_comes_back_in_the_advice():
 )
 def test_a_ratio_of_sizes_of_dtypes_is_seen(found, wanted, says):
     text = f"Input to reshape is a tensor with {found} values, but the requested shape has {wanted}"
-    explanation = explained(text)
+    explanation = explain_message(text)
     assert explanation is not None
     assert explanation.how == says
 
 
 def test_a_hostile_name_is_cleaned_and_cut():
     key = "\x1b[31m`evil`" + "x" * 90
-    found = explained(f"Key: {key}.  Data types don't match. Data type: string but expected type: float")
+    found = explain_message(
+        f"Key: {key}.  Data types don't match. Data type: string but expected type: float"
+    )
     assert found is not None
     assert "\x1b" not in found.title
     assert found.title.startswith("`?[31m?evil?xxx")
     assert len(found.title) < 120
-    braces = explained("Key: {code}{0}.  Data types don't match. Data type: string but expected type: float")
+    braces = explain_message(
+        "Key: {code}{0}.  Data types don't match. Data type: string but expected type: float"
+    )
     assert braces is not None
     assert "`{code}{0}`" in braces.title
 
@@ -283,8 +287,8 @@ def test_a_hostile_name_is_cleaned_and_cut():
     ["", "hello", "Key: " * 30_000, "Feature list '" * 20_000, "x" * 300_000, "Data types don't match."],
 )
 def test_a_text_that_holds_no_message_is_not_recognised(text):
-    assert explained(text) is None
+    assert explain_message(text) is None
 
 
 def test_of_a_long_text_the_end_is_read():
-    assert explained("noise\n" * 100_000 + "corrupted record at 72").code == "F102"
+    assert explain_message("noise\n" * 100_000 + "corrupted record at 72").code == "F102"

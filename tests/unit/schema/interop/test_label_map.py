@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rekord.errors import RekordError
-from rekord.schema.interop.label_map import LabelItem, label_map_text, read_label_items, read_label_map
+from rekord.schema.interop.label_map import LabelItem, format_label_map, read_label_items, read_label_map
 
 
 def test_a_label_map_gives_names_by_id_in_the_order_of_the_file(tmp_path):
@@ -32,9 +32,9 @@ def test_a_background_with_the_id_0_is_left_out(tmp_path):
 def test_what_is_written_is_read_again(tmp_path):
     classes = {7: "it's", 1: 'a "cat"', 3: "Großer Hund", 90: "back\\slash"}
     path = tmp_path / "m.pbtxt"
-    path.write_text(label_map_text(classes), encoding="utf-8")
+    path.write_text(format_label_map(classes), encoding="utf-8")
     assert read_label_map(path) == classes
-    assert label_map_text({1: "cat"}) == 'item {\n  id: 1\n  name: "cat"\n}\n'
+    assert format_label_map({1: "cat"}) == 'item {\n  id: 1\n  name: "cat"\n}\n'
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_label_map_that_is_not_there_or_no_file_is_refused(tmp_path):
 
 
 def test_a_file_that_is_too_large_for_a_label_map_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr("rekord.schema.interop.label_map._MOST_BYTES", 20)
+    monkeypatch.setattr("rekord.schema.interop.label_map._MAX_FILE_BYTES", 20)
     path = tmp_path / "m.pbtxt"
     path.write_text("item { id: 1 name: 'a cat of many words' }")
     with pytest.raises(RekordError) as caught:

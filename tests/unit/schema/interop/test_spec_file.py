@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from rekord.errors import RekordError
-from rekord.schema.interop.spec_file import load_spec, spec_in
+from rekord.schema.interop.spec_file import load_spec, parse_spec_source
 from rekord.schema.interop.tf_spec import (
-    FixedLen,
-    FixedLenSequence,
+    FixedLenSequenceSpec,
+    FixedLenSpec,
     Partition,
     RaggedSpec,
     SequenceSpec,
     SparseSpec,
-    VarLen,
+    VarLenSpec,
     record_keys,
     to_source,
 )
 
-LABEL = {"label": FixedLen((), "int64")}
+LABEL = {"label": FixedLenSpec((), "int64")}
 
 
 @pytest.fixture
@@ -72,12 +72,12 @@ S = {
 }
 """
 FIVE_SPEC = {
-    "fixed": FixedLen((2, 3), "float32"),
-    "default": FixedLen((), "string", "é".encode()),
-    "vector": FixedLen((2,), "int64", (1, -2)),
-    "one": FixedLen((1,), "float32", (0.5,)),
-    "var": VarLen("int64"),
-    "seq": FixedLenSequence((), "int64", allow_missing=True, default=-1),
+    "fixed": FixedLenSpec((2, 3), "float32"),
+    "default": FixedLenSpec((), "string", "é".encode()),
+    "vector": FixedLenSpec((2,), "int64", (1, -2)),
+    "one": FixedLenSpec((1,), "float32", (0.5,)),
+    "var": VarLenSpec("int64"),
+    "seq": FixedLenSequenceSpec((), "int64", allow_missing=True, default=-1),
     "sparse": SparseSpec(("i",), "v", "float32", (10,)),
     "matrix": SparseSpec(("i", "j"), "v", "int64", (3, 4), already_sorted=True),
     "flat": RaggedSpec("string"),
@@ -96,18 +96,22 @@ def test_the_five_classes_are_read_with_all_their_arguments(spec_of):
 
 
 def test_what_to_source_writes_is_read_back_as_it_was(spec_of):
-    odd = {'a "b"': FixedLen((), "float32", float("inf")), "c\n'": VarLen("string"), "\\": VarLen("int64")}
+    odd = {
+        'a "b"': FixedLenSpec((), "float32", float("inf")),
+        "c\n'": VarLenSpec("string"),
+        "\\": VarLenSpec("int64"),
+    }
     for spec in (FIVE_SPEC, odd, {}):
         text = to_source(spec)
         if spec is not odd:
             assert spec_of(f"S = {text}") == spec
         compile(text, "spec", "eval")
-    pair = SequenceSpec(LABEL, {"x": VarLen("int64")})
+    pair = SequenceSpec(LABEL, {"x": VarLenSpec("int64")})
     assert spec_of(f"S = {to_source(pair)}") == pair
 
 
 def test_the_keys_of_a_record_that_a_feature_reads_are_told_with_their_types():
-    assert record_keys("label", FixedLen((), "int64")) == {"label": "int64"}
+    assert record_keys("label", FixedLenSpec((), "int64")) == {"label": "int64"}
     assert record_keys("s", FIVE_SPEC["matrix"]) == {"i": "int64", "j": "int64", "v": "int64"}
     assert record_keys("rows", FIVE_SPEC["rows"]) == {"rows/values": "int64", "rows/lengths": "int64"}
     assert record_keys("flat", FIVE_SPEC["flat"]) == {"flat": "string"}
@@ -165,7 +169,7 @@ def test_the_ways_in_which_people_write_a_spec_are_understood(spec_of, text):
 )
 def test_shapes_may_be_named_and_computed(spec_of, written, shape):
     spec = spec_of(f'SIZE = 28\nS = {{"x": tf.io.FixedLenFeature({written}, tf.float32)}}')
-    assert spec == {"x": FixedLen(shape, "float32")}
+    assert spec == {"x": FixedLenSpec(shape, "float32")}
 
 
 PARSERS = """
@@ -222,7 +226,7 @@ def parse(record):
 
 @pytest.mark.parametrize("name", ["BOTH", "parse", "CONTEXT,STEPS", "CONTEXT, STEPS"])
 def test_a_sequence_has_two_specs(spec_of, name):
-    steps = {"x": FixedLenSequence((2,), "float32")}
+    steps = {"x": FixedLenSequenceSpec((2,), "float32")}
     assert spec_of(SEQUENCE, name) == SequenceSpec(LABEL, steps)
     assert spec_of(SEQUENCE, "ONLY_STEPS") == SequenceSpec({}, steps)
 
@@ -400,7 +404,7 @@ def test_the_colon_of_a_drive_is_no_name(text, path):
 
 def test_a_pair_of_pairs_is_refused():
     with pytest.raises(RekordError) as caught:
-        spec_in(SEQUENCE, "BOTH,STEPS", path="spec.py")
+        parse_spec_source(SEQUENCE, "BOTH,STEPS", path="spec.py")
     assert (caught.value.code, caught.value.what) == ("U622", "'BOTH,STEPS' names no tf.io spec")
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rekord.errors import SchemaError
-from rekord.schema.interop.textproto import Message, Word, parse, printed
+from rekord.schema.interop.textproto import EnumName, TextprotoMessage, format_message, parse_textproto
 
 
 @pytest.mark.parametrize(
@@ -15,24 +15,37 @@ from rekord.schema.interop.textproto import Message, Word, parse, printed
         ("a: 1.5 b: -.5e1 c: 2f d: 1.", [("a", 1.5), ("b", -5.0), ("c", 2.0), ("d", 1.0)]),
         (
             "a: true b: inf c: - inf d: INT",
-            [("a", Word("true")), ("b", Word("inf")), ("c", Word("-inf")), ("d", Word("INT"))],
+            [
+                ("a", EnumName("true")),
+                ("b", EnumName("inf")),
+                ("c", EnumName("-inf")),
+                ("d", EnumName("INT")),
+            ],
         ),
         ("a: 'x' \"y\" # joined\n'z'", [("a", b"xyz")]),
         (r'a: "\n\t\\\"\'\101\x41\u00e9\U0001F600é"', [("a", "\n\t\\\"'AAé😀é".encode())]),
         ('a: "#{}"', [("a", b"#{}")]),
-        ("a {} b: {} c <> d: < >", [("a", Message()), ("b", Message()), ("c", Message()), ("d", Message())]),
-        ("a { b { c: 1 } }", [("a", Message([("b", Message([("c", 1)]))]))]),
+        (
+            "a {} b: {} c <> d: < >",
+            [
+                ("a", TextprotoMessage()),
+                ("b", TextprotoMessage()),
+                ("c", TextprotoMessage()),
+                ("d", TextprotoMessage()),
+            ],
+        ),
+        ("a { b { c: 1 } }", [("a", TextprotoMessage([("b", TextprotoMessage([("c", 1)]))]))]),
         ("a: [1, 2] b: [] c: ['x']", [("a", 1), ("a", 2), ("c", b"x")]),
-        ("a: [{b: 1}, <b: 2>]", [("a", Message([("b", 1)])), ("a", Message([("b", 2)]))]),
+        ("a: [{b: 1}, <b: 2>]", [("a", TextprotoMessage([("b", 1)])), ("a", TextprotoMessage([("b", 2)]))]),
         (
             "[foo.bar]: 1 [type.googleapis.com/x.Y] { a: 1 }",
-            [("[foo.bar]", 1), ("[type.googleapis.com/x.Y]", Message([("a", 1)]))],
+            [("[foo.bar]", 1), ("[type.googleapis.com/x.Y]", TextprotoMessage([("a", 1)]))],
         ),
     ],
 )
 def test_a_text_is_read_into_its_fields(text, fields):
-    assert parse(text) == Message(fields)
-    assert parse(printed(parse(text))) == Message(fields)
+    assert parse_textproto(text) == TextprotoMessage(fields)
+    assert parse_textproto(format_message(parse_textproto(text))) == TextprotoMessage(fields)
 
 
 @pytest.mark.parametrize(
@@ -63,16 +76,16 @@ def test_a_text_is_read_into_its_fields(text, fields):
 )
 def test_a_text_that_is_none_is_refused_at_its_line(text, place):
     with pytest.raises(SchemaError) as caught:
-        parse(text)
+        parse_textproto(text)
     assert (caught.value.code, caught.value.location.feature) == ("S122", None)
     assert caught.value.what.endswith(place)
     assert all([caught.value.expected, caught.value.found, caught.value.do])
 
 
 def test_the_last_of_a_single_field_counts_and_messages_are_merged():
-    message = parse("a: 1 a: 2 m { x: 1 } m { y: 2 } t: 'é' w: BYTES n: 3 f: true g: 1 i: -inf")
+    message = parse_textproto("a: 1 a: 2 m { x: 1 } m { y: 2 } t: 'é' w: BYTES n: 3 f: true g: 1 i: -inf")
     assert message.number("a") == 2
-    assert message.message("m") == Message([("x", 1), ("y", 2)])
+    assert message.message("m") == TextprotoMessage([("x", 1), ("y", 2)])
     assert message.message("none") is None
     assert message.text("t") == "é"
     assert message.text("none", "usual") == "usual"

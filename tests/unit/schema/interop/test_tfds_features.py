@@ -10,11 +10,11 @@ import pytest
 
 import rekord as rk
 from rekord.errors import DatasetError, RekordError, UsageError
-from rekord.layouts.tfds import check_tfds, shard_name, tfds_files
+from rekord.layouts.tfds import build_tfds_files, check_tfds, format_shard_name
 from rekord.schema.interop.tfds import (
-    dataset_info,
+    build_dataset_info,
+    build_label_files,
     features_from_schema,
-    label_files,
     read_tfds_folder,
     schema_from_features,
 )
@@ -241,7 +241,7 @@ def test_a_damaged_file_is_named(tmp_path, info, features, name):
 
 def test_the_files_of_a_schema_are_what_tfds_calls_for():
     schema = rk.Schema({"a/y": rk.Label(["cat", "dog"]), "x": rk.Int64(dtype="int32")})
-    files = tfds_files(schema, "pets", "1.0.0", {"train": ([51, 49], 20480)})
+    files = build_tfds_files(schema, "pets", "1.0.0", {"train": ([51, 49], 20480)})
     assert list(files) == ["dataset_info.json", "features.json", "a-y.labels.txt"]
     assert files["a-y.labels.txt"] == b"cat\ndog\n"
     assert json.loads(files["dataset_info.json"]) == {
@@ -261,12 +261,12 @@ def test_the_files_of_a_schema_are_what_tfds_calls_for():
         a=of(y=feature("class_label_feature.ClassLabel", "classLabel", {"numClasses": "2"})),
         x=tensor("int32"),
     )
-    assert shard_name("pets", "train", 1, 2) == "pets-train.tfrecord-00001-of-00002"
-    assert dataset_info("x", "1.0.0", {})["splits"] == []
+    assert format_shard_name("pets", "train", 1, 2) == "pets-train.tfrecord-00001-of-00002"
+    assert build_dataset_info("x", "1.0.0", {})["splits"] == []
 
 
 def test_no_label_file_is_written_for_classes_without_names():
-    assert label_files(rk.Schema({"y": rk.Label(3)})) == {}
+    assert build_label_files(rk.Schema({"y": rk.Label(3)})) == {}
 
 
 STEPS = rk.Schema(context={"a": rk.Int64()}, steps={"s": rk.Int64()})
@@ -288,7 +288,7 @@ STEPS = rk.Schema(context={"a": rk.Int64()}, steps={"s": rk.Int64()})
 )
 def test_what_tfds_cannot_hold_names_the_column(schema, column):
     with pytest.raises(UsageError) as caught:
-        tfds_files(schema, "pets", "1.0.0", {"train": ([1], 1)})
+        build_tfds_files(schema, "pets", "1.0.0", {"train": ([1], 1)})
     assert (caught.value.code, caught.value.location.feature) == ("U676", column)
     assert caught.value.what == f"`{column}` cannot be part of a TFDS dataset"
     assert caught.value.do
@@ -315,7 +315,7 @@ def test_a_compressed_dataset_is_refused():
 )
 def test_names_that_tfds_does_not_take_are_refused(name, version, split):
     with pytest.raises(UsageError) as caught:
-        tfds_files(rk.Schema({"x": rk.Int64()}), name, version, {split: ([1], 1)})
+        build_tfds_files(rk.Schema({"x": rk.Int64()}), name, version, {split: ([1], 1)})
     assert caught.value.code == "U605"
     assert caught.value.what.endswith(" of a TFDS dataset")
 
@@ -343,8 +343,8 @@ def test_the_examples_of_the_pages_are_what_is_said(tmp_path, monkeypatch):
     sparse = rk.Schema({"words": rk.Sparse("float32", 1000)})
     cases: list[tuple[str, Any]] = [
         ("X536", lambda: read_tfds_folder("fruit")),
-        ("U676", lambda: tfds_files(sparse, "fruit", "1.0.0", {})),
-        ("U605", lambda: tfds_files(sparse, "my-fruit", "1.0.0", {})),
+        ("U676", lambda: build_tfds_files(sparse, "fruit", "1.0.0", {})),
+        ("U605", lambda: build_tfds_files(sparse, "my-fruit", "1.0.0", {})),
     ]
     for code, call in cases:
         with pytest.raises(RekordError) as caught:

@@ -9,9 +9,9 @@ from PIL import Image as Picture
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
-from rekord.testing.datasets import tree
-from rekord.verbs.edit.append import appended
-from rekord.verbs.edit.common import Target
+from rekord.testing.datasets import read_tree
+from rekord.verbs.edit.append import append_rows
+from rekord.verbs.edit.common import EditTarget
 from rekord.verbs.options import WriteOptions
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "text": rk.Text(), "label": rk.Label(["cat", "dog"])})
@@ -33,7 +33,7 @@ def numbers(dataset, split="train"):
 
 
 def test_new_shards_come_behind_those_that_there_are(path, tmp_path):
-    before = tree(path)
+    before = read_tree(path)
     made = rk.append(path, rows(200, 260), tmp_path / "out", shard_size=1500, progress=False)
     old = rk.open(path)
     assert numbers(made) == numbers(old) + list(range(200, 260))
@@ -54,7 +54,7 @@ def test_new_shards_come_behind_those_that_there_are(path, tmp_path):
         index = pa.ipc.open_file(str(tmp_path / "out" / ".rekord" / "index" / f"{shard}.arrow")).read_all()
         assert {"x", "label"} <= set(index.column_names)
     assert rk.check(tmp_path / "out").findings == []
-    assert tree(path) == before
+    assert read_tree(path) == before
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]
 
 
@@ -133,21 +133,21 @@ def test_the_same_again_has_nothing_to_do_and_other_rows_are_refused(path, tmp_p
     file.write_text("x,text,label\n500,hello,dog\n")
     for more in (rows(200, 210), file):
         out = tmp_path / f"out{len(os.listdir(tmp_path))}"
-        target = Target(out=str(out))
-        assert not appended(path, more, target, WriteOptions()).nothing_to_do
-        before = tree(out)
-        again = appended(path, more, target, WriteOptions())
+        target = EditTarget(out=str(out))
+        assert not append_rows(path, more, target, WriteOptions()).nothing_to_do
+        before = read_tree(out)
+        again = append_rows(path, more, target, WriteOptions())
         assert again.nothing_to_do
         assert sum(again.counts.values()) == (10 if isinstance(more, list) else 1)
         assert (again.linked_shards, again.written_shards) == (4, 1)
         with pytest.raises(rk.UsageError) as caught:
-            appended(path, rows(1, 2), target, WriteOptions())
+            append_rows(path, rows(1, 2), target, WriteOptions())
         assert (caught.value.code, caught.value.what, caught.value.location.path) == (
             "U618",
             "output already exists",
             str(out),
         )
-        assert tree(out) == before
+        assert read_tree(out) == before
 
 
 def test_no_rows_are_nothing_to_append(path, tmp_path):
@@ -161,7 +161,7 @@ def test_three_workers_make_the_same_bytes_as_one(path, tmp_path):
     for workers in (1, 3):
         out = tmp_path / f"out{workers}"
         rk.append(path, rows(200, 600), out, shard_size=3000, workers=workers, progress=False)
-    assert tree(tmp_path / "out1") == tree(tmp_path / "out3")
+    assert read_tree(tmp_path / "out1") == read_tree(tmp_path / "out3")
 
 
 def picture(colour):

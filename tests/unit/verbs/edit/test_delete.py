@@ -10,7 +10,7 @@ import pytest
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
-from rekord.testing.datasets import tree
+from rekord.testing.datasets import read_tree
 
 SCHEMA = rk.Schema(
     {"x": rk.Int64(), "text": rk.Text(optional=True), "label": rk.Label(["cat", "dog", "cow"])}
@@ -36,13 +36,13 @@ def delete(path, out, where, **options):
 
 
 def test_shards_without_such_records_are_linked_and_the_others_written_anew(path, tmp_path):
-    before = tree(path)
+    before = read_tree(path)
     made = delete(path, tmp_path / "out", "x < 3 or x = 150")
     assert numbers(made) == [i for i in range(400) if i >= 3 and i != 150]
     old = rk.open(path)["train"].paths
     same = [os.path.samefile(a, b) for a, b in zip(old, made["train"].paths, strict=True)]
     assert same == [False, False, True, True]
-    assert tree(path) == before
+    assert read_tree(path) == before
     assert rk.check(tmp_path / "out").findings == []
     part = read_manifest(str(tmp_path / "out")).splits["train"]
     assert part.shards.records == [97, 99, 100, 100]
@@ -174,14 +174,14 @@ def test_steps_of_sequences_are_deleted_with_their_records(tmp_path):
 def test_three_workers_make_the_same_bytes_as_one(path, tmp_path):
     for workers in (1, 3):
         delete(path, tmp_path / f"out{workers}", "x % 50 = 0", workers=workers)
-    assert tree(tmp_path / "out1") == tree(tmp_path / "out3")
+    assert read_tree(tmp_path / "out1") == read_tree(tmp_path / "out3")
 
 
 def test_the_same_again_has_nothing_to_do_and_another_is_refused(path, tmp_path):
     delete(path, tmp_path / "out", "x = 1")
-    before = tree(tmp_path / "out")
+    before = read_tree(tmp_path / "out")
     delete(path, tmp_path / "out", "x < 2 and x > 0")  # the same records
-    assert tree(tmp_path / "out") == before
+    assert read_tree(tmp_path / "out") == before
     with pytest.raises(rk.UsageError) as caught:
         delete(path, tmp_path / "out", "x = 2")
     assert (caught.value.code, caught.value.what, caught.value.location.path) == (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.cli.main import app, run
+from rekord.cli.main import app, run_command_line
 from rekord.codes import CODES
 
 TEXT = (Path(__file__).parents[4] / "docs" / "reference" / "editing.md").read_text(encoding="utf-8")
@@ -21,7 +21,7 @@ def pets(tmp_path, monkeypatch):
 
 def test_the_document_is_the_one_that_is_printed(pets, capsys):
     (shown,) = re.findall(r"```json\n(.*?)```", TEXT, flags=re.DOTALL)
-    assert run(["delete", "pets", "pets-2", "--where", "id < 10", "--json"]) == 0
+    assert run_command_line(["delete", "pets", "pets-2", "--where", "id < 10", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert {**printed, "seconds": 0} == {**json.loads(shown), "seconds": 0}
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.testing import corrupt_payload, example_bytes, frames
-from rekord.verbs.edit.record_list import record_list
+from rekord.verbs.edit.record_list import parse_record_list
 
 SCHEMA = rk.Schema({"x": rk.Int64(range=(0, 1000)), "label": rk.Label(["cat", "dog"])})
 
@@ -79,7 +79,7 @@ LISTS = {
 def test_a_file_lists_the_records_to_delete(path, text):
     with open("list", "w", encoding="utf-8", newline="") as file:
         file.write(text)
-    assert run(["delete", path, "out", "--records", "list"]) == 0
+    assert run_command_line(["delete", path, "out", "--records", "list"]) == 0
     assert numbers(rk.open("out")) == left(train=(3,), val=(7,))
 
 
@@ -101,7 +101,9 @@ def test_pairs_list_the_records_in_python(path):
 def test_a_file_lists_the_records_to_relabel(path, capsys):
     with open("list", "w") as file:
         file.write("train,1\nval,1\n")
-    assert run(["relabel", path, "out", "--set", "label=cat", "--records", "list", "--json"]) == 0
+    assert (
+        run_command_line(["relabel", path, "out", "--set", "label=cat", "--records", "list", "--json"]) == 0
+    )
     assert json.loads(capsys.readouterr().out)["relabelled"] == 2
     assert [int(rk.open("out")[name][1]["label"]) for name in ("train", "val")] == [0, 0]
 
@@ -110,10 +112,10 @@ def test_what_query_prints_is_a_list(path, capsys):
     sql = "select _split, _record, x from records where x in (3, 107)"
     forms = (["--json"], ["--format", "csv"], ["--format", "tsv"], ["--format", "jsonl"])
     for number, form in enumerate(forms):
-        assert run(["query", path, sql, *form]) == 0
+        assert run_command_line(["query", path, sql, *form]) == 0
         with open("list", "w") as file:
             file.write(capsys.readouterr().out)
-        assert run(["delete", path, f"out{number}", "--records", "list"]) == 0
+        assert run_command_line(["delete", path, f"out{number}", "--records", "list"]) == 0
         assert numbers(rk.open(f"out{number}")) == left(train=(3,), val=(7,))
         capsys.readouterr()
 
@@ -121,7 +123,7 @@ def test_what_query_prints_is_a_list(path, capsys):
 def test_what_check_prints_is_a_list(path, capsys):
     narrow = rk.Schema({"x": rk.Int64(range=(4, 115)), "label": rk.Label(["cat", "dog"])})
     narrow.save("narrow.json")
-    assert run(["check", path, "--schema", "narrow.json", "--json"]) == 1
+    assert run_command_line(["check", path, "--schema", "narrow.json", "--json"]) == 1
     printed = capsys.readouterr().out
     findings = json.loads(printed)["findings"]
     first = findings[0]
@@ -131,7 +133,7 @@ def test_what_check_prints_is_a_list(path, capsys):
     assert (last["record"], last["split"], last["split_record"]) == (9, "val", 19)
     with open("list.json", "w") as file:
         file.write(printed)
-    assert run(["delete", path, "out", "--records", "list.json"]) == 0
+    assert run_command_line(["delete", path, "out", "--records", "list.json"]) == 0
     assert numbers(rk.open("out")) == left(train=range(4), val=range(16, 20))
 
 
@@ -142,7 +144,7 @@ def test_findings_that_stand_for_several_records_are_noted(path, capsys):
     with open("list.json", "w") as file:
         json.dump(report.to_dict(), file)
     capsys.readouterr()
-    assert run(["delete", "one", "out", "--records", "list.json", "--json"]) == 0
+    assert run_command_line(["delete", "one", "out", "--records", "list.json", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["notes"] == [
         "list.json does not name every record with a finding: check the new dataset again"
@@ -239,7 +241,7 @@ def test_the_same_list_again_has_nothing_to_do(path, capsys):
     for text in ("train 3\nval 7\n", "val,7\ntrain,3\n"):
         with open("list", "w") as file:
             file.write(text)
-        assert run(["delete", path, "out", "--records", "list"]) == 0
+        assert run_command_line(["delete", path, "out", "--records", "list"]) == 0
     assert "nothing to do" in capsys.readouterr().out
 
 
@@ -313,7 +315,7 @@ def test_a_feature_called_split_is_not_taken_for_the_split(tmp_path: Path) -> No
     answer = tmp_path / "answer.json"
     answer.write_text(json.dumps({"columns": ["split", "_record"], "rows": [["train", 3]]}))
     with pytest.raises(rk.UsageError) as caught:
-        record_list(answer)
+        parse_record_list(answer)
     assert (caught.value.code, caught.value.what, caught.value.location.path) == (
         "U624",
         "a list of records cannot be read",
@@ -327,12 +329,15 @@ def test_a_feature_called_split_is_not_taken_for_the_split(tmp_path: Path) -> No
 )
 def test_a_json_list_of_pairs_is_a_list(tmp_path: Path, text: str) -> None:
     (tmp_path / "list.json").write_text(text)
-    assert [one.pair for one in record_list(tmp_path / "list.json").records] == [("train", 3), ("val", 1)]
+    assert [one.pair for one in parse_record_list(tmp_path / "list.json").records] == [
+        ("train", 3),
+        ("val", 1),
+    ]
 
 
 def test_an_empty_json_list_names_no_record(tmp_path: Path) -> None:
     (tmp_path / "list.json").write_text("[]")
-    assert record_list(tmp_path / "list.json").records == ()
+    assert parse_record_list(tmp_path / "list.json").records == ()
 
 
 def test_only_errors_of_check_are_listed(tmp_path: Path) -> None:
@@ -342,7 +347,7 @@ def test_only_errors_of_check_are_listed(tmp_path: Path) -> None:
         for severity, n in places
     ]
     (tmp_path / "check.json").write_text(json.dumps({"ok": False, "findings": findings}))
-    found = record_list(tmp_path / "check.json")
+    found = parse_record_list(tmp_path / "check.json")
     assert [one.pair for one in found.records] == [("train", 1)]
     assert found.notes == (
         f"{tmp_path / 'check.json'} has 2 warnings and notes: only records with errors are listed",

@@ -10,10 +10,10 @@ from PIL import Image as Picture
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
-from rekord.schema.interop.label_map import label_map_text, read_label_map
-from rekord.testing.datasets import tree
-from rekord.verbs.edit.common import Target
-from rekord.verbs.edit.relabel import relabelled
+from rekord.schema.interop.label_map import format_label_map, read_label_map
+from rekord.testing.datasets import read_tree
+from rekord.verbs.edit.common import EditTarget
+from rekord.verbs.edit.relabel import relabel_records
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "caption": rk.Text(), "label": rk.Label(["cat", "dog", "cow"])})
 
@@ -41,7 +41,7 @@ def other_shards(path, made):
 
 
 def test_a_class_goes_into_another_and_is_gone_from_the_list(path, tmp_path):
-    before = tree(path)
+    before = read_tree(path)
     made = relabel(path, tmp_path / "out", {"dog": "cat"})
     assert made.schema["label"].names == ("cat", "cow")
     assert named(made) == ["cat"] * 200 + ["cow"] * 100
@@ -50,7 +50,7 @@ def test_a_class_goes_into_another_and_is_gone_from_the_list(path, tmp_path):
     assert [row["caption"] for row in made[:]] == [f"picture {i}" for i in range(300)]
     assert rk.check(tmp_path / "out").findings == []
     assert "dog" not in (tmp_path / "out" / "schema.pbtxt").read_text()
-    assert tree(path) == before
+    assert read_tree(path) == before
 
 
 def test_the_last_class_goes_into_another_and_only_its_own_shards_change(path, tmp_path):
@@ -61,7 +61,7 @@ def test_the_last_class_goes_into_another_and_only_its_own_shards_change(path, t
 
 
 def test_a_new_name_changes_no_record(path, tmp_path):
-    done = relabelled(path, Target(out=str(tmp_path / "out")), {"cow": "ox"})
+    done = relabel_records(path, EditTarget(out=str(tmp_path / "out")), {"cow": "ox"})
     made = rk.open(tmp_path / "out")
     assert made.schema["label"].names == ("cat", "dog", "ox")
     assert other_shards(path, made) == []
@@ -246,7 +246,7 @@ def test_a_label_that_was_not_there_can_be_set_and_others_stay_away(tmp_path):
     made = relabel(tmp_path / "in", tmp_path / "out", {"cat": "dog"})
     assert made.schema["label"] == rk.Label(["dog"], optional=True)
     assert [row["label"] for row in made[:]] == [None if i % 2 else 0 for i in range(10)]
-    done = relabelled(tmp_path / "in", Target(out=str(tmp_path / "set")), "dog", where="x < 4")
+    done = relabel_records(tmp_path / "in", EditTarget(out=str(tmp_path / "set")), "dog", where="x < 4")
     assert [row["label"] for row in rk.open(tmp_path / "set")[:]] == [1, 1, 1, 1, 0, None, 0, None, 0, None]
     assert done.counts == {"train": 4}
 
@@ -308,9 +308,11 @@ def test_a_text_that_names_the_class_too_is_told_of(tmp_path):
     schema = rk.Schema({"label": rk.Label(["cat", "dog"]), "word": rk.Text(), "other": rk.Text()})
     rows = [{"label": i % 2, "word": ("cat", "dog")[i % 2], "other": f"{i}"} for i in range(10)]
     rk.write(rows, tmp_path / "in", schema=schema, progress=False)
-    done = relabelled(tmp_path / "in", Target(out=str(tmp_path / "out")), {"dog": "wolf"})
+    done = relabel_records(tmp_path / "in", EditTarget(out=str(tmp_path / "out")), {"dog": "wolf"})
     assert done.notes == ("`word` holds the names of the classes too, and was left as it is",)
-    done = relabelled(tmp_path / "in", Target(out=str(tmp_path / "order")), None, names=["dog", "cat"])
+    done = relabel_records(
+        tmp_path / "in", EditTarget(out=str(tmp_path / "order")), None, names=["dog", "cat"]
+    )
     assert done.notes == ()
 
 
@@ -352,7 +354,7 @@ def test_class_names_and_the_label_map_of_detection_are_kept_true(tmp_path):
         for i, one in enumerate([3, 7])
     ]
     rk.write(rows, tmp_path / "in", layout=layout, shards=2, progress=False)
-    (tmp_path / "in" / "label_map.pbtxt").write_text(label_map_text({1: "car", 3: "bus", 7: "van"}))
+    (tmp_path / "in" / "label_map.pbtxt").write_text(format_label_map({1: "car", 3: "bus", 7: "van"}))
     manifest = read_manifest(str(tmp_path / "in"))
     listed = sorted({*manifest.companions, "label_map.pbtxt"})
     told = msgspec.structs.replace(manifest, companions=listed).to_json()
@@ -373,7 +375,7 @@ def test_class_names_and_the_label_map_of_detection_are_kept_true(tmp_path):
 def test_three_workers_make_the_same_bytes_as_one(path, tmp_path):
     for workers in (1, 3):
         relabel(path, tmp_path / f"out{workers}", {"dog": "cat"}, workers=workers)
-    assert tree(tmp_path / "out1") == tree(tmp_path / "out3")
+    assert read_tree(tmp_path / "out1") == read_tree(tmp_path / "out3")
 
 
 def test_the_steps_of_sequences_stay_as_they_are(tmp_path):

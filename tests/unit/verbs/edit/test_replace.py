@@ -10,10 +10,10 @@ import pytest
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
 from rekord.storage.transaction import Transaction
-from rekord.testing.datasets import tree
+from rekord.testing.datasets import read_tree
 from rekord.verbs.edit import common
-from rekord.verbs.edit.common import Target
-from rekord.verbs.edit.delete import deleted
+from rekord.verbs.edit.common import EditTarget
+from rekord.verbs.edit.delete import delete_records
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "label": rk.Label(["cat", "dog", "cow"])})
 
@@ -41,7 +41,7 @@ def test_the_new_dataset_has_the_name_of_the_old_one_and_its_files(path, tmp_pat
     assert [os.stat(one).st_ino for one in made["train"].paths][1:] == inodes[1:]
     assert os.stat(made["train"].paths[0]).st_ino != inodes[0]
     assert numbers(made) == numbers(elsewhere) == [i for i in range(300) if i != 3]
-    assert tree(path) == tree(tmp_path / "out")
+    assert read_tree(path) == read_tree(tmp_path / "out")
     assert read_manifest(str(path)).parent == parent
     assert sorted(os.listdir(tmp_path)) == ["in", "out"]
     assert rk.check(path).findings == []
@@ -58,10 +58,10 @@ def test_edits_in_place_follow_each_other(path, tmp_path):
 
 
 def test_where_nothing_matches_the_dataset_stays_the_very_same(path, tmp_path):
-    before, inode = tree(path), os.stat(path).st_ino
-    done = deleted(path, Target(out=None), where="x = 1000")
+    before, inode = read_tree(path), os.stat(path).st_ino
+    done = delete_records(path, EditTarget(out=None), where="x = 1000")
     assert (done.nothing_to_do, done.counts) == (True, {"train": 0})
-    assert (tree(path), os.stat(path).st_ino) == (before, inode)
+    assert (read_tree(path), os.stat(path).st_ino) == (before, inode)
     assert os.listdir(tmp_path) == ["in"]
 
 
@@ -71,7 +71,7 @@ def test_where_nothing_matches_the_dataset_stays_the_very_same(path, tmp_path):
 def test_files_of_others_are_never_lost(path, tmp_path, name):
     (path / name).parent.mkdir(exist_ok=True)
     (path / name).write_text("mine")
-    before = tree(path)
+    before = read_tree(path)
     with pytest.raises(rk.UsageError) as caught:
         delete(path)
     assert (caught.value.code, caught.value.what) == (
@@ -79,13 +79,13 @@ def test_files_of_others_are_never_lost(path, tmp_path, name):
         "dataset to replace contains files that rekord did not write",
     )
     assert caught.value.location.path == str(path / (name if "." in name.split("/")[0] else "folder"))
-    assert tree(path) == before
+    assert read_tree(path) == before
     assert os.listdir(tmp_path) == ["in"]
     assert rk.delete(path, tmp_path / "out", where="x = 3", progress=False).records == 299
 
 
 def test_a_file_that_comes_at_the_last_moment_is_kept_beside(path, tmp_path, monkeypatch):
-    check, checks = common.check_own, []
+    check, checks = common.check_owned_files, []
 
     def checked_and_then_added(folder, manifest, storage):
         check(folder, manifest, storage)
@@ -93,10 +93,10 @@ def test_a_file_that_comes_at_the_last_moment_is_kept_beside(path, tmp_path, mon
         if len(checks) == 2:  # the check before the edit, and the one before the swap
             (path / "late.txt").write_text("mine")
 
-    monkeypatch.setattr(common, "check_own", checked_and_then_added)
-    done = deleted(path, Target(out=None), where="x = 3")
+    monkeypatch.setattr(common, "check_owned_files", checked_and_then_added)
+    done = delete_records(path, EditTarget(out=None), where="x = 3")
     assert done.left is not None
-    assert tree(done.left) == {"late.txt": b"mine"}
+    assert read_tree(done.left) == {"late.txt": b"mine"}
     assert os.path.basename(done.left).startswith(".in.rekord-old-")
     assert sorted(os.listdir(tmp_path)) == [os.path.basename(done.left), "in"]
     assert "late.txt" not in os.listdir(path)
@@ -205,12 +205,12 @@ def test_a_dataset_that_was_opened_before_is_not_rewritten_from_what_replaced_it
 def test_what_does_not_fit_on_the_disk_is_said_of_the_dataset_itself(path, tmp_path, monkeypatch):
     full = shutil.disk_usage(tmp_path)._replace(free=10)
     monkeypatch.setattr("rekord.verbs.derive_common.shutil.disk_usage", lambda place: full)
-    before = tree(path)
+    before = read_tree(path)
     with pytest.raises(rk.DatasetError) as caught:
         delete(path)
     assert (caught.value.code, caught.value.location.path) == ("X519", str(path))
     with pytest.raises(rk.DatasetError) as caught:
         rk.rewrite(path, tmp_path / "new", progress=False)
     assert (caught.value.code, caught.value.location.path) == ("X519", str(tmp_path / "new"))
-    assert tree(path) == before
+    assert read_tree(path) == before
     assert [name for name in os.listdir(tmp_path) if name != path.name] == []

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rekord as rk
-from rekord.sources.tables import with_schema
+from rekord.sources.tables import attach_schema
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_lists_of_other_lengths_in_an_exported_table_are_bad_rows(
     type_ = getattr(pa, kind if kind == "uint16" else "float32")()
     for _ in range(depth):
         type_ = pa.large_list(type_)
-    schema = with_schema(pa.schema([("x", type_)]), rk.Schema({"x": feature}))
+    schema = attach_schema(pa.schema([("x", type_)]), rk.Schema({"x": feature}))
     pq.write_table(pa.table({"x": pa.array(rows, type_)}, schema=schema), tmp_path / "changed.parquet")
     with pytest.raises(rk.EncodeError) as caught:
         rk.write(tmp_path / "changed.parquet", tmp_path / "out", progress=False)
@@ -43,7 +43,7 @@ def test_lists_of_other_lengths_in_an_exported_table_are_bad_rows(
 
 def test_a_hole_in_a_sparse_value_of_an_exported_table_is_a_bad_row(tmp_path: Path) -> None:
     type_ = pa.struct([("indices", pa.large_list(pa.int64())), ("values", pa.large_list(pa.float32()))])
-    schema = with_schema(pa.schema([("x", type_)]), rk.Schema({"x": rk.Sparse("float32", size=9)}))
+    schema = attach_schema(pa.schema([("x", type_)]), rk.Schema({"x": rk.Sparse("float32", size=9)}))
     rows = [{"indices": [1, 2], "values": [None, 2.0]}]
     pq.write_table(pa.table({"x": pa.array(rows, type_)}, schema=schema), tmp_path / "changed.parquet")
     with pytest.raises(rk.EncodeError) as caught:

@@ -15,8 +15,8 @@ from PIL import Image
 
 import rekord as rk
 from rekord.testing import damage, wire
-from rekord.verbs.export.images import in_pixels
-from rekord.verbs.export.reading import Names, safe_name, safe_part
+from rekord.verbs.export.images import to_pixels
+from rekord.verbs.export.reading import UniqueNames, safe_name, safe_part
 
 
 def picture(
@@ -204,7 +204,7 @@ def test_a_class_is_one_folder_whatever_its_name(tmp_path: Path) -> None:
 
 
 def test_many_equal_names_are_numbered_without_trying_them_all() -> None:
-    names = Names()
+    names = UniqueNames()
     taken = [names.take("x", ".png") for _ in range(5000)]
     assert taken[:3] == ["x", "x-2", "x-3"]
     assert len(set(taken)) == 5000
@@ -326,7 +326,7 @@ def test_any_stored_box_is_the_same_after_its_way_through_pixels() -> None:
         scale = np.array([width, height] * 2, np.float64)
         pixels = (rng.random((500, 4)) * scale).round(2).astype(np.float32)
         stored = (pixels.astype(np.float64) / scale).astype(np.float32)
-        assert in_pixels(stored, scale).astype(np.float32).tolist() == pixels.tolist()
+        assert to_pixels(stored, scale).astype(np.float32).tolist() == pixels.tolist()
 
 
 def test_boxes_of_records_without_a_schema_are_found_by_their_keys(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import rekord as rk
 from rekord.storage import transaction
 from rekord.testing.storage import Crash, FaultyStorage
-from rekord.verbs.export.export import exported
+from rekord.verbs.export.export import export_dataset
 from rekord.verbs.options import ExportOptions
 
 SCHEMA = rk.Schema({"id": rk.Int64(), "image": rk.Bytes()})
@@ -43,7 +43,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def run(source: Path, place: Path, name: str, storage: FaultyStorage) -> None:
-    exported(source, place / name, ExportOptions(**KINDS[name]), storage=storage)  # type: ignore[arg-type]
+    export_dataset(source, place / name, ExportOptions(**KINDS[name]), storage=storage)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -131,10 +131,10 @@ def test_a_replaced_file_stays_as_it_was_when_the_export_fails(source: Path, tmp
     out = tmp_path / "out.parquet"
     out.write_bytes(b"mine")
     counted = FaultyStorage()
-    exported(source, tmp_path / "other.parquet", ExportOptions(), storage=counted)
+    export_dataset(source, tmp_path / "other.parquet", ExportOptions(), storage=counted)
     for step in range(1, len(counted.operations) - 2):
         with pytest.raises(rk.DatasetError):
-            exported(
+            export_dataset(
                 source,
                 out,
                 ExportOptions(overwrite=True),

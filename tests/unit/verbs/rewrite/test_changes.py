@@ -10,7 +10,7 @@ from PIL import Image
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
 from rekord.testing import example_bytes, frames
-from rekord.testing.datasets import tree
+from rekord.testing.datasets import read_tree
 
 SCHEMA = rk.Schema(
     {
@@ -338,6 +338,6 @@ def test_there_and_back_gives_the_records_of_before(old, tmp_path):
         there, tmp_path / "back", rename={"y": "x", "v": "vec"}, cast={"tokens": "int64"}, shards=2
     )
     assert back.schema == old.schema
-    assert {name: data for name, data in tree(tmp_path / "back").items() if name.endswith(".tfrecord")} == {
-        name: data for name, data in tree(tmp_path / "in").items() if name.endswith(".tfrecord")
-    }
+    assert {
+        name: data for name, data in read_tree(tmp_path / "back").items() if name.endswith(".tfrecord")
+    } == {name: data for name, data in read_tree(tmp_path / "in").items() if name.endswith(".tfrecord")}

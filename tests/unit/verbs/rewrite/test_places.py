@@ -8,7 +8,7 @@ import pytest
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
-from rekord.storage.async_writer import LENT, Output
+from rekord.storage.async_writer import LENT_BUFFERS, AsyncWriter
 from rekord.storage.local import LOCAL
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "name": rk.Text()})
@@ -48,8 +48,8 @@ def test_what_is_given_and_what_is_lent_is_written_in_its_order(tmp_path):
     chance = random.Random(7)
     expected = b""
     file = LOCAL.create(str(tmp_path / "file"))
-    buffers = [bytearray(100_000) for _ in range(LENT)]
-    with Output(file, hashed=True) as output:
+    buffers = [bytearray(100_000) for _ in range(LENT_BUFFERS)]
+    with AsyncWriter(file, hashed=True) as output:
         lent = 0
         for _ in range(200):
             data = chance.randbytes(chance.randrange(100_000))
@@ -57,9 +57,9 @@ def test_what_is_given_and_what_is_lent_is_written_in_its_order(tmp_path):
             if chance.random() < 0.3:
                 output.write(data)
             else:
-                view = memoryview(buffers[lent % LENT])[: len(data)]
+                view = memoryview(buffers[lent % LENT_BUFFERS])[: len(data)]
                 view[:] = data
-                output.lend(view)
+                output.write_borrowed(view)
                 lent += 1
         output.finish()
         file.fsync()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
 from rekord.testing.damage import corrupt_payload, frame_offsets
-from rekord.testing.datasets import tree
+from rekord.testing.datasets import read_tree
 
 SCHEMA = rk.Schema(
     {
@@ -216,9 +216,9 @@ def test_a_damaged_record_ends_it_with_its_place_and_the_way_out(old, tmp_path, 
 
 def test_the_same_again_has_nothing_to_do_and_another_is_refused(old, tmp_path):
     rewritten(old, tmp_path / "out", shards=2)
-    before = tree(tmp_path / "out")
+    before = read_tree(tmp_path / "out")
     rewritten(tmp_path / "in", tmp_path / "out", shards=2)
-    assert tree(tmp_path / "out") == before
+    assert read_tree(tmp_path / "out") == before
     with pytest.raises(rk.UsageError) as caught:
         rewritten(old, tmp_path / "out", shards=3)
     assert (caught.value.code, caught.value.what, caught.value.location.path) == (
@@ -241,7 +241,7 @@ def test_the_same_again_has_nothing_to_do_and_another_is_refused(old, tmp_path):
 def test_one_worker_and_three_make_the_same_bytes(old, tmp_path, options):
     for workers in (1, 3):
         rewritten(old, tmp_path / str(workers) / "data", shards=4, workers=workers, **options)
-    assert tree(tmp_path / "1" / "data") == tree(tmp_path / "3" / "data")
+    assert read_tree(tmp_path / "1" / "data") == read_tree(tmp_path / "3" / "data")
 
 
 def test_a_dataset_becomes_one_that_tfds_opens(old, tmp_path):
