@@ -71,52 +71,52 @@ def test_an_interleave_of_very_many_records_is_exact() -> None:
     assert numbers[parts == 1].tolist() == [(1 << 40) - 2, (1 << 40) - 1]
 
 
-@given(recipe=recipes(), epoch=st.integers(0, 2**63 - 1))
-@example(recipe=QuotaSampler(Plain((1,)), np.array([27]), True, 0, {}), epoch=2**63 - 1)
-def test_an_epoch_has_the_quota_of_every_part(recipe: QuotaSampler, epoch: int) -> None:
-    drawn = recipe.records(epoch, whole(recipe.size))
-    counts = np.bincount(drawn // 1000, minlength=len(recipe.quotas))
-    assert counts.tolist() == recipe.quotas.tolist()
+@given(sampler=recipes(), epoch=st.integers(0, 2**63 - 1))
+@example(sampler=QuotaSampler(Plain((1,)), np.array([27]), True, 0, {}), epoch=2**63 - 1)
+def test_an_epoch_has_the_quota_of_every_part(sampler: QuotaSampler, epoch: int) -> None:
+    drawn = sampler.records(epoch, whole(sampler.size))
+    counts = np.bincount(drawn // 1000, minlength=len(sampler.quotas))
+    assert counts.tolist() == sampler.quotas.tolist()
 
 
-@given(recipe=recipes(), epochs=st.integers(1, 6))
-def test_no_record_of_a_part_comes_twice_more_than_another(recipe: QuotaSampler, epochs: int) -> None:
+@given(sampler=recipes(), epochs=st.integers(1, 6))
+def test_no_record_of_a_part_comes_twice_more_than_another(sampler: QuotaSampler, epochs: int) -> None:
     seen: Counter[int] = Counter()
     for epoch in range(epochs):
-        seen.update(recipe.records(epoch, whole(recipe.size)).tolist())
-    assert isinstance(recipe.parts, Plain)
-    for part, size in enumerate(recipe.parts.sizes):
+        seen.update(sampler.records(epoch, whole(sampler.size)).tolist())
+    assert isinstance(sampler.parts, Plain)
+    for part, size in enumerate(sampler.parts.sizes):
         times = [seen[1000 * part + record] for record in range(size)]
         assert max(times) - min(times) <= 1
 
 
-@given(recipe=recipes(), epoch=st.integers(0, 5), data=st.data())
+@given(sampler=recipes(), epoch=st.integers(0, 5), data=st.data())
 def test_the_record_at_a_position_does_not_depend_on_what_is_asked_for_beside_it(
-    recipe: QuotaSampler, epoch: int, data: st.DataObject
+    sampler: QuotaSampler, epoch: int, data: st.DataObject
 ) -> None:
-    asked = data.draw(st.lists(st.integers(0, recipe.size - 1), max_size=20))
-    everything = recipe.records(epoch, whole(recipe.size))
-    assert recipe.records(epoch, np.array(asked, np.int64)).tolist() == everything[asked].tolist()
+    asked = data.draw(st.lists(st.integers(0, sampler.size - 1), max_size=20))
+    everything = sampler.records(epoch, whole(sampler.size))
+    assert sampler.records(epoch, np.array(asked, np.int64)).tolist() == everything[asked].tolist()
 
 
-@given(recipe=recipes(), world=st.integers(1, 5), batch_size=st.integers(1, 9), data=st.data())
+@given(sampler=recipes(), world=st.integers(1, 5), batch_size=st.integers(1, 9), data=st.data())
 def test_ranks_and_a_resume_elsewhere_deliver_the_same_epoch(
-    recipe: QuotaSampler, world: int, batch_size: int, data: st.DataObject
+    sampler: QuotaSampler, world: int, batch_size: int, data: st.DataObject
 ) -> None:
     def delivered(ranks: int, consumed: int, most: int | None) -> list[int]:
         out: list[int] = []
         for rank in range(ranks):
-            steps = RankSteps(recipe.size, batch_size, rank, ranks, consumed=consumed)
+            steps = RankSteps(sampler.size, batch_size, rank, ranks, consumed=consumed)
             for step in range(len(steps) if most is None else min(most, len(steps))):
-                out += recipe.records(3, steps.positions(step)).tolist()
+                out += sampler.records(3, steps.positions(step)).tolist()
         return out
 
-    first = RankSteps(recipe.size, batch_size, 0, world)
+    first = RankSteps(sampler.size, batch_size, 0, world)
     done = data.draw(st.integers(0, len(first)))
     consumed = first.consumed_after(done - 1) if done else 0
     other_world = data.draw(st.integers(1, 5))
     both = delivered(world, 0, done) + delivered(other_world, consumed, None)
-    assert sorted(both) == sorted(recipe.records(3, whole(recipe.size)).tolist())
+    assert sorted(both) == sorted(sampler.records(3, whole(sampler.size)).tolist())
 
 
 @given(n=st.integers(0, 500), shares=st.lists(st.fractions(0, 10), min_size=1, max_size=9).filter(any))

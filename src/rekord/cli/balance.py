@@ -151,7 +151,7 @@ def parse_strategy(text: str) -> str | float | dict[str, int]:
 
 def _print_counts(prepared: PreparedBalance) -> None:
     """The records of each class before and after."""
-    for name, draw in prepared.draws.items():
+    for name, draw in prepared.samples.items():
         records = draw.labelled
         before, after = records.named(records.counts), records.named(draw.after)
         output.print_line(f"{escape_controls(name)}, {escape_controls(records.by)}:")
@@ -168,6 +168,6 @@ def _print_counts(prepared: PreparedBalance) -> None:
             output.print_line(
                 f"  {format_count(records.without, 'record')} without a class, kept as they are"
             )
-    kept = [escape_controls(name) for name in prepared.old.splits if name not in prepared.draws]
+    kept = [escape_controls(name) for name in prepared.old.splits if name not in prepared.samples]
     if kept:
         output.print_line(f"left as they are: {', '.join(kept)}")

@@ -111,7 +111,7 @@ def check_with_progress(
             report.errors += finding.severity == "error"
             lines = listing.lines(finding)
             if lines:
-                with progress.aside():
+                with progress.suspended():
                     _print_lines(lines)
                     console.flush_stdout()
     _print_lines(listing.unlisted_lines())

@@ -276,7 +276,7 @@ class CheckProgress:
         if self._live is not None:
             self._live.stop()
 
-    def aside(self) -> AbstractContextManager[None]:
+    def suspended(self) -> AbstractContextManager[None]:
         """Take the line away while something else is printed."""
         return nullcontext() if self._live is None else self._paused(self._live)
 

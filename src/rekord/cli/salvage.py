@@ -54,7 +54,7 @@ def _salvage_with_progress(source: str, target: str, report: SalvageReport) -> N
         def say(gap: Gap) -> None:
             listed = len(report.gaps) + report.not_listed
             if listed <= MAX_LISTED_GAPS:
-                with progress.aside():
+                with progress.suspended():
                     console.print_line(*_format_gap(gap, source))
                     console.flush_stdout()
 

@@ -97,33 +97,33 @@ class TrainingDisplay(TrainingListener):
 
     # What the run tells.
 
-    def chosen(self, task: Task) -> None:
+    def on_task(self, task: Task) -> None:
         self._metric = _SHORT_METRIC_NAMES.get(task.metric, task.metric)
         with self._pause():
             self._load()
 
-    def begun(self, task: Task, backend: str, parameters: int, epochs: int, steps: int) -> None:
+    def on_begin(self, task: Task, backend: str, parameters: int, epochs: int, steps: int) -> None:
         from rekord.training.model import describe_model
 
         self._now = _RunStatus(
             "epoch", epochs=epochs, epoch=1, steps=steps, total=steps, begun_at=time.monotonic()
         )
         model = f"{describe_model(task)}, {format_count(parameters, 'parameter')}"
-        self._tell(
+        self._print(
             f"{self._name}: {truncate(escape_controls(describe_task(task)), 100)} · {model} · keras on {backend}"
         )
         if task.left_out:
-            self._tell(f"left out: {format_left_out(task)}")
+            self._print(f"left out: {format_left_out(task)}")
 
     def resumed(self, epoch: int, step: int) -> None:
         self._now.epoch, self._now.step, self._now.begun_step = epoch, step, step
         self._kept = True
         if epoch > self._now.epochs:
-            self._tell(f"{format_count(epoch - 1, 'epoch')} done already, and no more asked for")
+            self._print(f"{format_count(epoch - 1, 'epoch')} done already, and no more asked for")
         else:
-            self._tell(f"going on at {self.place()}")
+            self._print(f"going on at {self.place()}")
 
-    def waited(self, share: float) -> None:
+    def on_wait(self, share: float) -> None:
         self._waited = share
 
     def step(self, epoch: int, step: int, loss: float, score: float) -> None:
@@ -144,10 +144,10 @@ class TrainingDisplay(TrainingListener):
     def epoch(self, epoch: EpochResult) -> None:
         if self._held_out is None:
             self._held_out = epoch.val_loss is not None
-            self._tell(
+            self._print(
                 format_table_line(format_headings(self._metric, held_out=self._held_out), self._widths())
             )
-        self._tell(format_table_line(format_epoch_cells(epoch, held_out=self._held_out), self._widths()))
+        self._print(format_table_line(format_epoch_cells(epoch, held_out=self._held_out), self._widths()))
         now = self._now
         now.doing, now.total, now.words = "epoch", now.steps, ""
         now.epoch, now.step, now.begun_at, now.begun_step = epoch.number + 1, 0, time.monotonic(), 0
@@ -161,7 +161,7 @@ class TrainingDisplay(TrainingListener):
         names = format_headings(self._metric, held_out=bool(self._held_out))
         return [len(names[0]), *(max(len(name), _MIN_WIDTH) for name in names[1:])]
 
-    def _tell(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         with self._pause():
             self._say(escape_controls(line))
             console.flush_stdout()

@@ -44,7 +44,7 @@ def build_row_field(field: ColumnPlan) -> _core.RowField:
     rule, (low, high) = NO_RULE, _INT64_RANGE
     limits, exact = None, False
     if not field.feature.record_keys("x")[1:]:
-        rule = _RULES.get(feature.as_given, NO_RULE)
+        rule = _RULES.get(feature.value_kind, NO_RULE)
     if rule == INTS:
         low, high = NumberRule.of(feature).bounds
         if low > _INT64_RANGE[1]:
@@ -146,12 +146,12 @@ class RowValidator:
         field = self.fields[number]
         if field.feature.is_missing(value):
             if value is None or step is not None or field.feature.required:
-                raise _missing_value(field, step).told(field.name, step=step)
+                raise _missing_value(field, step).to_error(field.name, step=step)
             return None
         try:
             return store_value(field.feature, value)
         except InvalidValue as unfit:
-            raise unfit.told(field.name, step=step) from unfit.__cause__
+            raise unfit.to_error(field.name, step=step) from unfit.__cause__
 
     def split_steps(self, number: int, value: Any) -> tuple[Any, ...]:
         """The steps of a column that is given as no list."""
@@ -167,7 +167,7 @@ class RowValidator:
                 expected="a list with one value a step",
                 found=describe_value(value),
                 do="give a list, or declare the column in context=",
-            ).told(field.name)
+            ).to_error(field.name)
         return tuple(parts)
 
     def as_row(self, row: Any) -> dict[Any, Any]:

@@ -606,9 +606,9 @@ def _build_group_slots(
         try:
             out += read(field, from_arrow(column, field.feature) if is_arrow(column) else column, rows)
         except InvalidRowValue as failure:
-            raise failure.invalid_value.told(field.name, row=failure.row, step=failure.step) from None
+            raise failure.invalid_value.to_error(field.name, row=failure.row, step=failure.step) from None
         except InvalidValue as unfit:
-            raise unfit.told(field.name, row=0 if rows == 1 else None) from None
+            raise unfit.to_error(field.name, row=0 if rows == 1 else None) from None
     return out
 
 
@@ -651,7 +651,7 @@ def _missing_column_error(name: str, *, row: int | None) -> RekordError:
         expected="a value in every row",
         found="None, or no such column",
         do="give values, or declare optional=True or default=",
-    ).told(name, row=row)
+    ).to_error(name, row=row)
 
 
 def _native_error(plan: CodecPlan, problem: _core.Problem, slot: int, row: int) -> RekordError:
@@ -675,11 +675,11 @@ def _native_error(plan: CodecPlan, problem: _core.Problem, slot: int, row: int) 
             expected="bytes that are UTF-8",
             found="other bytes",
             do="Bytes() keeps the bytes as they are",
-        ).told(field.name, row=row)
+        ).to_error(field.name, row=row)
     return InvalidValue(
         "E307",
         "has another number of values than the schema says",
         expected=f"{'a multiple of ' if field.feature.variable else ''}{problem.expected:,} values",
         found=f"{problem.found:,} values",
         do="give so many values, or declare another shape",
-    ).told(field.name, row=row)
+    ).to_error(field.name, row=row)

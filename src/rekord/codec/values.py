@@ -36,7 +36,7 @@ class InvalidValue(Exception):
         self.do = do
         self.at = at
 
-    def told(self, column: str, *, row: int | None = None, step: int | None = None) -> RekordError:
+    def to_error(self, column: str, *, row: int | None = None, step: int | None = None) -> RekordError:
         """The error, now that it is known which column this was about."""
         whose = f"`{column}`" if step is None else f"step {step:,} of `{column}`"
         return error(
@@ -106,7 +106,7 @@ def suggest_key_fix(column: str, key: str, near: str) -> str:
 
 def _is_lossless_cast(feature: Feature, kind: str, values: Any) -> bool:
     """Whether a cast to what a feature of numbers is stored as loses nothing of the values."""
-    if feature.as_given not in ("int", "float") or len(feature.record_kinds()) > 1:
+    if feature.value_kind not in ("int", "float") or len(feature.record_kinds()) > 1:
         return False
     if kind == "bytes":
         form = _NUMBER_PATTERN if feature.kind == "float" else _INTEGER_PATTERN

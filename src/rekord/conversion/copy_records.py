@@ -37,13 +37,13 @@ _IDLE_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class RecordSequence:
-    """Records of some shards, in the order of a recipe."""
+    """Records of some shards, in the order of a sampler."""
 
     shards: Shards
-    recipe: Sampler
+    sampler: Sampler
 
     def __len__(self) -> int:
-        return self.recipe.size
+        return self.sampler.size
 
     @cached_property
     def frames(self) -> FrameExtents:
@@ -54,7 +54,7 @@ class RecordSequence:
         """The numbers and the framed lengths of the records at positions `begin` to `end`, a part at a time."""
         for at in range(begin, end, _POSITIONS):
             positions = np.arange(at, min(at + _POSITIONS, end), dtype=np.int64)
-            ids = self.recipe.records(0, positions)
+            ids = self.sampler.records(0, positions)
             yield ids, self.frames.lengths(ids)
 
 
@@ -193,7 +193,7 @@ class RecordCopier:
         shards = self._records.shards
         shard, record = (int(one[0]) for one in shards.locate(ids[:1]))
         in_a_row = int(ids[-1]) < int(shards.starts[shard + 1]) and (
-            self._records.recipe.is_file_order or bool((np.diff(ids) == 1).all())
+            self._records.sampler.is_file_order or bool((np.diff(ids) == 1).all())
         )
         size_bytes = int(lengths.sum())
         index = self._index_of(shard)

@@ -61,7 +61,7 @@ class BadRows:
     def remarked(self) -> int:
         return len(self._remarks)
 
-    def refuse(self, failure: RekordError, place: Location) -> None:
+    def reject(self, failure: RekordError, place: Location) -> None:
         """Note a bad row, or raise it."""
         known = failure.location
         # An image's own file says more than the list that names it; else the place of the row is what to look at.
@@ -75,7 +75,7 @@ class BadRows:
             _encode_json_line({"origin": failure.location.to_dict(), **_error_to_dict(failure)})
         )
 
-    def remark(self, remark: RowRemark, place: Location) -> None:
+    def add_remark(self, remark: RowRemark, place: Location) -> None:
         """Note something that is no error."""
         self.remark_counts[remark.code] += 1
         document = {
@@ -207,19 +207,19 @@ class RowEncoding:
             self._next_progress_at = now + _PROGRESS_SECONDS
             self.on_progress()
         if isinstance(row.values, RekordError):
-            self.bad.refuse(row.values, self._place(row))
+            self.bad.reject(row.values, self._place(row))
             return
         try:
             mapped = [row.values] if self._job.function is None else self._mapped(row.values)
         except DataError as failure:
-            self.bad.refuse(failure, self._place(row))
+            self.bad.reject(failure, self._place(row))
             return
         for copy, values in enumerate(mapped):
             try:
                 self._append(row, copy, values)
             except DataError as failure:
                 self._explain_map_columns(failure)
-                self.bad.refuse(failure, self._place(row))
+                self.bad.reject(failure, self._place(row))
 
     def _explain_map_columns(self, failure: DataError) -> None:
         """A column that only the function knows can be declared nowhere but in a schema."""
@@ -256,7 +256,7 @@ class RowEncoding:
             passed = _find_passthrough_file(values, derived.values)
             values = derived.values
             for remark in derived.remarks:
-                self.bad.remark(remark, self._place(row))
+                self.bad.add_remark(remark, self._place(row))
         before = self._waiting_bytes
         self._waiting_bytes = self._encoder.append(values)
         self._pending.add(row, copy, self._waiting_bytes - before, split, by, stratum)
@@ -335,7 +335,7 @@ class RowEncoding:
             if end - begin == 1 or (
                 whole_column and begin == 0 and end == chunk.rows and not self.bad.is_rejecting
             ):
-                self.bad.refuse(failure, self._locate_chunk_row(chunk, begin + (failure.location.row or 0)))
+                self.bad.reject(failure, self._locate_chunk_row(chunk, begin + (failure.location.row or 0)))
                 return
             middle = (begin + end) // 2
             yield from self._columns(chunk, begin, middle)

@@ -243,7 +243,7 @@ def _validate_class_feature(schema: LazySchema, by: object) -> Feature:
     if not isinstance(by, str):
         raise _class_column_error(repr(by)[:60], "the name of a column", type(by).__name__)
     feature: Feature = declared[by]
-    whole = feature.as_given in ("int", "bytes", "str") and by in declared.context
+    whole = feature.value_kind in ("int", "bytes", "str") and by in declared.context
     if not whole or len(feature.shape) > 1 or len(feature.record_keys(by)) > 1:
         shape = f" of shape {feature.shape}" if feature.shape else ""
         where = "" if by in declared.context else " in each step"
@@ -325,7 +325,7 @@ class ClassQuotaPlan:
             for one, quota in zip(self.by_class.class_codes.classes, quotas, strict=True)
         }
 
-    def recipe(self, *, shuffled: bool, seed: int) -> QuotaSampler:
+    def sampler(self, *, shuffled: bool, seed: int) -> QuotaSampler:
         """Drawn class by class."""
         return QuotaSampler(ClassGroups(self.by_class), self.quotas, shuffled, seed, self._told)
 
@@ -360,7 +360,7 @@ class RepeatFactorPlan:
         total = float(self.factors.sum())
         return dict(zip(coded.classes, (parts / total).tolist(), strict=True))
 
-    def recipe(self, *, shuffled: bool, seed: int) -> RepeatFactorSampler:
+    def sampler(self, *, shuffled: bool, seed: int) -> RepeatFactorSampler:
         """Drawn by the factors."""
         ends = np.cumsum(self.factors)
         return RepeatFactorSampler(self.by_class.ids, ends, shuffled, seed, self._told)
@@ -373,7 +373,7 @@ class RepeatFactorPlan:
 
 @dataclass(frozen=True, eq=False)
 class RepeatFactorSampler:
-    """A recipe in which each record comes as often as its factor says, rounded up or down from epoch to epoch.
+    """A sampler in which each record comes as often as its factor says, rounded up or down from epoch to epoch.
 
     The factors lie end to end on a line, and n points with equal gaps lie on it: a record has those that fall on it.
     Where the first point lies differs from epoch to epoch.
@@ -383,7 +383,7 @@ class RepeatFactorSampler:
     ends: npt.NDArray[np.float64]
     shuffled: bool
     seed: int
-    told: Mapping[str, Any]
+    extra: Mapping[str, Any]
 
     @property
     def size(self) -> int:
@@ -412,7 +412,7 @@ class RepeatFactorSampler:
     def to_dict(self) -> dict[str, Any]:
         """The order, and what tells these factors from others."""
         order = "exact" if self.shuffled else "sequential"
-        return {"kind": order, "seed": self.seed, **self.told}
+        return {"kind": order, "seed": self.seed, **self.extra}
 
     def resume(self, told: Mapping[str, Any]) -> RepeatFactorSampler:
         """The same."""

@@ -28,7 +28,7 @@ class BatchRequest:
 
     shards: Shards
     plan: Callable[[], CodecPlan]  # of the columns that come out
-    recipe: Sampler
+    sampler: Sampler
     batch_size: int
     split: str
     dataset: Callable[[], str]  # its digest
@@ -54,20 +54,20 @@ class BatchRequest:
     @property
     def streams(self) -> bool:
         """Whether the files can be read from front to end, which needs no index."""
-        plain = self.recipe.is_file_order and self.world == 1 and self.workers == 1
+        plain = self.sampler.is_file_order and self.world == 1 and self.workers == 1
         return plain and self.remainder != "pad"
 
     def steps(self, consumed: int) -> RankSteps:
         """The steps from a position on."""
-        return RankSteps(self.recipe.size, self.batch_size, self.rank, self.world, self.remainder, consumed)
+        return RankSteps(self.sampler.size, self.batch_size, self.rank, self.world, self.remainder, consumed)
 
     def state(self, epoch: int, consumed: int) -> LoaderState:
         """The state at a position of an epoch."""
-        return LoaderState(self.dataset(), self.split, self.recipe.to_dict(), epoch, consumed)
+        return LoaderState(self.dataset(), self.split, self.sampler.to_dict(), epoch, consumed)
 
     def resume(self, state: LoaderState) -> BatchRequest:
         """The same request, to resume from a state; a UsageError where it is the state of something else."""
-        request = replace(self, recipe=self.recipe.resume(state.order))
+        request = replace(self, sampler=self.sampler.resume(state.order))
         state.check_matches(request.state(0, 0))
         return request
 
@@ -105,7 +105,7 @@ def read_batches(request: BatchRequest, epoch: int, consumed: int) -> BatchReade
 
     def decode(step: int) -> tuple[Batch, int]:
         with decoders.write_borrowed() as decoder:
-            batch = decoder.decode(request.recipe.records(epoch, steps.positions(step)))
+            batch = decoder.decode(request.sampler.records(epoch, steps.positions(step)))
         return (request.finish(batch) if request.finish else batch), steps.consumed_after(step)
 
     return ordered_work(

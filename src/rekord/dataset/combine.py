@@ -125,7 +125,7 @@ def _validate_splits(splits: Any) -> list[Split]:
             do='rk.concat([dataset["train"], dataset["val"]])',
         )
     for one in parts:
-        one.numbered("concat")
+        one.require_view("concat")
         if not has_same_transforms(one.row_transforms, parts[0].row_transforms):
             raise error(
                 "U656",
@@ -188,14 +188,14 @@ class SplitGroups:
 
     def records(self, part: int, round: int, numbers: Ids, *, shuffled: bool, seed: int) -> Ids:
         """Those of one epoch of the split, in its own order."""
-        own = self.recipe(part, shuffled=shuffled, seed=seed)
+        own = self.sampler(part, shuffled=shuffled, seed=seed)
         before = sum(len(split.view.shards) for split in self.splits[:part])
         return before + own.records(round % UINT64_RANGE, numbers)
 
-    def recipe(self, part: int, *, shuffled: bool, seed: int) -> Sampler:
+    def sampler(self, part: int, *, shuffled: bool, seed: int) -> Sampler:
         """The order of one split: of two that are the same, each has another."""
         own_seed = _core.order_key([seed, part]) >> 1 if shuffled else 0
-        return self.splits[part].recipe(shuffled, own_seed)
+        return self.splits[part].sampler(shuffled, own_seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,9 +220,9 @@ class MixturePlan:
         """The part that each split has, by its place in the list."""
         return dict(enumerate((self.quotas / max(self.size, 1)).tolist()))
 
-    def recipe(self, *, shuffled: bool, seed: int) -> QuotaSampler:
+    def sampler(self, *, shuffled: bool, seed: int) -> QuotaSampler:
         """Drawn split by split."""
-        parts = [self.parts.recipe(part, shuffled=shuffled, seed=seed) for part in range(len(self.parts))]
+        parts = [self.parts.sampler(part, shuffled=shuffled, seed=seed) for part in range(len(self.parts))]
         return QuotaSampler(
             self.parts, self.quotas, shuffled, seed, {"mixed": [one.to_dict() for one in parts]}
         )

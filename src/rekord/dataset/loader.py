@@ -204,7 +204,7 @@ class Loader(Iterable[T]):
             "U606",
             "there is no batch to show",
             expected="an epoch with at least one batch",
-            found=f"{self._request.recipe.size:,} records, batches of {self._request.batch_size:,}"
+            found=f"{self._request.sampler.size:,} records, batches of {self._request.batch_size:,}"
             f" and remainder={self._request.remainder!r}",
             do='a smaller batch_size, or remainder="keep"',
         )

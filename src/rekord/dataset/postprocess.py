@@ -117,7 +117,7 @@ def build_image_decoder(
 ) -> ImageColumnDecoder:
     """What decodes the images and masks of some columns, or of all; a UsageError where there are none."""
     features = {name: schema[name] for name in (schema if columns is None else columns)}
-    pictures = {name: feature for name, feature in features.items() if feature.is_picture}
+    pictures = {name: feature for name, feature in features.items() if feature.is_image}
     if pictures:
         return ImageColumnDecoder(pictures, resize)
     stored = next((name for name, feature in features.items() if feature.kind == "bytes"), None)

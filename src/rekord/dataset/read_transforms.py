@@ -185,7 +185,7 @@ def _replace_images_with_bytes(features: Mapping[str, Feature], wanted: frozense
     for name, feature in features.items():
         if name in wanted:
             plain = Bytes(key=feature.key, optional=feature.optional)
-            out[name] = plain if feature.is_picture else feature
+            out[name] = plain if feature.is_image else feature
     return out
 
 

@@ -138,7 +138,7 @@ class RecordView:
         """The state of each file now."""
         return map_concurrently(ROUTED_STORAGE.stat, self.shards.paths, remote=self.shards.remote)
 
-    def recipe(self, shuffle: Shuffle, seed: int, world: int) -> Sampler:
+    def sampler(self, shuffle: Shuffle, seed: int, world: int) -> Sampler:
         """Every record once per epoch, in an order computed from seed and epoch."""
         kind: OrderKind = "sequential"
         if shuffle is True:
@@ -154,11 +154,11 @@ class RecordView:
         )
         return FullSampler(order) if self.ids is None else SubsetSampler(order, self.ids)
 
-    def shards_for(self, recipe: Sampler) -> Shards:
+    def shards_for(self, sampler: Sampler) -> Shards:
         """The shards; remote ones in whole blocks where these are used up soon, or can all be kept."""
-        if not self.shards.remote or not isinstance(recipe, (FullSampler, SubsetSampler)):
+        if not self.shards.remote or not isinstance(sampler, (FullSampler, SubsetSampler)):
             return self.shards
-        kind = recipe.order.kind
+        kind = sampler.order.kind
         fits = kind == "exact" and sum(one.size_bytes for one in self.stats()) <= MAX_CACHED_BYTES
         return self.shards.in_blocks(self._block()) if fits or kind == "block" else self.shards
 

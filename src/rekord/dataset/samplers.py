@@ -87,10 +87,10 @@ class Sampler(Protocol):
         """The numbers of the records at these positions."""
 
     def to_dict(self) -> dict[str, Any]:
-        """What tells this recipe from others, as a state holds it: small, and JSON."""
+        """What tells this sampler from others, as a state holds it: small, and JSON."""
 
     def resume(self, told: Mapping[str, Any]) -> Sampler:
-        """The recipe for who goes on from a state that tells this of its own. Whether they fit is seen elsewhere."""
+        """The sampler for who goes on from a state that tells this of its own. Whether they fit is seen elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class Sampling(Protocol):
     def achieved(self) -> Mapping[Any, float]:
         """The part of an epoch that each class, or each component, has."""
 
-    def recipe(self, *, shuffled: bool, seed: int) -> Sampler:
+    def sampler(self, *, shuffled: bool, seed: int) -> Sampler:
         """Which record stands at each position."""
 
 
@@ -218,7 +218,7 @@ class SamplingGroups(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class QuotaSampler:
-    """A recipe that takes a fixed number of records from each part in an epoch, at computed places.
+    """A sampler that takes a fixed number of records from each part in an epoch, at computed places.
 
     Each part has a sequence of its own that continues from epoch to epoch: its records in one order, then in another,
     and so on. A small part comes around several times in an epoch, each record as often as any other; a large one is
@@ -229,7 +229,7 @@ class QuotaSampler:
     quotas: Ids
     shuffled: bool
     seed: int
-    told: Mapping[str, Any]
+    extra: Mapping[str, Any]
 
     @property
     def size(self) -> int:
@@ -261,7 +261,7 @@ class QuotaSampler:
         """The order, and what tells these parts and quotas from others."""
         order = {"kind": "exact", "seed": self.seed} if self.shuffled else {"kind": "sequential"}
         quotas = hashlib.sha256(np.ascontiguousarray(self.quotas, np.int64).tobytes()).hexdigest()
-        return {**order, **self.told, "quotas": quotas[:16]}
+        return {**order, **self.extra, "quotas": quotas[:16]}
 
     def resume(self, told: Mapping[str, Any]) -> QuotaSampler:
         """The same."""

@@ -43,18 +43,18 @@ class SplitMethods(ABC):
     def take(self, count: int) -> Split:
         """A view of the first records."""
         split = self.only_split("take")
-        return split.replace(view=split.numbered("take").slice(slice(integer("count", count, least=0))))
+        return split.replace(view=split.require_view("take").slice(slice(integer("count", count, least=0))))
 
     def select(self, numbers: Sequence[int]) -> Split:
         """A view of these records, in this order; one that is named twice comes twice."""
         split = self.only_split("select")
-        view = split.numbered("select")
+        view = split.require_view("select")
         return split.replace(view=view.select(normalize_selection(view.ids_of(numbers))))
 
     def filter(self, keep: Callable[[dict[str, Any]], Any], *, columns: Sequence[str] | None = None) -> Split:
         """A view of the rows that `keep` is true of. They are read once, now: only `columns`, where given."""
         split = self.only_split("filter")
-        view = split.numbered("filter")
+        view = split.require_view("filter")
         if not callable(keep):
             raise error(
                 "U605",
@@ -100,7 +100,7 @@ class SplitMethods(ABC):
         from rekord.dataset.balanced import balanced_sampling
 
         split = self.only_split("balanced")
-        view = split.numbered("balanced")
+        view = split.require_view("balanced")
         return split.replace(view=view.whole(), sampling=balanced_sampling(split, by, target))
 
     def class_weights(self, by: str = "label", *, names: bool = False) -> dict[Any, float]:
@@ -108,7 +108,7 @@ class SplitMethods(ABC):
         from rekord.dataset.balanced import class_weights
 
         split = self.only_split("class_weights")
-        split.numbered("class_weights")
+        split.require_view("class_weights")
         return class_weights(split, by, names=names)
 
     @accepts_batch_options
@@ -266,7 +266,7 @@ class Split(SplitMethods):
         """Itself."""
         return self
 
-    def numbered(self, method: str) -> RecordView:
+    def require_view(self, method: str) -> RecordView:
         """Its records by number; an error that names the method where they are drawn and have none."""
         if self.sampling is None:
             return self.view
@@ -312,7 +312,7 @@ class Split(SplitMethods):
     @overload
     def __getitem__(self, which: Sequence[int] | np.ndarray[Any, Any]) -> Batch: ...
     def __getitem__(self, which: Any) -> Split | dict[str, Any] | Batch:
-        view = self.numbered("[…]")
+        view = self.require_view("[…]")
         if isinstance(which, slice):
             return self.replace(view=view.slice(which))
         view.shards.check_random_access()
@@ -331,10 +331,10 @@ class Split(SplitMethods):
             for row in range(rows):
                 yield {name: batch[name][row] for name in names}
 
-    def recipe(self, shuffle: Shuffle, seed: int, world: int = 1) -> Sampler:
+    def sampler(self, shuffle: Shuffle, seed: int, world: int = 1) -> Sampler:
         """Which record is at each position of an epoch."""
         if self.sampling is None:
-            return self.view.recipe(shuffle, seed, world)
+            return self.view.sampler(shuffle, seed, world)
         if shuffle == "block":
             raise error(
                 "U605",
@@ -343,7 +343,7 @@ class Split(SplitMethods):
                 found="'block'",
                 do="shuffle=True",
             )
-        return self.sampling.recipe(shuffled=bool(shuffle), seed=seed)
+        return self.sampling.sampler(shuffled=bool(shuffle), seed=seed)
 
     @accepts_batch_options
     def request(self, batch_size: int, **options: Unpack[BatchOptions]) -> BatchRequest:
@@ -359,11 +359,11 @@ class Split(SplitMethods):
         names = checked.columns
         if names is None:
             names = tuple(self.schema) if checked.fill or checked.pad else ()
-        recipe = self.recipe(checked.shuffle, checked.seed, checked.world)
+        sampler = self.sampler(checked.shuffle, checked.seed, checked.world)
         return BatchRequest(
-            shards=self.view.shards_for(recipe),
+            shards=self.view.shards_for(sampler),
             plan=plan,
-            recipe=recipe,
+            sampler=sampler,
             batch_size=integer("batch_size", batch_size, least=1, do="batch_size=1024"),
             split=self.name,
             dataset=self.view.digest,

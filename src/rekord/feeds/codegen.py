@@ -124,7 +124,7 @@ def _postprocess_lines(schema: Schema) -> Iterable[str]:
         elif _has_inner_variable_dimension(feature):
             shape = [-1 if size is None else size for size in feature.shape]
             yield f"    # One value: tf.reshape(batch[{key}][i], {shape})"
-        elif feature.is_picture and not feature.optional:
+        elif feature.is_image and not feature.optional:
             channels = getattr(feature, "channels", 1) or 3
             yield f"    # One picture: tf.io.decode_image(batch[{key}][i], channels={channels})"
 
@@ -175,7 +175,7 @@ def _rekord_lines(dataset: Dataset, path: str, framework: str) -> Iterable[str]:
     yield ""
     yield "def read(split, batch_size=32):"
     yield "    data = rk.open(PATH)[split]"
-    if any(feature.is_picture for feature in schema.context.values()):
+    if any(feature.is_image for feature in schema.context.values()):
         yield "    # decode=True, resize=(224, 224) gives pictures as arrays of one size."
     yield "    # Across processes: rank=, world= and remainder=; state_dict() and load_state_dict() go on with it."
     yield f"    return data.to_{framework}(batch_size, columns=COLUMNS, shuffle=True, seed=0)"
@@ -423,7 +423,7 @@ def _describe_column(feature: Feature, *, in_step: bool) -> str:
     kind = type(feature).__name__
     if feature.class_count is not None:
         kind = f"ids of {feature.class_count:,} classes"
-    elif feature.is_picture:
+    elif feature.is_image:
         kind = f"encoded {kind.lower()}s"
     elif feature.dtype is not None:
         kind = dtype_name(feature.dtype)

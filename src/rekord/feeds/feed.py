@@ -215,7 +215,7 @@ class RowReader:
         return RowReader, (self.request,)  # decoders stay here
 
     def __len__(self) -> int:
-        return self.request.recipe.size
+        return self.request.sampler.size
 
     def batch(self, numbers: Sequence[int]) -> Batch:
         """These rows as a batch, in the form that was asked for."""
@@ -223,7 +223,7 @@ class RowReader:
             # Locks and buffers of the process that forked are not ours to use.
             self.__init__(replace(self.request, shards=copy(self.request.shards)))  # type: ignore[misc]
         request = self.request
-        ids = request.recipe.records(request.epoch, self._positions(numbers))
+        ids = request.sampler.records(request.epoch, self._positions(numbers))
         with self._decoders.write_borrowed() as decoder:
             batch = decoder.decode(ids)
         return request.finish(batch) if request.finish else batch

@@ -47,7 +47,7 @@ _DIGEST_END = 1 << 64
 class _SortedRun:
     begin: int  # in rows, in the file
     end: int
-    signposts: npt.NDArray[np.uint64]  # the digest of every _STRIDE-th row
+    block_keys: npt.NDArray[np.uint64]  # the digest of every _STRIDE-th row
 
 
 class ExternalSort:
@@ -156,7 +156,7 @@ class ExternalSort:
 
     def _first_from(self, value: int, run: _SortedRun) -> int:
         """The first row of a run whose digest is not below `value`."""
-        behind = int(np.searchsorted(run.signposts, np.uint64(value)))
+        behind = int(np.searchsorted(run.block_keys, np.uint64(value)))
         if behind == 0:
             return run.begin
         begin = run.begin + (behind - 1) * _STRIDE

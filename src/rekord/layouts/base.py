@@ -104,7 +104,7 @@ def inspect_or_encode_image(value: Any, image: Image, *, name: str, verify: Veri
     try:
         encoded = store_image(value, image)
     except InvalidValue as unfit:
-        raise unfit.told(name) from unfit.__cause__
+        raise unfit.to_error(name) from unfit.__cause__
     return inspect_image(encoded, name=name, verify="headers")
 
 

@@ -420,7 +420,7 @@ class Feature:
     storage: ClassVar[Storage] = "list"
     """list: an element for each value under one key. blob: one byte string. parallel: lists under several keys."""
 
-    as_given: ClassVar[Literal["int", "float", "bytes", "str"] | None] = None
+    value_kind: ClassVar[Literal["int", "float", "bytes", "str"] | None] = None
     """The Python type whose values the encoder stores without conversion."""
 
     is_text: ClassVar[bool] = False
@@ -429,7 +429,7 @@ class Feature:
     reads_text: ClassVar[bool] = False
     """Whether a field of text, as CSV has it, can hold a value."""
 
-    is_picture: ClassVar[bool] = False
+    is_image: ClassVar[bool] = False
     """Whether values are encoded images, which `decode=True` turns into pixels."""
 
     family: ClassVar[str] = ""

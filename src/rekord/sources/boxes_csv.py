@@ -145,7 +145,7 @@ class BoxesCsvSource(AnnotationSource):
             "label_map": label_items_to_json(self.items),
         }
 
-    def look(self) -> AnnotationListing:
+    def scan(self) -> AnnotationListing:
         groups: dict[str, _ImageLines] = {}
         entries: list[RowEntry] = []
         own = relative_path(self.root, self.csv)

@@ -538,7 +538,7 @@ class CocoSource(AnnotationSource):
             "label_map": label_items_to_json(self.items),
         }
 
-    def look(self) -> AnnotationListing:
+    def scan(self) -> AnnotationListing:
         entries: list[RowEntry] = []
         files: dict[str, os.stat_result] = {}
         taken: dict[str, str] = {}

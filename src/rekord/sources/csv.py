@@ -123,19 +123,19 @@ class _CsvStart(NamedTuple):
     line: int  # of the header
 
 
-def survey_files(listing: FileListing, asked: CsvOptions, *, gzipped: bool) -> CsvSurvey:
+def survey_files(listing: FileListing, requested: CsvOptions, *, gzipped: bool) -> CsvSurvey:
     """Look at all files once; asked again for the same files, the answer is at hand."""
-    return _survey_uncached(listing, asked, gzipped)
+    return _survey_uncached(listing, requested, gzipped)
 
 
 @lru_cache(maxsize=4)
-def _survey_uncached(listing: FileListing, asked: CsvOptions, gzipped: bool) -> CsvSurvey:
-    starts = [_read_start(listing.full(file), file, asked, gzipped) for file in listing.files]
+def _survey_uncached(listing: FileListing, requested: CsvOptions, gzipped: bool) -> CsvSurvey:
+    starts = [_read_start(listing.full(file), file, requested, gzipped) for file in listing.files]
     first = starts[0]
     for file, start in zip(listing.files, starts, strict=True):
         if start.names != first.names:
             raise _inconsistent_error(listing, file, start, first)
-    columns_seen = _core.FieldSurvey(first.delimiter, len(first.names), list(asked.na))
+    columns_seen = _core.FieldSurvey(first.delimiter, len(first.names), list(requested.na))
     sampled = not gzipped and listing.source_bytes > MAX_FULL_SURVEY_BYTES
     look = _SurveySampler(columns_seen, listing.source_bytes if sampled else None)
     indexes = []
@@ -152,7 +152,7 @@ def _survey_uncached(listing: FileListing, asked: CsvOptions, gzipped: bool) -> 
     if not rows:
         path = listing.full(listing.files[0])
         raise empty_file_error(path, "a header without rows", expected="a line for each row below the header")
-    table = _build_table(first, asked, columns_seen, sampled, listing)
+    table = _build_table(first, requested, columns_seen, sampled, listing)
     table = replace(table, columns=_widen_lossy_floats(table, listing, first.begin, gzipped))
     return CsvSurvey(listing, table, tuple(indexes), rows)
 
@@ -207,14 +207,14 @@ class _SurveySampler:
         return begin // stride != (begin + len(block.data)) // stride
 
 
-def _read_start(path: str, file: SourceFile, asked: CsvOptions, gzipped: bool) -> _CsvStart:
+def _read_start(path: str, file: SourceFile, requested: CsvOptions, gzipped: bool) -> _CsvStart:
     if not file.size_bytes:
         raise empty_file_error(
-            path, "an empty file", expected="a header and rows" if asked.header else "rows"
+            path, "an empty file", expected="a header and rows" if requested.header else "rows"
         )
     with open_source_file(path, file, gzipped=gzipped) as stream:
         head, offset = read_text_head(stream, path)
-        delimiter = asked.delimiter or _sniff_delimiter(file.path, head)
+        delimiter = requested.delimiter or _sniff_delimiter(file.path, head)
         blocks = read_row_blocks(stream, RowSyntax(delimiter), RowStart(offset, 0, 1), head=head)
         first = next(blocks, None)
         if first is None:
@@ -228,8 +228,10 @@ def _read_start(path: str, file: SourceFile, asked: CsvOptions, gzipped: bool) -
             )
         fields = split_fields(first.row(0), delimiter)
         line = int(first.lines[0])
-        if not asked.header:
-            return _CsvStart(delimiter, _choose_names(asked, len(fields), path), RowStart(offset, 0, 1), line)
+        if not requested.header:
+            return _CsvStart(
+                delimiter, _choose_names(requested, len(fields), path), RowStart(offset, 0, 1), line
+            )
         names = _parse_header(fields, path, line)
         if first.rows > 1:
             begin = RowStart(first.offset + int(first.starts[1]), 0, int(first.lines[1]))
@@ -309,19 +311,19 @@ def _parse_header(fields: list[bytes], path: str, line: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _choose_names(asked: CsvOptions, count: int, path: str) -> tuple[str, ...]:
-    if asked.keep is None:
+def _choose_names(requested: CsvOptions, count: int, path: str) -> tuple[str, ...]:
+    if requested.keep is None:
         return tuple(f"column_{i}" for i in range(count))
-    if len(asked.keep) != count:
+    if len(requested.keep) != count:
         raise error(
             "X522",
             "`columns` names another number of columns than the file has",
             location=Location(path=path, line=1),
             expected=f"{count:,} names, as the first row has fields",
-            found=f"{len(asked.keep):,} names",
+            found=f"{len(requested.keep):,} names",
             do="name every column in order, since header=False",
         )
-    return asked.keep
+    return requested.keep
 
 
 def _header_error(
@@ -354,11 +356,11 @@ def _inconsistent_error(
 
 
 def _build_table(
-    start: _CsvStart, asked: CsvOptions, seen: _core.FieldSurvey, sampled: bool, listing: FileListing
+    start: _CsvStart, requested: CsvOptions, seen: _core.FieldSurvey, sampled: bool, listing: FileListing
 ) -> CsvTable:
     known = dict.fromkeys(start.names)
-    types = dict(asked.types)
-    for name in (*(asked.keep or ()), *types):
+    types = dict(requested.types)
+    for name in (*(requested.keep or ()), *types):
         if name not in known:
             near = closest_match(name, start.names)
             raise error(
@@ -372,7 +374,7 @@ def _build_table(
     places = {name: i for i, name in enumerate(start.names)}
     counts = seen.counts()
     columns = []
-    for name in asked.keep or start.names:
+    for name in requested.keep or start.names:
         feature = types.get(name)
         form = (
             _field_type_of_feature(feature)
@@ -382,7 +384,7 @@ def _build_table(
         missing = _has_missing(counts[places[name]], form)
         chosen = feature if feature is not None else _feature_for_type(form, missing)
         columns.append(CsvColumn(name, places[name], form, chosen, feature is not None))
-    return CsvTable(start.names, tuple(columns), start.delimiter, asked.na, sampled)
+    return CsvTable(start.names, tuple(columns), start.delimiter, requested.na, sampled)
 
 
 def _infer_field_type(counts: tuple[int, ...]) -> FieldType:
@@ -397,9 +399,9 @@ def _infer_field_type(counts: tuple[int, ...]) -> FieldType:
 
 
 def _field_type_of_feature(feature: Feature) -> FieldType:
-    if feature.as_given == "int":
+    if feature.value_kind == "int":
         return "truth" if feature.dtype == np.bool_ else "whole"
-    return {"float": "real", "bytes": "bytes"}.get(feature.as_given or "", "text")  # type: ignore[return-value]
+    return {"float": "real", "bytes": "bytes"}.get(feature.value_kind or "", "text")  # type: ignore[return-value]
 
 
 def _has_missing(counts: tuple[int, ...], form: FieldType) -> bool:
@@ -661,7 +663,7 @@ class CsvSource:
     """Rows of CSV or TSV files."""
 
     path: str
-    asked: CsvOptions
+    requested: CsvOptions
 
     @property
     def kind(self) -> str:
@@ -672,13 +674,13 @@ class CsvSource:
         return self._listing().root
 
     def options(self) -> Mapping[str, Any]:
-        return _options_to_json(self.asked)
+        return _options_to_json(self.requested)
 
     def facts(self) -> SourceFacts:
-        return _build_facts(survey_files(self._listing(), self.asked, gzipped=False))
+        return _build_facts(survey_files(self._listing(), self.requested, gzipped=False))
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
-        seen = survey_files(self._listing(), self.asked, gzipped=False)
+        seen = survey_files(self._listing(), self.requested, gzipped=False)
         cut = group_spans(split_into_spans(seen.indexes, part_bytes), part_bytes)
         return [SourcePart((seen.table, seen.listing.root, part.content), part.source_bytes) for part in cut]
 
@@ -700,7 +702,7 @@ class GzipCsvSource:
     """Rows of CSV or TSV files that are compressed, and so can only be read from their beginning."""
 
     path: str
-    asked: CsvOptions
+    requested: CsvOptions
 
     @property
     def kind(self) -> str:
@@ -711,13 +713,13 @@ class GzipCsvSource:
         return self._listing().root
 
     def options(self) -> Mapping[str, Any]:
-        return _options_to_json(self.asked)
+        return _options_to_json(self.requested)
 
     def facts(self) -> SourceFacts:
-        return _build_facts(survey_files(self._listing(), self.asked, gzipped=True))
+        return _build_facts(survey_files(self._listing(), self.requested, gzipped=True))
 
     def rows(self) -> Iterator[Chunk]:
-        seen = survey_files(self._listing(), self.asked, gzipped=True)
+        seen = survey_files(self._listing(), self.requested, gzipped=True)
         for index in seen.indexes:
             path = seen.listing.full(index.file)
             with open_source_file(path, index.file, gzipped=True) as stream:
@@ -749,7 +751,7 @@ def csv(
     first line is a row, and `columns` names all columns in order; without, they are column_0, column_1, ….
     """
     place = source_path(path, "csv")
-    asked = CsvOptions(
+    requested = CsvOptions(
         delimiter=_delimiter(delimiter),
         keep=_names(columns),
         types=_types(columns),
@@ -757,8 +759,8 @@ def csv(
         na=_missing_words(na),
     )
     if is_gzip_name(place, EXTENSIONS):
-        return GzipCsvSource(place, asked)
-    return CsvSource(place, asked)
+        return GzipCsvSource(place, requested)
+    return CsvSource(place, requested)
 
 
 def _build_facts(seen: CsvSurvey) -> SourceFacts:
@@ -771,13 +773,13 @@ def _build_facts(seen: CsvSurvey) -> SourceFacts:
     )
 
 
-def _options_to_json(asked: CsvOptions) -> Mapping[str, Any]:
+def _options_to_json(requested: CsvOptions) -> Mapping[str, Any]:
     return {
-        "delimiter": asked.delimiter,
-        "columns": None if asked.keep is None else list(asked.keep),
-        "types": {name: feature_to_json(feature) for name, feature in asked.types},
-        "header": asked.header,
-        "na": list(asked.na),
+        "delimiter": requested.delimiter,
+        "columns": None if requested.keep is None else list(requested.keep),
+        "types": {name: feature_to_json(feature) for name, feature in requested.types},
+        "header": requested.header,
+        "na": list(requested.na),
     }
 
 

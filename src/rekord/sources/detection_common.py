@@ -66,7 +66,7 @@ class AnnotationSource(ABC):
     root: str
 
     @abstractmethod
-    def look(self) -> AnnotationListing:
+    def scan(self) -> AnnotationListing:
         """Look at all files, now."""
 
     @abstractmethod
@@ -118,7 +118,7 @@ class AnnotationSource(ABC):
         return join_path(self.root, path)
 
     def _refresh_listing(self) -> AnnotationListing:
-        listing = self.look()
+        listing = self.scan()
         self.__dict__["_listed"] = listing  # `parts` then speaks of the same files as the facts before it
         return listing
 

@@ -181,7 +181,7 @@ def _survey_files(listing: FileListing, gzipped: bool) -> _JsonSurvey:
                 indexes.append(RowIndex(file, (_FILE_START,), rows))
             else:
                 begin = RowStart(offset, 0, 1)
-                indexes.append(index_file(file, stream, LINE_SYNTAX, begin, head=head, look=sample.look))
+                indexes.append(index_file(file, stream, LINE_SYNTAX, begin, head=head, look=sample.scan))
     rows = sum(index.rows for index in indexes)
     if not sample.first:
         path = listing.full(listing.files[0])
@@ -206,7 +206,7 @@ class _JsonRowSample:
         self._every = 1
         self._count = 0
 
-    def look(self, block: RowBlock) -> None:
+    def scan(self, block: RowBlock) -> None:
         """Look at some rows of a block."""
         for i in range(block.rows):
             if self._is_next_sampled():

@@ -113,7 +113,7 @@ def widen_lossy_floats(columns: Sequence[TableColumn], batch: Any) -> tuple[Tabl
     out = []
     for column in columns:
         if (
-            column.feature.as_given == "float"
+            column.feature.value_kind == "float"
             and not column.feature.shape
             and column.path[0] in batch.schema.names
         ):
@@ -129,7 +129,7 @@ def find_double_columns(columns: Sequence[TableColumn], schema: Any) -> list[str
     names = {
         column.path[0]
         for column in columns
-        if column.feature.as_given == "float" and not column.feature.shape
+        if column.feature.value_kind == "float" and not column.feature.shape
     }
     return [name for name in schema.names if name in names and "double" in str(schema.field(name).type)]
 

@@ -82,7 +82,7 @@ class _XmlNode:
     def first(self, tag: str) -> _XmlNode | None:
         return next(self.all(tag), None)
 
-    def said(self, tag: str) -> str | None:
+    def text_of(self, tag: str) -> str | None:
         node = self.first(tag)
         return None if node is None else "".join(node.pieces).strip()
 
@@ -97,7 +97,7 @@ def parse_annotation(data: bytes, path: str) -> VocAnnotation:
     size = root.first("size") or _XmlNode("size", 0)
     objects = tuple([_parse_object(node, path) for node in root.all("object")])
     return VocAnnotation(
-        root.said("filename"), _parse_pixels(size, "width"), _parse_pixels(size, "height"), objects
+        root.text_of("filename"), _parse_pixels(size, "width"), _parse_pixels(size, "height"), objects
     )
 
 
@@ -163,7 +163,7 @@ class _XmlReader:
 
 
 def _parse_object(node: _XmlNode, path: str) -> VocObject:
-    name = node.said("name")
+    name = node.text_of("name")
     if not name:
         _raise_object_error(path, node.line, "an object has no <name>", "the name of a class", "none")
     box = node.first("bndbox")
@@ -171,7 +171,7 @@ def _parse_object(node: _XmlNode, path: str) -> VocObject:
         _raise_object_error(path, node.line, "an object has no <bndbox>", "xmin, ymin, xmax and ymax", "none")
     sides = []
     for side in _SIDES:
-        text = box.said(side)
+        text = box.text_of(side)
         try:
             sides.append(float(text if text and "_" not in text else ""))  # to Python 1_0 is ten
         except ValueError:
@@ -182,7 +182,7 @@ def _parse_object(node: _XmlNode, path: str) -> VocObject:
             )
     given: dict[str, Any] = {}
     for flag in ("difficult", "truncated", "occluded"):
-        text = node.said(flag)
+        text = node.text_of(flag)
         if text:
             # Tools write 1, true, Yes; anything else that is said here is said by mistake.
             known = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1}
@@ -191,7 +191,7 @@ def _parse_object(node: _XmlNode, path: str) -> VocObject:
                     path, node.line, f"an object has no usable <{flag}>", "0 or 1", preview(text)
                 )
             given[flag] = known[text.lower()]
-    pose = node.said("pose")
+    pose = node.text_of("pose")
     if pose:
         given["view"] = pose
     return VocObject(name, tuple(sides), given, node.line)
@@ -200,7 +200,7 @@ def _parse_object(node: _XmlNode, path: str) -> VocObject:
 def _parse_pixels(size: _XmlNode, side: str) -> int | None:
     """A side of the image as the xml states it; tools that do not know it write 0, or nothing."""
     try:
-        number = float(size.said(side) or "")
+        number = float(size.text_of(side) or "")
     except ValueError:
         return None
     return int(number) if 0 < number < _MAX_PIXELS else None
@@ -301,7 +301,7 @@ class VocSource(AnnotationSource):
         lists = None if self.lists is None else list(self.lists)
         return {"lists": lists, "label_map": label_items_to_json(self.items)}
 
-    def look(self) -> AnnotationListing:
+    def scan(self) -> AnnotationListing:
         validate_folder(self.root)
         entries: list[RowEntry] = []
         files: dict[str, os.stat_result] = {}

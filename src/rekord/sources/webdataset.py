@@ -170,7 +170,7 @@ def _read_samples(path: str, file: SourceFile) -> Iterator[tuple[SourceRow, set[
     except _CorruptTar as damage:
         # The members of the sample that was being read may go on behind the damage, so it is not one.
         key = sample[0].key if sample else None
-        yield SourceRow(to_printable_path(file.path), position, damage.told(path, position, key)), set()
+        yield SourceRow(to_printable_path(file.path), position, damage.to_error(path, position, key)), set()
         return
     if sample:
         yield _build_row(path, file, position, sample)
@@ -183,7 +183,7 @@ class _CorruptTar(Exception):
         super().__init__(found)
         self.found = found
 
-    def told(self, path: str, position: int, key: str | None) -> RekordError:
+    def to_error(self, path: str, position: int, key: str | None) -> RekordError:
         return error(
             "E376",
             location=Location(path=to_printable_path(path), row=position),

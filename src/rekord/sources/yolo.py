@@ -285,7 +285,7 @@ class YoloSource(AnnotationSource):
     def options(self) -> Mapping[str, Any]:
         return {"label_map": label_items_to_json(self.items)}
 
-    def look(self) -> AnnotationListing:
+    def scan(self) -> AnnotationListing:
         tree = find_images(validate_folder(self.root))
         if not tree.files:
             raise no_data_error(

@@ -235,7 +235,7 @@ def _check_class_count(target: str, count: int, records: int, *, feature: Featur
             found="one",
             do="--label KEY",
         )
-    is_number = feature is not None and feature.as_given == "int"
+    is_number = feature is not None and feature.value_kind == "int"
     hardly_twice = feature is not None and count > 2 and 2 * count > records
     if count <= MAX_CLASSES and not hardly_twice:
         return
@@ -447,7 +447,7 @@ class _InputSelection:
         images = [name for name, form in forms.items() if form == "image"]
         if not images:
             return forms
-        chosen = next((name for name in images if self._schema[name].is_picture), images[0])
+        chosen = next((name for name in images if self._schema[name].is_image), images[0])
         if self._named is None:
             for name in forms:
                 if name != chosen:
@@ -511,7 +511,7 @@ class _InputSelection:
         return ("; ".join(some) or "no other column") + (f"; and {more:,} more" if more > 0 else "")
 
     def _is_bytes(self, name: str) -> bool:
-        return self._schema[name].as_given == "bytes"
+        return self._schema[name].value_kind == "bytes"
 
     def _is_single(self, name: str) -> bool:
         return name in self._schema.context and self._schema[name].shape == ()
@@ -533,7 +533,7 @@ def _choose_split_target(split: Split, label: str | None) -> tuple[TaskKind, str
         if undeclared is None:
             raise
         raise _undeclared_column_error(schema, undeclared) from None
-    if schema[target].as_given == "bytes" and _is_image_column(
+    if schema[target].value_kind == "bytes" and _is_image_column(
         _get_byte_values(read_first_batch(split, [target]).get(target))
     ):
         raise _undeclared_column_error(schema, target)

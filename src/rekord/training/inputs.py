@@ -353,7 +353,7 @@ class ImageInput:
                 try:
                     out[row] = decode_image(data, self.channels, (self.height, self.width))
                 except InvalidImage as refused:
-                    raise refused.told(self.column) from refused.__cause__
+                    raise refused.to_error(self.column) from refused.__cause__
         return out
 
     def to_dict(self) -> dict[str, Any]:

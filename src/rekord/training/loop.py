@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 class TrainingListener:
     """Hears how a run goes; this one keeps it to itself."""
 
-    def chosen(self, task: Task) -> None:
+    def on_task(self, task: Task) -> None:
         """What will be learned from what."""
 
-    def begun(self, task: Task, backend: str, parameters: int, epochs: int, steps: int) -> None:
+    def on_begin(self, task: Task, backend: str, parameters: int, epochs: int, steps: int) -> None:
         """The model is built, and an epoch will have so many steps."""
 
     def resumed(self, epoch: int, step: int) -> None:
@@ -42,7 +42,7 @@ class TrainingListener:
     def step(self, epoch: int, step: int, loss: float, score: float) -> None:
         """A step is done; loss and score are those of the epoch so far."""
 
-    def waited(self, share: float) -> None:
+    def on_wait(self, share: float) -> None:
         """The share of the epoch's time so far in which the model waited for data; told before each `step`."""
 
     def validating(self, epoch: int, steps: int) -> None:
@@ -185,7 +185,7 @@ class TrainingLoop:
                 self._count(totals, step.rows, arrived - began, ended - arrived)
                 progress.reader = batches.state_dict()
                 self._whole = True
-                self._watch.waited(totals.waited_share)
+                self._watch.on_wait(totals.waited_share)
                 self._watch.step(progress.epoch + 1, totals.steps, totals.mean_loss, totals.score)
                 if self._checkpoint_steps and totals.steps % self._checkpoint_steps == 0:
                     self._checkpoint()
@@ -263,7 +263,7 @@ class TrainingLoop:
         with iter(loader) as batches:
             for batch in batches:
                 step: TrainingStep = batch["step"]  # type: ignore[assignment]
-                said = self._learner.said(step)
+                said = self._learner.predict(step)
                 totals.steps += 1
                 totals.rows += step.rows
                 if task.kind == "regression":

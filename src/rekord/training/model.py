@@ -289,7 +289,7 @@ class ModelTrainer:
         totals.weight += learned
         return loss
 
-    def said(self, step: TrainingStep) -> Array:
+    def predict(self, step: TrainingStep) -> Array:
         """What the model says: logits, or numbers."""
         return np.asarray(self._model.predict_on_batch(step.x))
 

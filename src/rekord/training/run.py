@@ -127,7 +127,7 @@ def train(
 def run_training(
     path: str | os.PathLike[str],
     out: str | os.PathLike[str] | None,
-    asked: TrainOptions,
+    requested: TrainOptions,
     *,
     watch: TrainingListener | None = None,
 ) -> TrainingResult:
@@ -135,20 +135,20 @@ def run_training(
     path, folder = os.fspath(path), get_default_run_folder(os.fspath(path)) if out is None else os.fspath(out)
     watch = watch or TrainingListener()
     dataset = open(path)
-    check_run_folder(folder, dataset=path, resume=asked.resume, fresh=asked.fresh)
-    splits = _select_splits(dataset, asked.split, asked.validation, asked.limit)
-    task = choose_task(splits.train, label=asked.label, columns=asked.columns)
-    if asked.balance or asked.class_weights:
+    check_run_folder(folder, dataset=path, resume=requested.resume, fresh=requested.fresh)
+    splits = _select_splits(dataset, requested.split, requested.validation, requested.limit)
+    task = choose_task(splits.train, label=requested.label, columns=requested.columns)
+    if requested.balance or requested.class_weights:
         reject_regression(task)
     if splits.val is not None:
         check_target(splits.val, task)
-    watch.chosen(task)
-    keras = load_keras(asked.backend)  # after all that can be refused without it: it takes seconds
+    watch.on_task(task)
+    keras = load_keras(requested.backend)  # after all that can be refused without it: it takes seconds
     transaction = Transaction(folder)
     LOCAL.make_folder(transaction.parent)
     with transaction.lock():
-        place = prepare_run_folder(folder, dataset=path, resume=asked.resume, fresh=asked.fresh)
-        return _TrainingRun(path, place, asked, splits, task, keras, watch).run()
+        place = prepare_run_folder(folder, dataset=path, resume=requested.resume, fresh=requested.fresh)
+        return _TrainingRun(path, place, requested, splits, task, keras, watch).run()
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class _TrainingRun:
         self,
         path: str,
         place: RunFolder,
-        asked: TrainOptions,
+        requested: TrainOptions,
         splits: _TrainSplits,
         task: Task,
         keras: Any,
@@ -170,37 +170,37 @@ class _TrainingRun:
     ) -> None:
         self._path = path
         self._place = place
-        self._asked = asked
+        self._requested = requested
         self._splits = splits
         self._task = task
         self._keras = keras
         self._watch = watch
 
     def run(self) -> TrainingResult:
-        asked, splits, task = self._asked, self._splits, self._task
+        requested, splits, task = self._requested, self._splits, self._task
         plan = self._plan()
-        state = checkpoint.read_state(self._place.checkpoint) if asked.resume else None
+        state = checkpoint.read_state(self._place.checkpoint) if requested.resume else None
         if state is None:
-            encoder = fit_encoder(splits.train, task, image_size=asked.image_size)
+            encoder = fit_encoder(splits.train, task, image_size=requested.image_size)
             progress = TrainingProgress(plan)
         else:
             encoder, progress = self._restored(state, plan)
-        weighs = asked.class_weights or (asked.balance and task.kind == "segmentation")
+        weighs = requested.class_weights or (requested.balance and task.kind == "segmentation")
         learner = ModelTrainer(
             self._keras,
             encoder,
-            seed=asked.seed,
-            learning_rate=asked.learning_rate,
+            seed=requested.seed,
+            learning_rate=requested.learning_rate,
             weights=self._weights(encoder) if weighs else None,
         )
         if state is not None:
             checkpoint.restore_variables(self._place.checkpoint, learner.variables)
         drawn = splits.train
-        if asked.balance and not weighs:
+        if requested.balance and not weighs:
             drawn = drawn.balanced(by=task.target, target="present")
-        reading = TrainingData(drawn, splits.val, asked.batch_size, asked.seed, asked.threads)
-        steps = -(-len(drawn) // asked.batch_size)
-        self._watch.begun(task, self._keras.backend.backend(), learner.parameters, asked.epochs, steps)
+        reading = TrainingData(drawn, splits.val, requested.batch_size, requested.seed, requested.threads)
+        steps = -(-len(drawn) // requested.batch_size)
+        self._watch.on_begin(task, self._keras.backend.backend(), learner.parameters, requested.epochs, steps)
         if state is not None:
             self._watch.resumed(progress.epoch + 1, progress.totals.steps if progress.totals else 0)
 
@@ -216,24 +216,24 @@ class _TrainingRun:
             reading,
             progress,
             save=save,
-            checkpoint_steps=asked.checkpoint_steps,
+            checkpoint_steps=requested.checkpoint_steps,
             watch=self._watch,
         )
-        loop.run(asked.epochs)
+        loop.run(requested.epochs)
         if splits.val is None:
             loop.evaluate_confusion(splits.train)
         return self._finished(learner, encoder, progress)
 
     def _plan(self) -> dict[str, Any]:
         """What must be the same for a run to be gone on with. There may be more epochs."""
-        asked, val = self._asked, self._splits.val
+        requested, val = self._requested, self._splits.val
         told = {
             "dataset": self._splits.train.digest(),
             "split": self._splits.train.name,
             "validation": None if val is None else val.name,
             "validation_dataset": None if val is None else val.digest(),
             "task": self._task.to_dict(),
-            **{name: getattr(asked, name) for name in _PLANNED},
+            **{name: getattr(requested, name) for name in _PLANNED},
             "backend": self._keras.backend.backend(),
         }
         # As it comes back from a checkpoint: tuples are lists there.
@@ -278,15 +278,15 @@ class _TrainingRun:
             ) from failure
 
     def _weights(self, encoder: BatchEncoder) -> Any:
-        asked = self._asked
+        requested = self._requested
         return compute_class_weights(
-            self._splits.train, encoder, seed=asked.seed, batch_size=asked.batch_size
+            self._splits.train, encoder, seed=requested.seed, batch_size=requested.batch_size
         )
 
     def _finished(
         self, learner: ModelTrainer, encoder: BatchEncoder, progress: TrainingProgress
     ) -> TrainingResult:
-        asked, splits, place = self._asked, self._splits, self._place
+        requested, splits, place = self._requested, self._splits, self._place
         known = collect_input_facts(splits.train, encoder.task, encoder.image_size)
         trained = TrainingResult(
             dataset=self._path,
@@ -294,7 +294,7 @@ class _TrainingRun:
             task=encoder.task,
             backend=self._keras.backend.backend(),
             parameters=learner.parameters,
-            batch_size=asked.batch_size,
+            batch_size=requested.batch_size,
             train_split=splits.train.name,
             val_split=None if splits.val is None else splits.val.name,
             train_records=len(splits.train),
@@ -308,8 +308,8 @@ class _TrainingRun:
                 known,
                 path=self._path,
                 epochs=progress.done,
-                batch_size=asked.batch_size,
-                threads=asked.threads,
+                batch_size=requested.batch_size,
+                threads=requested.threads,
             ),
         )
         _save_model(learner, place)

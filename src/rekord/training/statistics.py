@@ -312,7 +312,7 @@ def _build_image_input(
         seen = _measure_image_size(split, column)
         height, width = _choose_image_size(task, seen, size)
         channels = getattr(feature, "channels", None) or 3
-        return ImageInput(column, height, width, channels, is_stored=not feature.is_picture)
+        return ImageInput(column, height, width, channels, is_stored=not feature.is_image)
     shape = [length or 1 for length in feature.shape]
     height, width = _choose_image_size(task, (shape[0], shape[1]), size)
     image = PixelInput(column, height, width, shape[2] if len(shape) > 2 else 1, 1.0)

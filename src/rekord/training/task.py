@@ -319,7 +319,7 @@ def target_kind(feature: Feature) -> TaskKind | None:
         "float": "regression",
         "str": "classification",
         "bytes": "classification",
-    }.get(feature.as_given or "")  # type: ignore[return-value]
+    }.get(feature.value_kind or "")  # type: ignore[return-value]
 
 
 target_kind.register(Mask, lambda feature: "segmentation")
@@ -333,7 +333,7 @@ def _(feature: Tensor) -> TaskKind | None:
 
 def _is_whole(feature: Feature) -> bool:
     """Whether values are whole numbers that stand for themselves."""
-    is_int = feature.as_given == "int" and feature.class_count is None
+    is_int = feature.value_kind == "int" and feature.class_count is None
     return is_int and bool(feature.dtype.kind != "b")
 
 
@@ -342,8 +342,8 @@ def explain_exclusion(schema: Schema, column: str, target: str) -> str | None:
     feature = schema[column]
     key = feature.key or column
     names = {column.casefold(), get_last_name_part(column), get_last_name_part(key)}
-    is_string = feature.as_given in ("str", "bytes")
-    if is_string and not schema[target].is_picture and _is_class_name_column(schema, column, target):
+    is_string = feature.value_kind in ("str", "bytes")
+    if is_string and not schema[target].is_image and _is_class_name_column(schema, column, target):
         return f"says the class in words, and would give `{target}` away"
     if not names.isdisjoint(_FILE_NAMES) and is_string and feature.shape == ():
         return "says where the record came from"

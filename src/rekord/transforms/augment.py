@@ -38,7 +38,7 @@ class AffineMap(NamedTuple):
     f: float
 
     @classmethod
-    def drawn(cls, names: Sequence[str], size: Size, roll: Callable[[str], float]) -> AffineMap | None:
+    def sample(cls, names: Sequence[str], size: Size, roll: Callable[[str], float]) -> AffineMap | None:
         """One for a picture of a size; None where nothing moves."""
         height, width = size
         if not {"flip", "crop", "rotate"} & set(names) or 0 in size:
@@ -226,8 +226,8 @@ class ImageAugmenter(ImagePipeline):
             size = (facts.height, facts.width)
             pixels = load_pixels(data, None, "nearest")
         except InvalidValue as unfit:
-            raise unfit.told(self.layers.image) from unfit.__cause__
-        turn = AffineMap.drawn(self.names, size, roll)
+            raise unfit.to_error(self.layers.image) from unfit.__cause__
+        turn = AffineMap.sample(self.names, size, roll)
         if turn is not None:
             pixels.image = warp_image(pixels.image, turn)
         if "colour" in self.names:

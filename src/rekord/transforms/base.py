@@ -93,7 +93,7 @@ class Learning(Protocol):
 class FitState(Protocol):
     """What was seen of some rows. It is pickled between workers, so it is as small as it can be."""
 
-    def see(self, row: Row) -> None:
+    def update(self, row: Row) -> None:
         """One more row; it is not changed."""
 
     def merge(self, other: FitState) -> None:
@@ -253,7 +253,7 @@ class NumberReader:
         try:
             flat = store_numbers(value, self._rule, shape)
         except InvalidValue as unfit:
-            raise unfit.told(self.column) from unfit.__cause__
+            raise unfit.to_error(self.column) from unfit.__cause__
         dtype = self.feature.dtype
         if dtype_name(dtype) == "uint64":
             flat = flat.view(np.uint64)
@@ -306,9 +306,9 @@ class TextReader:
             if not self.feature.is_text:
                 strings = [store_string(one, text=True, at=i) for i, one in enumerate(strings)]
         except InvalidValue as unfit:
-            raise unfit.told(self.column) from unfit.__cause__
+            raise unfit.to_error(self.column) from unfit.__cause__
         return [one.decode() for one in strings]
 
 
 def is_text_feature(feature: Feature) -> bool:
-    return feature.as_given in ("str", "bytes")
+    return feature.value_kind in ("str", "bytes")

@@ -198,7 +198,7 @@ def _build_pipeline(
         image=name,
         masks=masks,
         boxes=tuple(boxes),
-        told=dict(_find_descriptive_columns(columns, _key_stem(name, image))),
+        metadata_columns=dict(_find_descriptive_columns(columns, _key_stem(name, image))),
         mask_formats=tuple([one for one in formats if one is not None]),
         **_find_per_box_columns(schema, boxes, known),
     )
@@ -285,10 +285,10 @@ def _find_per_box_columns(
     return {
         "per_box": tuple(beside),
         "areas": tuple(
-            [n for n in beside if by_key[n] == f"{folder}/area" and schema[n].as_given == "float"]
+            [n for n in beside if by_key[n] == f"{folder}/area" and schema[n].value_kind == "float"]
         ),
         "outlines": tuple(
-            [n for n in beside if by_key[n] == f"{folder}/mask" and schema[n].as_given == "bytes"]
+            [n for n in beside if by_key[n] == f"{folder}/mask" and schema[n].value_kind == "bytes"]
         ),
     }
 
@@ -300,7 +300,7 @@ def _find_dropped_columns(work: ImagePipeline) -> tuple[str, ...]:
     """Columns that tell of encoded pictures, where there are none any more."""
     if work.output.form == "encoded":
         return ()
-    told = work.layers.told
+    told = work.layers.metadata_columns
     return (*[told[what] for what in _ENCODED_ONLY if what in told], *work.layers.mask_formats)
 
 

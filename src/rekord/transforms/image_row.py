@@ -327,12 +327,12 @@ class ImageColumns:
     per_box: tuple[str, ...] = ()  # with one value for each box
     areas: tuple[str, ...] = ()  # of these, areas in pixels
     outlines: tuple[str, ...] = ()  # of these, masks as large as the image
-    told: Mapping[str, str] = field(default_factory=dict)  # height, width, format, …: the column that says it
+    metadata_columns: Mapping[str, str] = field(default_factory=dict)  # height, width, format, … → column
     mask_formats: tuple[str, ...] = ()
 
     def names(self) -> frozenset[str]:
         """All of them."""
-        told = (*self.told.values(), *self.mask_formats)
+        told = (*self.metadata_columns.values(), *self.mask_formats)
         return frozenset([self.image, *self.masks, *self.boxes, *self.per_box, *told])
 
 
@@ -359,7 +359,7 @@ class ImagePipeline:
             data = value if isinstance(value, bytes) else store_image(value, _ANY_IMAGE)
             size, moves = self._render_image(row, data)
         except InvalidValue as unfit:
-            raise unfit.told(name) from unfit.__cause__
+            raise unfit.to_error(name) from unfit.__cause__
         for mask in self.layers.masks:
             self._mask(row, mask, size, moves)
         if moves and self.layers.boxes:
@@ -402,7 +402,7 @@ class ImagePipeline:
         return "png" if made == "gif" else made  # what was painted has more colours than a GIF
 
     def _store(self, row: Row, pixels: ImagePixels, size: Size, data: bytes, format: str, made: str) -> None:
-        name, told = self.layers.image, self.layers.told
+        name, told = self.layers.image, self.layers.metadata_columns
         channels = self.output.channels
         if self.output.form == "encoded":
             row[name] = pixels.encoded(made, self._quality(made, data))
@@ -445,7 +445,7 @@ class ImagePipeline:
                 size = (facts.height, facts.width)
                 moves = _collect_placements(self._plan_operations(size)[0])
             except InvalidValue as unfit:
-                raise unfit.told(name) from unfit.__cause__
+                raise unfit.to_error(name) from unfit.__cause__
         encoded = self.output.form == "encoded"
         if encoded and not moves:
             return
@@ -507,7 +507,7 @@ def _decode_ids(value: Any, mask: Mask, size: Size, name: str) -> Array:
             check_mask_size(image, EncodedImage(b"", "png", facts.width, facts.height, 1, 8), name=name)
         return decode_mask(data, MaskIds(mask.classes, mask.ignore), None)
     except InvalidValue as unfit:
-        raise unfit.told(name) from unfit.__cause__
+        raise unfit.to_error(name) from unfit.__cause__
 
 
 def _look_up_floats(table: Array, pixels: Array) -> Array:

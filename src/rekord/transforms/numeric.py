@@ -326,7 +326,7 @@ class StandardizeState:
         self._bins: dict[int, tuple[Array, Array]] = {}  # sums and sums of squares by exponent
         self._binned_rows = 0
 
-    def see(self, row: Row) -> None:
+    def update(self, row: Row) -> None:
         if not self._numbers.feature.shape:
             one = self._numbers.one(row)
             if one is not None:
@@ -364,7 +364,7 @@ class StandardizeState:
         step = self._step
         return standardize_with(step.column, means, stds, into=step.into, keep=step.keep)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """What was learned, in words."""
         self._flush_pending()
         return f"mean and std of {max(self._counts):,} values"
@@ -577,7 +577,7 @@ class _CastFunction:
         try:
             data = store_tensor(value, self.feature)
         except InvalidValue as unfit:
-            raise unfit.told(self.column) from unfit.__cause__
+            raise unfit.to_error(self.column) from unfit.__cause__
         shape = [-1 if size is None else size for size in self.feature.shape]
         return np.frombuffer(data, self.feature.dtype).reshape(shape)
 

@@ -86,7 +86,7 @@ class HashInto(ColumnTransform):
         if len(feature.shape) > 1:
             raise self.column_type_error("single values, or lists of one dimension", feature)
         made = Label(self.buckets, shape=feature.shape, **self.shared(feature))
-        if feature.as_given == "bytes":
+        if feature.value_kind == "bytes":
             return self.bound(before, made, _BytesHashFunction(self.column, feature, self.buckets, self.salt))
         reader = (TextReader if is_text_feature(feature) else NumberReader)(self.column, feature)
         return self.bound(before, made, _HashFunction(reader, self.buckets, self.salt))
@@ -129,7 +129,7 @@ class _BytesHashFunction:
         try:
             strings = store_strings(value, self.feature, self.feature.shape)
         except InvalidValue as unfit:
-            raise unfit.told(self.column) from unfit.__cause__
+            raise unfit.to_error(self.column) from unfit.__cause__
         hashed = [hash_to_bucket(one, self.buckets, self.salt) for one in strings]
         return hashed if self.feature.shape else hashed[0]
 
@@ -271,7 +271,7 @@ class _TfidfState:
         self._texts = texts
         self._counts = WordCounts(step.column, by_text=True)
 
-    def see(self, row: Row) -> None:
+    def update(self, row: Row) -> None:
         text = self._texts.one(row)
         if text is not None:
             self._counts.add(self._step.split(text))
@@ -293,7 +293,7 @@ class _TfidfState:
             keep=step.keep,
         )
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """What was learned, in words."""
         return f"{len(self._counts.counts):,} different words in {self._counts.texts:,} texts"
 

@@ -416,7 +416,7 @@ class _VocabularyState:
         self._texts = texts
         self._counts = WordCounts(step.column, by_text=False)
 
-    def see(self, row: Row) -> None:
+    def update(self, row: Row) -> None:
         text = self._texts.one(row)
         if text is not None:
             self._counts.add(self._step.split(text))
@@ -440,6 +440,6 @@ class _VocabularyState:
             keep=step.keep,
         )
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """What was learned, in words."""
         return f"{len(self._counts.counts):,} different words in {self._counts.texts:,} texts"

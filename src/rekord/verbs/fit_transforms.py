@@ -41,7 +41,7 @@ def fit_chain(
     source: Source,
     layout: Layout,
     *,
-    asked: FitOptions,
+    requested: FitOptions,
     workers: int,
     source_bytes: int,
     aloud: bool,
@@ -50,7 +50,7 @@ def fit_chain(
     steps: list[Transform] = []
     for step in chain.steps:
         if isinstance(step, Learning):
-            job = asked.job(source, layout)
+            job = requested.job(source, layout)
             before = Chain(tuple(steps)).bind(layout.schema) if steps else None
             task = _FitTask(job, before, step, _find_training_split(step, job))
             lesson = _run_fit(task, workers, source_bytes, _FitProgress(task, aloud=aloud))
@@ -92,7 +92,7 @@ class _FitTask:
     job: ConversionJob
     before: Bound | None  # the transforms that come first
     step: Learning
-    taught: int | None  # the split that is learned from; None: all rows
+    split_number: int | None  # the split that is learned from; None: all rows
 
     def begin(self) -> FitState:
         return self.step.begin(self.job.layout.schema if self.before is None else self.before.schema)
@@ -200,10 +200,10 @@ class _SkippedRows(BadRows):
         super().__init__("reject")
         self.count = 0
 
-    def refuse(self, failure: RekordError, place: Location) -> None:
+    def reject(self, failure: RekordError, place: Location) -> None:
         self.count += 1
 
-    def remark(self, remark: RowRemark, place: Location) -> None:
+    def add_remark(self, remark: RowRemark, place: Location) -> None:
         pass
 
 
@@ -220,7 +220,7 @@ class _FitEncoding(RowEncoding):
 
     def _append(self, row: SourceRow, copy: int, values: Mapping[str, Any]) -> None:
         job = self._task.job
-        if self._task.taught is not None and self._split(row, values) != self._task.taught:
+        if self._task.split_number is not None and self._split(row, values) != self._task.split_number:
             return
         if job.splits.from_source and SPLIT_COLUMN not in job.schema:
             values = {name: value for name, value in values.items() if name != SPLIT_COLUMN}
@@ -228,7 +228,7 @@ class _FitEncoding(RowEncoding):
             values = {name: values[name] for name in job.select if name in values}
         if job.layout.needs_derive:
             values = job.layout.derive(values, job.verify).values
-        self._lesson.see(self._task.row(values))
+        self._lesson.update(self._task.row(values))
 
     def _split(self, row: SourceRow, values: Mapping[str, Any]) -> int:
         """The number of a row's split, as the conversion will find it."""
@@ -263,21 +263,21 @@ class _FitProgress:
     def begin(self) -> None:
         rule, step = self._task.job.splits, self._task.step
         rows = "all rows"
-        if self._task.taught is not None:
-            rows = f"the split {rule.names[self._task.taught]}"
+        if self._task.split_number is not None:
+            rows = f"the split {rule.names[self._task.split_number]}"
         elif rule.stratify is not None and getattr(step, "learn_from", "all") == "train":
             rows = "all rows, since stratified splits are known only when all rows are counted"
-        self._say(f"learning {step.name} of {getattr(step, 'column', 'rows')} from {rows}")
+        self._print(f"learning {step.name} of {getattr(step, 'column', 'rows')} from {rows}")
 
     def report_progress(self, done: int, parts: int) -> None:
         if time.monotonic() - self._reported_at >= _LINE_SECONDS:
-            self._say(f"learning: {done:,} of {parts:,} parts")
+            self._print(f"learning: {done:,} of {parts:,} parts")
 
     def end(self, lesson: Any, passed: int) -> None:
-        told = f"learned: {lesson.told()}" if hasattr(lesson, "told") else "learned"
-        self._say(told + (f", {passed:,} rows passed over" if passed else ""))
+        told = f"learned: {lesson.describe()}" if hasattr(lesson, "describe") else "learned"
+        self._print(told + (f", {passed:,} rows passed over" if passed else ""))
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         self._reported_at = time.monotonic()
         if self._is_verbose and sys.stderr is not None:
             with suppress(Exception):  # whoever listens may be gone, and learning goes on

@@ -94,11 +94,11 @@ class _FirstBadRow(BadRows):
         super().__init__("reject")
         self.first: RekordError | None = None
 
-    def refuse(self, failure: RekordError, place: Location) -> None:
-        super().refuse(failure, place)
+    def reject(self, failure: RekordError, place: Location) -> None:
+        super().reject(failure, place)
         self.first = self.first or failure
 
-    def remark(self, remark: RowRemark, place: Location) -> None:
+    def add_remark(self, remark: RowRemark, place: Location) -> None:
         pass
 
 
@@ -244,7 +244,7 @@ def find_size_warnings(job: ConversionJob, sample: RowSample, rows: int | None) 
         return
     columns = layout.layout.schema.context
     before = list(of_type(columns, Image))
-    pictures = [name for name, one in columns.items() if one.is_picture]
+    pictures = [name for name, one in columns.items() if one.is_image]
     raw = [name for name in pictures if isinstance(job.schema.context.get(name), Tensor)]
     if raw:
         yield from _find_decoded_columns(job, layout, sample, raw, rows)

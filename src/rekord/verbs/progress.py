@@ -95,7 +95,7 @@ class ConversionProgress:
             if self._stream.isatty():
                 self._show_bar(self._stream)
             else:
-                self._say(self._step.title())
+                self._print(self._step.title())
                 self._begin_lines()
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class ConversionProgress:
         """Lines that stay."""
         with suppress(Exception):
             for line in lines:
-                self._say("".join([letter if letter.isprintable() else "\ufffd" for letter in line]))
+                self._print("".join([letter if letter.isprintable() else "\ufffd" for letter in line]))
 
     def words(self) -> str:
         """How far the present step is."""
@@ -119,20 +119,20 @@ class ConversionProgress:
 
     # Lines.
 
-    def _say(self, line: str) -> None:
+    def _print(self, line: str) -> None:
         if self._stream is not None:
             self._stream.write(line + "\n")
             self._stream.flush()
 
     def _begin_lines(self) -> None:
         if self._lines is None:
-            self._lines = threading.Thread(target=self._say_lines, name="rekord progress", daemon=True)
+            self._lines = threading.Thread(target=self._print_lines, name="rekord progress", daemon=True)
             self._lines.start()
 
-    def _say_lines(self) -> None:
+    def _print_lines(self) -> None:
         while not self._closed.wait(self._line_seconds):
             with suppress(Exception):
-                self._say(self.words())
+                self._print(self.words())
 
     # The bar.
 

@@ -90,7 +90,7 @@ def prepare_conversion(
             steps,
             source,
             chosen,
-            asked=asked,
+            requested=asked,
             workers=many,
             source_bytes=facts.source_bytes,
             aloud=aloud,

@@ -267,7 +267,7 @@ from rekord.cli.main import run
 from rekord.feeds.sql.engine import Runner
 
 real = Runner.run
-def begun(self, call):
+def on_begin(self, call):
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     return real(self, call)
 Runner.run = begun

@@ -77,9 +77,9 @@ def stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Told
             path: str, out: str | None, options: TrainOptions, *, watch: TrainingListener
         ) -> TrainingResult:
             rk.open(path)
-            watch.chosen(TASK)
+            watch.on_task(TASK)
             asked.update(path=path, out=out, **vars(options))
-            watch.begun(TASK, "tensorflow", 61_892, 2, 60)
+            watch.on_begin(TASK, "tensorflow", 61_892, 2, 60)
             return tell(watch)
 
         monkeypatch.setattr(training, "run_training", train)
@@ -351,7 +351,7 @@ def test_a_path_that_is_not_there_is_said_before_anything_is_loaded(stands_in, c
 
 def test_names_from_the_data_cannot_steer_a_terminal(stands_in, capsys) -> None:
     odd = Task("regression", (InputColumn("a\x1b[2J", "numbers"),), "b\n", left_out={"c\r": "why\x07"})
-    stands_in(lambda watch: watch.begun(odd, "jax", 1, 1, 1) or outcome())
+    stands_in(lambda watch: watch.on_begin(odd, "jax", 1, 1, 1) or outcome())
     assert run_command_line(["train", "flowers"]) == 0
     shown = capsys.readouterr().out
     assert "a\\x1b[2J → b\\n · MLP" in shown
@@ -362,7 +362,7 @@ def test_many_columns_that_are_left_out_are_said_in_one_line(stands_in, capsys) 
     many = Task(
         "regression", (InputColumn("a", "numbers"),), "b", left_out={f"c{i}": "is a name" for i in range(9)}
     )
-    stands_in(lambda watch: watch.begun(many, "jax", 1, 1, 1) or outcome())
+    stands_in(lambda watch: watch.on_begin(many, "jax", 1, 1, 1) or outcome())
     assert run_command_line(["train", "flowers"]) == 0
     assert "\nleft out: c0, c1, c2, c3 and 5 more (is a name)\n" in capsys.readouterr().out
 
@@ -371,10 +371,10 @@ def test_the_bar_says_how_far_the_epoch_is() -> None:
     loaded: list[str] = []
     show = TrainingDisplay("flowers", batch_size=32, as_json=True, load=lambda: loaded.append("keras"))
     assert (drawn(show), loaded) == ("looking at the data", [])
-    show.chosen(TASK)
+    show.on_task(TASK)
     assert loaded == ["keras"]
-    show.begun(TASK, "tensorflow", 61_892, 2, 60)
-    show.waited(0.12)
+    show.on_begin(TASK, "tensorflow", 61_892, 2, 60)
+    show.on_wait(0.12)
     show.step(1, 31, 0.5, 0.8)
     assert drawn(show).startswith("epoch 1/2 ")
     assert drawn(show).endswith(" 31 of 60 · loss 0.500 · accuracy 0.800 · waiting 12 %")

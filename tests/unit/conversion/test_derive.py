@@ -48,9 +48,9 @@ def wanted(out, splits, name="test", **options):
     )
 
 
-def copied(dataset, out, recipe=None, *, shards=3, compression="none", **options):
+def copied(dataset, out, sampler=None, *, shards=3, compression="none", **options):
     split = dataset["train"]
-    records = RecordSequence(split.view.shards, recipe or FileOrderSampler(split.view.shards))
+    records = RecordSequence(split.view.shards, sampler or FileOrderSampler(split.view.shards))
     ending = {"none": "", "gzip": ".gz", "zlib": ".zz"}[compression]
     new = DerivedSplit(
         shards=[
@@ -82,9 +82,9 @@ def test_cut_by_bytes_makes_the_shards_that_writing_makes(dataset, tmp_path):
 
 
 def test_an_order_of_records_is_copied_as_batches_would_give_it(dataset, tmp_path):
-    recipe = FullSampler(EpochOrder("exact", 1000, 7))
-    made = copied(dataset, tmp_path / "out", recipe)
-    expected = recipe.records(0, np.arange(1000)).tolist()
+    sampler = FullSampler(EpochOrder("exact", 1000, 7))
+    made = copied(dataset, tmp_path / "out", sampler)
+    expected = sampler.records(0, np.arange(1000)).tolist()
     assert [row["x"] for row in made["train"]] == expected
     counts = read_manifest(str(tmp_path / "out")).splits["train"].classes["label"]
     assert counts == {"0": 334, "1": 333, "2": 333}

@@ -115,7 +115,7 @@ PROMISED = {
 def test_the_signature_is_the_promised_one(method) -> None:
     _, first, *rest = inspect.signature(getattr(rk.Split, method)).parameters.values()
     assert (first.name, first.default) == ("batch_size", inspect.Parameter.empty)
-    assert {one.name: one.default for one in rest if one.name != "recipe"} == PROMISED
+    assert {one.name: one.default for one in rest if one.name != "sampler"} == PROMISED
     assert [one.name for one in rest][: len(PROMISED)] == list(PROMISED)
     assert all(one.kind is inspect.Parameter.KEYWORD_ONLY for one in rest)
 

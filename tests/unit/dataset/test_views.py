@@ -110,7 +110,7 @@ def test_views_of_very_many_records_take_no_memory() -> None:
         views = [split[10:20], split.take(10**8), split[::-3], split[5:][:-5][::2], split.take(7)]
         states = [view.batches(4, shuffle=order).state_dict() for view in views for order in (False, True)]
         pickled = [len(pickle.dumps(view)) for view in views]
-        records = views[2].request(4, shuffle=True).recipe.records(3, np.arange(10, dtype=np.int64))
+        records = views[2].request(4, shuffle=True).sampler.records(3, np.arange(10, dtype=np.int64))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

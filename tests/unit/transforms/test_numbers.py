@@ -355,7 +355,7 @@ def test_sums_are_exact_in_whatever_order_they_are_made():
         for part in parts:
             lesson = t.standardize("x").begin(schema)
             for value in part:
-                lesson.see({"x": value})
+                lesson.update({"x": value})
             lessons.append(pickle.loads(pickle.dumps(lesson)))
         whole = t.standardize("x").begin(schema)
         for lesson in lessons:
@@ -370,8 +370,8 @@ def test_sums_are_exact_in_whatever_order_they_are_made():
 def test_nan_and_infinity_are_left_out_of_the_sums():
     lesson = t.standardize("x").begin(rk.Schema({"x": rk.Float32((None,))}))
     assert isinstance(lesson, StandardizeState)
-    lesson.see({"x": [1.0, math.nan, 3.0, math.inf]})
-    lesson.see({"x": []})
+    lesson.update({"x": [1.0, math.nan, 3.0, math.inf]})
+    lesson.update({"x": []})
     assert lesson.told() == "mean and std of 2 values"
     options = lesson.learned().options()
     assert (options["mean"], options["std"]) == ([2.0], [1.0])

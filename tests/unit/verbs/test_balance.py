@@ -414,7 +414,7 @@ def test_a_class_is_named_on_a_command_line_as_it_is_shown(tmp_path, feature, fe
     rk.write(rows, tmp_path / "in", schema=schema, progress=False, workers=1)
     for name in names:
         asked = BalanceOptions(by="kind", sampling_strategy={name: 9})
-        (draw,) = prepare_balance(tmp_path / "in", tmp_path / "out", asked).draws.values()
+        (draw,) = prepare_balance(tmp_path / "in", tmp_path / "out", asked).samples.values()
         assert draw.after == {many: 15, few: 9}
 
 

@@ -267,9 +267,9 @@ class ImageColumnDecoder:
                 pixels = decode(data)
             except InvalidImage as refused:
                 if offsets is None:
-                    raise refused.told(name, row=at) from refused.__cause__
+                    raise refused.to_error(name, row=at) from refused.__cause__
                 row = int(np.searchsorted(offsets, at, side="right")) - 1
-                raise refused.told(name, row=row, step=at - int(offsets[row])) from refused.__cause__
+                raise refused.to_error(name, row=row, step=at - int(offsets[row])) from refused.__cause__
             yield at, pixels
 
 

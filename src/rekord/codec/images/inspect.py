@@ -220,7 +220,7 @@ class InvalidImage(InvalidValue):
         self.path = path
         self.likely = likely
 
-    def told(self, column: str, *, row: int | None = None, step: int | None = None) -> RekordError:
+    def to_error(self, column: str, *, row: int | None = None, step: int | None = None) -> RekordError:
         """The error, which also names the file."""
         whose = f"`{column}`" if step is None else f"step {step:,} of `{column}`"
         return error(
@@ -242,7 +242,7 @@ def inspect_image(value: Any, *, name: str, verify: Verify) -> EncodedImage:
     try:
         return inspect_image_value(value, verify)
     except InvalidValue as unfit:
-        raise unfit.told(name) from unfit.__cause__
+        raise unfit.to_error(name) from unfit.__cause__
 
 
 def inspect_image_value(value: Any, verify: Verify) -> EncodedImage:

@@ -99,7 +99,7 @@ def inspect_mask(
     try:
         return inspect_mask_value(value, MaskIds(classes, ignore), colours, verify)
     except InvalidValue as unfit:
-        raise unfit.told(name) from unfit.__cause__
+        raise unfit.to_error(name) from unfit.__cause__
 
 
 def check_mask_size(image: EncodedImage, mask: EncodedImage, *, name: str) -> None:

@@ -161,7 +161,7 @@ def fetch_records(
         ):
             break
     for plan, some in zip(plans, chosen, strict=True):
-        plan.settle(some, pieces)
+        plan.merge_ranges(some, pieces)
     shards = {plan.shard.path: plan.shard for plan in plans}
     whole = [key for plan in plans for key in plan.parts(whole=True)]
     rest = [key for plan in plans for key in plan.parts(whole=False)]
@@ -202,7 +202,7 @@ class _FetchPlan:
         )
         return dense
 
-    def settle(self, whole: npt.NDArray[np.bool_], pieces: FetchedRangeCache) -> None:
+    def merge_ranges(self, whole: npt.NDArray[np.bool_], pieces: FetchedRangeCache) -> None:
         """Cut what is wanted into parts; blocks that are here already are used anyway."""
         keys = [self._key(*pair) for pair in zip(self._firsts.tolist(), self._behind.tolist(), strict=True)]
         whole = whole | np.array([pieces.has(key) for key in keys], np.bool_)

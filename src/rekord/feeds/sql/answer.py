@@ -239,7 +239,7 @@ def _build_narrow_table(
         for one in build_query_columns({name: schema[name] for name in read}, kinds, sql)
         if one.name.casefold() in simple.words
     ]
-    if not simple.among(one.name for one in columns):
+    if not simple.uses_only(one.name for one in columns):
         return None
     return QueryTable(0, simple.table, [QueryTablePart(split, kinds) for split in within[0]], columns)
 

@@ -37,7 +37,7 @@ class SimpleQuery:
     given: frozenset[str]  # the names that the query itself gives
     filtered: bool
 
-    def among(self, columns: Iterable[str]) -> bool:
+    def uses_only(self, columns: Iterable[str]) -> bool:
         """Whether everything that the query names is a column or a name of its own."""
         return self.words <= self.given | {name.casefold() for name in columns}
 

@@ -234,7 +234,7 @@ def build_ops_dataset(
     for Keras (`one_length`), which warns of a dataset without a length, it has one and is not sharded again.
     """
     finish = request.finish if isinstance(request.finish, Postprocessor) else None
-    if not isinstance(request.recipe, FileOrderSampler) or (finish is not None and finish.map is not None):
+    if not isinstance(request.sampler, FileOrderSampler) or (finish is not None and finish.map is not None):
         raise _ops_option_error(
             'mode="ops" reads whole files, and this split is a view of some records, or has a function',
             "a view, a balanced or mixed split, or one with a `map`",

@@ -189,7 +189,7 @@ class _ProcessReader:
         epoch: int,
         consumed: int,
     ) -> None:
-        processes.places.set(epoch, consumed, request.recipe.to_dict())
+        processes.places.set(epoch, consumed, request.sampler.to_dict())
         self._processes: _WorkerProcesses | None = processes
         self._idle = idle
         self._items: Iterator[Any] = iter(processes.loader)
@@ -258,11 +258,11 @@ class _CursorFeed(Feed):
 
     def _seek(self, epoch: int, consumed: int) -> None:
         super()._seek(epoch, consumed)
-        self.places.set(epoch, consumed, self._request.recipe.to_dict())
+        self.places.set(epoch, consumed, self._request.sampler.to_dict())
 
 
 def _resume_request(request: BatchRequest, place: IterationStart) -> BatchRequest:
-    return replace(request, recipe=request.recipe.resume(place.order))
+    return replace(request, sampler=request.sampler.resume(place.order))
 
 
 @lru_cache(maxsize=1)
@@ -362,7 +362,7 @@ class _WorkerShare:
         if resumed is not None:
             state, delivered = _parse_worker_state(LoaderState.from_dict(resumed), worker, workers)
             request = request.resume(state)
-            at = IterationStart.of(state.epoch, state.consumed, request.recipe.to_dict())
+            at = IterationStart.of(state.epoch, state.consumed, request.sampler.to_dict())
         place = places.begin(worker, workers, seed=seed, at=at)
         own = make_worker_request(_resume_request(request, place), worker, workers, delivered)
         # The loader prefetches. Locks of the process that forked are not ours to use.

@@ -109,7 +109,7 @@ def _find_declared_content(schema: Schema | None) -> tuple[list[ContentKey], set
             if isinstance(feature, Mask):
                 masks.add((key, in_steps))
             elif feature.storage == "blob":
-                content.append(ContentKey(key, in_steps, is_image=feature.is_picture))
+                content.append(ContentKey(key, in_steps, is_image=feature.is_image))
     return content, masks
 
 
@@ -182,7 +182,7 @@ class DuplicateContentRule:
         self._seeds: dict[tuple[str, str], int] = {}
         self._nothing: dict[int, _DigestArray] = {}
 
-    def see(self, batch: KeyedBatch) -> Iterator[Finding]:
+    def update(self, batch: KeyedBatch) -> Iterator[Finding]:
         """Takes digests of what the records hold; what is the same is known at the end."""
         if self._sort is None or not len(batch):
             return

@@ -47,7 +47,7 @@ class ExpectedColumn:
         """Whether an empty list of a fixed shape is a value that is missing."""
         return self.feature.optional
 
-    def whose(self, key: str, step: int | None = None) -> str:
+    def describe_key(self, key: str, step: int | None = None) -> str:
         """The subject of a sentence about what is stored under one of the keys."""
         stored = "" if key == self.name else f" (stored as {format_key(key)})"
         return f"{'' if step is None else f'step {step:,} of '}{format_key(self.name)}{stored}"
@@ -113,7 +113,7 @@ class ValueLimits:
     range: tuple[Any, Any] | None = None  # as declared, for messages
     open: bool = False  # to infinity, which is worth a warning
 
-    def sound(self, values: Array) -> bool:
+    def is_plausible(self, values: Array) -> bool:
         """Whether a quick look has nothing against these values; it never overlooks anything."""
         if not len(values):
             return True
@@ -124,7 +124,7 @@ class ValueLimits:
         inside = bool(least >= self.low and greatest <= self.high)
         return inside and not (self.open and (np.isinf(least) or np.isinf(greatest)))
 
-    def judged(self, values: Array) -> Iterator[tuple[str, Severity, RowMask]]:
+    def find_violations(self, values: Array) -> Iterator[tuple[str, Severity, RowMask]]:
         """What is wrong with which values: a code, a severity and a mark for each value."""
         with np.errstate(all="ignore"):
             verdicts = list(self._reals(values) if values.dtype == np.float32 else self._whole(values))
@@ -205,7 +205,7 @@ CellDescriber = Callable[[int], tuple[str, str]]
 def is_quickly_valid(column: ExpectedColumn, key: ExpectedKey, found: KeyColumn) -> bool:
     """Whether a quick look has nothing against the values of a key; it never overlooks anything."""
     if key.limits is not None:
-        return key.limits.sound(found.values)
+        return key.limits.is_plausible(found.values)
     if key.utf8:
         return _is_all_utf8(found.values)
     if isinstance(column.feature, Tensor):
@@ -219,7 +219,7 @@ def find_invalid_values(
     """What is wrong with which values of a key: a code, a severity and a mark for each value."""
     values = cells.column.values
     if key.limits is not None:
-        for code, severity, marks in key.limits.judged(values):
+        for code, severity, marks in key.limits.find_violations(values):
             if code == "H752" and tfds:
                 unknown = marks & (values == _UNKNOWN_LABEL)
                 yield "H753", "note", unknown

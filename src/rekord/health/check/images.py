@@ -212,7 +212,7 @@ class ImageRule:
         self._repeated = RepeatedFindings()
         self._once = DeferredFindings()
 
-    def see(self, batch: KeyedBatch) -> Iterator[Finding]:
+    def update(self, batch: KeyedBatch) -> Iterator[Finding]:
         """What is wrong with the pictures of these records."""
         sizes: dict[tuple[str | None, bool], dict[int, ImageSize]] = {}
         for key in self._keys_of(batch):
@@ -245,9 +245,9 @@ class ImageRule:
         self, batch: KeyedBatch, row: int, code: str, severity: Severity, feature: str, said: dict[str, Any]
     ) -> Iterator[Finding]:
         if severity != "error":
-            self._once.tell(batch, [row], code, severity, feature, lambda _: said)
+            self._once.report(batch, [row], code, severity, feature, lambda _: said)
         else:
-            yield from self._repeated.tell(batch, [row], code, severity, feature, lambda _: said)
+            yield from self._repeated.report(batch, [row], code, severity, feature, lambda _: said)
 
     def _about(
         self,
@@ -486,7 +486,7 @@ class BoxKeys:
         """The keys of xmin, ymin, xmax, ymax."""
         return tuple(f"{self.stem}/{side}" for side in BOX_SIDES)
 
-    def beside(self, name: str) -> str:
+    def sibling(self, name: str) -> str:
         """A key that belongs to the same objects."""
         return f"{self.stem[: self.stem.rfind('/') + 1]}{name}"
 
@@ -498,10 +498,10 @@ def find_declared_boxes(schema: Schema) -> tuple[BoxKeys, ...]:
         stem = feature.record_keys(name)[0].rpartition("/")[0]
         found = BoxKeys(stem=stem, feature=name, step=name in schema.steps, declared=True)
         label = next(
-            (one for column, one in schema.items() if found.beside(CLASS_IDS) in one.record_keys(column)),
+            (one for column, one in schema.items() if found.sibling(CLASS_IDS) in one.record_keys(column)),
             None,
         )
-        free = label is None or (label.as_given == "int" and label.limits is None)
+        free = label is None or (label.value_kind == "int" and label.limits is None)
         out.append(BoxKeys(stem=stem, feature=name, step=name in schema.steps, declared=True, from_one=free))
     return tuple(out)
 
@@ -514,7 +514,7 @@ class BoxRule:
         self._repeated = RepeatedFindings()
         self._once = DeferredFindings()
 
-    def see(self, batch: KeyedBatch) -> Iterator[Finding]:
+    def update(self, batch: KeyedBatch) -> Iterator[Finding]:
         """What is wrong with the boxes of these records."""
         for boxes in self._boxes_of(batch):
             sides = [Cells.of(batch, key, step=boxes.step) for key in boxes.keys]
@@ -539,7 +539,7 @@ class BoxRule:
         even = np.logical_and.reduce([count == counts[0] for count in counts])
         if not even.all() and not boxes.declared:
             rows = sides[0].records(np.flatnonzero(~even))
-            yield from self._tell(
+            yield from self._report(
                 batch, boxes, rows, "H770", "error", lambda cell: _describe_uneven_sides(boxes, counts, cell)
             )
         edges = [_select_row_values(column, even) for column in columns]
@@ -593,13 +593,13 @@ class BoxRule:
                 _format_boxes_name(boxes), box, shown + (f"; {more:,} more in the record" if more else "")
             )
 
-        yield from self._tell(batch, boxes, sides[0].records(cells), code, severity, words)
+        yield from self._report(batch, boxes, sides[0].records(cells), code, severity, words)
 
     def _classes(self, batch: KeyedBatch, boxes: BoxKeys) -> Iterator[Finding]:
         """The classes of boxes: as many as there are boxes, and none of them the background's."""
         first = Cells.of(batch, boxes.keys[0], step=boxes.step)
         for name in (CLASS_IDS, CLASS_NAMES):
-            key = boxes.beside(name)
+            key = boxes.sibling(name)
             cells = Cells.of(batch, key, step=boxes.step)
             if cells is None:
                 continue
@@ -610,7 +610,7 @@ class BoxRule:
                 # Names may be left out, and are then missing or an empty list.
                 wrong &= (counts > 0) if name == CLASS_NAMES else find_present_rows(cells.column, len(wanted))
                 rows = cells.records(np.flatnonzero(wrong))
-                yield from self._tell(
+                yield from self._report(
                     batch,
                     boxes,
                     rows,
@@ -630,7 +630,7 @@ class BoxRule:
             return
         first = cells.marked(values < 1)
         rows = cells.records(np.fromiter(first, np.int64, len(first)))
-        yield from self._tell(
+        yield from self._report(
             batch,
             boxes,
             rows,
@@ -645,7 +645,7 @@ class BoxRule:
             feature=key,
         )
 
-    def _tell(
+    def _report(
         self,
         batch: KeyedBatch,
         boxes: BoxKeys,
@@ -658,9 +658,9 @@ class BoxRule:
     ) -> Iterator[Finding]:
         about = boxes.feature if feature is None else feature
         if severity == "error":
-            yield from self._repeated.tell(batch, rows, code, severity, about, lambda row: say(rows[row]))
+            yield from self._repeated.report(batch, rows, code, severity, about, lambda row: say(rows[row]))
         else:
-            self._once.tell(batch, list(rows), code, severity, about, lambda row: say(rows[row]))
+            self._once.report(batch, list(rows), code, severity, about, lambda row: say(rows[row]))
 
 
 def _select_row_values(column: KeyColumn, rows: RowMask) -> Array:

@@ -97,7 +97,7 @@ class FileSetStatistics:
                     self.keys.setdefault((step, key), KeyStatistics()), batch, key, cells, step=step
                 )
 
-    def usual(self, place: KeyPath) -> bool:
+    def is_common(self, place: KeyPath) -> bool:
         """Whether nearly all records have a key."""
         seen = self.keys.get(place)
         return seen is not None and seen.present >= MAJORITY_SHARE * self.records
@@ -106,7 +106,7 @@ class FileSetStatistics:
     def has_missing_keys(self) -> bool:
         """Whether keys are left out where a value is missing, as the way in which these files were written."""
         return any(
-            not self.usual(place) and not seen.is_rare(self.records) for place, seen in self.keys.items()
+            not self.is_common(place) and not seen.is_rare(self.records) for place, seen in self.keys.items()
         )
 
 
@@ -279,7 +279,7 @@ class MajorityRule:
         self._boxes = frozenset(key for boxes in self._patterns.boxes(batch) for key in boxes.keys)
         enough = self._seen.records >= MIN_EVIDENCE_RECORDS
         self._holes = self._seen.has_missing_keys
-        self._wanted = [place for place in self._seen.keys if enough and self._seen.usual(place)]
+        self._wanted = [place for place in self._seen.keys if enough and self._seen.is_common(place)]
         self._common = [
             place for place, one in self._seen.keys.items() if one.present * 2 > self._seen.records
         ]
@@ -292,7 +292,7 @@ class MajorityRule:
         self._records = 0
         self._having: dict[KeyPath, int] = {}  # records with a key whose number of values is usually the same
 
-    def see(self, batch: KeyedBatch) -> Iterator[Finding]:
+    def update(self, batch: KeyedBatch) -> Iterator[Finding]:
         """What is wrong with these records; what may turn out to be usual in this file waits until its end."""
         if batch.path != self._path:
             self._begin(batch)
@@ -345,7 +345,7 @@ class MajorityRule:
             lacks = here & ~find_records_with_key(batch, meant, step=step)
             out[step, meant] = out.get((step, meant), np.zeros(len(batch), np.bool_)) | lacks
             rows = np.flatnonzero(lacks).tolist()
-            self._once.tell(batch, rows, "H757", "warning", key, partial(self._describe_typo, place, meant))
+            self._once.report(batch, rows, "H757", "warning", key, partial(self._describe_typo, place, meant))
         return out
 
     def _describe_typo(self, place: KeyPath, meant: str, _row: int) -> dict[str, Any]:
@@ -381,7 +381,7 @@ class MajorityRule:
         lacks = ~find_records_with_key(batch, key, step=step)
         wrong = lacks if replaced is None else lacks & ~replaced
         present = self._seen.keys[place].present
-        self._held.tell(
+        self._held.report(
             batch,
             np.flatnonzero(wrong).tolist(),
             "H756",
@@ -403,7 +403,7 @@ class MajorityRule:
     ) -> Iterator[Finding]:
         column = cells.column
         rows = cells.records(np.flatnonzero(find_present_rows(column, len(column))))
-        yield from self._repeated.tell(
+        yield from self._repeated.report(
             batch,
             rows,
             "H755",
@@ -431,7 +431,7 @@ class MajorityRule:
             return
         wrong = (column.counts != usual) & find_present_rows(column, len(column))
         rows = cells.records(np.flatnonzero(wrong))
-        self._held.tell(
+        self._held.report(
             batch,
             list(rows),
             "H758",
@@ -461,7 +461,7 @@ class MajorityRule:
         values = cells.column.values
         first = cells.marked(~np.isfinite(values))
         rows = cells.records(np.fromiter(first, np.int64, len(first)))
-        self._once.tell(
+        self._once.report(
             batch,
             list(rows),
             "H751",

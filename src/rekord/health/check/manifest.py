@@ -72,7 +72,7 @@ class LabelMapRule:
         self._names = {text.encode() for text in classes.values()}
         self._repeated = RepeatedFindings()
 
-    def see(self, batch: KeyedBatch) -> Iterator[Finding]:
+    def update(self, batch: KeyedBatch) -> Iterator[Finding]:
         """The records that have another one."""
         ids, names = batch.context.get(CLASS_ID_KEY), batch.context.get(CLASS_NAME_KEY)
         if ids is not None and ids.kind == "int64":
@@ -97,7 +97,7 @@ class LabelMapRule:
     ) -> Iterator[Finding]:
         places = np.flatnonzero(wrong)
         first = {int(column.owners[place]): int(place) for place in places[::-1] if column.owners[place] >= 0}
-        yield from self._repeated.tell(
+        yield from self._repeated.report(
             batch,
             sorted(first),
             "H752",
@@ -338,7 +338,7 @@ class ClassCountRule:
                     self._counts[split, column] = Counter()
             self._keys[split] = keys
 
-    def see(self, batch: KeyedBatch) -> Iterator[Finding]:
+    def update(self, batch: KeyedBatch) -> Iterator[Finding]:
         """Counts; what there is to say is known at the end."""
         split = self._listing.split_of(batch.path)
         if split is not None:
@@ -560,7 +560,7 @@ class IndexRule:
         self._path: str | None = None
         self._index: IndexFile | None = None
 
-    def see(self, batch: KeyedBatch) -> Iterator[Finding]:
+    def update(self, batch: KeyedBatch) -> Iterator[Finding]:
         """The first record of a file that its index says something else of."""
         if self._path != batch.path:
             yield from self._open(batch.path)

@@ -24,7 +24,7 @@ MAX_LISTED_PER_CODE = 20
 class CheckRule(Protocol):
     """Something that records are held against, batch by batch."""
 
-    def see(self, batch: KeyedBatch) -> Iterator[Finding]:
+    def update(self, batch: KeyedBatch) -> Iterator[Finding]:
         """What is wrong with these records."""
 
     def end_file(self, path: str) -> Iterator[Finding]:
@@ -41,7 +41,7 @@ class RepeatedFindings:
         self._told: dict[tuple[str, str | None], int] = {}
         self._more: dict[tuple[str, str | None], Finding] = {}
 
-    def tell(
+    def report(
         self,
         batch: KeyedBatch,
         rows: Iterable[int],
@@ -195,7 +195,7 @@ class DeferredFindings:
     def __init__(self) -> None:
         self._held: dict[tuple[str, Severity, str | None], Finding] = {}
 
-    def tell(
+    def report(
         self,
         batch: KeyedBatch,
         rows: Sequence[int],

@@ -58,7 +58,7 @@ _SAMPLED_BYTES = 16 << 20
 class CheckObserver(Protocol):
     """Someone who looks on while files are checked."""
 
-    def see(self, batch: KeyedBatch) -> None:
+    def update(self, batch: KeyedBatch) -> None:
         """Some records of a file."""
 
     def end_file(self, end: FileSummary) -> None:
@@ -132,9 +132,9 @@ def _iter_findings(
                         yield item
                 elif isinstance(item, KeyedBatch):
                     for observer in observers:
-                        observer.see(item)
+                        observer.update(item)
                     for rule in rules:
-                        yield from rule.see(item)
+                        yield from rule.update(item)
                 else:
                     for rule in rules:
                         yield from rule.end_file(item.path)

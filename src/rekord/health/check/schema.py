@@ -53,7 +53,7 @@ def describe_unknown_key(key: str, meant: str | None) -> FindingDetails:
 
 def describe_missing_key(column: ExpectedColumn, key: str, instead: str | None) -> FindingDetails:
     """A required key that a record does not have; `instead` is one that it has and that was probably meant."""
-    whose = column.whose(key)
+    whose = column.describe_key(key)
     if instead is not None:
         return {
             "message": f"{whose} is missing, and the record has {format_key(instead)}: did you mean "
@@ -336,7 +336,7 @@ class SchemaRule:
         self._once = DeferredFindings()
         self._meant: dict[tuple[bool, str], str | None] = {}
 
-    def see(self, batch: KeyedBatch) -> Iterator[Finding]:
+    def update(self, batch: KeyedBatch) -> Iterator[Finding]:
         """What is wrong with these records."""
         with np.errstate(all="ignore"):
             doubtful = [
@@ -382,7 +382,7 @@ class SchemaRule:
         here = _find_present_records(batch, key, step=step)
         rows = np.flatnonzero(here if explained is None else here & ~explained).tolist()
         meant = self._meaning(key, step=step)
-        self._once.tell(batch, rows, "H754", "warning", key, lambda _: describe_unknown_key(key, meant))
+        self._once.report(batch, rows, "H754", "warning", key, lambda _: describe_unknown_key(key, meant))
 
     # What is there, and what is not.
 
@@ -412,7 +412,7 @@ class SchemaRule:
             other = next((key for key, rows in instead.items() if rows[row]), None)
             return describe_missing_key(column, column.keys[int(first[row])].key, other)
 
-        yield from self._repeated.tell(
+        yield from self._repeated.report(
             batch, np.flatnonzero(missing).tolist(), "D401", "error", column.name, say
         )
 
@@ -427,7 +427,7 @@ class SchemaRule:
                 column, "all of its keys, or none of them", f"{format_key(has)} without {format_key(lacks)}"
             )
 
-        yield from self._repeated.tell(
+        yield from self._repeated.report(
             batch, np.flatnonzero(wrong).tolist(), "D407", "error", column.name, say
         )
 
@@ -443,7 +443,7 @@ class SchemaRule:
             there_at_all.append(cells)
             if cells.column.kind != key.kind and (len(cells.column.values) or not column.step):
                 rows = cells.records(np.flatnonzero(find_present_rows(cells.column, len(cells.column))))
-                yield from self._tell(batch, column, key, cells, rows, "D403", describe_wrong_kind)
+                yield from self._report(batch, column, key, cells, rows, "D403", describe_wrong_kind)
                 continue
             parts.append(cells)
             yield from self._counts(column, key, batch, cells)
@@ -464,7 +464,7 @@ class SchemaRule:
             column, key, cells.column
         )
         rows = cells.records(np.flatnonzero(wrong))
-        yield from self._tell(batch, column, key, cells, rows, "D402", describe_wrong_count)
+        yield from self._report(batch, column, key, cells, rows, "D402", describe_wrong_count)
 
     def _values(
         self,
@@ -481,13 +481,13 @@ class SchemaRule:
 
         def say(row: int) -> dict[str, Any]:
             cell = rows[row]
-            whose = column.whose(key.key, cells.step(row, cell))
+            whose = column.describe_key(key.key, cells.step(row, cell))
             return VALUE_DESCRIBERS[code](whose, column, key, cells, cell, first[cell])
 
         if severity == "error":
-            yield from self._repeated.tell(batch, rows, code, severity, column.name, say)
+            yield from self._repeated.report(batch, rows, code, severity, column.name, say)
         else:
-            self._once.tell(batch, list(rows), code, severity, column.name, say)
+            self._once.report(batch, list(rows), code, severity, column.name, say)
 
     def _together(self, column: ExpectedColumn, batch: KeyedBatch, parts: list[Cells]) -> Iterator[Finding]:
         """The keys of one column agree about how many values there are, step by step where there are steps."""
@@ -506,7 +506,7 @@ class SchemaRule:
         )
         wrong, say_parts = together(column, parts)
         found = parts[0].records(np.flatnonzero(wrong & here))
-        yield from self._repeated.tell(
+        yield from self._repeated.report(
             batch,
             found,
             "D407",
@@ -519,7 +519,7 @@ class SchemaRule:
         self, column: ExpectedColumn, batch: KeyedBatch, parts: list[Cells], uneven: RowMask
     ) -> Iterator[Finding]:
         steps = [part.count_steps() for part in parts]
-        yield from self._repeated.tell(
+        yield from self._repeated.report(
             batch,
             np.flatnonzero(uneven).tolist(),
             "D407",
@@ -528,7 +528,7 @@ class SchemaRule:
             lambda row: describe_uneven_steps(column, steps, row),
         )
 
-    def _tell(
+    def _report(
         self,
         batch: KeyedBatch,
         column: ExpectedColumn,
@@ -539,10 +539,10 @@ class SchemaRule:
         words_of: Callable[[str, ExpectedColumn, ExpectedKey, Cells, int], FindingDetails],
     ) -> Iterator[Finding]:
         def say(row: int) -> FindingDetails:
-            whose = column.whose(key.key, cells.step(row, rows[row]))
+            whose = column.describe_key(key.key, cells.step(row, rows[row]))
             return words_of(whose, column, key, cells, rows[row])
 
-        yield from self._repeated.tell(batch, rows, code, "error", column.name, say)
+        yield from self._repeated.report(batch, rows, code, "error", column.name, say)
 
 
 def _find_uneven_records(parts: list[Cells]) -> RowMask:

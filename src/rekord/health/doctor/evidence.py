@@ -287,7 +287,7 @@ class RecordProfile:
         self.payload_bytes = 0
         self._room = SampleBudget()
 
-    def see(self, batch: KeyedBatch) -> None:
+    def update(self, batch: KeyedBatch) -> None:
         """Take a batch in."""
         rows = np.arange(len(batch))
         for key, column in batch.context.items():
@@ -441,10 +441,10 @@ class SizedKey:
     shapes: list[tuple[AffectedRecord, ImageShape, int]] = field(
         default_factory=list
     )  # of the first few: size is the last
-    odd: RecordTally = field(default_factory=RecordTally)  # records whose size no whole ratio explains
+    mismatched: RecordTally = field(default_factory=RecordTally)  # records whose size no whole ratio explains
 
     @property
-    def deep(self) -> bool:
+    def has_channels(self) -> bool:
         """Whether a key says the number of channels."""
         return len(self.keys) == 3
 
@@ -455,7 +455,7 @@ class RawShapeProfile:
     def __init__(self) -> None:
         self.sized: dict[str, SizedKey] = {}
 
-    def see(self, batch: KeyedBatch) -> None:
+    def update(self, batch: KeyedBatch) -> None:
         """Compare the sizes in a batch with the heights and widths in it."""
         if not any(key.endswith(HEIGHTS) for key in batch.context):
             return
@@ -485,7 +485,7 @@ class RawShapeProfile:
         for ratio in np.unique(ratios[whole])[:_MAX_RATIOS].tolist():
             if ratio in known.ratios or len(known.ratios) < _MAX_RATIOS:
                 known.ratios.setdefault(ratio, RecordTally()).add(batch, whole & (ratios == ratio))
-        known.odd.add(batch, usable & ~whole)
+        known.mismatched.add(batch, usable & ~whole)
         for row in np.flatnonzero(usable)[: MAX_SAMPLES - len(known.shapes)].tolist():
             size = [int(dim[row]) for dim in dims]
             shape = ImageShape(size[0], size[1], size[2] if len(size) == 3 else None)
@@ -583,13 +583,13 @@ class FileEvidence:
 class DoctorCase:
     """What the doctor was asked about, and all that the pass gathered."""
 
-    asked: str
+    path: str
     schema: Schema | None = None
     listed: Schema | None = None  # by which `rewrite` of the same place names columns
     spec: Spec | SequenceSpec | None = None  # what TensorFlow is asked to parse
     compression: Mapping[str, str] = field(default_factory=dict)  # by file name, as a manifest says
     files: list[FileEvidence] = field(default_factory=list)
-    beside: list[FileEvidence] = field(default_factory=list)  # findings about what is no file that was read
+    companion_files: list[FileEvidence] = field(default_factory=list)  # not read as records
     profile: RecordProfile = field(default_factory=RecordProfile)
     raw: RawShapeProfile = field(default_factory=RawShapeProfile)
     unset: UnsetKeys = field(default_factory=UnsetKeys)
@@ -599,11 +599,11 @@ class DoctorCase:
         """The facts of a file that is read, or of something beside: a set of shards, a manifest."""
         if not self._by_path:
             self._by_path = {facts.path: facts for facts in self.files}
-        where = path or self.asked
+        where = path or self.path
         facts = self._by_path.get(where)
         if facts is None:
             facts = self._by_path[where] = FileEvidence(where)
-            self.beside.append(facts)
+            self.companion_files.append(facts)
         return facts
 
     def add(self, finding: Finding) -> None:
@@ -650,9 +650,9 @@ class DoctorCase:
 
     def place(self, tally: RecordTally) -> str:
         """The path of what a tally counted: the file, or what was asked about where there are several."""
-        return tally.names[0] if tally.files == 1 else self.asked
+        return tally.names[0] if tally.files == 1 else self.path
 
-    def spread(self, tally: RecordTally, *, agree: bool = True) -> str | None:
+    def describe_files(self, tally: RecordTally, *, agree: bool = True) -> str | None:
         """Which files something is so in, in words; `agree` says that the other files have it right."""
         total = len(self.files)
         if not tally.records:
@@ -690,7 +690,7 @@ class DoctorCase:
             feature=feature,
             records_affected=tally.records,
             records=tuple(tally.places),
-            evidence=tuple(line for line in (self.spread(tally, agree=agree), *evidence) if line),
+            evidence=tuple(line for line in (self.describe_files(tally, agree=agree), *evidence) if line),
             ruled_out=tuple(line for line in ruled_out if line),
             likely=likely,
             do=do,

@@ -179,7 +179,7 @@ def _diagnose_repeated_feature(
         severity=groups[0].severity,
         title=first.message if alike else get_code_title(code),
         # The other records may be in any file: what was asked about holds them all.
-        path=first.path if len(case.files) == 1 and first.path is not None else case.asked,
+        path=first.path if len(case.files) == 1 and first.path is not None else case.path,
         files=tally.files,
         feature=feature,
         records_affected=tally.records,
@@ -290,7 +290,7 @@ def diagnose_other_findings(
         # Findings about a column are explained by diagnoses of all its keys.
         explained |= {(code, column) for code in set.intersection(*(by_key.get(key, set()) for key in keys))}
     left: dict[tuple[str, str | None, Severity], list[FindingGroup]] = {}
-    for facts in (*case.files, *case.beside):
+    for facts in (*case.files, *case.companion_files):
         for about, group in facts.groups.items():
             if about[0] not in _DIAGNOSED_CODES and about[:2] not in explained:
                 left.setdefault(about, []).append(group)

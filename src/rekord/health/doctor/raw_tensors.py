@@ -138,11 +138,11 @@ def _diagnose_raw_pixels(case: DoctorCase, key: str, stored: KindProfile) -> Ite
 
 def _infer_uint8_layout(case: DoctorCase, key: str, stored: KindProfile) -> PixelLayout | None:
     sized = case.raw.sized.get(key)
-    if sized is not None and sized.kind == "bytes" and not sized.odd and len(sized.ratios) == 1:
+    if sized is not None and sized.kind == "bytes" and not sized.mismatched and len(sized.ratios) == 1:
         ratio = next(iter(sized.ratios))
         _, shape, _ = sized.shapes[0]
         depth = shape.channels if shape.channels is not None else int(ratio)
-        if (ratio == 1.0 or not sized.deep) and depth in _MODES:
+        if (ratio == 1.0 or not sized.has_channels) and depth in _MODES:
             return PixelLayout(
                 shape.height,
                 shape.width,
@@ -336,7 +336,12 @@ def _diagnose_raw_bytes(case: DoctorCase, key: str, stored: KindProfile) -> Iter
     if all(map(is_ascii_text, samples)):
         yield from _diagnose_base64(case, key, sized) if sized is not None else ()
         return
-    if sized is not None and sized.kind == "bytes" and stored.most == 1 and (sized.ratios or sized.odd):
+    if (
+        sized is not None
+        and sized.kind == "bytes"
+        and stored.most == 1
+        and (sized.ratios or sized.mismatched)
+    ):
         yield from _diagnose_sized_bytes(case, key, stored, sized)
     elif all(guess_dtype(sample, 8) == "float64" and guess_dtype(sample, 4) is None for sample in samples):
         yield case.diagnosis(
@@ -366,7 +371,7 @@ def _diagnose_base64(case: DoctorCase, key: str, sized: SizedKey) -> Iterator[Di
     if not fits or len(fits) < len(sized.shapes):
         return
     _, shape, size = fits[0]
-    tally = sized.odd
+    tally = sized.mismatched
     for each in sized.ratios.values():
         tally = max(tally, each, key=lambda one: one.records)
     yield case.diagnosis(
@@ -393,7 +398,7 @@ def _base64_size(n_bytes: int) -> int:
 def _diagnose_sized_bytes(
     case: DoctorCase, key: str, stored: KindProfile, sized: SizedKey
 ) -> Iterator[Diagnosis]:
-    channels = (1,) if sized.deep else (1, 3, 4)
+    channels = (1,) if sized.has_channels else (1, 3, 4)
     sample = next((value for _, value in stored.samples), b"")
     said = join_words([f"{format_key(each)}" for each in sized.keys], "and")
     for ratio, tally in sorted(sized.ratios.items()):
@@ -428,12 +433,12 @@ def _diagnose_sized_bytes(
             do=f"{_describe_uint8_conversion(sample, dtype)} when writing; or tf.io.decode_raw(x, tf.{dtype})",
             agree=False,
         )
-    if sized.odd and sized.odd.records * 2 > stored.tally.records and _is_image_key(key):
+    if sized.mismatched and sized.mismatched.records * 2 > stored.tally.records and _is_image_key(key):
         place, shape, size = sized.shapes[0]
         yield case.diagnosis(
             "H826",
             "warning",
-            sized.odd,
+            sized.mismatched,
             title=f"the bytes of {format_key(key)} do not fit the size that is said of them",
             feature=key,
             evidence=[
@@ -480,7 +485,7 @@ def _count_pixels(shape: ImageShape) -> float:
 
 def _infer_item_bytes(ratio: int, sized: SizedKey, sample: bytes) -> int | None:
     """How many bytes a value has, where there are `ratio` bytes for each pixel (and channel, if that is known)."""
-    if sized.deep:
+    if sized.has_channels:
         return ratio if ratio in _DTYPES_BY_SIZE else None
     if ratio == 4:  # RGBA, or one float32
         return 4 if guess_dtype(sample, 4) == "float32" else 1
@@ -557,8 +562,8 @@ def diagnose_string_image(
 def _infer_layout(case: DoctorCase, key: str, stored: KindProfile) -> PixelLayout | None:
     """The height, width and channels of a flat list, by the keys beside it or by its length."""
     sized = case.raw.sized.get(key)
-    if sized is not None and not sized.odd and sized.ratios and sized.shapes:
-        allowed = (1.0,) if sized.deep else (1.0, 3.0, 4.0)
+    if sized is not None and not sized.mismatched and sized.ratios and sized.shapes:
+        allowed = (1.0,) if sized.has_channels else (1.0, 3.0, 4.0)
         if set(sized.ratios) <= set(allowed):
             _, shape, _ = sized.shapes[0]
             if shape.height * shape.width >= _MIN_PIXELS:

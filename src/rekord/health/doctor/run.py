@@ -90,7 +90,7 @@ def diagnose_files(
     declared = place.schema if listing is None else listing.schema
     look = _build_spec_check(schema, spec)
     case = DoctorCase(
-        asked=asked,
+        path=asked,
         schema=schema or declared,
         listed=place.schema,
         spec=None if look is None else look.spec,
@@ -131,12 +131,12 @@ class _EvidenceObserver:
         self._case = case
         self._look = look
 
-    def see(self, batch: KeyedBatch) -> None:
+    def update(self, batch: KeyedBatch) -> None:
         """Takes some records into account."""
-        self._case.profile.see(batch)
-        self._case.raw.see(batch)
+        self._case.profile.update(batch)
+        self._case.raw.update(batch)
         if self._look is not None:
-            self._look.see(batch)
+            self._look.update(batch)
 
     def end_file(self, end: FileSummary) -> None:
         """Takes down how many records a file gave."""

@@ -72,7 +72,7 @@ class SpecCheck:
         self.verdicts = [SpecVerdict(name, feature) for name, feature in context.items()]
         self.verdicts += [SpecVerdict(name, feature, step=True) for name, feature in steps.items()]
 
-    def see(self, batch: KeyedBatch) -> None:
+    def update(self, batch: KeyedBatch) -> None:
         """Hold the records of a batch against every feature."""
         for verdict in self.verdicts:
             if verdict.step:

@@ -480,7 +480,7 @@ class _ParseState:
 
     dense: dict[str, FixedLenSpec | FixedLenSequenceSpec] = field(default_factory=dict)
     others: dict[str, TfType] = field(default_factory=dict)  # the keys of sparse and ragged features
-    met: dict[str, ParsedEntry] = field(default_factory=dict)
+    entries: dict[str, ParsedEntry] = field(default_factory=dict)
 
 
 def _find_error(spec: Spec, entries: Iterable[ParsedEntry], index: int) -> str | None:
@@ -497,9 +497,9 @@ def _find_error(spec: Spec, entries: Iterable[ParsedEntry], index: int) -> str |
             place = f"Name: <unknown>, Key: {stored.key}, Index: {index}.  "
             return wrong if stored.unsupported else place + wrong
     for name, feature in parse.dense.items():
-        if isinstance(feature, FixedLenSpec) and name not in parse.met and not _has_default(feature):
+        if isinstance(feature, FixedLenSpec) and name not in parse.entries and not _has_default(feature):
             return f"Name: <unknown>, {missing_feature_error(name, feature.dtype)}"
-    return find_composition_error(spec, parse.met)
+    return find_composition_error(spec, parse.entries)
 
 
 def missing_feature_error(name: str, dtype: Dtype) -> str:
@@ -519,16 +519,16 @@ def _find_entry_error(parse: _ParseState, stored: ParsedEntry) -> str | None:
     if stored.unsupported:
         return "Unsupported datatype."
     if dense is None:
-        if stored.key in parse.met:
+        if stored.key in parse.entries:
             return None
-        parse.met[stored.key] = stored
+        parse.entries[stored.key] = stored
         if stored.dtype not in (None, other):
             return f"Data types don't match. Expected type: {other}, Actual type: {stored.dtype}"
         unreadable = stored.broken or stored.count > stored.readable
         return "Can't parse serialized Example." if unreadable else None
-    if stored.dtype is None or stored.key in parse.met:
+    if stored.dtype is None or stored.key in parse.entries:
         return None
-    parse.met[stored.key] = stored
+    parse.entries[stored.key] = stored
     expected = TF_TYPES[dense.dtype]
     if stored.dtype != expected:
         return f"Data types don't match. Data type: {stored.dtype} but expected type: {expected}"

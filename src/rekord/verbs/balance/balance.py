@@ -88,7 +88,7 @@ class PreparedBalance:
     by: str
     method: str
     augment: tuple[str, ...]
-    draws: Mapping[str, SampledRecords]
+    samples: Mapping[str, SampledRecords]
 
     def run(self, *, progress: bool) -> ConversionResult:
         """Make it."""
@@ -97,17 +97,17 @@ class PreparedBalance:
     @property
     def added(self) -> int:
         """Records that the old dataset does not have."""
-        return sum(len(draw.added) for draw in self.draws.values())
+        return sum(len(draw.added) for draw in self.samples.values())
 
     @property
     def removed(self) -> int:
         """Records that the new dataset does not have."""
-        return sum(draw.removed for draw in self.draws.values())
+        return sum(draw.removed for draw in self.samples.values())
 
     @property
     def has_identical_copies(self) -> bool:
         """Whether several copies of a record are one picture: there is only one way to flip it."""
-        return self.augment == ("flip",) and any((draw.copies > 1).any() for draw in self.draws.values())
+        return self.augment == ("flip",) and any((draw.copies > 1).any() for draw in self.samples.values())
 
     def to_dict(self) -> dict[str, Any]:
         """Counts before and after, as JSON holds them."""
@@ -121,45 +121,51 @@ class PreparedBalance:
                     "after": draw.labelled.named(draw.after),
                     "without": draw.labelled.without,
                 }
-                for name, draw in self.draws.items()
+                for name, draw in self.samples.items()
             },
-            "kept": [name for name in self.old.splits if name not in self.draws],
+            "kept": [name for name in self.old.splits if name not in self.samples],
             "added": self.added,
             "removed": self.removed,
         }
 
 
 def prepare_balance(
-    path: DatasetLike, out: PathLike, asked: BalanceOptions, *, storage: Storage | None = None
+    path: DatasetLike, out: PathLike, requested: BalanceOptions, *, storage: Storage | None = None
 ) -> PreparedBalance:
     """Everything that can be refused before a record is written is refused here."""
     place = output_folder(out)
-    names = () if asked.augment is None else validate_augmentations(asked.augment)
-    _check_option_combinations(asked, names)
-    if asked.method == "smote":
+    names = () if requested.augment is None else validate_augmentations(requested.augment)
+    _check_option_combinations(requested, names)
+    if requested.method == "smote":
         import_imblearn()
     old = open_source_dataset(path)
     check_separate_folders(place, [old])
-    chosen = _select_splits(old, asked.splits)
+    chosen = _select_splits(old, requested.splits)
     old = replace(old, schema=resolve_source_schema([old], old.splits, None))
     with suggest_salvage([old]):
-        draws = {name: _sample_split(old.splits[name], asked) for name in chosen}
-        wanted = _build_derivation(old, draws, names, place, asked)
+        samples = {name: _sample_split(old.splits[name], requested) for name in chosen}
+        wanted = _build_derivation(old, samples, names, place, requested)
     if storage is not None:
         wanted = replace(wanted, storage=storage)
     return PreparedBalance(
-        out=place, old=old, wanted=wanted, by=asked.by, method=asked.method, augment=names, draws=draws
+        out=place,
+        old=old,
+        wanted=wanted,
+        by=requested.by,
+        method=requested.method,
+        augment=names,
+        samples=samples,
     )
 
 
-def _check_option_combinations(asked: BalanceOptions, augmentations: Sequence[str]) -> None:
+def _check_option_combinations(requested: BalanceOptions, augmentations: Sequence[str]) -> None:
     """Refuse what means nothing beside the method."""
-    method = asked.method
+    method = requested.method
     for name, given, needs in (
         ("augment", bool(augmentations), "oversample"),
-        ("per_box", asked.per_box is not None, "oversample"),
-        ("columns", asked.columns is not None, "smote"),
-        ("k_neighbors", asked.k_neighbors != BalanceOptions.k_neighbors, "smote"),
+        ("per_box", requested.per_box is not None, "oversample"),
+        ("columns", requested.columns is not None, "smote"),
+        ("k_neighbors", requested.k_neighbors != BalanceOptions.k_neighbors, "smote"),
     ):
         if given and method != needs:
             raise error(
@@ -169,7 +175,7 @@ def _check_option_combinations(asked: BalanceOptions, augmentations: Sequence[st
                 found=f"method={method!r}",
                 do=f'leave {name} out, or method="{needs}"',
             )
-    if asked.per_box is not None and not augmentations:
+    if requested.per_box is not None and not augmentations:
         raise error(
             "U605",
             "`per_box` means nothing without `augment`: plain copies keep their boxes",
@@ -179,11 +185,11 @@ def _check_option_combinations(asked: BalanceOptions, augmentations: Sequence[st
         )
 
 
-def _select_splits(old: SourceDataset, asked: object) -> list[str]:
+def _select_splits(old: SourceDataset, requested: object) -> list[str]:
     """The splits to be balanced, of which each is balanced on its own."""
     known = list(old.splits)
-    names = list(asked) if isinstance(asked, (list, tuple)) else [asked]
-    for name in names if asked is not None else ():
+    names = list(requested) if isinstance(requested, (list, tuple)) else [requested]
+    for name in names if requested is not None else ():
         if name not in known:
             near = closest_match(name, known) if isinstance(name, str) else None
             raise error(
@@ -194,7 +200,7 @@ def _select_splits(old: SourceDataset, asked: object) -> list[str]:
                 found=preview(name),
                 do=f"--splits {near or known[0]}",
             )
-    if asked is not None:
+    if requested is not None:
         chosen = [name for name in known if name in names]
     elif "train" in known:
         chosen = ["train"]
@@ -212,67 +218,69 @@ def _select_splits(old: SourceDataset, asked: object) -> list[str]:
     return chosen
 
 
-def _sample_split(split: Split, asked: BalanceOptions) -> SampledRecords:
-    if asked.method == "smote":
+def _sample_split(split: Split, requested: BalanceOptions) -> SampledRecords:
+    if requested.method == "smote":
         split.view.shards.check_random_access()  # neighbours are looked up by number
-    records = read_record_labels(split, asked.by)
-    grow = asked.method != "undersample"
-    after = compute_targets(asked.sampling_strategy, records.classes, records.values_of_records, grow=grow)
-    return (oversample if grow else undersample)(records, after, asked.seed)
+    records = read_record_labels(split, requested.by)
+    grow = requested.method != "undersample"
+    after = compute_targets(
+        requested.sampling_strategy, records.classes, records.values_of_records, grow=grow
+    )
+    return (oversample if grow else undersample)(records, after, requested.seed)
 
 
 def _build_derivation(
     old: SourceDataset,
-    draws: Mapping[str, SampledRecords],
+    samples: Mapping[str, SampledRecords],
     augmentations: Sequence[str],
     out: str,
-    asked: BalanceOptions,
+    requested: BalanceOptions,
 ) -> Derivation:
-    cut = asked.cut
+    cut = requested.cut
     new: dict[str, DerivedSplit] = {}
     options: dict[str, Any] = {
-        "by": asked.by,
-        "method": asked.method,
+        "by": requested.by,
+        "method": requested.method,
         "augment": list(augmentations),
-        "per_box": None if asked.per_box is None else list(asked.per_box),
-        "splits": {name: _counts_for_manifest(draw) for name, draw in draws.items()},
-        "shuffle": bool(asked.shuffle),
-        "seed": asked.seed,
+        "per_box": None if requested.per_box is None else list(requested.per_box),
+        "splits": {name: _counts_for_manifest(draw) for name, draw in samples.items()},
+        "shuffle": bool(requested.shuffle),
+        "seed": requested.seed,
         "shard_bytes": None if cut.shards is not None else cut.shard_bytes,
         "shards": cut.shards,
-        "format": asked.format,
+        "format": requested.format,
     }
     vectors = None
-    if asked.method == "smote":
-        vectors = select_vector_columns(old.schema, asked.by, asked.columns)
-        for draw in draws.values():
-            check_neighbour_counts(draw, asked.k_neighbors)
+    if requested.method == "smote":
+        vectors = select_vector_columns(old.schema, requested.by, requested.columns)
+        for draw in samples.values():
+            check_neighbour_counts(draw, requested.k_neighbors)
             check_memory(draw, vectors)
         options |= {
-            "k_neighbors": asked.k_neighbors,
+            "k_neighbors": requested.k_neighbors,
             "columns": list(vectors.names),
             "versions": get_package_versions(),
         }
     for name, split in old.splits.items():
         part = None if old.manifest is None else old.manifest.splits.get(name)
-        if name not in draws:
-            new[name] = _keep_split(old, split, part, out, cut, asked)
+        if name not in samples:
+            new[name] = _keep_split(old, split, part, out, cut, requested)
             continue
-        draw = draws[name]
-        compression = asked.compression or _detect_split_compression(split)
-        make, touches = _build_row_maker(name, draw, old.schema, augmentations, vectors, asked)
-        shards = _build_sampled_shards(draw, cut, make, touches, asked)
+        draw = samples[name]
+        compression = requested.compression or _detect_split_compression(split)
+        make, touches = _build_row_maker(name, draw, old.schema, augmentations, vectors, requested)
+        shards = _build_sampled_shards(draw, cut, make, touches, requested)
         new[name] = DerivedSplit(
             shards=shards,
-            template=make_shard_template(out, compression, asked.format),
+            template=make_shard_template(out, compression, requested.format),
             compression=compression,
         )
     options |= {
         "templates": {name: split.template for name, split in new.items()},
         "compression": {name: split.compression for name, split in new.items()},
-        "records": {name: digest_selection(normalize_selection(draw.ids)) for name, draw in draws.items()},
+        "records": {name: digest_selection(normalize_selection(draw.ids)) for name, draw in samples.items()},
     }
-    if asked.format == "tfds":
+    if requested.format == "tfds":
         packed = next((one.compression for one in new.values() if one.compression != "none"), None)
         check_tfds(old.schema, infer_tfds_name(out), TFDS_VERSION, tuple(new), packed)
     return Derivation(
@@ -282,10 +290,10 @@ def _build_derivation(
         index=old.index,
         plan=build_derivation_plan("balance", old, old.schema, old.index, options),
         version=VERSION,
-        companions=DerivedCompanions(old, old.schema, out, tfds=asked.format == "tfds"),
+        companions=DerivedCompanions(old, old.schema, out, tfds=requested.format == "tfds"),
         parent=old.parent,
-        workers=resolve_worker_count(asked.workers),
-        fresh=bool(asked.fresh),
+        workers=resolve_worker_count(requested.workers),
+        fresh=bool(requested.fresh),
         framed_bytes=_estimate_framed_bytes(new),
     )
 
@@ -301,16 +309,16 @@ def _build_row_maker(
     schema: Schema,
     augmentations: Sequence[str],
     vectors: VectorColumns | None,
-    asked: BalanceOptions,
+    requested: BalanceOptions,
 ) -> tuple[RowMaker | None, frozenset[str]]:
     """What makes the rows that are added, and which columns of theirs are others; None where they are copies."""
     if vectors is not None:
-        make = partial(synthesize_rows, draw, vectors, neighbours=asked.k_neighbors, seed=asked.seed)
+        make = partial(synthesize_rows, draw, vectors, neighbours=requested.k_neighbors, seed=requested.seed)
         return SyntheticRowMaker(make), frozenset(schema)
     if not augmentations:
         return None, frozenset()
-    varied = build_augmentation(augmentations, schema, per_box=asked.per_box)
-    return AugmentedRowMaker(varied, asked.seed, name, draw.added, draw.copies), varied.touches
+    varied = build_augmentation(augmentations, schema, per_box=requested.per_box)
+    return AugmentedRowMaker(varied, requested.seed, name, draw.added, draw.copies), varied.touches
 
 
 def _build_sampled_shards(
@@ -318,9 +326,9 @@ def _build_sampled_shards(
     cut: ShardingRule,
     make: RowMaker | None,
     touches: frozenset[str],
-    asked: BalanceOptions,
+    requested: BalanceOptions,
 ) -> list[DerivedShard]:
-    order = EpochOrder("exact" if asked.shuffle else "sequential", len(draw.ids), asked.seed)
+    order = EpochOrder("exact" if requested.shuffle else "sequential", len(draw.ids), requested.seed)
     records = RecordSequence(
         draw.labelled.split.view.shards, SubsetSampler(order, normalize_selection(draw.ids))
     )
@@ -338,7 +346,7 @@ def _keep_split(
     part: ManifestSplit | None,
     out: str,
     cut: ShardingRule,
-    asked: BalanceOptions,
+    requested: BalanceOptions,
 ) -> DerivedSplit:
     """A split that stays as it is, shard for shard."""
     records = select_split_records(split)
@@ -352,7 +360,9 @@ def _keep_split(
         starts = split.view.shards.starts.tolist()
         shards = [CopiedShard(RecordRange(records, begin, end)) for begin, end in pairwise(starts)]
     return DerivedSplit(
-        shards=shards, template=make_shard_template(out, compression, asked.format), compression=compression
+        shards=shards,
+        template=make_shard_template(out, compression, requested.format),
+        compression=compression,
     )
 
 

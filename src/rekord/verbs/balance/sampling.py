@@ -326,7 +326,7 @@ class LabelledRecords:
         # A command line has only texts: the names of classes, or ids beside them.
         if given in self._value_of:
             return self._value_of[given]
-        numeric = self.feature.as_given == "int"
+        numeric = self.feature.value_kind == "int"
         is_number = given.removeprefix("-").isdecimal() and len(given) < 20
         return int(given) if numeric and is_number else given
 

@@ -265,7 +265,7 @@ def _select_columns(schema: Schema, by: str, columns: Sequence[str] | None) -> l
 
 
 def _is_vector(feature: Feature) -> bool:
-    if None in feature.shape or feature.as_given in ("int", "float"):
+    if None in feature.shape or feature.value_kind in ("int", "float"):
         return None not in feature.shape
     is_tensor = feature.storage == "blob" and feature.dtype is not None
     return is_tensor and np.dtype(feature.dtype).kind in "biuf"
@@ -339,7 +339,7 @@ class AddedRowFrames:
         except RekordError as failure:
             if isinstance(failure, UsageError) or failure.location.record is not None:
                 raise  # about all records, or one that it names
-            source = stretch.records.recipe.records(0, np.array([position], np.int64))
+            source = stretch.records.sampler.records(0, np.array([position], np.int64))
             where = stretch.records.shards.where(int(source[0]))
             failure.location = Location(feature=failure.location.feature).within(**where.to_dict())
             raise

@@ -112,7 +112,7 @@ def append_rows(path: PathLike, rows: RowsLike, target: EditTarget, options: Wri
         plan_options = {"rows": conversion.plan.id}
         if is_partitioned(conversion.job.source):
             said = digest_options("append", conversion.plan.id)
-            if done is not None and done.said == said:
+            if done is not None and done.request_digest == said:
                 return build_recovered_result(done, path, target)
             complete = _find_completed_edit(old, plan_options, target)
             if complete is not None:
@@ -123,7 +123,7 @@ def append_rows(path: PathLike, rows: RowsLike, target: EditTarget, options: Wri
             # Only now is it known which rows these are.
             said = digest_options("append", conversion.plan.id, fingerprint)
             plan_options["digest"] = fingerprint
-            if done is not None and done.said == said:
+            if done is not None and done.request_digest == said:
                 work.clear()
                 return build_recovered_result(done, path, target)
         new = open_dataset(work.rows)
@@ -138,7 +138,7 @@ def append_rows(path: PathLike, rows: RowsLike, target: EditTarget, options: Wri
                 made[name] = []  # a shard without records stood for the split
             made[name] += more
         edit = DatasetEdit(
-            verb="append", old=old, shards=made, counts=counts, options=plan_options, said=said
+            verb="append", old=old, shards=made, counts=counts, options=plan_options, request_digest=said
         )
         return run_edit(edit, path, target, work)
 
@@ -147,7 +147,7 @@ def _write_new_rows(conversion: Conversion, work: EditWorkspace, *, progress: bo
     """Write the rows as a dataset of their own, and give the digest of where they come from."""
     again = is_partitioned(conversion.job.source)
     # Rows that can be read only once are written anew: to compare them would use them up.
-    work.tidy(work.rows, conversion.plan.id if again or not exists(work.storage, work.rows) else "")
+    work.remove_stale(work.rows, conversion.plan.id if again or not exists(work.storage, work.rows) else "")
     return (run_with_progress if progress else run_prepared_conversion)(
         conversion
     ).manifest.source.fingerprint

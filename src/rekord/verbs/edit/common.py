@@ -58,7 +58,7 @@ from rekord.version import VERSION
 class EditSwap(SwapRecord, frozen=True, kw_only=True):
     """A new dataset in the place of an old one, and what is reported of it."""
 
-    said: str  # the digest of what was asked for
+    request_digest: str  # the digest of what was asked for
     counts: dict[str, int]
     linked_shards: int
     written_shards: int
@@ -76,7 +76,7 @@ class EditWorkspace(Replacement):
         )
         self.rows = os.path.join(self.work, "rows")
 
-    def tidy(self, folder: str, plan_id: str) -> None:
+    def remove_stale(self, folder: str, plan_id: str) -> None:
         """Keep of `rows` or `data` what belongs to this plan: whatever else is there was given up."""
         if not exists(self.storage, self.work):
             return
@@ -162,9 +162,9 @@ class DatasetEdit:
     shards: Mapping[str, Sequence[DerivedShard]]
     counts: Mapping[str, int]  # of the records that are added, deleted or changed, by split
     options: Mapping[str, Any]
-    said: str  # a digest of what was asked for, whatever dataset it is asked of
+    request_digest: str  # a digest of what was asked for, whatever dataset it is asked of
     schema: Schema | None = None  # where it is another one
-    beside: Mapping[str, bytes] = field(default_factory=dict)  # companions that are to be others
+    companions: Mapping[str, bytes] = field(default_factory=dict)  # companions that are to be others
     notes: tuple[str, ...] = ()
 
 
@@ -345,7 +345,9 @@ def run_edit(edit: DatasetEdit, path: PathLike, target: EditTarget, work: EditWo
         index=old.index,
         plan=plan,
         version=VERSION,
-        companions=_EditedCompanions(DerivedCompanions(old, schema, place, tfds=old.is_tfds), edit.beside),
+        companions=_EditedCompanions(
+            DerivedCompanions(old, schema, place, tfds=old.is_tfds), edit.companions
+        ),
         parent=old.parent,
         workers=target.workers,
         fresh=target.fresh,
@@ -353,7 +355,7 @@ def run_edit(edit: DatasetEdit, path: PathLike, target: EditTarget, work: EditWo
         framed_bytes=_estimate_written_bytes(splits, old, work),
     )
     if target.out is None:
-        work.tidy(work.data, plan.id)
+        work.remove_stale(work.data, plan.id)
     aloud = target.progress and bool(wanted.framed_bytes)
     try:
         remade = run_derivation(wanted, [old], progress=aloud, shown=place)
@@ -369,7 +371,7 @@ def run_edit(edit: DatasetEdit, path: PathLike, target: EditTarget, work: EditWo
         swap = EditSwap(
             old=old.parent,
             new=digest,
-            said=edit.said,
+            request_digest=edit.request_digest,
             counts=dict(edit.counts),
             linked_shards=linked,
             written_shards=shards - linked,

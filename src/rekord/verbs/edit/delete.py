@@ -91,7 +91,7 @@ def delete_records(
     which = RecordSelector.of(where, records, split)
     said = digest_options("delete", which.words(), None if split is None else to_split_names(split))
     with open_edit(path, target) as (work, done):
-        if done is not None and done.said == said:
+        if done is not None and done.request_digest == said:
             return build_recovered_result(done, path, target)
         old = open_editable(path, target)
         gone = which.numbers(old)
@@ -113,7 +113,7 @@ def delete_records(
             shards=shards,
             counts={name: len(ids) for name, ids in gone.items()},
             options={"deleted": digests},
-            said=said,
+            request_digest=said,
             notes=which.notes,
         )
         return run_edit(edit, path, target, work)

@@ -119,7 +119,7 @@ def resolve_label_column(old: SourceDataset, column: Any) -> str:
             )
         return found[0]
     feature = schema[column]
-    if feature.as_given != "int" or column not in schema.context or len(feature.shape) > 1:
+    if feature.value_kind != "int" or column not in schema.context or len(feature.shape) > 1:
         raise relabel_error(
             f"`{column[:60]}` holds no classes",
             "a Label or an Int64, of one value or a list of them",
@@ -414,7 +414,7 @@ def _choose_key_column(
 
 def _check_key(path: str, key: str, schema: Schema) -> None:
     feature = schema[key]
-    if key not in schema.context or feature.as_given not in ("int", "str", "bytes") or feature.shape:
+    if key not in schema.context or feature.value_kind not in ("int", "str", "bytes") or feature.shape:
         raise _label_file_error(path, 1, "a key that is one text or one whole number", f"`{key[:60]}`")
 
 

@@ -137,7 +137,7 @@ def relabel_records(
         None if split is None else to_split_names(split),
     )
     with open_edit(path, target) as (work, done):
-        if done is not None and done.said == said:
+        if done is not None and done.request_digest == said:
             return build_recovered_result(done, path, target)
         old = open_editable(path, target)
         label = resolve_label_column(old, column)
@@ -170,9 +170,9 @@ def relabel_records(
                 "relabelled": {name: new.digest() for name, new in made.items() if new.affected.any()},
                 **beside.options,
             },
-            said=said,
+            request_digest=said,
             schema=schema if schema != old.schema else None,
-            beside=beside.files,
+            companions=beside.files,
             notes=(*which.notes, *beside.notes, *_find_stale_text_columns(old, made, changed, beside.texts)),
         )
         return run_edit(edit, path, target, work)

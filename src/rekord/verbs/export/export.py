@@ -134,24 +134,24 @@ def find_format_extension(out: str) -> str | None:
     return next((ending for ending in sorted(_ENDINGS, key=len, reverse=True) if name.endswith(ending)), None)
 
 
-def choose_format(out: str, asked: FormatName | None) -> tuple[FormatInfo, bool]:
+def choose_format(out: str, requested: FormatName | None) -> tuple[FormatInfo, bool]:
     """The format of an export, and whether OUT is one file of it rather than a folder."""
     ending = find_format_extension(out)
-    if asked is None:
+    if requested is None:
         if ending is None:
             if os.path.splitext(os.path.basename(out))[1]:
                 raise _unknown_format_error(out)
             return FORMATS["images"], False
         return FORMATS[_ENDINGS[ending]], True
-    format = FORMATS[one_of("format", asked, FORMATS, do='format="parquet"')]
+    format = FORMATS[one_of("format", requested, FORMATS, do='format="parquet"')]
     if (
         ending is not None
-        and _ENDINGS[ending] != asked
-        and {asked, _ENDINGS[ending]} != {"arrow", "arrow-stream"}
+        and _ENDINGS[ending] != requested
+        and {requested, _ENDINGS[ending]} != {"arrow", "arrow-stream"}
     ):
         raise error(
             "U605",
-            f"the name of the output says {_ENDINGS[ending]}, and {asked} was asked for",
+            f"the name of the output says {_ENDINGS[ending]}, and {requested} was asked for",
             location=Location(path=out),
             expected=f"a name that ends in {format.extension}"
             if format.extension
@@ -305,18 +305,18 @@ def export(
 def export_dataset(
     source: PathLike | Dataset | Split,
     out: PathLike,
-    asked: ExportOptions,
+    requested: ExportOptions,
     *,
     on_records: Callable[[int], None] | None = None,
     storage: Storage = LOCAL,
 ) -> ExportReport:
     """The same on a storage that was given."""
     place = as_path("out", out, expected="one path", do='rk.export("data", "data.parquet")')
-    chosen, one_file = choose_format(place, asked.format)
-    options = _parse_options(chosen, asked, on_records)
-    wanted = optional_names("columns", asked.columns)
-    splits = _select_splits(source, asked)
-    every = [ExportedRecords(one, wanted, asked.limit, asked.threads) for one in splits]
+    chosen, one_file = choose_format(place, requested.format)
+    options = _parse_options(chosen, requested, on_records)
+    wanted = optional_names("columns", requested.columns)
+    splits = _select_splits(source, requested)
+    every = [ExportedRecords(one, wanted, requested.limit, requested.threads) for one in splits]
     if one_file and len(every) > 1:
         raise _multiple_splits_error(place, splits)
     for records in every:
@@ -333,11 +333,13 @@ def export_dataset(
             validate_records(chosen, records, options)
     sharded = one_file and options.shard_bytes is not None
     inputs = [path for one in splits for path in one.paths]
-    check_place(place, inputs, storage, as_folder=not one_file, sharded=sharded, overwrite=asked.overwrite)
+    check_place(
+        place, inputs, storage, as_folder=not one_file, sharded=sharded, overwrite=requested.overwrite
+    )
     if chosen.name == "tfds":
         return _build_report(place, chosen, *export_tfds(every, place, options))
     transaction = Transaction(place, storage)
-    with transaction.folder("export", as_files=one_file, overwrite=asked.overwrite) as staging:
+    with transaction.folder("export", as_files=one_file, overwrite=requested.overwrite) as staging:
         counts = _write_files(chosen, every, staging, options, one_file=one_file)
     return _build_report(
         place, chosen, counts, staging.files, staging.n_bytes, _list_omitted_columns(chosen, every)
@@ -406,15 +408,15 @@ def _list_omitted_columns(format: FormatInfo, every: list[ExportedRecords]) -> l
 
 
 def _parse_options(
-    format: FormatInfo, asked: ExportOptions, on_records: Callable[[int], None] | None
+    format: FormatInfo, requested: ExportOptions, on_records: Callable[[int], None] | None
 ) -> Options:
-    if asked.labels == "names" and not format.labels:
+    if requested.labels == "names" and not format.labels:
         raise _unsupported_option_error("labels", format, "csv, tsv, jsonl or webdataset")
-    if asked.shard_size is not None and format.name != "webdataset":
+    if requested.shard_size is not None and format.name != "webdataset":
         raise _unsupported_option_error("shard_size", format, "webdataset (.tar)")
     return Options(
-        labels=asked.labels,
-        shard_bytes=None if asked.shard_size is None else bytes_size("shard_size", asked.shard_size),
+        labels=requested.labels,
+        shard_bytes=None if requested.shard_size is None else bytes_size("shard_size", requested.shard_size),
         on_records=on_records or (lambda _: None),
     )
 
@@ -429,8 +431,8 @@ def _unsupported_option_error(name: str, format: FormatInfo, expected: str) -> E
     )
 
 
-def _select_splits(source: object, asked: ExportOptions) -> list[Split]:
-    split, schema, kind = asked.split, asked.schema, asked.kind
+def _select_splits(source: object, requested: ExportOptions) -> list[Split]:
+    split, schema, kind = requested.split, requested.schema, requested.kind
     for name, given in (("schema", schema), ("kind", kind)):
         if isinstance(source, (Dataset, Split)) and given is not None:
             raise invalid(name, given, "None beside a dataset that is open", f"rk.open(path, {name}=…)")

@@ -127,7 +127,7 @@ def _find_box_columns(features: Mapping[str, Feature]) -> tuple[str | tuple[str,
     pixels = [
         name
         for name, one in features.items()
-        if one.as_given == "float" and one.shape == (None, 4) and name in ("boxes", "bbox")
+        if one.value_kind == "float" and one.shape == (None, 4) and name in ("boxes", "bbox")
     ]
     if pixels:
         return pixels[0], True
@@ -343,7 +343,7 @@ class ClassRegistry:
             except RekordError:
                 self._told = {}  # what cannot be read names nothing; `check` says so
 
-    def see(self, records: ExportedRecords, row: ImageRow, roles: ColumnRoles, labels: list[int]) -> None:
+    def add(self, records: ExportedRecords, row: ImageRow, roles: ColumnRoles, labels: list[int]) -> None:
         """Learn the names of these labels."""
         feature = records.features[roles.labels or ""]
         declared = feature.names if isinstance(feature, Label) else None
@@ -409,7 +409,7 @@ def write_coco(records: ExportedRecords, staging: StagedFolder, options: Options
             entry = {"id": identity, "file_name": below, "width": one.seen.width, "height": one.seen.height}
             output.write((b"," if total else b"") + encoder.encode(entry))
             total += 1
-            classes.see(records, one.row, roles, one.labels)
+            classes.add(records, one.row, roles, one.labels)
             for i, (box, label) in enumerate(zip(one.boxes, one.labels, strict=True)):
                 number += 1
                 bbox = [
@@ -451,7 +451,7 @@ def write_voc(records: ExportedRecords, staging: StagedFolder, options: Options,
         stem = shared.names.take(flat or f"{one.row.number:09d}")
         extension = choose_extension(one.name, one.seen.format)
         staging.put(f"JPEGImages/{stem}{extension}", one.image)
-        classes.see(records, one.row, roles, one.labels)
+        classes.add(records, one.row, roles, one.labels)
         names = [classes.names[label] for label in one.labels]
         _check_xml(records, one.row, roles, names)
         staging.put(f"Annotations/{stem}.xml", _format_xml(stem + extension, one, names).encode())

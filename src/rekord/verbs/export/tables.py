@@ -372,7 +372,7 @@ def write_parquet(records: ExportedRecords, output: Output, options: Options) ->
         else {name for name in schema.names if _has_repeated_values(first.column(name))}
     )
     features = records.features if records.split.batch_map is None else {}
-    whole = {name for name in schema.names if name in features and features[name].is_picture}
+    whole = {name for name in schema.names if name in features and features[name].is_image}
     numbers = {field.name for field in schema if pa.types.is_primitive(field.type)}
     leaves = _list_leaf_columns(schema)
     sink = pa.PythonFile(output, "w")

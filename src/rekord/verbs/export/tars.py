@@ -49,7 +49,7 @@ def check_tar(records: ExportedRecords, options: Options) -> None:
     wrong = {
         name: f"a list of {type(feature).__name__}"
         for name, feature in records.features.items()
-        if feature.as_given == "bytes" and feature.shape
+        if feature.value_kind == "bytes" and feature.shape
     }
     reject_columns("WebDataset", wrong, holds="pictures, bytes, arrays, numbers and texts")
     members = _plan_members(records, options)
@@ -122,16 +122,16 @@ def _plan_members(records: ExportedRecords, options: Options) -> dict[str, _Memb
 
 
 def _has_role(name: str, feature: Feature, given: tuple[str, ...], names: tuple[str, ...]) -> bool:
-    return feature.as_given in given and feature.shape == () and (name in names or feature.key in names)
+    return feature.value_kind in given and feature.shape == () and (name in names or feature.key in names)
 
 
 def _plan_member(name: str, feature: Feature, options: Options) -> _Member:
     prefix = re.sub(r"[^a-z0-9_.-]", "_", name.lower().replace("/", ".")).strip(".") + "."
     if _has_role(name, feature, ("str", "bytes"), _NAME_KEYS):
         return _Member("name")
-    if feature.is_picture:
+    if feature.is_image:
         return _Member("picture", prefix)
-    if feature.as_given == "bytes":
+    if feature.value_kind == "bytes":
         return _Member("bytes", prefix)
     many = feature.storage != "list" and feature.sparse_size is None  # tensors and boxes
     fixed = _is_number(feature) and feature.shape and None not in feature.shape
@@ -149,7 +149,7 @@ def _is_matrix(feature: Feature) -> bool:
 
 
 def _is_number(feature: Feature) -> bool:
-    return feature.as_given in ("int", "float") and feature.class_count is None
+    return feature.value_kind in ("int", "float") and feature.class_count is None
 
 
 def _prepare_values(

@@ -149,7 +149,7 @@ def cast_column(column: Any, name: str, read: Feature, made: Feature, *, lossy: 
         ticks = np.dtype(np.int64) if _is_time(read) else made.dtype
         return _map_values(column, lambda values: values.astype(np.int64).view(ticks))
     if is_text_feature(read) and (is_text_feature(made) or made.class_count is not None):
-        return column if made.as_given == "bytes" else _decode_texts(column, lossy=lossy)
+        return column if made.value_kind == "bytes" else _decode_texts(column, lossy=lossy)
     if not (_is_number(read) or is_text_feature(read)) or not (_is_number(made) or is_text_feature(made)):
         return column  # what does not fit is said by the encoder
     dtype = _get_cast_dtype(made)
@@ -164,7 +164,7 @@ def cast_column(column: Any, name: str, read: Feature, made: Feature, *, lossy: 
 
 def _is_number(feature: Feature) -> bool:
     is_tensor = feature.storage == "blob" and feature.dtype is not None
-    return is_tensor or feature.as_given in ("int", "float")
+    return is_tensor or feature.value_kind in ("int", "float")
 
 
 def _is_time(feature: Feature) -> bool:
@@ -410,7 +410,7 @@ class RewriteSource:
     change: SchemaChange
     strict: bool  # whether a key that the schema lacks makes a record bad
     splits: tuple[str, ...] | None  # None where all records go to one
-    told: Mapping[str, Any]  # what else decides the records, as the manifest holds it
+    extra: Mapping[str, Any]  # what else decides the records, as the manifest holds it
     rows: int | None = None
 
     @property
@@ -423,7 +423,7 @@ class RewriteSource:
         return ""
 
     def options(self) -> Mapping[str, Any]:
-        return {"change": self.change.options(), "strict": self.strict, **self.told}
+        return {"change": self.change.options(), "strict": self.strict, **self.extra}
 
     def facts(self) -> SourceFacts:
         return SourceFacts(

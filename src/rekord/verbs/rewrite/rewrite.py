@@ -93,7 +93,7 @@ def plan_copy(
     wanted: Mapping[str, Selection | None],
     out: str,
     schema: Schema,
-    asked: OutputOptions,
+    requested: OutputOptions,
     storage: Storage | None,
     told: Mapping[str, Any] = _REWRITE_ORIGIN,
     index: Sequence[str] = (),
@@ -102,8 +102,8 @@ def plan_copy(
     old = merge_source_datasets(olds, schema)
     select_index_columns(schema, index)  # refuses what is no column
     index = tuple(dict.fromkeys([*index, *old.index]))
-    compression = asked.compression or "none"
-    if asked.format == "tfds":
+    compression = requested.compression or "none"
+    if requested.format == "tfds":
         check_tfds(
             schema,
             infer_tfds_name(out),
@@ -111,13 +111,13 @@ def plan_copy(
             tuple(splits),
             None if compression == "none" else compression,
         )
-    template = make_shard_template(out, compression, asked.format)
-    cut = asked.cut
+    template = make_shard_template(out, compression, requested.format)
+    cut = requested.cut
     new: dict[str, DerivedSplit] = {}
     framed_bytes = 0
     with suggest_salvage(olds):
         for name, split in splits.items():
-            records = _order_records(split, wanted[name], asked)
+            records = _order_records(split, wanted[name], requested)
             stretches = plan_record_ranges(records, cut)
             framed_bytes += _sum_framed_bytes(records)
             new[name] = DerivedSplit(
@@ -132,9 +132,9 @@ def plan_copy(
         "shards": cut.shards,
         "template": template,
         "compression": compression,
-        "shuffle": bool(asked.shuffle),
-        "seed": asked.seed,
-        "format": asked.format,
+        "shuffle": bool(requested.shuffle),
+        "seed": requested.seed,
+        "format": requested.format,
     }
     made = Derivation(
         out=out,
@@ -143,10 +143,10 @@ def plan_copy(
         index=index,
         plan=build_derivation_plan(str(told["verb"]), old, schema, index, options),
         version=VERSION,
-        companions=DerivedCompanions(old, schema, out, tfds=asked.format == "tfds"),
+        companions=DerivedCompanions(old, schema, out, tfds=requested.format == "tfds"),
         parent=old.parent,
-        workers=resolve_worker_count(asked.workers),
-        fresh=bool(asked.fresh),
+        workers=resolve_worker_count(requested.workers),
+        fresh=bool(requested.fresh),
         framed_bytes=framed_bytes,
     )
     return made if storage is None else replace(made, storage=storage)
@@ -171,28 +171,28 @@ def merge_source_datasets(olds: Sequence[SourceDataset], schema: Schema) -> Sour
     )
 
 
-def _order_records(split: Split, ids: Selection | None, asked: OutputOptions) -> RecordSequence:
+def _order_records(split: Split, ids: Selection | None, requested: OutputOptions) -> RecordSequence:
     shards = split.view.shards
-    if ids is None and not asked.shuffle:
+    if ids is None and not requested.shuffle:
         return RecordSequence(shards, FileOrderSampler(shards))
     size = len(shards) if ids is None else len(ids)
-    order = EpochOrder("exact" if asked.shuffle else "sequential", size, asked.seed)
+    order = EpochOrder("exact" if requested.shuffle else "sequential", size, requested.seed)
     return RecordSequence(shards, FullSampler(order) if ids is None else SubsetSampler(order, ids))
 
 
 def _sum_framed_bytes(records: RecordSequence) -> int:
-    if records.recipe.is_file_order:
+    if records.sampler.is_file_order:
         return sum(records.frames.end(shard) for shard in range(len(records.shards.paths)))
     return sum(int(lengths.sum()) for _, lengths in records.pieces(0, len(records)))
 
 
-def choose_compression(asked: str | None, paths: Sequence[str], format: str | None) -> str:
+def choose_compression(requested: str | None, paths: Sequence[str], format: str | None) -> str:
     """The compression that was asked for, or the one that all of the files have; none where they differ.
 
     TFDS reads no compressed files: for it there is none, unless asked for, which is refused.
     """
-    if asked is not None:
-        return compression_name(asked)
+    if requested is not None:
+        return compression_name(requested)
     if format == "tfds":
         return "none"
     found = {detect_file_compression(path) for path in paths}
@@ -224,7 +224,7 @@ class PreparedRewrite:
 
 
 def prepare_rewrite(
-    given: Sequence[DatasetLike], out: PathLike, asked: RewriteOptions, *, storage: Storage | None = None
+    given: Sequence[DatasetLike], out: PathLike, requested: RewriteOptions, *, storage: Storage | None = None
 ) -> PreparedRewrite:
     """Everything that can be refused before a record is written is refused here."""
     place = output_folder(out)
@@ -232,24 +232,24 @@ def prepare_rewrite(
         raise error(
             "U605", "`path` cannot be empty", expected="a dataset", found="none", do="rk.rewrite(path, out)"
         )
-    olds = [open_source_dataset(one, kind=asked.kind) for one in given]
+    olds = [open_source_dataset(one, kind=requested.kind) for one in given]
     check_separate_folders(place, olds)
     splits = _merge_splits(olds)
     declared = all(split.stored_schema.declared for split in splits.values())
-    before = resolve_source_schema(olds, splits, asked.schema if not declared else None)
+    before = resolve_source_schema(olds, splits, requested.schema if not declared else None)
     change = plan_schema_change(
         before,
-        schema=asked.schema,
-        cast=asked.cast,
-        rename=asked.rename,
-        drop=asked.drop,
-        keep=asked.keep,
-        fill=asked.fill,
-        lossy=asked.lossy,
+        schema=requested.schema,
+        cast=requested.cast,
+        rename=requested.rename,
+        drop=requested.drop,
+        keep=requested.keep,
+        fill=requested.fill,
+        lossy=requested.lossy,
     )
     # Who says which columns to keep wants no others, not even those that the schema does not name.
-    same = change.schema == before and asked.keep is None
-    stays = same and not change.cast and not as_chain(asked.transforms).steps
+    same = change.schema == before and requested.keep is None
+    stays = same and not change.cast and not as_chain(requested.transforms).steps
     if before.kind == "bytes" and not stays:
         raise error(
             "U605",
@@ -259,11 +259,13 @@ def prepare_rewrite(
             found="a change of columns",
             do="rk.write(rows, out), with rows made of the payloads that rk.records(path) gives",
         )
-    unproven = not declared and asked.schema is not None
+    unproven = not declared and requested.schema is not None
     paths = [path for split in splits.values() for path in split.paths]
-    asked = replace(asked, compression=choose_compression(asked.compression, paths, asked.format))
-    wanted = {name: _select_wanted_records(split, asked.where) for name, split in splits.items()}
-    if asked.where is not None and not any(ids is None or len(ids) for ids in wanted.values()):
+    requested = replace(
+        requested, compression=choose_compression(requested.compression, paths, requested.format)
+    )
+    wanted = {name: _select_wanted_records(split, requested.where) for name, split in splits.items()}
+    if requested.where is not None and not any(ids is None or len(ids) for ids in wanted.values()):
         raise error(
             "X565",
             location=Location(path=olds[0].name),
@@ -272,10 +274,10 @@ def prepare_rewrite(
             do='look at the values: rekord query IN "select … from records"',
         )
     if stays and not unproven:
-        copy = plan_copy(olds, splits, wanted, place, before, asked, storage, index=asked.index)
+        copy = plan_copy(olds, splits, wanted, place, before, requested, storage, index=requested.index)
         return PreparedRewrite(out=place, olds=olds, copy=copy)
-    source = _build_source(olds, splits, wanted, change, asked, strict=stays or not declared)
-    conversion = _build_conversion(olds, source, place, asked, storage)
+    source = _build_source(olds, splits, wanted, change, requested, strict=stays or not declared)
+    conversion = _build_conversion(olds, source, place, requested, storage)
     return PreparedRewrite(out=place, olds=olds, conversion=conversion, source=source)
 
 
@@ -333,7 +335,7 @@ def _build_source(
     splits: Mapping[str, Split],
     wanted: Mapping[str, Selection | None],
     change: SchemaChange,
-    asked: RewriteOptions,
+    requested: RewriteOptions,
     *,
     strict: bool,
 ) -> RewriteSource:
@@ -358,14 +360,14 @@ def _build_source(
             mine = None if chosen is None else chosen[shard]
             files.append(RewriteInputFile(path, name, told.size_bytes, told.mtime_ns, mine))
     told_of: dict[str, Any] = {"verb": "rewrite", "of": combine_dataset_digests(olds)}
-    if asked.where is not None:
+    if requested.where is not None:
         told_of["where"] = {name: digest_selection(ids) for name, ids in wanted.items() if ids is not None}
     return RewriteSource(
         files=tuple(files),
         change=change,
         strict=strict,
         splits=tuple(splits) if len(splits) > 1 else None,
-        told=told_of,
+        extra=told_of,
         rows=rows,
     )
 
@@ -392,23 +394,23 @@ def _build_conversion(
     olds: Sequence[SourceDataset],
     source: RewriteSource,
     out: str,
-    asked: RewriteOptions,
+    requested: RewriteOptions,
     storage: Storage | None,
 ) -> Conversion:
     schema = source.change.schema
     renamed = {one.old: one.new for one in source.change.columns}
     old = merge_source_datasets(olds, source.change.before)
     kept = [renamed[name] for name in old.index if name in renamed and renamed[name] in schema.context]
-    plain = not as_chain(asked.transforms).steps
+    plain = not as_chain(requested.transforms).steps
     names = tuple(dict.fromkeys(file.split for file in source.files))
-    output = {one.name: getattr(asked, one.name) for one in fields(OutputOptions)}
+    output = {one.name: getattr(requested, one.name) for one in fields(OutputOptions)}
     options = WriteOptions(
         **output,
         layout=StoredRecordLayout(schema),
-        transforms=asked.transforms,
+        transforms=requested.transforms,
         split="source" if source.splits is not None else names[0],
         # A transform may take a column away: what is then asked for by name is refused there.
-        index=tuple(dict.fromkeys([*asked.index, *(kept if plain else ())])),
+        index=tuple(dict.fromkeys([*requested.index, *(kept if plain else ())])),
         verify="headers",
         max_rejects=0,
     )

@@ -68,7 +68,7 @@ def held_against(path: Path, schema: rk.Schema) -> list[Finding]:
     rules = build_schema_rules(schema)
     found: list[Finding] = []
     for item in scan_file(str(path), Report()):
-        found += [item] if isinstance(item, Finding) else [one for rule in rules for one in rule.see(item)]
+        found += [item] if isinstance(item, Finding) else [one for rule in rules for one in rule.update(item)]
     return found + [one for rule in rules for one in rule.end_file(str(path))]
 
 

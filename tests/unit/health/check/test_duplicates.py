@@ -55,7 +55,7 @@ def _run(rule: DuplicateContentRule, paths: Iterable[str]) -> list[Finding]:
     found: list[Finding] = []
     for path in paths:
         for item in scan_file(str(path), Report()):
-            found += [item] if isinstance(item, Finding) else rule.see(item)
+            found += [item] if isinstance(item, Finding) else rule.update(item)
         found += rule.end_file(str(path))
     return [*found, *rule.end()]
 
@@ -474,7 +474,9 @@ def test_memory_does_not_grow_with_the_records(tmp_path):
         for number in range(batches):
             numbers = np.arange(2000) + number * 2000
             columns = {"x": KeyColumn("int64", numbers, None, None)}
-            for _ in rule.see(KeyedBatch("a.tfrecord", numbers, numbers * 30, numbers, columns, {}, False)):
+            for _ in rule.update(
+                KeyedBatch("a.tfrecord", numbers, numbers * 30, numbers, columns, {}, False)
+            ):
                 pass
         assert list(rule.end()) == []
         peak = tracemalloc.get_traced_memory()[1]

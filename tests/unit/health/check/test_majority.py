@@ -259,7 +259,7 @@ def test_a_file_that_no_sample_had_is_its_own_sample() -> None:
         )
 
     rules = build_majority_rules(learn_patterns([batch("a.tfrecord", [1.0])]))
-    found = [one for rule in rules for one in rule.see(batch("b.tfrecord", [1.0, NAN]))]
+    found = [one for rule in rules for one in rule.update(batch("b.tfrecord", [1.0, NAN]))]
     found += [one for rule in rules for one in rule.end_file("b.tfrecord")]
     assert [(one.code, one.path, one.record) for one in found] == [("H751", "b.tfrecord", 1)]
 

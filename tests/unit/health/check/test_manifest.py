@@ -205,7 +205,7 @@ def _class_findings(folder: Path, *, leave_out: str = "") -> list[Finding]:
             continue
         for item in scan_file(path, Report()):
             assert isinstance(item, KeyedBatch)
-            found += rule.see(item)
+            found += rule.update(item)
         found += rule.end_file(path)
     return [*found, *rule.end()]
 

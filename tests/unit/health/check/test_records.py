@@ -42,7 +42,7 @@ def held_against(path: Path, schema: rk.Schema, *, tfds: bool = False) -> list[F
         if isinstance(item, Finding):
             found.append(item)
         else:
-            found += [finding for rule in rules for finding in rule.see(item)]
+            found += [finding for rule in rules for finding in rule.update(item)]
     found += [finding for rule in rules for finding in rule.end_file(str(path))]
     found += [finding for rule in rules for finding in rule.end()]
     return found
@@ -718,7 +718,7 @@ def test_what_stands_in_the_place_of_a_hole_means_nothing() -> None:
         sequence=False,
     )
     (rule,) = build_schema_rules(rk.Schema({"x": rk.Float32(range=(0, 1), optional=True)}))
-    assert [*rule.see(batch), *rule.end_file("x"), *rule.end()] == []
+    assert [*rule.update(batch), *rule.end_file("x"), *rule.end()] == []
 
 
 def test_records_keep_their_numbers_when_batches_are_taken_apart(put_records: PutFile) -> None:

@@ -205,7 +205,7 @@ def test_who_looks_on_sees_every_batch_and_the_end_of_every_file(tmp_path: Path)
         def __init__(self) -> None:
             self.seen: list[str] = []
 
-        def see(self, batch: KeyedBatch) -> None:
+        def update(self, batch: KeyedBatch) -> None:
             self.seen.append(f"{len(batch)} of {Path(batch.path).name}")
 
         def end_file(self, end: FileSummary) -> None:
