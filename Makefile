@@ -136,7 +136,7 @@ fuzz: $(VENV)/.build
 	$(BIN)/cmake -S . -B $(FUZZ) -G Ninja -DREKORD_TESTS=ON -DREKORD_LIBFUZZER=ON \
 	  -DCMAKE_CXX_COMPILER=$${CXX:-clang++} -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) > /dev/null
 	$(BIN)/cmake --build $(FUZZ)
-	for target in crc frame wire decode plan picture; do \
+	for target in crc frame wire decode plan image; do \
 	  mkdir -p $(FUZZ)/found/$$target && \
 	  $(FUZZ)/$${target}_fuzz -max_total_time=$(FUZZ_SECONDS) -timeout=5 -rss_limit_mb=512 \
 	    $(FUZZ)/found/$$target core/fuzz/corpus/$$target || exit 1; \

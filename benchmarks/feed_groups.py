@@ -1,4 +1,4 @@
-"""Feeding training loops: into NumPy, torch and TensorFlow, in any order, by number, with pictures decoded."""
+"""Feeding training loops: into NumPy, torch and TensorFlow, in any order, by number, with images decoded."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def pictures(settings: Settings, versions: Versions) -> Iterator[Table]:
     for ours, theirs in pairs:
         rows = with_floor(rows, ours, 1.0, against=theirs)
     yield Table(
-        title="Pictures, JPEG 640 × 480 decoded and resized to 224 × 224",
+        title="Images, JPEG 640 × 480 decoded and resized to 224 × 224",
         unit="pictures/s",
         rows=rows,
         note=f"{workload.records:,} JPEGs, batches of {_PICTURES['batch']}: `batches(…, decode=True, resize=(224, "

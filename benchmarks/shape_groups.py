@@ -1,4 +1,4 @@
-"""Reshaping datasets: other shards, Parquet, counts by SQL, and pictures resized on their way in."""
+"""Reshaping datasets: other shards, Parquet, counts by SQL, and images resized on their way in."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ struct Values {
   uint64_t infinite = 0;
   uint64_t strings = 0;
   Span<uint64_t> string_bytes;
-  // Of all strings. An empty one is UTF-8, but no picture.
+  // Of all strings. An empty one is UTF-8, but no image.
   bool utf8 = true;
   bool jpeg = true;
   bool png = true;

@@ -8,7 +8,7 @@ namespace {
 
 using Octets = const uint8_t*;
 
-// One picture of those that make up a PNG: all of it, or every n-th pixel.
+// One image of those that make up a PNG: all of it, or every n-th pixel.
 struct Pass {
   uint32_t x, y, step_x, step_y;
 

@@ -8,7 +8,7 @@
 //     0  none     1  minus left     2  minus above     3  minus their mean     4  minus one of
 //     three
 //
-// An interlaced PNG has seven such pictures in a row, each of every n-th pixel (Adam7).
+// An interlaced PNG has seven such images in a row, each of every n-th pixel (Adam7).
 //
 // Masks are flat: long runs of one class, and rows like the row above. After any of these
 // filters such places are runs of zeros, and eight zeros are eight pixels copied or filled in.

@@ -1,4 +1,4 @@
-"""rekord feeding training loops: orders, tensors, records by number, pictures."""
+"""rekord feeding training loops: orders, tensors, records by number, images."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _SHARDS = 2
 
 
 def main(folder: str, out: str, workers: int) -> int:
-    """All pictures of a folder, resized, in record files; how many there are."""
+    """All images of a folder, resized, in record files; how many there are."""
     os.mkdir(out)
     paths = sorted(os.path.join(folder, name) for name in os.listdir(folder))
     names = [f"{out}/train-{shard:05d}-of-{_SHARDS:05d}.tfrecord" for shard in range(_SHARDS)]
@@ -33,7 +33,7 @@ def main(folder: str, out: str, workers: int) -> int:
 
 
 def _example(path: str) -> bytes:
-    # INTER_AREA is what OpenCV's documentation has for making pictures smaller; its default leaves pixels out.
+    # INTER_AREA is what OpenCV's documentation has for making images smaller; its default leaves pixels out.
     pixels = cv2.resize(cv2.imread(path), (_SIDE, _SIDE), interpolation=cv2.INTER_AREA)
     encoded = cv2.imencode(".jpg", pixels, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])[1].tobytes()
     features = {

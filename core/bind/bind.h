@@ -12,7 +12,7 @@ void bind_digest(nanobind::module_& module);
 void bind_encode(nanobind::module_& module);
 void bind_rows(nanobind::module_& module);
 void bind_infer(nanobind::module_& module);
-void bind_pictures(nanobind::module_& module);
+void bind_images(nanobind::module_& module);
 void bind_lines(nanobind::module_& module);
 void bind_order(nanobind::module_& module);
 

@@ -42,7 +42,7 @@ NB_MODULE(_core, module) {
   rekord::bind_encode(module);
   rekord::bind_rows(module);
   rekord::bind_infer(module);
-  rekord::bind_pictures(module);
+  rekord::bind_images(module);
   rekord::bind_lines(module);
   rekord::bind_order(module);
 }

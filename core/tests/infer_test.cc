@@ -78,7 +78,7 @@ TEST("floats that are no numbers are counted, and leave the range alone") {
   CHECK_EQ(f.infinite, 1u);
 }
 
-TEST("a key whose strings all begin like a picture is noticed, and one that does not ends that") {
+TEST("a key whose strings all begin like an image is noticed, and one that does not ends that") {
   Inference inference;
   const Buffer jpeg = hex("ff d8 ff e0 00");
   const Buffer png = hex("89 50 4e 47 0d 0a 1a 0a 00");

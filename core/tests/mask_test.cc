@@ -145,7 +145,7 @@ TEST("values of 1, 2, 4 and 16 bits are counted as what they are") {
   }
 }
 
-TEST("an interlaced picture is put together from its seven passes") {
+TEST("an interlaced image is put together from its seven passes") {
   constexpr uint32_t kStarts[7][4] = {{0, 0, 8, 8}, {4, 0, 8, 8}, {0, 4, 4, 8}, {2, 0, 4, 4},
                                       {0, 2, 2, 4}, {1, 0, 2, 2}, {0, 1, 1, 2}};
   for (const auto& [width, height] : {std::pair{1u, 1u}, {3u, 2u}, {8u, 8u}, {9u, 17u}, {2u, 5u}}) {

@@ -9,7 +9,7 @@ target_link_libraries(core_tests PRIVATE rekord_core)
 target_compile_options(core_tests PRIVATE -Wall -Wextra ${sanitize})
 target_link_options(core_tests PRIVATE ${sanitize})
 
-foreach(target crc frame wire decode plan picture)
+foreach(target crc frame wire decode plan image)
   add_executable(${target}_fuzz ${CMAKE_SOURCE_DIR}/core/fuzz/${target}_fuzz.cc)
   target_link_libraries(${target}_fuzz PRIVATE rekord_core)
   if(REKORD_LIBFUZZER)

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from rekord.verbs.export.export import export
     from rekord.verbs.query import query
     from rekord.verbs.rewrite.rewrite import rewrite
-    from rekord.verbs.split import folds, resplit
+    from rekord.verbs.split import folds, split
     from rekord.verbs.write import write
 
 __version__ = _VERSION
@@ -123,10 +123,10 @@ __all__ = [
     "query",
     "records",
     "relabel",
-    "resplit",
     "rewrite",
     "salvage",
     "sources",
+    "split",
     "stats",
     "train",
     "transforms",
@@ -163,7 +163,7 @@ _MODULES = {
     "rekord.verbs.export.export": "export",
     "rekord.verbs.query": "query",
     "rekord.verbs.rewrite.rewrite": "rewrite",
-    "rekord.verbs.split": "folds resplit",
+    "rekord.verbs.split": "folds split",
     "rekord.verbs.write": "write",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -48,11 +48,11 @@ CODES: dict[str, str] = {
     "S135": "the file has no such tf.io spec",
     "S136": "this is no dict of tf.io features",
     "S137": "a tf.io feature is not one that TensorFlow takes",
-    # S138 to S141: transforms of pictures
-    "S138": "a transform finds no pictures that it could change",
-    "S139": "pictures of any size cannot be stored as tensors",
+    # S138 to S141: transforms of images
+    "S138": "a transform finds no images that it could change",
+    "S139": "images of any size cannot be stored as tensors",
     "S140": "it is not known what goes with boxes",
-    "S141": "pictures are stored in a way that a transform cannot keep",
+    "S141": "images are stored in a way that a transform cannot keep",
     # S142 and S143: transforms of one column
     "S142": "a transform has no meaning for a column of this type",
     "S143": "the result of a transform would replace another column",
@@ -119,10 +119,10 @@ CODES: dict[str, str] = {
     "E327": "a record is larger than 2 GiB",
     "E328": "an array into JPEG needs a quality",
     "E329": "the file of an image cannot be read",
-    # E33x: pictures that are not whole, or not what they should be
-    "E330": "a picture is empty",
-    "E331": "a picture is cut off",
-    "E332": "a picture is damaged",
+    # E33x: images that are not whole, or not what they should be
+    "E330": "an image is empty",
+    "E331": "an image is cut off",
+    "E332": "an image is damaged",
     "E333": "a mask has a colour that the colour map lacks",
     "E334": "a mask of colours needs a colour map",
     "E335": "a mask has pixels that are no class ids",
@@ -159,9 +159,9 @@ CODES: dict[str, str] = {
     "E380": "the map function failed for a row",
     "E381": "a row cannot be split by its column",
     "E382": "a row is of an unknown split",
-    # E383 and E384: pictures that a transform cannot change
+    # E383 and E384: images that a transform cannot change
     "E383": "boxes are not given in fractions of their image",
-    "E384": "a picture is smaller than the part that is to be cropped",
+    "E384": "an image is smaller than the part that is to be cropped",
     # E385 to E389: values that a transform cannot take
     "E385": "a word is not in the vocabulary",
     "E386": "a value does not survive a cast",
@@ -178,9 +178,9 @@ CODES: dict[str, str] = {
     "D406": "bytes do not make a tensor of the declared dtype and shape",
     "D407": "the keys of one column do not belong together",
     "D408": "a key is not in the schema that was inferred",
-    # D409 to D411: pictures that are to be decoded
-    "D409": "a picture cannot be decoded",
-    "D410": "a picture has more pixels than are decoded",
+    # D409 to D411: images that are to be decoded
+    "D409": "an image cannot be decoded",
+    "D410": "an image has more pixels than are decoded",
     "D411": "a mask to be decoded is not one of class ids",
     # X5xx: datasets and the places they live in
     "X501": "no such file or folder",
@@ -242,7 +242,7 @@ CODES: dict[str, str] = {
     "X557": "a remote file did not come whole",
     # X560 to X562: records that cannot be exported
     "X560": "a value cannot be written in this format",
-    "X561": "a picture cannot become a file",
+    "X561": "an image cannot become a file",
     "X562": "the classes of records contradict each other",
     # X565 to X569: datasets made of others
     "X565": "no record is left for the new dataset",
@@ -295,10 +295,10 @@ CODES: dict[str, str] = {
     "H725": "fields that these messages do not have: TensorFlow may refuse the record",
     "H726": "the steps of a list are of several kinds: no reader takes the record",
     "H727": "a record has too many keys to be looked into",
-    # H73x: remarks about pictures
+    # H73x: remarks about images
     "H731": "an image is CMYK: decoders do not agree on its colours",
     "H732": "an image is turned by EXIF: TensorFlow does not turn it",
-    "H733": "the name of a picture says another format than its bytes",
+    "H733": "the name of an image says another format than its bytes",
     "H738": "an image has other channels or bits than its keys say",
     "H739": "an image or a mask has more pixels than are decoded",
     # H74x: remarks about boxes
@@ -315,14 +315,14 @@ CODES: dict[str, str] = {
     "H756": "a key is missing that nearly all records have",
     "H757": "a key is named almost as one that nearly all records have",
     "H758": "a feature has another number of values than in nearly all records",
-    # H76x: pictures and masks of records
-    "H760": "a stored picture is empty",
-    "H761": "a stored picture is cut off",
-    "H762": "a stored picture is damaged",
-    "H763": "bytes are no picture, where pictures are expected",
-    "H764": "a stored picture has another format than is said of it",
-    "H765": "a stored picture has another size than its keys say",
-    "H766": "a stored mask is not a picture of class ids",
+    # H76x: images and masks of records
+    "H760": "a stored image is empty",
+    "H761": "a stored image is cut off",
+    "H762": "a stored image is damaged",
+    "H763": "bytes are no image, where images are expected",
+    "H764": "a stored image has another format than is said of it",
+    "H765": "a stored image has another size than its keys say",
+    "H766": "a stored mask is not an image of class ids",
     "H767": "a stored mask has pixels that are no class ids",
     "H768": "a stored mask has another size than its image",
     "H769": "a stored mask has more pixels than are looked at",
@@ -373,7 +373,7 @@ CODES: dict[str, str] = {
     "H826": "raw bytes are of another shape than is said of them",
     "H827": "an image is stored as a list of numbers",
     "H828": "bytes are stored as one string for each byte",
-    "H829": "masks are stored as pictures of colours",
+    "H829": "masks are stored as images of colours",
     "H830": "classes are counted from 1 where 0 is the first, or the other way round",
     "H831": "255 occurs, and is not declared as ignore",
     "H832": "names of classes differ by white space or case",

@@ -20,7 +20,7 @@ from rekord.testing import Crash, Fault, FaultyStorage
 from rekord.testing.datasets import disable_fsync, find_leftovers, read_tree, use_small_parts
 from rekord.verbs.options import RewriteOptions, SplitOptions
 from rekord.verbs.rewrite.rewrite import prepare_rewrite
-from rekord.verbs.split import prepare_resplit
+from rekord.verbs.split import prepare_split
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "name": rk.Text(), "label": rk.Label(3)})
 REWRITES: dict[str, dict[str, Any]] = {
@@ -63,7 +63,7 @@ class Place(interrupted.Place):
 
     def run(self, out: Path, storage: FaultyStorage | None = None) -> None:
         if self.name == "split":
-            prepare_resplit(self.old, out, SplitOptions(**SPLIT), storage=storage).run(progress=False)
+            prepare_split(self.old, out, SplitOptions(**SPLIT), storage=storage).run(progress=False)
         else:
             asked = RewriteOptions(**REWRITES[self.name], workers=1)
             prepare_rewrite([self.old], out, asked, storage=storage).run(progress=False)

@@ -38,11 +38,11 @@ def test_every_code_that_a_check_can_find_is_in_the_table_of_families() -> None:
         *(source / "health" / name for name in ("scan.py", "dataset_files.py")),
     ]
     said = {code for file in files for code in CODE.findall(file.read_text(encoding="utf-8"))}
-    # E are what the codec says where a picture is written (they become H76x), D410 where one is decoded (H739), U how
+    # E are what the codec says where an image is written (they become H76x), D410 where one is decoded (H739), U how
     # something was called.
     expected = {code for code in said if code[0] not in "EU"} - {"D410"}
     assert expected <= named
-    # Told of boxes and pictures by `write`, not by a check.
+    # Told of boxes and images by `write`, not by a check.
     assert {code for code in CODES if "H700" <= code < "H800"} - named == {"H733", "H741", "H742", "H743"}
 
 
@@ -71,7 +71,7 @@ def test_the_fields_of_salvage_are_those_of_its_document(tmp_path: Path) -> None
     [
         (["good.tfrecord"], 0),
         (["note.tfrecord.gz"], 0),
-        (["picture.tfrecord"], 1),
+        (["image.tfrecord"], 1),
         (["good.tfrecord", "--frob"], 2),
         (["good.tfrecord", "--schema", "missing.json"], 3),
         (["missing.tfrecord"], 3),
@@ -85,7 +85,7 @@ def test_the_exit_codes_are_those_of_the_table(
     with rk.Writer("good.tfrecord", rk.Schema({"x": rk.Int64()})) as writer:
         writer.write({"x": 1})
     Path("note.tfrecord.gz").write_bytes(Path("good.tfrecord").read_bytes())
-    Path("picture.tfrecord").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+    Path("image.tfrecord").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
     Path("empty").mkdir()
     assert run_command_line(["check", *arguments]) == code
     assert f"\n| {code} | " in PAGES["checking"]

@@ -240,13 +240,13 @@ for batch in feed:
     assert batch["x"].shape == (10, 3) and batch["x"].sharding == sharding
     assert batch["maybe"].valid.sharding == sharding
     told["shards"].append([shard.data.tolist() for shard in batch["id"].addressable_shards])
-def pictures(batch):
+def images(batch):
     batch["image"] = np.empty(len(batch["id"]), object)
     batch["image"][:] = [np.zeros((2 + 2 * (i % 2), 4, 3), np.uint8) for i in range(len(batch["id"]))]
     batch["words"] = np.array(["stays here"] * len(batch["id"]), object)
     return batch
 for arguments in ({"columns": ["tokens"]}, {"columns": ["id"], "remainder": "keep"}, {"columns": ["tfidf"]},
-                  {"columns": ["id"], "map": pictures}):
+                  {"columns": ["id"], "map": images}):
     try:
         list(split.to_jax(10, sharding=sharding, **{"remainder": "drop", **arguments}))
     except rk.UsageError as failure:
@@ -275,5 +275,5 @@ def test_two_devices_share_a_batch(split: Any) -> None:
         ["U676", "tokens", 'map= with a function that pads it: batch["tokens"].to_padded(0, length)'],
         ["U676", "id", 'remainder="drop", and a batch_size that the devices divide'],
         ["U676", "tfidf", 'map= with a function that makes it dense: batch["tfidf"].to_dense()'],
-        ["U676", "image", "resize=(224, 224), so that all pictures have one size"],
+        ["U676", "image", "resize=(224, 224), so that all images have one size"],
     ]

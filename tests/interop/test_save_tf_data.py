@@ -388,14 +388,14 @@ def test_a_pipeline_that_fails_midway_goes_on_when_it_is_mended(tmp_path: Path) 
     def make() -> Iterator[Any]:
         for i in range(10):
             if broken and i == 7:
-                raise ValueError("no such picture\nand more of it")
+                raise ValueError("no such image\nand more of it")
             yield i
 
     dataset = Data.from_generator(make, output_signature=tf.TensorSpec((), tf.int64))
     with pytest.raises(rk.DatasetError) as caught:
         saved(dataset, tmp_path)
     assert (caught.value.code, caught.value.location.row) == ("X538", 7)
-    assert caught.value.found == "ValueError: no such picture"
+    assert caught.value.found == "ValueError: no such image"
     assert not (tmp_path / "out").exists()
     broken = False
     assert [int(row["x"]) for row in saved(dataset, tmp_path)[:]] == list(range(10))
@@ -418,7 +418,7 @@ def test_a_failure_that_is_elsewhere_each_time_names_no_row(tmp_path: Path) -> N
     def make() -> Iterator[Any]:  # as a shuffled pipeline with a bad element
         calls.append(1)
         yield from range(10 * len(calls))
-        raise ValueError("no such picture")
+        raise ValueError("no such image")
 
     dataset = Data.from_generator(make, output_signature=tf.TensorSpec((), tf.int64))
     with pytest.raises(rk.DatasetError) as caught:

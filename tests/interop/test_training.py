@@ -315,7 +315,7 @@ def test_two_runs_do_not_share_a_place(numbers: Path, tmp_path: Path) -> None:
 
 
 def test_without_a_validation_split_the_score_is_that_of_training(tmp_path: Path, numbers: Path) -> None:
-    rk.resplit(numbers, tmp_path / "one", split={"train": 1.0}, progress=False)
+    rk.split(numbers, tmp_path / "one", split={"train": 1.0}, progress=False)
     done = rk.train(tmp_path / "one", tmp_path / "run", **{**NUMBERS, "epochs": 1})
     assert (done.val_split, done.val_records, done.last.val_score) == (None, 0, None)
     assert done.score == done.last.score

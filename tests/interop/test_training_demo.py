@@ -1,4 +1,4 @@
-"""On the data of the demo, baselines are far better than chance, and stopped runs of pictures end as whole ones."""
+"""On the data of the demo, baselines are far better than chance, and stopped runs of images end as whole ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def told(trained: TrainingResult) -> list[tuple[Any, ...]]:
 
 @pytest.fixture(scope="module")
 def signs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pictures of four classes."""
+    """Images of four classes."""
     folder = tmp_path_factory.mktemp("signs")
     draw_objects(str(folder / "signs"), 600)
     split = {"train": 0.8, "val": 0.2}

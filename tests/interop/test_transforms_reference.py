@@ -1,4 +1,4 @@
-"""Transforms of pictures beside Pillow, OpenCV and TensorFlow, and through the feeds of the frameworks."""
+"""Transforms of images beside Pillow, OpenCV and TensorFlow, and through the feeds of the frameworks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IMAGE = rk.Schema({"image": rk.Image()})
 
 
 def smooth(height: int, width: int) -> np.ndarray:
-    """A picture as cameras make them: large shapes, and a little noise."""
+    """An image as cameras make them: large shapes, and a little noise."""
     small = RNG.normal(128, 70, (6, 8, 3)).clip(0, 255).astype(np.uint8)
     large = np.asarray(Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC)).astype(int)
     return (large + RNG.normal(0, 4, large.shape)).clip(0, 255).astype(np.uint8)
@@ -37,7 +37,7 @@ def decoded(data: bytes, *steps: Any) -> np.ndarray:
 
 
 def off(one: np.ndarray, other: np.ndarray) -> tuple[float, int]:
-    """By how much two pictures differ: on average, and at most."""
+    """By how much two images differ: on average, and at most."""
     apart = np.abs(one.astype(int) - other.astype(int))
     return float(apart.mean()), int(apart.max())
 

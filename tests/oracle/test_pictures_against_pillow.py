@@ -1,4 +1,4 @@
-"""What is said of a picture is what Pillow sees in it, and the masks that are stored are what TensorFlow reads."""
+"""What is said of an image is what Pillow sees in it, and the masks that are stored are what TensorFlow reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoded pictures have the pixels that TensorFlow gives them."""
+"""Decoded images have the pixels that TensorFlow gives them."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from rekord.testing.strategies import rows, schemas
 @st.composite
 def datasets(draw: st.DrawFn) -> tuple[rk.Schema, list[dict[str, Any]]]:
     schema = draw(schemas())
-    # The default of a picture may be any bytes, but a picture that is given is looked at.
+    # The default of an image may be any bytes, but an image that is given is looked at.
     pictures = [one for one in schema.values() if isinstance(one, (rk.Image, rk.Mask))]
     assume(len(schema) > 0 and not any(one.has_default for one in pictures))
     return schema, draw(st.lists(rows(schema), min_size=1, max_size=5))

@@ -1,4 +1,4 @@
-"""Laws of pictures that are transformed: class ids are never mixed, and steps in a row are the steps one by one."""
+"""Laws of images that are transformed: class ids are never mixed, and steps in a row are the steps one by one."""
 
 from __future__ import annotations
 

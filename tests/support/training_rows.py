@@ -1,4 +1,4 @@
-"""What the tests of training share: pictures, rows that were written, and refusals."""
+"""What the tests of training share: images, rows that were written, and refusals."""
 
 from __future__ import annotations
 

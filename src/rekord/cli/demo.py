@@ -99,7 +99,7 @@ def write_scenes(tour: DemoTour) -> None:
 
 
 def check_scenes(tour: DemoTour) -> None:
-    """Every length, checksum, message, picture and mask is verified; then what each feature holds."""
+    """Every length, checksum, message, image and mask is verified; then what each feature holds."""
     from rekord.cli.check import check_with_progress
 
     tour.step("Check every byte of it, and see what it holds (a part of the statistics)")

@@ -16,7 +16,7 @@ PixelField: TypeAlias = "npt.NDArray[np.floating[Any]]"  # a number for each pix
 
 
 class DemoCanvas:
-    """A picture while it is painted: pixels of 0 to 1, and chance of its own, so that it is always the same."""
+    """An image while it is painted: pixels of 0 to 1, and chance of its own, so that it is always the same."""
 
     def __init__(self, side: int, seed: tuple[int, ...]) -> None:
         self.side = side
@@ -49,7 +49,7 @@ class DemoCanvas:
         rows, columns = np.flatnonzero(touched.any(1)), np.flatnonzero(touched.any(0))
         if not len(rows):
             return
-        # Most shapes are small: the rest of the picture is not computed with.
+        # Most shapes are small: the rest of the image is not computed with.
         part = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
         ink: PixelField = np.asarray(colour, np.float32)
         ink = ink[part] if ink.ndim == 3 else ink
@@ -58,7 +58,7 @@ class DemoCanvas:
         self.pixels[part] += cover * (np.minimum(ink, 1) - self.pixels[part])
 
     def clouds(self, coarse: int) -> PixelField:
-        """A smooth field of about -1 to 1 that changes `coarse` times over the picture."""
+        """A smooth field of about -1 to 1 that changes `coarse` times over the image."""
         from PIL import Image
 
         few = self.chance.uniform(-1, 1, (coarse + 2, coarse + 2)).astype(np.float32)
@@ -66,7 +66,7 @@ class DemoCanvas:
         return np.asarray(whole, np.float32)
 
     def jpeg(self, quality: int, grain: float) -> bytes:
-        """The picture as a camera stores it: with the noise of its sensor."""
+        """The image as a camera stores it: with the noise of its sensor."""
         from PIL import Image
 
         noise = self.chance.standard_normal(self.pixels.shape, dtype=np.float32) * np.float32(grain)
@@ -184,7 +184,7 @@ def _draw_scene(number: int) -> DemoScene:
     standing = [_TREE, _HOUSE, _CAR, int(canvas.chance.choice([_TREE, _HOUSE, _CAR]))]
     feet = sorted(canvas.between(horizon + 8, SCENE_SIDE - 6) for _ in standing)
     for kind, foot in zip(canvas.chance.permutation(standing), feet, strict=True):
-        # What is nearer stands lower in the picture, is larger, and hides what is behind it.
+        # What is nearer stands lower in the image, is larger, and hides what is behind it.
         scale = 0.75 + 0.65 * (foot - horizon) / (SCENE_SIDE - horizon)
         x = canvas.between(12, SCENE_SIDE - 12)
         shape = {_TREE: _draw_tree, _HOUSE: _draw_house, _CAR: _draw_car}[int(kind)](canvas, x, foot, scale)

@@ -1,4 +1,4 @@
-"""`rekord export`: records as Parquet, CSV, JSON lines, tars, pictures and more."""
+"""`rekord export`: records as Parquet, CSV, JSON lines, tars, images and more."""
 
 from __future__ import annotations
 

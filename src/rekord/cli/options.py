@@ -57,7 +57,7 @@ MapOption: TypeAlias = Annotated[
     typer.Option("--map", metavar="FILE.py:FUNC", help="Makes of a row another one, several or none."),
 ]
 VerifyOption: TypeAlias = Annotated[
-    str, typer.Option("--verify", metavar="full|headers", help="How closely pictures are looked at.")
+    str, typer.Option("--verify", metavar="full|headers", help="How closely images are looked at.")
 ]
 
 # What is made of it.

@@ -43,7 +43,7 @@ def split(
     To other splits: by ratio, by group, by class, or in folds. IN stays as it is.
     """
     from rekord.verbs.options import SplitOptions
-    from rekord.verbs.split import prepare_resplit
+    from rekord.verbs.split import prepare_split
 
     began = time.perf_counter()
     asked = SplitOptions(
@@ -62,7 +62,7 @@ def split(
         fresh=fresh,
     )
     with report_resumable(as_json=as_json):
-        prepared = prepare_resplit(source, out, asked)
+        prepared = prepare_split(source, out, asked)
         if dry_run:
             return report_rewrite_forecast(prepared, as_json=as_json)
         outcome = prepared.run(progress=True)

@@ -170,7 +170,7 @@ def _iter_class_lines(feature: FeatureStats, width: int) -> Iterator[StyledLine]
 
 
 def _iter_image_lines(feature: FeatureStats) -> Iterator[StyledLine]:
-    assert feature.strings is not None, "pictures are byte strings"
+    assert feature.strings is not None, "images are byte strings"
     pictures, lengths = feature.strings.pictures, feature.strings.lengths.moments
     total = pictures.count
     formats = ", ".join(f"{name} {format_share(n, total)}" for name, n in pictures.formats.most_common())

@@ -372,10 +372,10 @@ def _parse_pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-# Pictures.
+# Images.
 
 ResizeOption: TypeAlias = Annotated[
-    str | None, typer.Option("--resize", metavar="HxW", help="Pictures of one size: 224x224. Masks alike.")
+    str | None, typer.Option("--resize", metavar="HxW", help="Images of one size: 224x224. Masks alike.")
 ]
 ResizeFilterOption: TypeAlias = Annotated[
     str | None,
@@ -390,13 +390,13 @@ ResizeFitOption: TypeAlias = Annotated[
     typer.Option("--resize-fit", metavar="NAME", help="stretch, pad, crop or within (keeps the aspect)."),
 ]
 CropOption: TypeAlias = Annotated[
-    str | None, typer.Option("--crop", metavar="HxW", help="The middle of each picture.")
+    str | None, typer.Option("--crop", metavar="HxW", help="The middle of each image.")
 ]
 EncodeOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--encode", metavar="FORMAT", help="Images as jpeg:90, png or webp:80."),
 ]
-DecodeOption: TypeAlias = Annotated[bool, typer.Option("--decode", help="Pictures as raw pixels. Large.")]
+DecodeOption: TypeAlias = Annotated[bool, typer.Option("--decode", help="Images as raw pixels. Large.")]
 NormalizeOption: TypeAlias = Annotated[
     bool, typer.Option("--normalize", help="Images as float32 from 0 to 1. Very large.")
 ]
@@ -420,7 +420,7 @@ def parse_image_transforms(
     mean: str | None,
     std: str | None,
 ) -> list[Transform]:
-    """The transforms of pictures, in the order in which they are applied."""
+    """The transforms of images, in the order in which they are applied."""
     if not (resize or crop or encode or decode or normalize or resize_filter or resize_fit or mean or std):
         return []  # what makes them is not loaded for nothing
     from rekord.arguments import one_of
@@ -440,7 +440,7 @@ def parse_image_transforms(
     if sum([encode is not None, decode, normalize]) > 1:
         raise error(
             "U605",
-            "pictures can be stored in one form only",
+            "images can be stored in one form only",
             expected="one of --encode, --decode and --normalize",
             found=", ".join(
                 [

@@ -103,7 +103,7 @@ def _store_partitioned(feature: Feature, value: Any) -> tuple[StoredValues, ...]
     lengths: list[StoredValues] = []
     inner = len(feature.record_keys("x")) - 1
     if isinstance(value, np.ndarray) and value.ndim > inner and value.dtype != object:
-        # In an array all lists of a level are as long: a picture of floats has millions of values to walk over.
+        # In an array all lists of a level are as long: an image of floats has millions of values to walk over.
         sizes = value.shape
         lengths = [np.full(prod(sizes[: i + 1]), sizes[i + 1], np.int64) for i in range(inner)]
         flat = value.reshape(prod(sizes[: inner + 1]), *sizes[inner + 1 :])

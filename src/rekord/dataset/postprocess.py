@@ -90,17 +90,15 @@ def compose_maps(first: MapFunction, last: MapFunction) -> MapFunction:
 
 
 def validate_resize(decode: object, resize: object) -> tuple[int, int] | None:
-    """The size that decoded pictures are brought to; `decode` and `resize` as they were given."""
+    """The size that decoded images are brought to; `decode` and `resize` as they were given."""
     if not isinstance(decode, bool):
-        raise invalid(
-            "decode", decode, "True or False", "decode=True; columns=[…] chooses among the pictures"
-        )
+        raise invalid("decode", decode, "True or False", "decode=True; columns=[…] chooses among the images")
     if resize is None:
         return None
     if not decode:
         raise error(
             "U605",
-            "`resize` is given, and pictures are not decoded",
+            "`resize` is given, and images are not decoded",
             expected="decode=True beside it",
             found="decode=False",
             do="decode=True, or leave `resize` out",
@@ -185,7 +183,7 @@ def _check_value_fits(name: str, dtype: np.dtype[Any], value: Any, shape: tuple[
 
 
 def _is_image_column(column: object) -> bool:
-    """Whether these are pictures of different sizes: nothing else decodes to an array of objects."""
+    """Whether these are images of different sizes: nothing else decodes to an array of objects."""
     return isinstance(column, np.ndarray) and column.dtype == object
 
 

@@ -122,7 +122,7 @@ class BatchTransformer:
         return before.plan(tuple([name for name in stored if name in wanted]))
 
     def then(self, pictures: Callable[[Batch], Batch] | None) -> Callable[[Batch], Batch] | None:
-        """The transforms, and what decodes pictures behind them. Errors name the row in the batch."""
+        """The transforms, and what decodes images behind them. Errors name the row in the batch."""
         if self._is_passthrough:
             return pictures
         return self if pictures is None else _TransformAndDecode(self, pictures)
@@ -156,7 +156,7 @@ class BatchTransformer:
         return _decode_frames(compile_plan(stored), frames, rows)
 
     def _stored_schema(self) -> Schema:
-        """The columns that come out, for one way through the codec; pictures are the bytes that they are."""
+        """The columns that come out, for one way through the codec; images are the bytes that they are."""
         if self._stored is None:
             schema = self._transforms.schema
             some = frozenset(schema if self._columns is None else self._columns)
@@ -169,7 +169,7 @@ class BatchTransformer:
 
 
 class _TransformAndDecode:
-    """Transforms, and what decodes pictures behind them. Unlike a closure it can be pickled."""
+    """Transforms, and what decodes images behind them. Unlike a closure it can be pickled."""
 
     def __init__(self, first: Callable[[Batch], Batch], last: Callable[[Batch], Batch]) -> None:
         self._first = first
@@ -180,7 +180,7 @@ class _TransformAndDecode:
 
 
 def _replace_images_with_bytes(features: Mapping[str, Feature], wanted: frozenset[str]) -> dict[str, Feature]:
-    """These columns with plain bytes for pictures: a mask without its image would be no schema."""
+    """These columns with plain bytes for images: a mask without its image would be no schema."""
     out: dict[str, Feature] = {}
     for name, feature in features.items():
         if name in wanted:

@@ -122,7 +122,7 @@ class SplitMethods(ABC):
         With `decode` images and masks are decoded too: to uint8 of (rows, height, width, channels), with the channels
         that the schema declares, or 3, and to class ids of (rows, height, width). `resize=(height, width)` makes them
         all one size, images by averaging what falls into a pixel (bilinear, antialiased), masks by the nearest pixel.
-        Without it, pictures of different sizes are an object array of one array a row; ragged="pad" fills them up to
+        Without it, images of different sizes are an object array of one array a row; ragged="pad" fills them up to
         the largest. EXIF turns no image, alpha is dropped, and of 16 bits the upper 8 are kept, as TensorFlow does.
 
         `shuffle` is exact: every order of all records is possible, computed from `seed` and `epoch`, not stored;

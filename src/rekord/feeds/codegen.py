@@ -112,7 +112,7 @@ def _tensorflow_lines(dataset: Dataset, path: str) -> Iterable[str]:
 
 
 def _postprocess_lines(schema: Schema) -> Iterable[str]:
-    """What TensorFlow's parser leaves to be done: raw bytes that are tensors, the sides of boxes, pictures."""
+    """What TensorFlow's parser leaves to be done: raw bytes that are tensors, the sides of boxes, images."""
     for column, feature in schema.context.items():
         key = _quote_text(feature.key or column)
         if feature.storage == "parallel" and feature.sparse_size is None:
@@ -126,7 +126,7 @@ def _postprocess_lines(schema: Schema) -> Iterable[str]:
             yield f"    # One value: tf.reshape(batch[{key}][i], {shape})"
         elif feature.is_image and not feature.optional:
             channels = getattr(feature, "channels", 1) or 3
-            yield f"    # One picture: tf.io.decode_image(batch[{key}][i], channels={channels})"
+            yield f"    # One image: tf.io.decode_image(batch[{key}][i], channels={channels})"
 
 
 def _decode_raw_lines(key: str, dtype: str, shape: tuple[int | None, ...]) -> Iterable[str]:
@@ -176,7 +176,7 @@ def _rekord_lines(dataset: Dataset, path: str, framework: str) -> Iterable[str]:
     yield "def read(split, batch_size=32):"
     yield "    data = rk.open(PATH)[split]"
     if any(feature.is_image for feature in schema.context.values()):
-        yield "    # decode=True, resize=(224, 224) gives pictures as arrays of one size."
+        yield "    # decode=True, resize=(224, 224) gives images as arrays of one size."
     yield "    # Across processes: rank=, world= and remainder=; state_dict() and load_state_dict() go on with it."
     yield f"    return data.to_{framework}(batch_size, columns=COLUMNS, shuffle=True, seed=0)"
     yield from _main_lines(dataset, "read({})")

@@ -57,7 +57,7 @@ class SparseTensors(NamedTuple):
 
 
 def convert_column(column: Any, tensor: Callable[[Array], Any]) -> Any:
-    """A column with tensors in place of its arrays of numbers; of pictures of different sizes, a list of tensors.
+    """A column with tensors in place of its arrays of numbers; of images of different sizes, a list of tensors.
 
     Strings, and what is no column, stay as they are.
     """
@@ -101,7 +101,7 @@ def _convert_array(array: Array, tensor: Callable[[Array], Any]) -> Any:
 
 
 def is_image_column(column: Any) -> bool:
-    """Whether these are pictures of different sizes: an array of numbers for each row."""
+    """Whether these are images of different sizes: an array of numbers for each row."""
     if not isinstance(column, np.ndarray) or column.dtype != object or column.ndim != 1:
         return False
     return all(isinstance(value, np.ndarray) and is_numeric(value) for value in column)

@@ -81,7 +81,7 @@ class _PrefetchingReader:
 def _put_batch(batch: Batch, put: DevicePut, *, sharded: bool) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, column in batch.items():
-        # Of pictures one by one, devices would share the rows of each.
+        # Of images one by one, devices would share the rows of each.
         if sharded and (isinstance(column, (Ragged, SparseColumn)) or is_image_column(column)):
             raise _sharding_error(name, column)
         with add_location(feature=name):
@@ -138,7 +138,7 @@ def _sharding_error(name: str, column: Column) -> RekordError:
     pictures = isinstance(column, np.ndarray)
     do = f'map= with a function that pads it: batch["{name[:40]}"].to_padded(0, length)'
     if pictures:
-        do = "resize=(224, 224), so that all pictures have one size"
+        do = "resize=(224, 224), so that all images have one size"
     elif isinstance(column, SparseColumn):
         do = f'map= with a function that makes it dense: batch["{name[:40]}"].to_dense()'
     return error(

@@ -123,7 +123,7 @@ class PlainLayout:
 
     @cached_property
     def needs_derive(self) -> bool:
-        """Whether there are pictures among the columns."""
+        """Whether there are images among the columns."""
         return bool(self._images or self._masks)
 
     @cached_property
@@ -139,7 +139,7 @@ class PlainLayout:
         }
 
     def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
-        """The row with its pictures looked at. What is missing or unknown is left for the encoder to judge."""
+        """The row with its images looked at. What is missing or unknown is left for the encoder to judge."""
         values = dict(row)
         remarks: list[RowRemark] = []
         images: dict[str, EncodedImage] = {}

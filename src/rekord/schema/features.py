@@ -561,7 +561,7 @@ _LOSSY_FORMATS = ("jpeg", "webp")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class _EncodedFeature(Feature):
-    """An encoded picture in one byte string."""
+    """An encoded image in one byte string."""
 
     storage: ClassVar[Storage] = "blob"
     is_picture = True
@@ -577,7 +577,7 @@ class _EncodedFeature(Feature):
     def _conform_default(self, value: object) -> Any:
         encoded = validate_bytes(value)
         if not encoded:
-            raise InvalidDefault("the bytes of an encoded picture", value)
+            raise InvalidDefault("the bytes of an encoded image", value)
         return encoded
 
     _json_value = staticmethod(json_octets)

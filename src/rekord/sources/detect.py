@@ -80,7 +80,7 @@ def is_coco(path: str) -> bool:
 
 
 def is_image_list(path: str) -> bool:
-    """Whether a CSV has a column of pictures and one of their classes."""
+    """Whether a CSV has a column of images and one of their classes."""
     try:
         with ImageCsvReader(path) as (_, rows):
             columns = find_columns(path, {"image": None, "label": None, "split": None}, rows)
@@ -92,7 +92,7 @@ def is_image_list(path: str) -> bool:
 
 
 def is_boxes_csv(path: str) -> bool:
-    """Whether a CSV has pictures with the sides of boxes; without a header, `path,x1,y1,x2,y2,class`."""
+    """Whether a CSV has images with the sides of boxes; without a header, `path,x1,y1,x2,y2,class`."""
     rows = list(_read_csv_rows(path))
     if not rows:
         return False
@@ -235,7 +235,7 @@ def _identify_file(path: str, layout: str | None) -> DetectedSource:
         return DetectedSource("coco" if coco else "jsonl", path)
     if kind == "image_folder":
         folder = os.path.dirname(path) or "."
-        raise _unknown_source_error(path, "a single picture", f"rekord write {join_path(folder, '')} OUT")
+        raise _unknown_source_error(path, "a single image", f"rekord write {join_path(folder, '')} OUT")
     if kind is None:
         found = f"a file called {preview(os.path.basename(path))}"
         raise _unknown_source_error(

@@ -155,7 +155,7 @@ def find_image(folder: str, name: str) -> tuple[str, os.stat_result] | None:
     """The file that annotations mean by `name`: below `folder`, and never outside of it.
 
     Names that were made on another machine are absolute, lead upwards, or have the backslashes of Windows: of
-    those the last part is looked for. A name without an extension is tried with those of pictures.
+    those the last part is looked for. A name without an extension is tried with those of images.
     """
     plain = name.replace("\\", "/") if "\\" in name and "/" not in name else name
     parts = [part for part in plain.split("/") if part not in ("", ".")]

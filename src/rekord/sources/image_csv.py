@@ -144,7 +144,7 @@ def find_columns(
         return ImageCsvColumns(image, label, at["split"], len(head), rows)
     pictures = [i for i, field in enumerate(head) if is_image_name(field)]
     if image is None and label is None and len(pictures) == 1 and first:
-        # A first line like the others: its picture says which column is which.
+        # A first line like the others: its image says which column is which.
         splits = [i for i, field in enumerate(head) if field.lower() in SPLIT_NAMES]
         others = [i for i in range(len(head)) if i not in (*pictures, *splits[:1])]
         if len(others) == 1:
@@ -206,7 +206,7 @@ def image_csv(
 
     `image`, `label` and `split` name columns; where they are not given, the header is searched for usual names
     (image, path, filename, …; label, class, …; split, set, subset). A file without a header is taken where its
-    first line holds the name of a picture, one other field, and perhaps a split. Paths are below `root`, or the
+    first line holds the name of an image, one other field, and perhaps a split. Paths are below `root`, or the
     folder of the CSV. Where none of them is there, the leading folders that all of them share are left off, as
     many as needed.
 

@@ -18,7 +18,7 @@ from rekord.storage.local import read_error
 
 T = TypeVar("T")
 
-# Also formats that no layout stores: a picture is refused by its name, and does not vanish from a dataset.
+# Also formats that no layout stores: an image is refused by its name, and does not vanish from a dataset.
 IMAGE_EXTENSIONS = frozenset(
     (
         *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".dib", ".webp", ".tif", ".tiff"),
@@ -34,14 +34,14 @@ _MAX_LEVELS = 64
 
 
 class ImageTree(NamedTuple):
-    """The pictures below a folder, sorted by the bytes of their paths."""
+    """The images below a folder, sorted by the bytes of their paths."""
 
     files: tuple[SourceFile, ...]
     ignored: int  # other files
 
 
 def find_images(root: str) -> ImageTree:
-    """Every picture below a folder, by its extension.
+    """Every image below a folder, by its extension.
 
     Hidden names and what operating systems leave behind are passed over. Links are followed, except back into
     a folder that they lie in. A link to nothing is listed with no bytes, so that its row can say so.
@@ -118,12 +118,12 @@ def _link_cycle_error(folder: str) -> RekordError:
 
 
 def is_image_name(name: str) -> bool:
-    """Whether a file is called like a picture, in letters of any case."""
+    """Whether a file is called like an image, in letters of any case."""
     return os.path.splitext(name)[1].lower() in IMAGE_EXTENSIONS
 
 
 def strip_image_extension(path: str) -> str:
-    """A path without its extension, where that is one of pictures."""
+    """A path without its extension, where that is one of images."""
     head, extension = os.path.splitext(path)
     return head if extension.lower() in IMAGE_EXTENSIONS else path
 
@@ -203,7 +203,7 @@ def image_folder(path: str | os.PathLike[str], *, classes: Sequence[str] | None 
     folder has no label.
 
     Classes get their ids from 0 in the order of their names' bytes; `classes` gives the names by id instead,
-    so that several folders agree. Files that are not called like pictures are left out.
+    so that several folders agree. Files that are not called like images are left out.
     """
     return ImageFolderSource(as_path("path", path), class_names(classes))
 
@@ -299,13 +299,13 @@ def _parse_label_and_split(path: str, has_splits: bool) -> _LabelAndSplit:
 
 
 def no_images_error(root: str, ignored: int, *, name: str = "images") -> RekordError:
-    """The error for a folder that has no pictures."""
+    """The error for a folder that has no images."""
     return error(
         "X527",
         f"no {name} here",
         location=Location(path=join_path(root, "")),
-        expected="files called .jpg, .png or like other pictures, at any depth",
-        found=f"{ignored:,} files, none of them a picture" if ignored else "no files",
+        expected="files called .jpg, .png or like other images, at any depth",
+        found=f"{ignored:,} files, none of them an image" if ignored else "no files",
         do="name the folder that holds the images, or unpack them first",
     )
 

@@ -168,7 +168,7 @@ class ImageMaskSource:
                     "E364",
                     "a mask has no image",
                     location=where.within(feature="image"),
-                    expected=f"an image called {other}, with the extension of any picture",
+                    expected=f"an image called {other}, with the extension of any image",
                     found="no such file",
                     do="add the image, or move the mask away",
                 )
@@ -304,7 +304,7 @@ class SegmentationSource(ImageMaskSource):
             raise no_images_error(masks, other_ids, name="masks")
         convention = _detect_convention(pictures, ids)
         if convention.image == _IMAGE_SUFFIX:
-            # gtFine also holds pictures of colours and instances, which are no masks of classes.
+            # gtFine also holds images of colours and instances, which are no masks of classes.
             ids = tuple([file for file in ids if strip_image_extension(file.path).endswith(convention.mask)])
         hints: dict[str, Any] = {} if self.ignore is None else {"ignore": self.ignore}
         if self.count is not None:

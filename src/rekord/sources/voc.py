@@ -532,7 +532,7 @@ def _parse_listed_name(word: str) -> str:
 
 
 def _find_image_by_stem(folder: str, name: str) -> tuple[str, os.stat_result] | None:
-    """The image with this name and any extension of pictures."""
+    """The image with this name and any extension of images."""
     return (
         find_image(folder, name)
         if is_image_name(name)

@@ -150,7 +150,7 @@ class _SampleMember(NamedTuple):
 
 
 def _read_samples(path: str, file: SourceFile) -> Iterator[tuple[SourceRow, set[str]]]:
-    """The samples of a tar with the columns that hold pictures; last a bad row, where the tar is damaged."""
+    """The samples of a tar with the columns that hold images; last a bad row, where the tar is damaged."""
     position = 0
     sample: list[_SampleMember] = []
     sample_bytes = 0

@@ -21,7 +21,7 @@ BOTTLENECK_SHARE = 0.2
 """A model that waits for more of its time than this is held up by its input."""
 
 _MIN_LARGER_FACTOR = 4
-"""Pictures of so many times the pixels that the model takes are worth writing again: most of the work is decoding."""
+"""Images of so many times the pixels that the model takes are worth writing again: most of the work is decoding."""
 _MIN_UNUSED_SHARE = 0.5
 _MIN_UNUSED_BYTES = 1000
 _MAX_SMALL_BATCH = 16
@@ -35,7 +35,7 @@ class InputFacts:
 
     compression: str = "none"  # none, gzip or zlib
     remote: bool = False
-    stored_size: tuple[int, int] | None = None  # height and width of a usual picture
+    stored_size: tuple[int, int] | None = None  # height and width of a usual image
     wanted_size: tuple[int, int] | None = None  # that the model takes
     used_columns: tuple[str, ...] = ()
     used_bytes: int = 0  # of a usual record, in the columns that the model takes
@@ -189,12 +189,12 @@ def _estimate_column_bytes(column: Any) -> int:
 
 
 def _find_median_size(column: Any) -> tuple[int, int] | None:
-    """The height and width of the picture in the middle, by pixels."""
+    """The height and width of the image in the middle, by pixels."""
     from rekord import _core
     from rekord.codec.columns import Strings
 
     if not isinstance(column, Strings):
         return None  # pixels as they are, which nothing decodes
-    looked = [_core.look(data, False) for data in column.tolist() if isinstance(data, bytes)]
-    sizes = [(one.height, one.width) for one in looked if one.fault == _core.PictureFault.NONE]
+    looked = [_core.inspect_image(data, False) for data in column.tolist() if isinstance(data, bytes)]
+    sizes = [(one.height, one.width) for one in looked if one.fault == _core.ImageFault.NONE]
     return sorted(sizes, key=lambda size: size[0] * size[1])[len(sizes) // 2] if sizes else None

@@ -434,12 +434,12 @@ class _InputSelection:
             if _is_image_column(values):
                 if is_mask_like(name) and self._named is None:
                     del forms[name]
-                    self._exclude(name, "pictures that no rk.Mask declares")
+                    self._exclude(name, "images that no rk.Mask declares")
                 else:
                     forms[name] = "image"
             elif not all(_is_text(value) for value in values):
                 del forms[name]
-                self._exclude(name, "bytes that are no text and no picture")
+                self._exclude(name, "bytes that are no text and no image")
         return forms
 
     def _without_images(self, forms: dict[str, ColumnForm]) -> dict[str, ColumnForm]:
@@ -518,7 +518,7 @@ class _InputSelection:
 
 
 def _choose_split_target(split: Split, label: str | None) -> tuple[TaskKind, str]:
-    """What is learned; pictures of classes that are stored as plain bytes are said to be what they are."""
+    """What is learned; images of classes that are stored as plain bytes are said to be what they are."""
     schema = split.schema
     try:
         kind, target = choose_target(schema, label)
@@ -543,10 +543,10 @@ def _choose_split_target(split: Split, label: str | None) -> tuple[TaskKind, str
 def _undeclared_column_error(schema: Schema, column: str) -> RekordError:
     key = schema[column].key or column
     return no_baseline_error(
-        f"`{column}` holds pictures, and nothing says that they are classes of pixels",
+        f"`{column}` holds images, and nothing says that they are classes of pixels",
         feature=column,
         expected="an rk.Mask, with the number of its classes",
-        found="Bytes that are pictures",
+        found="Bytes that are images",
         do="rk.rewrite(IN, OUT, schema=rk.layouts.deeplab(classes=N, ignore=255).schema), and train on OUT"
         if key == _DEEPLAB_MASK
         else "rekord rewrite IN OUT --schema FILE, with a Mask in it, and train on OUT",
@@ -608,8 +608,8 @@ def _is_image_column(values: list[bytes]) -> bool:
 
 
 def _is_image(data: bytes) -> bool:
-    facts = _core.look(data, False)
-    return facts.fault == _core.PictureFault.NONE and FORMAT_NAMES.get(facts.format) not in (None, "tiff")
+    facts = _core.inspect_image(data, False)
+    return facts.fault == _core.ImageFault.NONE and FORMAT_NAMES.get(facts.format) not in (None, "tiff")
 
 
 def _is_text(data: bytes) -> bool:

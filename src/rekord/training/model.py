@@ -98,7 +98,7 @@ def _missing_package_error(package: str) -> RekordError:
 
 
 _MOMENTUM = 0.7  # of batch normalisation: a run may have some hundred steps, and the first ones say little
-_MIN_SIDE = 8  # pictures are halved until they are about so small
+_MIN_SIDE = 8  # images are halved until they are about so small
 _WIDTHS = (16, 32, 64, 96, 128)
 _MAX_EMBEDDING = 64
 _HIDDEN_UNITS = 64
@@ -195,7 +195,7 @@ class _ModelBuilder:
         for width in _WIDTHS[: self._count_halvings(spec, most=4)]:
             x = self._layers.MaxPooling2D()(self._convolve(x, width))
         x = self._convolve(x, _WIDTHS[-1])
-        # The strongest answer beside the mean one: an object may fill a small part of the picture.
+        # The strongest answer beside the mean one: an object may fill a small part of the image.
         means = self._layers.GlobalAveragePooling2D()(x)
         return self._layers.Concatenate()([means, self._layers.GlobalMaxPooling2D()(x)])
 

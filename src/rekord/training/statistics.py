@@ -322,10 +322,10 @@ def _build_image_input(
 
 
 def _measure_image_size(split: Split, column: str) -> ImageSize:
-    """Height and width that hold the first few pictures; what cannot be looked at says nothing."""
+    """Height and width that hold the first few images; what cannot be looked at says nothing."""
     sizes = [(1, 1)]
     for data in read_first_batch(split, [column]).get(column, []):
-        facts = None if data is None else _core.look(data, False)
+        facts = None if data is None else _core.inspect_image(data, False)
         if facts is not None and facts.width and facts.height:
             sizes.append((facts.height, facts.width))
     return (
@@ -334,7 +334,7 @@ def _measure_image_size(split: Split, column: str) -> ImageSize:
 
 
 def _choose_image_size(task: Task, seen: ImageSize, asked: ImageSize | None) -> ImageSize:
-    """The size that is asked for, else a usual one, not larger than the pictures are."""
+    """The size that is asked for, else a usual one, not larger than the images are."""
     is_segmentation = task.kind == "segmentation"
     usual = DEFAULT_SEGMENTATION_SIDE if is_segmentation else DEFAULT_SIDE
     height, width = asked or (min(seen[0], usual), min(seen[1], usual))

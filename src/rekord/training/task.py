@@ -360,7 +360,7 @@ def is_id_like(column: str) -> bool:
 
 
 def is_mask_like(column: str) -> bool:
-    """Whether a column of pictures is called as those are that hold classes of pixels."""
+    """Whether a column of images is called as those are that hold classes of pixels."""
     return re.search(r"mask|segmentation|annotation|label", column.casefold()) is not None
 
 

@@ -28,7 +28,7 @@ _BLOCK_PIXELS = 1 << 20
 
 
 class AffineMap(NamedTuple):
-    """Where each place of the new picture comes from: x = a·X + b·Y + c, y = d·X + e·Y + f, in pixels."""
+    """Where each place of the new image comes from: x = a·X + b·Y + c, y = d·X + e·Y + f, in pixels."""
 
     a: float
     b: float
@@ -39,7 +39,7 @@ class AffineMap(NamedTuple):
 
     @classmethod
     def sample(cls, names: Sequence[str], size: Size, roll: Callable[[str], float]) -> AffineMap | None:
-        """One for a picture of a size; None where nothing moves."""
+        """One for an image of a size; None where nothing moves."""
         height, width = size
         if not {"flip", "crop", "rotate"} & set(names) or 0 in size:
             return None
@@ -167,7 +167,7 @@ def validate_augmentations(given: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What varies the pictures of rows. A row may be changed in place."""
+    """What varies the images of rows. A row may be changed in place."""
 
     works: tuple[ImageAugmenter, ...]
     touches: frozenset[str]
@@ -182,7 +182,7 @@ class Augmentation:
 def build_augmentation(
     names: Sequence[str], schema: Schema, *, per_box: Sequence[str] | None = None
 ) -> Augmentation:
-    """The augmentations of these names for rows of a schema. A SchemaError where it has no pictures for them."""
+    """The augmentations of these names for rows of a schema. A SchemaError where it has no images for them."""
     asked = _AugmentTransform(tuple(names), None if per_box is None else tuple(per_box))
     bound, _ = bind_image_transforms([asked], schema, {})
     works: Sequence[ImagePipeline] = bound.apply.works  # type: ignore[attr-defined]
@@ -211,18 +211,18 @@ class _AugmentTransform:
 
 @dataclass(frozen=True)
 class ImageAugmenter(ImagePipeline):
-    """The picture of a row, varied. Its size, its format and the columns beside it stay what they are."""
+    """The image of a row, varied. Its size, its format and the columns beside it stay what they are."""
 
     names: tuple[str, ...] = ()
 
     def augment_row(self, row: Row, roll: RandomFunction) -> None:
-        """Vary the picture, and what lies on it."""
+        """Vary the image, and what lies on it."""
         value = row.get(self.layers.image)
         if value is None:
             return
         try:
             data = value if isinstance(value, bytes) else store_image(value, _ANY_IMAGE)
-            facts = _core.look(data, False)
+            facts = _core.inspect_image(data, False)
             size = (facts.height, facts.width)
             pixels = load_pixels(data, None, "nearest")
         except InvalidValue as unfit:
@@ -270,6 +270,6 @@ def adjust_colours(pixels: ImagePixels, roll: RandomFunction) -> None:
 
 
 def _random_factor(roll: RandomFunction, name: str) -> float:
-    """By so much more or less: always enough to be another picture."""
+    """By so much more or less: always enough to be another image."""
     by = 0.1 + 0.2 * roll(f"colour/{name}/by")
     return 1 + by if roll(f"colour/{name}/up") < 0.5 else 1 - by

@@ -20,7 +20,7 @@ from rekord.schema.base import dtype_name
 from rekord.schema.messages import schema_error
 
 _MAX_SIDE = 16_384
-"""Larger pictures are hardly meant, and a batch of them would not fit into memory."""
+"""Larger images are hardly meant, and a batch of them would not fit into memory."""
 
 
 def validate_side(name: str, value: object) -> int:
@@ -52,7 +52,7 @@ def validate_numbers(name: str, value: Any) -> tuple[float, ...]:
 
 
 Row: TypeAlias = "dict[str, Any]"
-"""A row as it is stored: pictures encoded, texts as str, labels as ids, numbers as NumPy or Python has them."""
+"""A row as it is stored: images encoded, texts as str, labels as ids, numbers as NumPy or Python has them."""
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ class Chain:
         bounds: list[Bound] = []
         schema = before
         sizes: dict[str, tuple[int, int]] = {}
-        # Pictures are decoded once for all transforms that follow each other.
+        # Images are decoded once for all transforms that follow each other.
         for pictured, steps in groupby(self.steps, lambda step: isinstance(step, ImageTransform)):
             if pictured:
                 bound, sizes = bind_image_transforms(list(steps), schema, sizes)  # type: ignore[arg-type]

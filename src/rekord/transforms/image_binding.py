@@ -1,6 +1,6 @@
-"""Transforms of pictures bound to a schema: which columns belong together, and what they are afterwards.
+"""Transforms of images bound to a schema: which columns belong together, and what they are afterwards.
 
-Steps that follow each other are bound as one: a picture is decoded once, and encoded once.
+Steps that follow each other are bound as one: an image is decoded once, and encoded once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ENCODED_ONLY = ("format", "digest")
 
 @dataclass(frozen=True, kw_only=True)
 class ImageState:
-    """What is known of all pictures of a column before one is read."""
+    """What is known of all images of a column before one is read."""
 
     output: ImageOutput
     size: Size | None = None
@@ -42,7 +42,7 @@ class ImageState:
 
 @runtime_checkable
 class ImageTransform(Protocol):
-    """A transform of pictures, which can be one of several in a row."""
+    """A transform of images, which can be one of several in a row."""
 
     @property
     def name(self) -> str: ...
@@ -55,11 +55,11 @@ class ImageTransform(Protocol):
         """What it does to pixels."""
 
     def after(self, known: ImageState, column: str, image: Image) -> ImageState:
-        """What is known of the pictures afterwards. A SchemaError where they cannot be what it makes."""
+        """What is known of the images afterwards. A SchemaError where they cannot be what it makes."""
 
 
 class BindableImageTransform:
-    """What transforms of pictures share: alone, each is a row of one."""
+    """What transforms of images share: alone, each is a row of one."""
 
     def bind(self, before: Schema) -> Bound:
         """The transform for rows of a schema."""
@@ -70,7 +70,7 @@ class BindableImageTransform:
 def bind_image_transforms(
     transforms: Sequence[ImageTransform], before: Schema, sizes: Mapping[str, Size]
 ) -> tuple[Bound, dict[str, Size]]:
-    """Transforms that follow each other as one; `sizes` are those that all pictures of a column are known to have."""
+    """Transforms that follow each other as one; `sizes` are those that all images of a column are known to have."""
     images = of_type(before.context, Image)
     steps: dict[str, list[PixelOperation]] = {}
     known: dict[str, ImageState] = {}
@@ -124,18 +124,18 @@ def _select_images(
     if steps:
         raise schema_error(
             "S141",
-            f"`{transform.name}` cannot change the pictures of steps",
+            f"`{transform.name}` cannot change the images of steps",
             column=steps[0],
-            expected="an Image column with one picture a record",
+            expected="an Image column with one image a record",
             found=f"`{steps[0]}`, with one a step",
             do="map= with a function of your own, which gets whole rows",
         )
     raise schema_error(
         "S138",
-        f"there is no picture for `{transform.name}`"
+        f"there is no image for `{transform.name}`"
         if not known
-        else f"`{transform.name}` comes behind a transform that decodes the pictures",
-        expected="an Image column" if not known else "encoded pictures",
+        else f"`{transform.name}` comes behind a transform that decodes the images",
+        expected="an Image column" if not known else "encoded images",
         found=_format_columns(before) if not known else "arrays",
         do="declare the column as rk.Image()" if not known else f"put `{transform.name}` before it",
     )
@@ -181,9 +181,9 @@ def _build_pipeline(
     if image.format == "gif" and output.form == "encoded" and output.format is None:
         raise schema_error(
             "S141",
-            f"`{name}` is declared as GIF, which cannot hold all colours of a picture that was changed",
+            f"`{name}` is declared as GIF, which cannot hold all colours of an image that was changed",
             column=name,
-            expected="a format that pictures can be encoded to again",
+            expected="a format that images can be encoded to again",
             found='format="gif"',
             do='rk.transforms.encode("png") behind it',
         )
@@ -231,7 +231,7 @@ def _find_box_owner(
 
 
 def _key_stem(name: str, feature: Feature) -> str:
-    """What the keys of a picture's companions begin with: `image` of `image/encoded`."""
+    """What the keys of an image's companions begin with: `image` of `image/encoded`."""
     return (feature.key or name).removesuffix("/encoded")
 
 
@@ -297,7 +297,7 @@ def _find_per_box_columns(
 
 
 def _find_dropped_columns(work: ImagePipeline) -> tuple[str, ...]:
-    """Columns that tell of encoded pictures, where there are none any more."""
+    """Columns that tell of encoded images, where there are none any more."""
     if work.output.form == "encoded":
         return ()
     told = work.layers.metadata_columns
@@ -343,7 +343,7 @@ def _output_mask(name: str, mask: Mask, output: ImageOutput, size: Size | None) 
 
 
 def _output_key(name: str, feature: Feature) -> str | None:
-    """A key that does not promise an encoded picture."""
+    """A key that does not promise an encoded image."""
     if feature.key is None or not feature.key.endswith("/encoded"):
         return feature.key
     return f"{_key_stem(name, feature)}/pixels"

@@ -178,7 +178,7 @@ Size: TypeAlias = tuple[int, int]
 
 
 class Placement(NamedTuple):
-    """A part of a picture is brought to another size, and put on a ground.
+    """A part of an image is brought to another size, and put on a ground.
 
         part              inner, at       size
     ┌─────────────┐         ┌───────────────┐
@@ -231,7 +231,7 @@ def _nearest_positions(before: int, begin: float, length: float, after: int) -> 
 
 
 class CoordinateFrame:
-    """Where the picture as it was lies in the picture as it is, to bring along what is given in coordinates."""
+    """Where the image as it was lies in the image as it is, to bring along what is given in coordinates."""
 
     def __init__(self, size: Size, moves: Sequence[Placement] = ()) -> None:
         self._before = size
@@ -255,14 +255,14 @@ class CoordinateFrame:
         return float(self._scale.prod())
 
     def boxes(self, boxes: Array) -> tuple[Array, Array]:
-        """Boxes (xmin, ymin, xmax, ymax as fractions), cut where the picture was, and which of them are left:
+        """Boxes (xmin, ymin, xmax, ymax as fractions), cut where the image was, and which of them are left:
 
         all but those that had an area and have none now.
         """
         sides = np.array(self._before, np.float64)
         corners = boxes.astype(np.float64).reshape(-1, 2, 2)[:, :, ::-1]
         moved = corners * sides * self._scale + self._shift
-        # What left the picture before may stay as far outside; only what was cut off ends at the cut.
+        # What left the image before may stay as far outside; only what was cut off ends at the cut.
         cut = np.clip(moved, *self._seen) if self._is_cropped else moved
         had_area = np.all(corners[:, 1] > corners[:, 0], axis=1)
         kept = np.all(cut[:, 1] > cut[:, 0], axis=1) | ~had_area
@@ -284,20 +284,20 @@ _ANY_IMAGE = Image()
 _OUTLINE_MASK = Mask(classes=256)
 _COLOUR_SPACES = {1: "Grayscale", 3: "RGB", 4: "RGBA"}
 _MAX_BOX_OVERSHOOT = 1.0
-"""So far outside its picture, in pictures, a box may lie; one beyond that is not given in fractions."""
+"""So far outside its image, in images, a box may lie; one beyond that is not given in fractions."""
 
 
 class PixelOperation(Protocol):
-    """What is done to the pixels of a picture."""
+    """What is done to the pixels of an image."""
 
     def move(self, size: Size) -> Placement | None:
-        """Where pixels go in a picture of this size; None where they stay. Raises Unfit."""
+        """Where pixels go in an image of this size; None where they stay. Raises Unfit."""
 
     def apply_to_pixels(self, pixels: ImagePixels, move: Placement | None) -> None:
         """Do it."""
 
     def changes(self, move: Placement | None) -> bool:
-        """Whether it does anything to this picture."""
+        """Whether it does anything to this image."""
 
     @property
     def filter(self) -> str: ...
@@ -369,14 +369,14 @@ class ImagePipeline:
 
     def _render_image(self, row: Row, data: bytes) -> tuple[Size, list[Placement]]:
         """The image itself; the size that it had, and where its pixels went."""
-        facts = _core.look(data, False)
+        facts = _core.inspect_image(data, False)
         before = (facts.height, facts.width)
         planned, size = self._plan_operations(before)
         format = FORMAT_NAMES.get(facts.format, "png")
         made = self._format(format)
         # Pixels that stay as they are keep the bytes that they were in.
         kept = not planned and made == format and (self.output.format in (None, "png"))
-        if self.output.form == "encoded" and kept and facts.fault == _core.PictureFault.NONE:
+        if self.output.form == "encoded" and kept and facts.fault == _core.ImageFault.NONE:
             row[self.layers.image] = data
             return before, []
         first = planned[0] if planned else None
@@ -387,7 +387,7 @@ class ImagePipeline:
         return before, _collect_placements(planned)
 
     def _plan_operations(self, size: Size) -> tuple[list[_PlannedOperation], Size]:
-        """What is to be done to a picture of this size, and the size that it has then."""
+        """What is to be done to an image of this size, and the size that it has then."""
         planned: list[_PlannedOperation] = []
         for step in self.steps if 0 not in size else ():
             move = step.move(size)
@@ -441,7 +441,7 @@ class ImagePipeline:
         if size is None:
             try:
                 data = data if isinstance(data, bytes) else store_mask(data, mask)
-                facts = _core.look(data, False)
+                facts = _core.inspect_image(data, False)
                 size = (facts.height, facts.width)
                 moves = _collect_placements(self._plan_operations(size)[0])
             except InvalidValue as unfit:
@@ -500,9 +500,9 @@ def _collect_placements(planned: Sequence[_PlannedOperation]) -> list[Placement]
 def _decode_ids(value: Any, mask: Mask, size: Size, name: str) -> Array:
     try:
         data = value if isinstance(value, bytes) else store_mask(value, mask)
-        facts = _core.look(data, False)
+        facts = _core.inspect_image(data, False)
         # Before it is inflated: a record may have thousands, each of a few bytes that claim millions of pixels.
-        if facts.fault == _core.PictureFault.NONE:
+        if facts.fault == _core.ImageFault.NONE:
             image = EncodedImage(b"", "", size[1], size[0], 0, 8)
             check_mask_size(image, EncodedImage(b"", "png", facts.width, facts.height, 1, 8), name=name)
         return decode_mask(data, MaskIds(mask.classes, mask.ignore), None)
@@ -571,7 +571,7 @@ def _count_error(name: str, expected: int, found: int) -> RekordError:
 
 
 def _is_lossless_webp(data: bytes) -> bool:
-    """Whether the first picture in a WebP is lossless: walked chunk by chunk, since any bytes may be in others."""
+    """Whether the first image in a WebP is lossless: walked chunk by chunk, since any bytes may be in others."""
     at = 12
     while at + 8 <= len(data):
         name, length = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")

@@ -84,7 +84,7 @@ class Encode(BindableImageTransform):
 def decode(*, columns: Sequence[str] | None = None) -> Decode:
     """Images as uint8 tensors of (height, width, channels), their masks as tensors of class ids (height, width).
 
-    There are as many channels as the schema declares, or 3. All pictures must have one size: behind `resize` or
+    There are as many channels as the schema declares, or 3. All images must have one size: behind `resize` or
     `crop`.
     """
     return Decode(columns=optional_names("columns", columns))
@@ -233,7 +233,7 @@ class Grayscale(BindableImageTransform):
         return None
 
     def changes(self, move: Placement | None) -> bool:
-        """Always: what mode a picture has is known when it is decoded."""
+        """Always: what mode an image has is known when it is decoded."""
         return True
 
     def apply_to_pixels(self, pixels: ImagePixels, move: Placement | None) -> None:
@@ -253,7 +253,7 @@ def _check_size(transform: str, column: str, known: ImageState) -> None:
 def _unknown_size_error(transform: str, column: str) -> RekordError:
     return schema_error(
         "S139",
-        f"`{transform}` needs pictures of one size, and those of `{column}` may have any",
+        f"`{transform}` needs images of one size, and those of `{column}` may have any",
         column=column,
         expected="a tensor of one shape",
         found="images, whose sizes no schema says",
@@ -286,7 +286,7 @@ def resize(
     `fit` says what becomes of another aspect: "stretch" ignores it; "pad" keeps it, and fills the rest with the
     colour `pad`, masks with `ignore` (or 0); "crop" keeps it, and cuts off what is too much at both ends; "within"
     keeps it, makes nothing larger, and leaves a side smaller. All filters but "nearest" average what falls into a
-    pixel when they make a picture smaller. Masks always have the class of the nearest pixel.
+    pixel when they make an image smaller. Masks always have the class of the nearest pixel.
 
     Where boxes are cropped away they are dropped, and with them their values in the columns under the same record key
     (`image/object/…`) and in those that `per_box` names.
@@ -364,7 +364,7 @@ class Resize(BindableImageTransform):
         return Placement(whole, inner, wanted, ((self.height - inner[0]) // 2, (self.width - inner[1]) // 2))
 
     def changes(self, move: Placement | None) -> bool:
-        """Whether it does anything to a picture."""
+        """Whether it does anything to an image."""
         return move is not None
 
     def apply_to_pixels(self, pixels: ImagePixels, move: Placement | None) -> None:
@@ -383,7 +383,7 @@ def crop(
 ) -> Crop:
     """A part of each image, with its masks and boxes: its middle, or what begins `at` a row and a column.
 
-    A picture that is smaller is a bad row. Boxes are treated as by `resize`.
+    An image that is smaller is a bad row. Boxes are treated as by `resize`.
     """
     if at != "center" and not _is_position(at):
         raise invalid("at", at, '"center", or the first row and column', 'at="center"')
@@ -445,7 +445,7 @@ class Crop(BindableImageTransform):
                 "is smaller than the part that is to be cropped",
                 expected=f"{self.height:,} × {self.width:,} pixels{place} (height × width)",
                 found=f"{size[0]:,} × {size[1]:,}",
-                do=f'rk.transforms.resize({self.height}, {self.width}, fit="crop") takes pictures of any size',
+                do=f'rk.transforms.resize({self.height}, {self.width}, fit="crop") takes images of any size',
             )
         if size == wanted:
             return None
@@ -454,7 +454,7 @@ class Crop(BindableImageTransform):
         )
 
     def changes(self, move: Placement | None) -> bool:
-        """Whether it does anything to a picture."""
+        """Whether it does anything to an image."""
         return move is not None
 
     def apply_to_pixels(self, pixels: ImagePixels, move: Placement | None) -> None:
@@ -464,7 +464,7 @@ class Crop(BindableImageTransform):
 
 
 def _center_part(size: Size, wanted: Size) -> tuple[float, float, float, float]:
-    """The largest part in the middle of a picture that has the aspect of another size."""
+    """The largest part in the middle of an image that has the aspect of another size."""
     height, width = size
     # Compared in whole numbers: one of the two sides stays exactly as it is.
     if height * wanted[1] > width * wanted[0]:

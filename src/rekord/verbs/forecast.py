@@ -55,7 +55,7 @@ class RowSample:
     framed_bytes: int = 0
     key_bytes: Counter[str] = field(default_factory=Counter)  # of each record key
     payloads: list[bytes] = field(default_factory=list)
-    image_bytes: int = 0  # of the encoded pictures that rows had, masks aside
+    image_bytes: int = 0  # of the encoded images that rows had, masks aside
     pictures: Counter[str] = field(default_factory=Counter)  # by format
 
 
@@ -151,7 +151,7 @@ def _take_first_rows(chunk: ColumnChunk, rows: int) -> ColumnChunk:
 
 
 def _count_images(values: Mapping[str, Any], sample: RowSample) -> int:
-    """Note the encoded pictures of a row; how many bytes the row has."""
+    """Note the encoded images of a row; how many bytes the row has."""
     total = 0
     for name, value in values.items():
         if isinstance(value, PurePath):
@@ -238,7 +238,7 @@ class SizeWarning(NamedTuple):
 
 
 def find_size_warnings(job: ConversionJob, sample: RowSample, rows: int | None) -> Iterator[SizeWarning]:
-    """The columns of pictures that transforms make larger than the encoded pictures are."""
+    """The columns of images that transforms make larger than the encoded images are."""
     layout = job.layout
     if not isinstance(layout, TransformedLayout) or not sample.payloads or job.schema.is_sequence:
         return
@@ -257,7 +257,7 @@ def find_size_warnings(job: ConversionJob, sample: RowSample, rows: int | None) 
             yield SizeWarning(
                 kept[0],
                 f"`{kept[0]}`: {_format_total(given, rows)} of {kind} become {_format_total(stored, rows)} "
-                f"({stored / given:.1f} × as much); store the pictures as they are, and transform them when "
+                f"({stored / given:.1f} × as much); store the images as they are, and transform them when "
                 "reading: split.transform(…)",
             )
 
@@ -265,7 +265,7 @@ def find_size_warnings(job: ConversionJob, sample: RowSample, rows: int | None) 
 def _find_decoded_columns(
     job: ConversionJob, layout: TransformedLayout, sample: RowSample, raw: list[str], rows: int | None
 ) -> Iterator[SizeWarning]:
-    """Raw pixels beside the same pictures without the step that decodes them."""
+    """Raw pixels beside the same images without the step that decodes them."""
     steps = layout.chain.steps
     last = next((step for step in steps if isinstance(step, (Decode, Normalize))), None)
     if last is None:
@@ -296,7 +296,7 @@ def _estimate_column_bytes(sample: RowSample, name: str, feature: Feature) -> fl
 
 
 def _find_common_format(sample: RowSample, schema: Schema, name: str) -> str:
-    """The format of the encoded pictures, as most of them have it."""
+    """The format of the encoded images, as most of them have it."""
     from rekord.codec.decode import decode
     from rekord.codec.images.inspect import format_display_name
     from rekord.codec.images.store import detect_image_format
@@ -547,7 +547,7 @@ def _is_raw(array: Any) -> bool:
 
 
 def _measure_png_bytes(array: Any) -> int | None:
-    """How large the pixels are as PNG; None where they are no picture, or would not be the same."""
+    """How large the pixels are as PNG; None where they are no image, or would not be the same."""
     channels = array.shape[2] if array.ndim == 3 else 1
     if array.ndim not in (2, 3) or channels not in (1, 3, 4):
         return None

@@ -140,7 +140,7 @@ class RewriteOptions(OutputOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SplitOptions(OutputOptions):
-    """The options of `rk.resplit`."""
+    """The options of `rk.split`."""
 
     split: Mapping[str, float] | None = None
     split_by: str | None = None

@@ -134,7 +134,7 @@ _MAX_FOLDS = 1000
 _EXAMPLE = 'split={"train": 0.8, "val": 0.2}'
 
 
-def prepare_resplit(
+def prepare_split(
     path: DatasetLike, out: PathLike, options: SplitOptions, *, storage: Storage | None = None
 ) -> PreparedRewrite:
     """Everything that can be refused before a record is copied is refused here."""
@@ -214,7 +214,7 @@ def _assign_records(
     return assign_by_ratio(hash_records(whole, None, seed), strata, rule)
 
 
-def resplit(
+def split(
     path: DatasetLike,
     out: PathLike,
     *,
@@ -247,7 +247,7 @@ def resplit(
     `shuffle`. They are copied as they are, without being decoded.
     """
 
-    prepared = prepare_resplit(path, out, SplitOptions.of(locals()))
+    prepared = prepare_split(path, out, SplitOptions.of(locals()))
     prepared.run(progress=progress)
     return open_dataset(prepared.out)
 
@@ -256,7 +256,7 @@ _FOLD = re.compile(r"fold(0|[1-9]\d*)")
 
 
 def folds(dataset: Dataset) -> list[tuple[Split, Split]]:
-    """For each fold of a dataset (`rk.resplit(…, folds=5)`) all others as one split, and the fold itself.
+    """For each fold of a dataset (`rk.split(…, folds=5)`) all others as one split, and the fold itself.
 
     Nothing is copied: the first of each pair is a view of the other folds' records, as `rk.concat` makes it.
     """
@@ -278,6 +278,6 @@ def folds(dataset: Dataset) -> list[tuple[Split, Split]]:
             location=Location(path=first),
             expected="splits named fold0, fold1, …",
             found=", ".join(dataset.splits)[:60],
-            do="rk.resplit(path, out, folds=5)",
+            do="rk.split(path, out, folds=5)",
         )
     return [(concat([dataset[other] for other in names if other != name]), dataset[name]) for name in names]

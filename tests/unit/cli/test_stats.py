@@ -89,7 +89,7 @@ def test_pictures_have_a_summary(tmp_path: Path, capsys: Captured) -> None:
     assert run_command_line(["stats", put(tmp_path, [{"image": [file.getvalue()]}] * 2)]) == 0
     out = capsys.readouterr().out
     assert (
-        "image: 2 pictures, png 100%\n  size      64×48 to 64×48, median 64×48\n  colours   rgb 100%\n" in out
+        "image: 2 images, png 100%\n  size      64×48 to 64×48, median 64×48\n  colours   rgb 100%\n" in out
     )
 
 

@@ -516,7 +516,7 @@ def test_threads_may_share_a_schema() -> None:
     assert wrong == []
 
 
-# Pictures.
+# Images.
 
 
 def _pixels(data: bytes) -> np.ndarray[Any, Any]:

@@ -28,7 +28,7 @@ HOW = [
 
 
 def pixels_of(number: int, height: int = 6, width: int = 8, channels: int = 3) -> np.ndarray:
-    """Pixels that tell one picture from another."""
+    """Pixels that tell one image from another."""
     return np.random.default_rng(number).integers(0, 256, (height, width, channels)).astype(np.uint8)
 
 
@@ -57,7 +57,7 @@ Put = Callable[..., Any]
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Put:
-    """Writes rows as they are, without a look at the pictures, and opens them with a schema."""
+    """Writes rows as they are, without a look at the images, and opens them with a schema."""
 
     def put(rows: list[dict[str, list[Any]]], features: dict[str, Any]) -> Any:
         path = tmp_path / "x.tfrecord"
@@ -277,7 +277,7 @@ def test_rows_and_batches_keep_the_encoded_bytes_unless_asked(opened) -> None:
 
 
 def test_only_the_columns_that_are_asked_for_are_decoded(opened) -> None:
-    rows = [{"image": [png(pixels_of(0))], "other": [b"no picture"]}]
+    rows = [{"image": [png(pixels_of(0))], "other": [b"no image"]}]
     data = opened(rows, {"image": rk.Image(), "other": rk.Image()})
     (batch,) = data.batches(1, columns=["image"], decode=True)
     assert list(batch) == ["image"]
@@ -294,7 +294,7 @@ def test_what_decodes_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(made)).resize == (3, 4)
 
 
-# ---- Pictures that are none ----
+# ---- Images that are none ----
 
 
 def _vast(width: int, height: int) -> bytes:
@@ -311,7 +311,7 @@ def _vast(width: int, height: int) -> bytes:
 JPEG = encoded(photo(40, 40), "jpeg")
 BAD = {
     "empty": (b"", "D409", "is empty"),
-    "text": (b"no picture at all", "D409", "is no image"),
+    "text": (b"no image at all", "D409", "is no image"),
     "cut": (JPEG[: len(JPEG) // 2], "D409", "is cut off: the JPEG does not reach its end"),
     "flipped": (png(pixels_of(0))[:40] + b"\0\0\0\0" + png(pixels_of(0))[44:], "D409", "is damaged"),
     "tiff": (encoded(photo(8, 8), "tiff"), "D409", "is TIFF"),

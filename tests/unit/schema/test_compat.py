@@ -93,7 +93,7 @@ IMAGE = Image(key="i")
         (Tensor("uint8"), Bytes(), "widened"),
         (Tensor("uint8", (2, 2)), Bytes(), "widened"),
         (Tensor("uint8", (2, 2)), Bytes((2, 2)), "breaking"),
-        # pictures
+        # images
         (Image(format="jpeg"), Image(), "widened"),
         (Image(), Image(format="jpeg"), "breaking"),
         (Image(format="jpeg"), Image(format="png"), "breaking"),

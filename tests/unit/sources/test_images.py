@@ -181,7 +181,7 @@ def test_a_folder_without_images_says_what_it_has(put):
     root = put("a/1.txt", "2.csv")
     failure = refused(lambda: image_folder(root).facts())
     assert (failure.code, failure.location.path) == ("X527", str(root))
-    assert failure.found == "2 files, none of them a picture"
+    assert failure.found == "2 files, none of them an image"
     failure = refused(lambda: image_folder(root / "a" / "..").parts())
     assert failure.location.path == str(root)
 
@@ -336,9 +336,9 @@ def test_columns_can_be_named(put):
 
 
 def test_images_can_be_below_another_root(put):
-    root = put("pictures/1.jpg")
+    root = put("images/1.jpg")
     path = put_list(root, "image,label\n1.jpg,cat\n")
-    assert values_of(image_csv(path, root=root / "pictures"))[0]["image"] == root / "pictures/1.jpg"
+    assert values_of(image_csv(path, root=root / "pictures"))[0]["image"] == root / "images/1.jpg"
 
 
 def test_a_row_over_several_lines_is_known_by_its_first(put):

@@ -19,7 +19,7 @@ Put = Callable[..., Path]
 
 @pytest.fixture
 def put(tmp_path: Path) -> Put:
-    """Files of ten bytes each, or with a text; pictures are not looked at here."""
+    """Files of ten bytes each, or with a text; images are not looked at here."""
 
     def write(*paths: str, text: str = "0123456789") -> Path:
         for path in paths:
@@ -177,7 +177,7 @@ def test_masks_below_the_images_are_no_images(put):
 
 
 def test_linked_folders_pair_too(put):
-    root = put("far/away/pictures/1.jpg", "masks/1.png")
+    root = put("far/away/images/1.jpg", "masks/1.png")
     (root / "images").symlink_to(root / "far/away/pictures")
     rows = told(segmentation(root / "images", root / "masks"))
     assert rows == [{"image": root / "images/1.jpg", "filename": "1.jpg", "mask": root / "masks/1.png"}]

@@ -18,7 +18,7 @@ from rekord.schema import Image, Int64, Text
 from rekord.sources.base import SourceRow, is_partitioned
 from rekord.sources.webdataset import WebDatasetSource, webdataset
 
-JPEG = b"\xff\xd8\xff\xe0 a picture"
+JPEG = b"\xff\xd8\xff\xe0 an image"
 PNG = b"\x89PNG\r\n\x1a\n a mask"
 
 

@@ -338,7 +338,7 @@ def test_numbers_classes_and_strings_are_taken_together(written):
             lambda i: ([1], [2.0]),
             "70,000 values a record, and at most 65,536 are taken",
         ),
-        ("raw", rk.Bytes(), lambda i: bytes([255, i]), "bytes that are no text and no picture"),
+        ("raw", rk.Bytes(), lambda i: bytes([255, i]), "bytes that are no text and no image"),
         (
             "label_name",
             rk.Text(),
@@ -471,7 +471,7 @@ def test_pictures_that_nobody_declared_are_found_in_the_records(tmp_path):
     assert (task.target, inputs_of(task)) == ("image/class/label", {"image/encoded": "image"})
     assert task.left_out == {
         "image/class/text": "says the class in words, and would give `image/class/label` away",
-        "image/segmentation/class/encoded": "pictures that no rk.Mask declares",
+        "image/segmentation/class/encoded": "images that no rk.Mask declares",
     }
 
 
@@ -493,7 +493,7 @@ def test_masks_that_nobody_declared_are_no_classes_and_the_remedy_works(tmp_path
     for label in (None, "image/segmentation/class/encoded"):
         failure = refusal(lambda label=label: choose_task(foreign, label=label))
         assert (failure.code, failure.location.feature) == ("U608", "image/segmentation/class/encoded")
-        assert failure.found == "Bytes that are pictures"
+        assert failure.found == "Bytes that are images"
         assert "rk.layouts.deeplab(classes=N, ignore=255).schema" in failure.do
     rk.rewrite(tmp_path / "foreign", tmp_path / "mended", schema=declared, progress=False)
     task = choose_task(rk.open(tmp_path / "mended")["train"])

@@ -1,4 +1,4 @@
-"""Pictures varied at random: image, masks and boxes together."""
+"""Images varied at random: image, masks and boxes together."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ def test_other_names_are_refused(given):
 
 def test_a_picture_that_is_none_is_refused_with_its_column():
     with pytest.raises(rk.RekordError) as caught:
-        build_augmentation(["flip"], SCHEMA)(a_row(image=b"no picture"), seeded_random(0))
+        build_augmentation(["flip"], SCHEMA)(a_row(image=b"no image"), seeded_random(0))
     assert (caught.value.code, caught.value.location.feature) == ("D409", "image")
 
 

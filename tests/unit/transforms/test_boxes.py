@@ -1,4 +1,4 @@
-"""Boxes, masks and images stay together when pictures are resized and cropped."""
+"""Boxes, masks and images stay together when images are resized and cropped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pixels(data: bytes) -> np.ndarray:
 
 
 def drawn(height: int, width: int, boxes: list[list[int]]) -> dict[str, Any]:
-    """A picture whose boxes are painted, each in a grey of its own, with the mask of each."""
+    """An image whose boxes are painted, each in a grey of its own, with the mask of each."""
     picture = np.zeros((height, width, 3), np.uint8)
     masks = []
     for number, (x0, y0, x1, y1) in enumerate(boxes, 1):

@@ -1,4 +1,4 @@
-"""Transforms of pictures: images, masks, boxes and what is told of them, in one row."""
+"""Transforms of images: images, masks, boxes and what is told of them, in one row."""
 
 from __future__ import annotations
 
@@ -399,7 +399,7 @@ def test_arguments_that_cannot_be_meant_are_refused(made):
 
 def test_a_damaged_picture_names_its_column():
     whole = saved(noise(50, 50, 3), "JPEG")
-    for data, code in ((b"no picture", "D409"), (b"", "D409"), (saved(noise(50, 50, 3))[:2000], "D409")):
+    for data, code in ((b"no image", "D409"), (b"", "D409"), (saved(noise(50, 50, 3))[:2000], "D409")):
         with pytest.raises(rk.DecodeError) as caught:
             applied({"image": data}, ONLY, resize(4, 4))
         assert (caught.value.code, caught.value.location.feature) == (code, "image")

@@ -211,7 +211,7 @@ def test_a_picture_that_cannot_be_transformed_names_its_record(tmp_path, options
     schema = rk.Schema({"image": rk.Bytes(), "n": rk.Int64()})
     with rk.Writer(path, schema) as writer:
         for number in range(6):
-            writer.write({"image": b"no picture" if number == 4 else ROWS[0]["image"], "n": number})
+            writer.write({"image": b"no image" if number == 4 else ROWS[0]["image"], "n": number})
     split = rk.open(path, rk.Schema({"image": rk.Image(), "n": rk.Int64()}))["all"].transform(T.resize(4, 4))
     seen = []
     batches = split.batches(3, map=lambda batch: seen.extend(batch["n"].tolist()) or batch, **options)

@@ -1,4 +1,4 @@
-"""Transforms of pictures when writing: workers, resume, bad rows, the command line and the forecast."""
+"""Transforms of images when writing: workers, resume, bad rows, the command line and the forecast."""
 
 from __future__ import annotations
 

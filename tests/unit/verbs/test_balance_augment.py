@@ -165,7 +165,7 @@ def test_a_picture_that_cannot_be_decoded_is_named_with_its_record(tmp_path):
     good = encoded(np.zeros((4, 4), np.uint8))
     with rk.Writer(folder / "train.tfrecord", plain) as writer:
         for i in range(6):
-            writer.write({"image": b"no picture" if i == 4 else good, "label": int(i == 4)})
+            writer.write({"image": b"no image" if i == 4 else good, "label": int(i == 4)})
     with pytest.raises(rk.RekordError) as caught:
         balanced(rk.open(folder / "train.tfrecord", schema=schema), tmp_path / "out")
     where = caught.value.location

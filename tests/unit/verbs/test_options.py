@@ -24,7 +24,7 @@ from rekord.verbs.options import (
 VERBS: list[tuple[type[VerbOptions], Callable[..., Any], Callable[..., Any]]] = [
     (WriteOptions, rk.write, write.write),
     (RewriteOptions, rk.rewrite, rewrite.rewrite),
-    (SplitOptions, rk.resplit, split.split),
+    (SplitOptions, rk.split, split.split),
     (BalanceOptions, rk.balance, balance.balance),
     (ExportOptions, rk.export, export.export),
     (TrainOptions, rk.train, train.train),

@@ -29,7 +29,7 @@ def old(tmp_path):
 
 
 def resplit(*arguments, **options):
-    return rk.resplit(*arguments, **options, progress=False)
+    return rk.split(*arguments, **options, progress=False)
 
 
 def numbers(split):

@@ -108,7 +108,7 @@ def test_they_are_copied(path, payloads, compression):
     mixed = stored(rk.rewrite(path, "mixed", shuffle=True, progress=False))
     assert mixed != payloads
     assert Counter(mixed) == Counter(payloads)
-    parts = rk.resplit(path, "parts", split={"a": 0.5, "b": 0.5}, progress=False)
+    parts = rk.split(path, "parts", split={"a": 0.5, "b": 0.5}, progress=False)
     assert Counter(stored(parts)) == Counter(payloads)
     less = rk.delete("out", "less", records=[("all", 0), ("all", 11)], progress=False)
     assert stored(less) == payloads[1:-1]

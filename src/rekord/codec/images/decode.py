@@ -17,7 +17,7 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from rekord import _core
-from rekord._core import Colour, PictureFault, PictureFormat
+from rekord._core import Colour, ImageFault, ImageFormat
 from rekord.codec.columns import Array, Column, Offsets, Optional, Ragged, Strings, Validity
 from rekord.codec.images.inspect import (
     FORMAT_NAMES,
@@ -42,11 +42,11 @@ _PILLOW_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _JPEG_DRAFT_MARGIN = 1.05
 """Where few pixels are wanted a JPEG is decoded to 1/2, 1/4 or 1/8 at once, if that is so much larger still.
 
-What is left to the filter then gives nearly what it would give of the whole picture: on generated pictures they
+What is left to the filter then gives nearly what it would give of the whole image: on generated images they
 differed by 1 of 255 on average, by 2 where all was fine detail, and by more at single edges. Of exactly the size that
 is wanted nothing would be left to it, and all edges would look other.
 """
-_CHECK_HINT = "rekord check PATH, which names all such pictures"
+_CHECK_HINT = "rekord check PATH, which names all such images"
 
 
 class _JpegWithoutExif(JpegImageFile):
@@ -58,11 +58,11 @@ class _JpegWithoutExif(JpegImageFile):
 
 # By name, not by Pillow's own guess: of all that it can open, these are what records hold.
 _READERS: dict[Any, Any] = {
-    PictureFormat.JPEG: _JpegWithoutExif,
-    PictureFormat.PNG: PngImageFile,
-    PictureFormat.GIF: GifImageFile,
-    PictureFormat.BMP: BmpImageFile,
-    PictureFormat.WEBP: WebPImageFile,
+    ImageFormat.JPEG: _JpegWithoutExif,
+    ImageFormat.PNG: PngImageFile,
+    ImageFormat.GIF: GifImageFile,
+    ImageFormat.BMP: BmpImageFile,
+    ImageFormat.WEBP: WebPImageFile,
 }
 
 
@@ -78,8 +78,8 @@ def decode_image(data: bytes, channels: int, resize: Size | None) -> Array:
 
 def with_open_image(data: bytes, use: Callable[[Any], Result]) -> Result:
     """What `use` makes of an image that is opened and not loaded yet; raises Unsound, also for what `use` raises."""
-    facts = _core.look(data, False)
-    if facts.fault != PictureFault.NONE or facts.format not in _READERS:
+    facts = _core.inspect_image(data, False)
+    if facts.fault != ImageFault.NONE or facts.format not in _READERS:
         raise _explain_failure(facts, data, "image", None)
     if pixel_limit_ratio(facts) > 1:
         raise too_many_pixels_error(facts)
@@ -91,8 +91,8 @@ def with_open_image(data: bytes, use: Callable[[Any], Result]) -> Result:
     except MemoryError:
         raise
     except Exception as failure:  # there is no list of what damaged bytes make a decoder raise
-        raise _explain_failure(_core.look(data, True), data, "image", failure) from failure
-    raise _undecodable_error("a picture as large as its header says", met)
+        raise _explain_failure(_core.inspect_image(data, True), data, "image", failure) from failure
+    raise _undecodable_error("an image as large as its header says", met)
 
 
 def decode_mask(data: bytes, ids: MaskIds, resize: Size | None) -> Array:
@@ -100,14 +100,12 @@ def decode_mask(data: bytes, ids: MaskIds, resize: Size | None) -> Array:
 
     They are the samples as stored: the indices of a palette, and numbers below 16 of a PNG with 4 bits.
     """
-    facts = _core.look(data, True)
-    if facts.fault != PictureFault.NONE or facts.format not in _READERS:
+    facts = _core.inspect_image(data, True)
+    if facts.fault != ImageFault.NONE or facts.format not in _READERS:
         raise _explain_failure(facts, data, "mask", None)
-    if facts.format != PictureFormat.PNG or facts.colour not in (Colour.GREY, Colour.PALETTE):
+    if facts.format != ImageFormat.PNG or facts.colour not in (Colour.GREY, Colour.PALETTE):
         kind = format_display_name(FORMAT_NAMES[facts.format])
-        raise _no_class_ids_error(
-            f"a {kind} of colours" if facts.format == PictureFormat.PNG else f"a {kind}"
-        )
+        raise _no_class_ids_error(f"a {kind} of colours" if facts.format == ImageFormat.PNG else f"a {kind}")
     if pixel_limit_ratio(facts) > 1:
         raise too_many_pixels_error(facts)
     form = _core.PixelForm(facts.width, facts.height, facts.bits, 1, facts.interlaced)
@@ -139,7 +137,7 @@ def _to_pixels(image: Any, channels: int, resize: Size | None) -> Array:
 
 
 def draft_jpeg(image: Any, mode: str, size: Size | None) -> Any:
-    """Have a JPEG decoded smaller at once, where `size` allows it; the part of the result that is the picture."""
+    """Have a JPEG decoded smaller at once, where `size` allows it; the part of the result that is the image."""
     if image.format != "JPEG":
         return None
     least = None if size is None else (ceil(size[1] * _JPEG_DRAFT_MARGIN), ceil(size[0] * _JPEG_DRAFT_MARGIN))
@@ -165,9 +163,9 @@ def convert_mode(image: Any, mode: str) -> Any:
 
 
 def _explain_failure(
-    facts: _core.PictureFacts, data: bytes, what: str, failure: Exception | None
+    facts: _core.ImageFacts, data: bytes, what: str, failure: Exception | None
 ) -> InvalidImage:
-    if failure is None or facts.fault != PictureFault.NONE:
+    if failure is None or facts.fault != ImageFault.NONE:
         return _to_undecodable(invalid_image_error(facts, data, None, what))
     # Its structure is whole: only the decoder can say more, without quoting bytes.
     return _undecodable_error(
@@ -210,7 +208,7 @@ class ImageColumnDecoder:
     Images are uint8 of shape (height, width, channels), with the channels that the schema says, or 3; masks are class
     ids of shape (height, width). Where all of a batch have one size the column is one array, or an `rk.Optional` for
     an optional column; where sizes differ, it is an object array with one array a row and None where there is none.
-    Pictures of steps are the values of an `rk.Ragged` in the same way, with zeros for those that are missing.
+    Images of steps are the values of an `rk.Ragged` in the same way, with zeros for those that are missing.
 
     `resize` (height, width) is bilinear with antialiasing for images, nearest for masks.
 
@@ -235,7 +233,7 @@ class ImageColumnDecoder:
         return out
 
     def _stack_images(self, name: str, feature: Feature, column: Strings, offsets: Offsets | None) -> Array:
-        """All pictures as one array, or as an object array where their sizes differ."""
+        """All images as one array, or as an object array where their sizes differ."""
         decode, shape, dtype = _build_decoder(feature, self.resize)
         if self.resize is not None:
             out = np.zeros((len(column), *shape), dtype)
@@ -253,7 +251,7 @@ class ImageColumnDecoder:
         for at, pixels in enumerate(found):
             if pixels is not None:
                 dense[at] = pixels
-                found[at] = None  # one copy of a large picture is enough
+                found[at] = None  # one copy of a large image is enough
         return dense
 
     def _decode_each(
@@ -276,9 +274,9 @@ class ImageColumnDecoder:
 def _build_decoder(
     feature: Feature, resize: Size | None
 ) -> tuple[Callable[[bytes], Array], tuple[int, ...], type[np.generic]]:
-    """How one picture of a column is decoded, its shape (0 where pictures have sizes of their own), its dtype."""
+    """How one image of a column is decoded, its shape (0 where images have sizes of their own), its dtype."""
     try:
-        # Loaded when the first picture is: most programs that import rekord decode none.
+        # Loaded when the first image is: most programs that import rekord decode none.
         from rekord.codec.images.store import MaskIds
     except ImportError:
         raise error(
@@ -302,7 +300,7 @@ def _all_valid(column: Strings) -> Validity:
 
 
 def pad_images(pictures: Array, pad: Any) -> Array:
-    """Pictures of different sizes as one array, each filled up with `pad` at its right and its lower edge.
+    """Images of different sizes as one array, each filled up with `pad` at its right and its lower edge.
 
     A missing one is all padding.
     """

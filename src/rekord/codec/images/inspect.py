@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord._core import Colour, PictureFault
+from rekord._core import Colour, ImageFault
 from rekord.codec.columns import Array
 from rekord.codec.values import InvalidValue, describe_value
 from rekord.errors import RekordError, error
@@ -132,12 +132,12 @@ def _build_chunk(name: bytes, body: bytes) -> bytes:
 Verify: TypeAlias = Literal["full", "headers"]
 
 FORMAT_NAMES = {
-    _core.PictureFormat.JPEG: "jpeg",
-    _core.PictureFormat.PNG: "png",
-    _core.PictureFormat.GIF: "gif",
-    _core.PictureFormat.BMP: "bmp",
-    _core.PictureFormat.WEBP: "webp",
-    _core.PictureFormat.TIFF: "tiff",
+    _core.ImageFormat.JPEG: "jpeg",
+    _core.ImageFormat.PNG: "png",
+    _core.ImageFormat.GIF: "gif",
+    _core.ImageFormat.BMP: "bmp",
+    _core.ImageFormat.WEBP: "webp",
+    _core.ImageFormat.TIFF: "tiff",
 }
 _EXTENSION_FORMATS = {
     "jpg": "jpeg",
@@ -165,7 +165,7 @@ _TAIL_BYTES = 512
 
 
 class VerifiedBytes(bytes):
-    """The bytes of a picture that was looked at: they are stored without a second look."""
+    """The bytes of an image that was looked at: they are stored without a second look."""
 
     __slots__ = ()
 
@@ -177,7 +177,7 @@ class VerifiedMask(VerifiedBytes):
 
 
 class GeneratedBytes(VerifiedBytes):
-    """The bytes of a picture that was made here: no file holds them."""
+    """The bytes of an image that was made here: no file holds them."""
 
     __slots__ = ()
 
@@ -190,7 +190,7 @@ class GeneratedMask(VerifiedMask, GeneratedBytes):
 
 @dataclass(frozen=True, slots=True)
 class EncodedImage:
-    """An encoded picture and what is known of it."""
+    """An encoded image and what is known of it."""
 
     data: bytes
     format: str
@@ -203,7 +203,7 @@ class EncodedImage:
 
 
 class InvalidImage(InvalidValue):
-    """A picture that cannot be stored, and the file that it came from."""
+    """An image that cannot be stored, and the file that it came from."""
 
     def __init__(
         self,
@@ -248,8 +248,8 @@ def inspect_image(value: Any, *, name: str, verify: Verify) -> EncodedImage:
 def inspect_image_value(value: Any, verify: Verify) -> EncodedImage:
     """The same, for a caller that knows the column; raises Unfit."""
     data, path = read_image_bytes(value, "Image")
-    facts = _core.look(data, verify == "full")
-    if facts.fault != PictureFault.NONE or facts.format == _core.PictureFormat.TIFF:
+    facts = _core.inspect_image(data, verify == "full")
+    if facts.fault != ImageFault.NONE or facts.format == _core.ImageFormat.TIFF:
         raise invalid_image_error(facts, data, path, "image")
     return EncodedImage(
         data if isinstance(data, VerifiedBytes) else VerifiedBytes(data),
@@ -263,7 +263,7 @@ def inspect_image_value(value: Any, verify: Verify) -> EncodedImage:
     )
 
 
-def pixel_limit_ratio(facts: _core.PictureFacts) -> float:
+def pixel_limit_ratio(facts: _core.ImageFacts) -> float:
     """The pixels that an image or a mask claims, as a multiple of how many are decoded.
 
     A few bytes can claim billions. The limit is Pillow's: who needs more sets it, as for Pillow itself.
@@ -274,7 +274,7 @@ def pixel_limit_ratio(facts: _core.PictureFacts) -> float:
     return 0.0 if most is None else facts.width * facts.height / max(most, 1)
 
 
-def too_many_pixels_error(facts: _core.PictureFacts) -> InvalidImage:
+def too_many_pixels_error(facts: _core.ImageFacts) -> InvalidImage:
     """The refusal to decode an image or a mask that is beyond the limit."""
     from PIL import Image
 
@@ -283,7 +283,7 @@ def too_many_pixels_error(facts: _core.PictureFacts) -> InvalidImage:
         "has more pixels than are decoded",
         expected=f"at most {Image.MAX_IMAGE_PIXELS:,}",
         found=f"{facts.width:,} × {facts.height:,}",
-        do="PIL.Image.MAX_IMAGE_PIXELS = … raises the limit; or cut the picture into tiles",
+        do="PIL.Image.MAX_IMAGE_PIXELS = … raises the limit; or cut the image into tiles",
     )
 
 
@@ -296,7 +296,7 @@ def format_display_name(name: str) -> str:
 
 
 def read_image_bytes(value: Any, declared: str) -> tuple[bytes, str | None]:
-    """The bytes of a picture, and the file that they came from; raises Unfit."""
+    """The bytes of an image, and the file that they came from; raises Unfit."""
     if isinstance(value, bytes):
         return value, None
     if isinstance(value, PurePath):
@@ -346,7 +346,7 @@ def _read_all(file: int, path: str) -> bytes:
             "is in a file that is larger than a record can be",
             expected="at most 2 GiB",
             found=f"{status.st_size:,} bytes",
-            do="cut the picture into tiles, or store files and their paths",
+            do="cut the image into tiles, or store files and their paths",
             path=path,
         )
     data = os.read(file, status.st_size + 1)
@@ -372,35 +372,35 @@ def _unreadable_error(path: str, reason: str) -> InvalidImage:
 # Faults in words.
 
 
-def invalid_image_error(facts: _core.PictureFacts, data: bytes, path: str | None, what: str) -> InvalidImage:
-    """Why this is no picture, or no whole one; `what` is "image" or "mask"."""
+def invalid_image_error(facts: _core.ImageFacts, data: bytes, path: str | None, what: str) -> InvalidImage:
+    """Why this is no image, or no whole one; `what` is "image" or "mask"."""
     kind = format_display_name(FORMAT_NAMES[facts.format]) if facts.format in FORMAT_NAMES else ""
     likely = None
     match facts.fault:
-        case PictureFault.EMPTY:
+        case ImageFault.EMPTY:
             code, says = "E330", "is empty"
             expected, found = f"the bytes of an encoded {what}", "0 bytes"
-        case PictureFault.NONE | PictureFault.NOT_A_PICTURE:
+        case ImageFault.NONE | ImageFault.NOT_AN_IMAGE:
             return unsupported_image_error(data, kind, path)
-        case PictureFault.CUT:
+        case ImageFault.CUT:
             code, says = "E331", f"is cut off: the {kind} does not reach its end"
             expected = f"{_format_bytes(facts.expected)} or more from byte {facts.at:,} on"
             found = f"{_format_bytes(facts.found)} there, {len(data):,} in all"
             likely = _explain_truncation(data)
-        case PictureFault.CRC:
+        case ImageFault.CRC:
             code, says = "E332", "is damaged: the checksum of a PNG chunk does not match"
             expected = f"crc32 0x{facts.expected:08x} (stored)"
             found = f"crc32 0x{facts.found:08x} (computed over the chunk at byte {facts.at:,})"
-        case PictureFault.BAD_CHUNK:
+        case ImageFault.BAD_CHUNK:
             code, says = "E332", "is damaged: a PNG chunk cannot be what it says"
             name = facts.found.to_bytes(4, "big")
             expected = "chunks that PNG knows, in its order"
             found = f"the chunk {name!r} at byte {facts.at:,}"
-        case PictureFault.BAD_MARKER:
+        case ImageFault.BAD_MARKER:
             code, says = "E332", f"is damaged: the {kind} has a byte that cannot be there"
             expected = f"the structure of a {kind}"
             found = f"0x{facts.found:02x} at byte {facts.at:,}"
-        case PictureFault.ZERO_SIZE:
+        case ImageFault.ZERO_SIZE:
             code, says = "E332", f"is damaged: the {kind} has no pixels"
             expected, found = "a width and a height from 1 on", f"{facts.width:,} × {facts.height:,}"
         case _:
@@ -438,8 +438,8 @@ def _format_bytes(count: int) -> str:
 # Remarks.
 
 
-def collect_remarks(facts: _core.PictureFacts, path: str | None, what: str) -> tuple[tuple[str, str], ...]:
-    """What is worth knowing of a picture that is stored as it is."""
+def collect_remarks(facts: _core.ImageFacts, path: str | None, what: str) -> tuple[tuple[str, str], ...]:
+    """What is worth knowing of an image that is stored as it is."""
     turned = _ORIENTATIONS.get(facts.orientation)
     cmyk = facts.colour in (Colour.CMYK, Colour.YCCK)
     ending = None

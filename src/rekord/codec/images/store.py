@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord._core import Colour, PictureFault, PictureFormat, PixelFault
+from rekord._core import Colour, ImageFault, ImageFormat, PixelFault
 from rekord.codec.columns import Array
 from rekord.codec.images.inspect import (
     FORMAT_NAMES,
@@ -131,12 +131,12 @@ def inspect_mask_value(value: Any, ids: MaskIds, colours: ColourMap | None, veri
     if isinstance(value, np.ndarray):
         return _inspect_array(value, ids, colours)
     data, path = read_image_bytes(value, "Mask")
-    facts = _core.look(data, verify == "full")
-    if facts.fault == PictureFault.NONE and not _is_storable(facts, ids) and verify != "full":
-        facts = _core.look(data, True)  # it will be taken apart
-    if facts.fault not in (PictureFault.NONE, PictureFault.NOT_A_PICTURE):
+    facts = _core.inspect_image(data, verify == "full")
+    if facts.fault == ImageFault.NONE and not _is_storable(facts, ids) and verify != "full":
+        facts = _core.inspect_image(data, True)  # it will be taken apart
+    if facts.fault not in (ImageFault.NONE, ImageFault.NOT_AN_IMAGE):
         raise invalid_image_error(facts, data, path, "mask")
-    if facts.format != PictureFormat.PNG:
+    if facts.format != ImageFormat.PNG:
         kind = format_display_name(FORMAT_NAMES[facts.format]) if facts.format in FORMAT_NAMES else ""
         raise invalid_mask_error(
             "a single-channel PNG of class ids",
@@ -168,18 +168,18 @@ def invalid_mask_error(expected: str, found: str, do: str, path: str | None = No
     )
 
 
-def _is_storable(facts: _core.PictureFacts, ids: MaskIds) -> bool:
+def _is_storable(facts: _core.ImageFacts, ids: MaskIds) -> bool:
     """Whether the PNG is one that can be stored as it is."""
     return facts.colour == Colour.GREY and facts.bits == (16 if ids.wide else 8)
 
 
-def _needs_only_new_header(facts: _core.PictureFacts, ids: MaskIds) -> bool:
+def _needs_only_new_header(facts: _core.ImageFacts, ids: MaskIds) -> bool:
     """Whether the PNG needs another header, and keeps its pixels."""
     return facts.colour == Colour.PALETTE and facts.bits == 8 and not ids.wide
 
 
 def _convert_to_png(
-    data: bytes, facts: _core.PictureFacts, ids: MaskIds, colours: ColourMap | None, path: str | None
+    data: bytes, facts: _core.ImageFacts, ids: MaskIds, colours: ColourMap | None, path: str | None
 ) -> bytes:
     """The PNG that is stored; every pixel has been looked at."""
     if facts.width * facts.height > _MAX_PIXELS:
@@ -339,12 +339,12 @@ def _unknown_colour_error(
 
 
 def _missing_colour_map_error(
-    facts: _core.PictureFacts, colours: ColourMap | None, path: str | None
+    facts: _core.ImageFacts, colours: ColourMap | None, path: str | None
 ) -> InvalidImage:
     name = _COLOUR_NAMES[facts.colour]
     return InvalidImage(
         "E334",
-        "is a picture of colours" if colours is None else "has colours of 16 bits",
+        "is an image of colours" if colours is None else "has colours of 16 bits",
         expected="class ids, a palette, or a colour map that says what each colour means"
         if colours is None
         else "colours of 8 bits a channel",
@@ -429,7 +429,7 @@ def store_image(value: Any, feature: Image) -> bytes:
 
 def detect_image_format(data: bytes) -> str | None:
     """The format of an encoded image by its first bytes."""
-    return FORMAT_NAMES.get(_core.look(data[:64], False).format)
+    return FORMAT_NAMES.get(_core.inspect_image(data[:64], False).format)
 
 
 def store_mask(value: Any, feature: Mask) -> bytes:

@@ -16,7 +16,7 @@ from rekord.location import Location
 
 
 class IndexedDecoder:
-    """Decodes records of some shards by a plan, and perhaps their pictures, batch after batch, for one thread."""
+    """Decodes records of some shards by a plan, and perhaps their images, batch after batch, for one thread."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from rekord.framing.frames import FrameSegment, SlabReader
 from rekord.location import Location
 
 ImageDecoder: TypeAlias = "Callable[[dict[str, Column]], dict[str, Column]] | None"
-"""What decodes the pictures of a batch. It may refuse a row, unlike what finishes it."""
+"""What decodes the images of a batch. It may refuse a row, unlike what finishes it."""
 
 DecodedRows: TypeAlias = "tuple[dict[str, Column], int]"
 """A batch, and how many rows it has: where no columns are asked for they do not say it."""

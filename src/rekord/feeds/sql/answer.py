@@ -41,7 +41,7 @@ _RECORDS_TABLE = "records"
 _RESERVED_NAME = re.compile(r"rk(\d+|index)")
 """Names that tables have for DuckDB: no split has a table by such a name."""
 _ROWS, _LARGE_ROWS = 8192, 256
-"""Of a batch of the answer; few where a row may hold a picture."""
+"""Of a batch of the answer; few where a row may hold an image."""
 _MAX_FAST_SCAN_BYTES = 2 << 30
 """What is not read in a moment is read on another thread, so that Ctrl-C is heard."""
 MAX_COLUMNS = 10_000
@@ -288,7 +288,7 @@ def _has_no_arrow_type(kind: Any) -> bool:
 
 
 def _is_large(kind: Any) -> bool:
-    """Whether a value of one of DuckDB's types may be a picture or a long list."""
+    """Whether a value of one of DuckDB's types may be an image or a long list."""
     return any(sign in str(kind) for sign in ("BLOB", "[", "STRUCT", "VARCHAR"))
 
 

@@ -359,7 +359,7 @@ class QueryTable:
         return arrays
 
     def _rows(self, part: QueryTablePart, names: Sequence[str]) -> int:
-        """How many records make a batch: many numbers, or few pictures."""
+        """How many records make a batch: many numbers, or few images."""
         read = set(names)
         kinds = [column.kind for column in self.columns if column.record in read and not column.extra]
         if all(_get_type_width(kind) for kind in kinds):

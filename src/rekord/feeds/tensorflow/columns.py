@@ -70,7 +70,7 @@ class DenseForm:
         return (TensorPart(self.dtype, None if wide else each),)
 
     def put(self, column: Any) -> list[Any]:
-        # Pictures that happen to be of one size are Optional where some are missing.
+        # Images that happen to be of one size are Optional where some are missing.
         column = column.values if isinstance(column, Optional) else column
         if self.dtype is None:
             texts = column if isinstance(column, Strings) else strings_to_bytes(column)
@@ -184,7 +184,7 @@ class SparseForm:
 
 @dataclass(frozen=True, slots=True)
 class ImageForm:
-    """Pictures in sizes of their own, ragged in height and width; `after` are the channels, where there are any."""
+    """Images in sizes of their own, ragged in height and width; `after` are the channels, where there are any."""
 
     dtype: np.dtype[Any]
     after: tuple[int, ...]
@@ -220,7 +220,7 @@ class MaskedForm:
         return (*self.values.parts(), TensorPart(np.dtype(np.bool_), 1))
 
     def put(self, column: Any) -> list[Any]:
-        if isinstance(column, np.ndarray):  # pictures of different sizes
+        if isinstance(column, np.ndarray):  # images of different sizes
             valid = np.array([one is not None for one in column], np.bool_)
         else:
             valid = np.ones(len(column), np.bool_) if column.valid is None else column.valid

@@ -195,7 +195,7 @@ def _flag_last_batch(reading: BatchReader[Batch]) -> Iterator[tuple[Batch, bool]
 
 
 def plan_forms(request: BatchRequest) -> dict[str, TensorForm]:
-    """The forms of all columns, by the schema and what becomes of holes, ragged rows and pictures."""
+    """The forms of all columns, by the schema and what becomes of holes, ragged rows and images."""
     plan = request.plan()
     forms = infer_schema_forms(plan)
     if isinstance(request.pictures, ImageColumnDecoder):
@@ -227,7 +227,7 @@ def _is_fillable(form: TensorForm) -> bool:
 
 
 def _allow_any_image_size(form: TensorForm) -> TensorForm:
-    """The form of pictures that keep their sizes, from that of one batch in which they were alike."""
+    """The form of images that keep their sizes, from that of one batch in which they were alike."""
     if isinstance(form, MaskedForm):
         return MaskedForm(_allow_any_image_size(form.values))
     if isinstance(form, RaggedForm):

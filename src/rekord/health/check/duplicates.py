@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
-from rekord._core import Colour, PictureFormat
+from rekord._core import Colour, ImageFormat
 from rekord.dataset.read import SPLIT_STEMS
 from rekord.errors import RekordError
 from rekord.health.check.rule import MAX_LISTED_PER_CODE
@@ -92,7 +92,7 @@ def find_content_keys(batch: KeyedBatch, schema: Schema | None, identity: frozen
             if (key, in_steps) in known or key in identity or _MASK_NAME.search(key):
                 continue
             if picture is False and coloured:
-                continue  # grey PNGs beside pictures in colour are masks or depths: many are alike
+                continue  # grey PNGs beside images in colour are masks or depths: many are alike
             if picture is not None:
                 found.append(ContentKey(key, in_steps, is_image=True))
     return sorted(found, key=lambda one: (one.in_steps, one.key))
@@ -120,17 +120,17 @@ def _has_large_values(column: KeyColumn) -> bool:
 
 
 def _is_color_image(column: KeyColumn) -> bool | None:
-    """Whether the first values are pictures that masks are not: in colour, or no PNG. None: they are no pictures."""
+    """Whether the first values are images that masks are not: in colour, or no PNG. None: they are no images."""
     coloured, seen = False, 0
     for i in range(min(len(column.values), _SAMPLED_VALUES)):
         data = column.values.bytes(i)
         if data:
-            facts = _core.look(data, False)
-            if facts.format == PictureFormat.NONE:
+            facts = _core.inspect_image(data, False)
+            if facts.format == ImageFormat.NONE:
                 return None
             seen += 1
             is_grey = facts.colour in (Colour.GREY, Colour.PALETTE)
-            coloured = coloured or facts.format != PictureFormat.PNG or not is_grey
+            coloured = coloured or facts.format != ImageFormat.PNG or not is_grey
     return coloured if seen else None
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord._core import Colour, PictureFault, PictureFormat
+from rekord._core import Colour, ImageFault, ImageFormat
 from rekord.codec.images.inspect import (
     FORMAT_NAMES,
     InvalidImage,
@@ -72,9 +72,9 @@ def to_finding(unfit: InvalidValue, whose: str) -> tuple[str, dict[str, Any]]:
 
 
 def find_mask_problems(
-    whose: str, data: bytes, facts: _core.PictureFacts, mask: Mask | None
+    whose: str, data: bytes, facts: _core.ImageFacts, mask: Mask | None
 ) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
-    """What is wrong with a whole picture as a mask; without a declaration nothing is known of its classes."""
+    """What is wrong with a whole image as a mask; without a declaration nothing is known of its classes."""
     ids = MaskIds(mask.classes, mask.ignore) if mask is not None else None
     bits = 16 if ids is not None and ids.wide else 8
     reading = _describe_tf_reading(facts, bits)
@@ -106,14 +106,14 @@ def find_mask_size_mismatch(whose: str, of: str | None, image: Any, mask: Any) -
     }
 
 
-def _is_wide_grey(facts: _core.PictureFacts) -> bool:
+def _is_wide_grey(facts: _core.ImageFacts) -> bool:
     # Panoptic ids need 16 bits, and their readers ask for them.
-    return facts.format == PictureFormat.PNG and facts.colour == Colour.GREY and facts.bits == 16
+    return facts.format == ImageFormat.PNG and facts.colour == Colour.GREY and facts.bits == 16
 
 
-def _describe_tf_reading(facts: _core.PictureFacts, bits: int) -> str | None:
+def _describe_tf_reading(facts: _core.ImageFacts, bits: int) -> str | None:
     """What TensorFlow makes of the values of a mask; None where it reads them as they are."""
-    if facts.format != PictureFormat.PNG:
+    if facts.format != ImageFormat.PNG:
         return "values that a lossy or coloured format has changed"
     if facts.colour != Colour.GREY:
         return "the brightness of the colours, not class ids"
@@ -126,9 +126,9 @@ def _describe_tf_reading(facts: _core.PictureFacts, bits: int) -> str | None:
     return f"each id times {255 // ((1 << facts.bits) - 1)}, scaled to 8 bits"
 
 
-def _describe_missing_ids(whose: str, facts: _core.PictureFacts, bits: int, reading: str) -> dict[str, Any]:
+def _describe_missing_ids(whose: str, facts: _core.ImageFacts, bits: int, reading: str) -> dict[str, Any]:
     colour = _COLOURS.get(facts.colour)
-    if facts.format != PictureFormat.PNG:
+    if facts.format != ImageFormat.PNG:
         what = format_display_name(FORMAT_NAMES[facts.format])
         likely, do = None, "store masks as PNG: a lossy format changes class ids"
     elif facts.colour == Colour.PALETTE:
@@ -151,7 +151,7 @@ def _describe_missing_ids(whose: str, facts: _core.PictureFacts, bits: int, read
 
 
 ImageSize: TypeAlias = "tuple[int, int, int] | None"
-"""Width, height and EXIF's orientation; None where the picture does not say."""
+"""Width, height and EXIF's orientation; None where the image does not say."""
 
 _FORMAT_NAMES = {
     "jpg": "jpeg",
@@ -166,12 +166,12 @@ _PILLOW_ERROR_FACTOR = 2
 """Beyond its limit Pillow warns of a decompression bomb; beyond this many times the limit it raises an error."""
 
 _MIN_SWAPPED_ORIENTATION = 5
-"""From this orientation of EXIF on a picture is shown with its width and height swapped."""
+"""From this orientation of EXIF on an image is shown with its width and height swapped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageKey:
-    """A record key that holds pictures, and what is known of them."""
+    """A record key that holds images, and what is known of them."""
 
     key: str
     feature: str  # the column, or the key itself where there is no schema
@@ -180,17 +180,17 @@ class ImageKey:
     mask: Mask | None = None
     is_mask: bool = False
     of: str | None = None  # the key of a mask's image
-    alone: bool = True  # no other picture lies in the same folder of keys
+    alone: bool = True  # no other image lies in the same folder of keys
     is_empty_allowed: bool = False
 
     @property
     def declared(self) -> bool:
-        """Whether a schema says that this is a picture."""
+        """Whether a schema says that this is an image."""
         return self.image is not None or self.mask is not None
 
 
 def find_declared_images(schema: Schema) -> tuple[ImageKey, ...]:
-    """The pictures of a schema, images before masks."""
+    """The images of a schema, images before masks."""
     images = of_type(schema.features, Image)
     keys = {name: image.record_keys(name)[0] for name, image in images.items()}
     out = []
@@ -205,7 +205,7 @@ def find_declared_images(schema: Schema) -> tuple[ImageKey, ...]:
 
 
 class ImageRule:
-    """Every picture is whole and what is said of it; `keys_of` gives the pictures of a batch."""
+    """Every image is whole and what is said of it; `keys_of` gives the images of a batch."""
 
     def __init__(self, keys_of: Callable[[KeyedBatch], Sequence[ImageKey]]) -> None:
         self._keys_of = keys_of
@@ -213,7 +213,7 @@ class ImageRule:
         self._once = DeferredFindings()
 
     def update(self, batch: KeyedBatch) -> Iterator[Finding]:
-        """What is wrong with the pictures of these records."""
+        """What is wrong with the images of these records."""
         sizes: dict[tuple[str | None, bool], dict[int, ImageSize]] = {}
         for key in self._keys_of(batch):
             cells = Cells.of(batch, key.key, step=key.step)
@@ -222,7 +222,7 @@ class ImageRule:
             beside = _ImageMetadata(batch, key)
             sizes[key.key, key.step] = seen = {}
             for row, cell, step, data in _iter_images(cells):
-                facts = _core.look(data, True)
+                facts = _core.inspect_image(data, True)
                 seen[cell] = _get_size(facts)
                 for code, severity, said in self._about(key, data, facts, step, beside, row):
                     yield from self._told(batch, row, code, severity, key.feature, said)
@@ -253,17 +253,17 @@ class ImageRule:
         self,
         key: ImageKey,
         data: bytes,
-        facts: _core.PictureFacts,
+        facts: _core.ImageFacts,
         step: int | None,
         beside: _ImageMetadata,
         row: int,
     ) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
         whose = _format_image_name(key, step)
         what = "mask" if key.is_mask else "image"
-        if facts.fault == PictureFault.EMPTY and key.is_empty_allowed:
+        if facts.fault == ImageFault.EMPTY and key.is_empty_allowed:
             return
-        tiff = facts.format == PictureFormat.TIFF
-        if facts.fault != PictureFault.NONE or (tiff and not key.is_mask):
+        tiff = facts.format == ImageFormat.TIFF
+        if facts.fault != ImageFault.NONE or (tiff and not key.is_mask):
             code, said = to_finding(invalid_image_error(facts, data, None, what), whose)
             yield code, "warning" if tiff and not key.declared else "error", said
             return
@@ -279,7 +279,7 @@ class ImageRule:
 
 
 def _find_oversized(
-    facts: _core.PictureFacts, whose: str, *, declared: bool
+    facts: _core.ImageFacts, whose: str, *, declared: bool
 ) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
     """What decode=True would refuse for its number of pixels.
 
@@ -292,7 +292,7 @@ def _find_oversized(
 
 
 class _ImageMetadata:
-    """The keys beside a picture that say what it is: `image/format` and `image/height` of `image/encoded`."""
+    """The keys beside an image that say what it is: `image/format` and `image/height` of `image/encoded`."""
 
     def __init__(self, batch: KeyedBatch, key: ImageKey) -> None:
         self._names: dict[str, str] = {}
@@ -308,7 +308,7 @@ class _ImageMetadata:
         return value if isinstance(value, kind) else None
 
     def format(
-        self, row: int, facts: _core.PictureFacts, whose: str, key: ImageKey
+        self, row: int, facts: _core.ImageFacts, whose: str, key: ImageKey
     ) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
         """The format that the schema declares, or that a key says."""
         found = FORMAT_NAMES[facts.format]
@@ -340,13 +340,13 @@ class _ImageMetadata:
                     "expected": f"{format_display_name(wanted)}, as {format_key(self._names['format'])} says",
                     "found": format_display_name(found),
                     "likely": "a file whose name ends in another format than its bytes have",
-                    "do": f"write {format_key(self._names['format'])} from the bytes of the picture, not from "
+                    "do": f"write {format_key(self._names['format'])} from the bytes of the image, not from "
                     "its name",
                 },
             )
 
     def size(
-        self, row: int, facts: _core.PictureFacts, whose: str
+        self, row: int, facts: _core.ImageFacts, whose: str
     ) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
         """The size that the keys say."""
         width, height = self._of("width", row, int), self._of("height", row, int)
@@ -359,7 +359,7 @@ class _ImageMetadata:
         if (width, height) == (facts.height, facts.width):
             likely = "width and height are swapped"
             if facts.orientation >= _MIN_SWAPPED_ORIENTATION:
-                likely = "the picture is turned by EXIF, and the keys tell the size of the turned one"
+                likely = "the image is turned by EXIF, and the keys tell the size of the turned one"
         told = " × ".join(["?" if side is None else f"{side:,}" for side in (width, height)])
         yield (
             "H765",
@@ -369,12 +369,12 @@ class _ImageMetadata:
                 "expected": f"{told} (width × height), as {keys} say",
                 "found": f"{facts.width:,} × {facts.height:,}",
                 "likely": likely,
-                "do": "write the keys from the picture itself, after any resizing",
+                "do": "write the keys from the image itself, after any resizing",
             },
         )
 
     def channels(
-        self, row: int, facts: _core.PictureFacts, whose: str, key: ImageKey
+        self, row: int, facts: _core.ImageFacts, whose: str, key: ImageKey
     ) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
         """How many channels the schema or a key says: a note, where readers that ask for three get three."""
         said = self._of("channels", row, int)
@@ -392,13 +392,13 @@ class _ImageMetadata:
                 "found": f"{_format_channels(facts.channels)} of {facts.bits} bits",
                 "do": f"tf.io.decode_image(…, channels={said}) gives what is said"
                 if said in (1, 3, 4)
-                else "write the key from the picture itself",
+                else "write the key from the image itself",
             },
         )
 
 
 def _iter_images(cells: Cells) -> Iterator[tuple[int, int, int | None, bytes]]:
-    """Every picture: its row in the batch, its cell, its step, and its bytes."""
+    """Every image: its row in the batch, its cell, its step, and its bytes."""
     column = cells.column
     owners = column.owners.tolist()
     rows = owners
@@ -414,8 +414,8 @@ def _format_image_name(key: ImageKey, step: int | None) -> str:
     return f"{'' if step is None else f'step {step:,} of '}{format_key(key.feature)}{stored}"
 
 
-def _get_size(facts: _core.PictureFacts) -> ImageSize:
-    whole = facts.fault == PictureFault.NONE and facts.format != PictureFormat.NONE
+def _get_size(facts: _core.ImageFacts) -> ImageSize:
+    whole = facts.fault == ImageFault.NONE and facts.format != ImageFormat.NONE
     return (facts.width, facts.height, facts.orientation) if whole else None
 
 
@@ -424,7 +424,7 @@ def _parent_key(key: str) -> str:
 
 
 def _find_companion_key(batch: KeyedBatch, key: ImageKey, name: str) -> str | None:
-    """The key that says something of a picture: image/height or image_height of image; height beside it."""
+    """The key that says something of an image: image/height or image_height of image; height beside it."""
     wanted = "bytes" if name == "format" else "int64"
     candidates = [f"{key.key}/{name}", f"{key.key}_{name}"]
     # A size in the folder of a mask is its image's, which the mask is compared with anyway.

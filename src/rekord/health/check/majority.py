@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rekord import _core
-from rekord._core import PictureFormat
+from rekord._core import ImageFormat
 from rekord.health.check.images import MASK_KEY, BoxKeys, ImageKey
 from rekord.health.check.rule import (
     MIN_EVIDENCE_RECORDS,
@@ -73,7 +73,7 @@ class KeyStatistics:
 
     @property
     def is_mostly_images(self) -> bool:
-        """Whether most of the values that are not empty begin as pictures do."""
+        """Whether most of the values that are not empty begin as images do."""
         return self.pictures * 2 > self.inspected - self.empty
 
 
@@ -143,7 +143,7 @@ class RecordPatterns:
         return self._kinds[name]
 
     def pictures(self, batch: KeyedBatch) -> tuple[ImageKey, ...]:
-        """The keys that hold pictures, images before masks."""
+        """The keys that hold images, images before masks."""
         seen = self.seen(batch)
         if seen.pictures is None:
             seen.pictures = _find_image_keys(seen)
@@ -222,14 +222,14 @@ def has_kind(cells: Cells) -> bool:
 
 
 def _inspect_values(seen: KeyStatistics, cells: Cells) -> None:
-    """Whether the first values are pictures."""
+    """Whether the first values are images."""
     room = min(_MAX_INSPECTED - seen.inspected, _MAX_INSPECTED_PER_BATCH)
     places = np.flatnonzero(cells.column.owners >= 0)[: max(room, 0)]
     for place in places.tolist():
         data = cells.column.values.bytes(place)
         seen.inspected += 1
         seen.empty += not data
-        seen.pictures += _core.look(data[:_HEAD_BYTES], False).format != PictureFormat.NONE
+        seen.pictures += _core.inspect_image(data[:_HEAD_BYTES], False).format != ImageFormat.NONE
 
 
 def _find_common_kinds(

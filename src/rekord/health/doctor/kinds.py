@@ -476,7 +476,7 @@ def _diagnose_ignored_pixels(case: DoctorCase, key: str, mask: Mask) -> Iterator
             f"{groups[0].first[0].found}",
             f"the schema says classes 0 to {mask.classes - 1:,} and no ignore",
         ],
-        ruled_out=["not a picture of colours: the masks have one channel of ids"],
+        ruled_out=["not an image of colours: the masks have one channel of ids"],
         likely="255 marks borders and what is not labelled, as in Pascal VOC and Cityscapes",
         do=f"declare Mask(classes={mask.classes}, ignore=255), and give ignore_label=255 to the loss",
         agree=False,

@@ -197,7 +197,7 @@ def _diagnose_repeated_feature(
 
 
 def diagnose_color_masks(case: DoctorCase) -> Iterator[Diagnosis]:
-    """One diagnosis for each mask key and each sort of picture that is no picture of ids."""
+    """One diagnosis for each mask key and each sort of image that is no image of ids."""
     sorts: dict[tuple[str, str], list[FindingGroup]] = {}
     for group in case.groups("H766"):
         first = group.first[0]
@@ -213,7 +213,7 @@ def diagnose_color_masks(case: DoctorCase) -> Iterator[Diagnosis]:
             title=f"the masks of {format_key(key)} are stored as {found}",
             feature=key,
             evidence=[first.message.partition(": ")[2] or first.message, f"expected {first.expected}"],
-            ruled_out=["not damage: the pictures are whole"],
+            ruled_out=["not damage: the images are whole"],
             likely=first.likely
             or ("the masks were coloured for people to look at, and stored so" if colours else None),
             do=first.do or "store masks as PNGs of one channel whose values are class ids",

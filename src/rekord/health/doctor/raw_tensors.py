@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
-from rekord._core import PictureFormat
+from rekord._core import ImageFormat
 from rekord.health.doctor.diagnosis import (
     Diagnosis,
     format_bytes,
@@ -33,8 +33,8 @@ _MIN_VALUES = 8
 
 
 def is_encoded_image(data: bytes) -> bool:
-    """Whether bytes begin as an encoded picture does."""
-    return bool(_core.look(data, False).format != PictureFormat.NONE)
+    """Whether bytes begin as an encoded image does."""
+    return bool(_core.inspect_image(data, False).format != ImageFormat.NONE)
 
 
 def is_ascii_text(data: bytes) -> bool:
@@ -76,7 +76,7 @@ _MIN_LONG_LIST = 64
 
 @dataclass(frozen=True, slots=True)
 class PixelLayout:
-    """How a flat run of values is a picture, and what says so."""
+    """How a flat run of values is an image, and what says so."""
 
     height: int
     width: int
@@ -85,7 +85,7 @@ class PixelLayout:
 
 
 def guess_square_layout(values: int) -> PixelLayout | None:
-    """The square picture that so many values make: one, three or four channels; None where none is likely."""
+    """The square image that so many values make: one, three or four channels; None where none is likely."""
     for channels in (1, 3, 4):
         side = math.isqrt(values // channels)
         if side >= 8 and side * side * channels == values:
@@ -129,8 +129,8 @@ def _diagnose_raw_pixels(case: DoctorCase, key: str, stored: KindProfile) -> Ite
             f"{format_bytes(int(stored.total_bytes * png / raw))} "
             f"(estimated: {format_count(looked, 'sample')} went from {format_bytes(raw)} to {format_bytes(png)})",
         ],
-        ruled_out=["not encoded already: the bytes begin as no picture does"],
-        likely="the picture was decoded before it was written",
+        ruled_out=["not encoded already: the bytes begin as no image does"],
+        likely="the image was decoded before it was written",
         do=f"store the file's own JPEG or PNG bytes in {format_key(key)}, and decode them when reading",
         agree=False,
     )
@@ -180,7 +180,7 @@ def estimate_encoded_size(stored: KindProfile, layout: PixelLayout, payload_byte
 
 
 def count_layout_values(layout: PixelLayout) -> int:
-    """How many values a picture has."""
+    """How many values an image has."""
     return layout.height * layout.width * layout.channels
 
 
@@ -203,7 +203,7 @@ def _count_varint_bytes(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def _measure_png_sizes(
     arrays: list[npt.NDArray[np.uint8]], layout: PixelLayout
 ) -> tuple[int, int, int] | None:
-    """(raw bytes, bytes as PNG, how many) of the first few pictures."""
+    """(raw bytes, bytes as PNG, how many) of the first few images."""
     from PIL import Image
 
     fitting = [array for array in arrays if len(array) == count_layout_values(layout)][:_MAX_SAMPLES]
@@ -252,7 +252,7 @@ _MIN_PIXELS = 16
 
 
 def diagnose_raw_tensors(case: DoctorCase, settled: frozenset[str]) -> Iterator[Diagnosis]:
-    """What is stored as raw bytes or as lists, and is a picture or a tensor."""
+    """What is stored as raw bytes or as lists, and is an image or a tensor."""
     tensors = of_type(dict(case.features()), Tensor)
     for key, profile in case.profile.keys.items():
         stored = profile.main
@@ -426,7 +426,7 @@ def _diagnose_sized_bytes(
                 _describe_decoded_shape(shape, ratio),
             ],
             ruled_out=[
-                "not an encoded picture: the bytes begin as none does",
+                "not an encoded image: the bytes begin as none does",
                 "not a cut: every length fits",
             ],
             likely=f"the array was {dtype} when tobytes() was called",
@@ -446,7 +446,7 @@ def _diagnose_sized_bytes(
             ],
             ruled_out=[
                 "not another dtype: the length is no whole multiple of the pixels",
-                "not an encoded picture: the bytes begin as none does",
+                "not an encoded image: the bytes begin as none does",
             ],
             likely=_describe_other_depth(shape.channels, _count_pixels(shape), size),
             do=f"write {said} of the array whose bytes are stored: array.shape",
@@ -507,7 +507,7 @@ def _is_image_key(key: str) -> bool:
 def diagnose_list_image(
     case: DoctorCase, key: str, stored: KindProfile, tensorflow_error: str | None = None
 ) -> Diagnosis | None:
-    """A picture as a list of numbers, one for each pixel and channel; None where it is something else."""
+    """An image as a list of numbers, one for each pixel and channel; None where it is something else."""
     layout = _infer_layout(case, key, stored)
     if layout is None or stored.low < 0 or (stored.kind == "int64" and stored.high > 255):
         return None
@@ -534,7 +534,7 @@ def diagnose_list_image(
 def diagnose_string_image(
     case: DoctorCase, key: str, stored: KindProfile, tensorflow_error: str | None = None
 ) -> Diagnosis | None:
-    """A picture as a list of byte strings of one byte each; None where it is something else."""
+    """An image as a list of byte strings of one byte each; None where it is something else."""
     if not stored.single_bytes or stored.most < _MIN_PIXELS:
         return None
     if stored.single_bytes < stored.lists:

@@ -35,7 +35,7 @@ def render_feature_card(feature: FeatureStats, splits: Mapping[str, PartStats], 
     if feature.classes is not None:
         pills.append('<span class="pill">label</span>')
     if feature.has_images:
-        pills.append('<span class="pill">pictures</span>')
+        pills.append('<span class="pill">images</span>')
     if feature.is_step:
         pills.append('<span class="pill">steps</span>')
     facts = "".join(_iter_facts(feature))
@@ -231,7 +231,7 @@ def _iter_image_sections(strings: StringStatistics) -> Iterator[str]:
     body = "".join(
         f'<tr><th scope="row">{name}</th><td class="n">{escape_html(text)}</td></tr>' for name, text in facts
     )
-    yield f"<h4>Pictures</h4><table><tbody>{body}</tbody></table>"
+    yield f"<h4>Images</h4><table><tbody>{body}</tbody></table>"
 
 
 MAX_CARDS = 500

@@ -264,14 +264,14 @@ class FeatureStats:
 
     @property
     def has_images(self) -> bool:
-        """Whether most of the values are encoded pictures."""
+        """Whether most of the values are encoded images."""
         return self.strings is not None and 2 * self.strings.pictures.count > self.strings.count
 
     @cached_property
     def top(self) -> list[tuple[Any, int]]:
         """The most frequent values with their counts, as a person reads them."""
         pairs = [] if self.distinct is None else self.distinct.top(MAX_TOP_VALUES)
-        # Of pictures only those that occur again say anything: nobody reads their bytes.
+        # Of images only those that occur again say anything: nobody reads their bytes.
         return [(to_json_value(value), times) for value, times in pairs if times > 1 or not self.has_images]
 
     @cached_property

@@ -21,7 +21,7 @@ from rekord.health.stats.numbers import (
 )
 
 MIN_IMAGE_BYTES = 26
-"""No picture that can be decoded is shorter."""
+"""No image that can be decoded is shorter."""
 
 _MAX_SIZES = 1000  # different ones that are counted
 _MAX_LISTED_SIZES = 10
@@ -32,7 +32,7 @@ _IMAGE_START_ARRAY = np.array(sorted(_IMAGE_STARTS), np.uint16)
 
 
 class ImageStatistics:
-    """The pictures among the byte strings of one feature."""
+    """The images among the byte strings of one feature."""
 
     __slots__ = (
         "bits",
@@ -62,12 +62,12 @@ class ImageStatistics:
     def add(
         self, data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64], candidates: npt.NDArray[np.int64]
     ) -> None:
-        """Look at those byte strings that may be pictures."""
+        """Look at those byte strings that may be images."""
         widths, heights = [], []
         view = memoryview(data)  # type: ignore[arg-type]
         for i in candidates.tolist():
-            facts = _core.look(view[ends[i] : ends[i + 1]], False)
-            if facts.format == _core.PictureFormat.NONE:
+            facts = _core.inspect_image(view[ends[i] : ends[i + 1]], False)
+            if facts.format == _core.ImageFormat.NONE:
                 continue
             self.count += 1
             self.formats[facts.format.name.lower()] += 1
@@ -118,7 +118,7 @@ class ImageStatistics:
 
 
 def find_image_candidates(data: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The byte strings that begin as a picture does."""
+    """The byte strings that begin as an image does."""
     long = np.flatnonzero(np.diff(ends) >= MIN_IMAGE_BYTES)
     begins = ends[long]
     first = data[begins].astype(np.uint16) | (data[begins + 1].astype(np.uint16) << np.uint16(8))

@@ -719,10 +719,10 @@ def reshape_error(values: int, shape: Sequence[int | None]) -> str | None:
 def decode_image_error(
     data: bytes, decoder: Decoder = "decode_image", *, damaged: bool = False
 ) -> str | None:
-    """The error of one of tf.io's picture decoders, as far as the first bytes tell.
+    """The error of one of tf.io's image decoders, as far as the first bytes tell.
 
     Every decoder but `decode_bmp` takes JPEG, PNG, GIF and WebP alike, whatever its name says. Whether a
-    picture that begins well is whole only decoding tells: say `damaged` where that is known.
+    image that begins well is whole only decoding tells: say `damaged` where that is known.
     """
     op = _OPS[decoder]
     if not data:

@@ -250,7 +250,7 @@ def _image_feature(leaf: _LeafFeature, pictures: int) -> Feature:
         return Image(format=form)
     shape = _parse_shape(content.get("shape"), leaf.name)
     floats = str(content.get("dtype", "uint8")).startswith("float")
-    # A grey picture may stand where three channels are declared: TFDS makes three of it when it reads.
+    # A grey image may stand where three channels are declared: TFDS makes three of it when it reads.
     channels = shape[-1] if len(shape) == 3 and shape[-1] in (1, 4) and not floats else None
     return Image(format=form, channels=channels)
 

@@ -106,7 +106,7 @@ class PreparedBalance:
 
     @property
     def has_identical_copies(self) -> bool:
-        """Whether several copies of a record are one picture: there is only one way to flip it."""
+        """Whether several copies of a record are one image: there is only one way to flip it."""
         return self.augment == ("flip",) and any((draw.copies > 1).any() for draw in self.samples.values())
 
     def to_dict(self) -> dict[str, Any]:
@@ -411,7 +411,7 @@ def balance(
     "not majority", "all", a ratio for two classes, `{class: records}`, or a function of the classes of all records.
 
     Each split is balanced on its own, and only those of `splits`: by default `train`. All others stay as they are.
-    Records without a class stay too. `augment` varies the pictures of copies, with their masks and boxes, by "flip",
+    Records without a class stay too. `augment` varies the images of copies, with their masks and boxes, by "flip",
     "crop", "rotate" and "colour". With `shuffle` the records of a balanced split are in a new order; without, copies
     come behind all others.
     """

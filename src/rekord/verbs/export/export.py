@@ -223,7 +223,7 @@ def get_file_writer(format: FormatInfo, name: str) -> Callable[[ExportedRecords,
 def write_folder(
     format: FormatInfo, every: list[ExportedRecords], staging: StagedFolder, options: Options
 ) -> dict[str, int]:
-    """Splits as a folder of pictures; gives how many records each has."""
+    """Splits as a folder of images; gives how many records each has."""
     from rekord.verbs.export.images import ExportState, finish_voc, write_coco, write_images, write_voc
 
     shared = ExportState(several=len(every) > 1)

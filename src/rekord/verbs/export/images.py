@@ -158,7 +158,7 @@ def missing_columns_error(format: str, expected: str, found: str, do: str) -> Re
 
 @dataclass(frozen=True, slots=True)
 class ImageHeader:
-    """What the first bytes of a picture say of it."""
+    """What the first bytes of an image say of it."""
 
     format: str
     width: int
@@ -168,14 +168,14 @@ class ImageHeader:
 def read_image_header(
     records: ExportedRecords, number: int, column: str, data: Any, *, sized: bool = False
 ) -> ImageHeader:
-    """What kind of picture this is, and its size where that is needed; X561 where it cannot be told."""
+    """What kind of image this is, and its size where that is needed; X561 where it cannot be told."""
     content = data if isinstance(data, bytes) else b""
-    facts = _core.look(content, False)
+    facts = _core.inspect_image(content, False)
     format = FORMAT_NAMES.get(facts.format)
     if format is None or (sized and not (facts.width and facts.height)):
         raise error(
             "X561",
-            f"`{column[:60]}` is no picture that a file could be named for",
+            f"`{column[:60]}` is no image that a file could be named for",
             location=records.where(number, column),
             expected="JPEG, PNG, GIF, BMP, WebP or TIFF",
             found="no value" if data is None else f"{len(content):,} bytes that begin {content[:8].hex(' ')}",
@@ -223,7 +223,7 @@ def iter_image_rows(records: ExportedRecords, roles: ColumnRoles, options: Optio
 def write_images(
     records: ExportedRecords, staging: StagedFolder, options: Options, shared: ExportState
 ) -> int:
-    """The pictures of a split as files; gives the number of its records."""
+    """The images of a split as files; gives the number of its records."""
     roles = infer_roles(records, "a folder of images")
     total = 0
     for row in iter_image_rows(records, roles, options):
@@ -382,7 +382,7 @@ def infer_box_roles(records: ExportedRecords, format: str) -> ColumnRoles:
             format,
             "boxes (rk.Boxes(), or the keys image/object/bbox/…) and their classes, `labels`",
             "no boxes" if roles.boxes is None else "boxes without classes",
-            "--format images writes the pictures alone",
+            "--format images writes the images alone",
         )
     return roles
 

@@ -75,7 +75,7 @@ def _shorten(part: str) -> str:
 
 
 def strip_image_extension(name: str) -> str:
-    """A name without the extension of a picture, if it has one."""
+    """A name without the extension of an image, if it has one."""
     stem, dot, ending = name.rpartition(".")
     return stem if dot and stem and not stem.endswith("/") and ending.lower() in _ENDINGS else name
 

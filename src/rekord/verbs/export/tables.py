@@ -379,7 +379,7 @@ def write_parquet(records: ExportedRecords, output: Output, options: Options) ->
     writer = parquet.ParquetWriter(
         sink,
         schema,
-        # Pictures are compressed already: they are stored as they are. Of what every reader knows, snappy is fastest.
+        # Images are compressed already: they are stored as they are. Of what every reader knows, snappy is fastest.
         compression={leaf: "none" if top in whole else "snappy" for leaf, top in leaves},
         # A dictionary pays where values come again; elsewhere it is built and thrown away.
         use_dictionary=[leaf for leaf, top in leaves if top in again],

@@ -51,7 +51,7 @@ def check_tar(records: ExportedRecords, options: Options) -> None:
         for name, feature in records.features.items()
         if feature.value_kind == "bytes" and feature.shape
     }
-    reject_columns("WebDataset", wrong, holds="pictures, bytes, arrays, numbers and texts")
+    reject_columns("WebDataset", wrong, holds="images, bytes, arrays, numbers and texts")
     members = _plan_members(records, options)
     stored: dict[tuple[str, str], str] = {}
     twice: dict[str, str] = {}

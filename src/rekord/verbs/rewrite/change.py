@@ -370,7 +370,7 @@ _IDLE_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class StoredRecordLayout:
-    """The layout of records that were stored before: their pictures were looked at then."""
+    """The layout of records that were stored before: their images were looked at then."""
 
     schema: Schema
 

@@ -1,4 +1,4 @@
-"""What is wrong with one picture among good ones is found at its record, wherever that is and however packed."""
+"""What is wrong with one image among good ones is found at its record, wherever that is and however packed."""
 
 from __future__ import annotations
 

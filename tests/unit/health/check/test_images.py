@@ -45,7 +45,7 @@ CRC = PNG[:-20] + bytes([PNG[-20] ^ 1]) + PNG[-19:]
 
 
 def about_pictures(path: Path, schema: rk.Schema | None) -> list[Finding]:
-    """The findings about pictures, and not those that equal pictures cause."""
+    """The findings about images, and not those that equal images cause."""
     return [one for one in rk.check(path, schema).findings if "H730" <= one.code < "H780"]
 
 
@@ -67,7 +67,7 @@ BROKEN = {
     "cut": (JPEG[:-40], "H761", "is cut off: the JPEG does not reach its end", None),
     "cut in its header": (PNG[:12], "H761", "is cut off: the PNG does not reach its end", None),
     "damaged": (CRC, "H762", "is damaged: the checksum of a PNG chunk does not match", None),
-    "text": (b"no picture at all", "H763", "is no image", "17 bytes that begin 6e 6f 20 70 69 63 74 75"),
+    "text": (b"no image at all", "H763", "is no image", "17 bytes that begin 6e 6f 20 70 69 63 74 75"),
 }
 
 
@@ -168,7 +168,7 @@ def test_names_of_one_format_are_the_same_and_unknown_ones_say_nothing(
             {"height": 8, "width": 6},
             saved("RGB", "jpeg", exif=turned(6)),
             "6 × 8 (width × height)",
-            "the picture is turned by EXIF, and the keys tell the size of the turned one",
+            "the image is turned by EXIF, and the keys tell the size of the turned one",
         ),
         ({"height": 7}, PNG, "? × 7 (width × height)", None),
     ],

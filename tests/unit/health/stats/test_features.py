@@ -122,7 +122,7 @@ def test_texts_that_are_only_together_utf8_are_none(described):
 
 def test_pictures_are_known_by_their_bytes(described):
     rows = [{"x": [picture(8, 6)]}, {"x": [picture(8, 6, "L", "JPEG")]}, {"x": [picture(20, 10, "P", "GIF")]}]
-    found = described([*rows, {"x": [b"GIF is a word, and this is no picture."]}])["pictures"]
+    found = described([*rows, {"x": [b"GIF is a word, and this is no image."]}])["pictures"]
     assert (found["count"], found["formats"]) == (3, {"gif": 1, "jpeg": 1, "png": 1})
     assert found["sizes"] == [[8, 6, 2], [20, 10, 1]]
     assert (found["widths"]["min"], found["widths"]["max"], found["heights"]["mean"]) == (8, 20, 22 / 3)

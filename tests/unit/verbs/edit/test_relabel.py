@@ -20,7 +20,7 @@ SCHEMA = rk.Schema({"x": rk.Int64(), "caption": rk.Text(), "label": rk.Label(["c
 
 @pytest.fixture
 def path(tmp_path):
-    rows = [{"x": i, "caption": f"picture {i}", "label": i // 100} for i in range(300)]
+    rows = [{"x": i, "caption": f"image {i}", "label": i // 100} for i in range(300)]
     rk.write(rows, tmp_path / "in", schema=SCHEMA, shards=6, progress=False)
     return tmp_path / "in"
 
@@ -47,7 +47,7 @@ def test_a_class_goes_into_another_and_is_gone_from_the_list(path, tmp_path):
     assert named(made) == ["cat"] * 200 + ["cow"] * 100
     assert other_shards(path, made) == [2, 3, 4, 5]
     assert read_manifest(str(tmp_path / "out")).splits["train"].classes == {"label": {"0": 200, "1": 100}}
-    assert [row["caption"] for row in made[:]] == [f"picture {i}" for i in range(300)]
+    assert [row["caption"] for row in made[:]] == [f"image {i}" for i in range(300)]
     assert rk.check(tmp_path / "out").findings == []
     assert "dog" not in (tmp_path / "out" / "schema.pbtxt").read_text()
     assert read_tree(path) == before

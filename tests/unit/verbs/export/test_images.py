@@ -1,4 +1,4 @@
-"""Pictures out of records: class folders, masks, boxes, and names that nobody should trust."""
+"""Images out of records: class folders, masks, boxes, and names that nobody should trust."""
 
 from __future__ import annotations
 

@@ -29,9 +29,7 @@ KINDS: dict[str, dict[str, object]] = {
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(
-        transaction, "_MOST_WAITING", 4
-    )  # so that pictures go to the disk in more than one go
+    monkeypatch.setattr(transaction, "_MOST_WAITING", 4)  # so that images go to the disk in more than one go
     folder = tmp_path / "in"
     rk.write([{"id": i, "image": PNG} for i in range(9)], folder, schema=SCHEMA, progress=False)
     return folder

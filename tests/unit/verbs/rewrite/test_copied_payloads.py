@@ -91,16 +91,16 @@ def test_views_and_merges_copy_payloads_as_they_are(data):
 
 
 def test_split_copies_payloads_as_they_are(data):
-    made = rk.resplit(data, "out", split={"train": 0.5, "val": 0.5}, stratify="label", progress=False)
+    made = rk.split(data, "out", split={"train": 0.5, "val": 0.5}, stratify="label", progress=False)
     found = payloads(made)
     assert list(map(len, found.values())) == [24, 24]
     assert Counter(found["train"] + found["val"]) == Counter(PAYLOADS)
     assert found["train"] == [one for one in PAYLOADS if one in set(found["train"])]
-    plain = rk.resplit(
+    plain = rk.split(
         put("plain", NONE), "other", split={"train": 0.5, "val": 0.5}, stratify="label", progress=False
     )
     assert payloads(plain) == found
-    folds = payloads(rk.resplit(data, "folds", folds=3, progress=False))
+    folds = payloads(rk.split(data, "folds", folds=3, progress=False))
     assert Counter(one for some in folds.values() for one in some) == Counter(PAYLOADS)
 
 
@@ -142,7 +142,7 @@ def test_damage_in_a_compressed_file_is_said_with_its_place_and_nothing_is_left(
     damaged = corrupt_payload(frames(PAYLOADS), 7)
     with open("a.tfrecord.gz", "wb") as file:
         file.write(gzip.compress(damaged))
-    for verb in (rk.rewrite, lambda *of, **options: rk.resplit(*of, split={"a": 0.5, "b": 0.5}, **options)):
+    for verb in (rk.rewrite, lambda *of, **options: rk.split(*of, split={"a": 0.5, "b": 0.5}, **options)):
         with pytest.raises(rk.FrameError) as caught:
             verb("a.tfrecord.gz", "out", progress=False)
         assert caught.value.code == "F102"

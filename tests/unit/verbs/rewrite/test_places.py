@@ -34,7 +34,7 @@ def test_a_dataset_elsewhere_is_copied_changed_and_split(elsewhere, tmp_path):
     assert [row["x"] for row in copied["train"]] == list(range(50))
     changed = rk.rewrite(elsewhere, tmp_path / "changed", rename={"x": "y"}, workers=1, progress=False)
     assert [row["y"] for row in changed["train"]] == list(range(50))
-    folded = rk.resplit(elsewhere, tmp_path / "folded", folds=2, progress=False)
+    folded = rk.split(elsewhere, tmp_path / "folded", folds=2, progress=False)
     assert sorted(row["x"] for split in folded.splits.values() for row in split) == list(range(50))
 
 
@@ -74,7 +74,7 @@ def test_what_tfds_is_to_open_is_not_compressed_unless_asked_for(tmp_path):
     rows = [{"x": i} for i in range(20)]
     rk.write(rows, tmp_path / "in", schema=schema, compression="gzip", progress=False)
     rk.rewrite(tmp_path / "in", tmp_path / "new", format="tfds", progress=False)
-    rk.resplit(tmp_path / "in", tmp_path / "folds", folds=2, format="tfds", progress=False)
+    rk.split(tmp_path / "in", tmp_path / "folds", folds=2, format="tfds", progress=False)
     for name in ("new", "folds"):
         parts = read_manifest(str(tmp_path / name)).splits.values()
         assert {part.compression for part in parts} == {"none"}

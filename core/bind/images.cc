@@ -1,11 +1,11 @@
-// Encoded pictures and the pixels of masks, for Python.
+// Encoded images and the pixels of masks, for Python.
 #include <memory>
 
 #include "bind/arrays.h"
 #include "bind/bind.h"
 #include "bind/buffer.h"
+#include "image.h"
 #include "mask.h"
-#include "picture.h"
 
 namespace nb = nanobind;
 
@@ -19,14 +19,14 @@ nb::object name_of(uint32_t name) {
 }
 
 void bind_facts(nb::module_& module) {
-  nb::enum_<PictureFormat>(module, "PictureFormat")
-      .value("NONE", PictureFormat::none)
-      .value("JPEG", PictureFormat::jpeg)
-      .value("PNG", PictureFormat::png)
-      .value("GIF", PictureFormat::gif)
-      .value("BMP", PictureFormat::bmp)
-      .value("WEBP", PictureFormat::webp)
-      .value("TIFF", PictureFormat::tiff);
+  nb::enum_<ImageFormat>(module, "ImageFormat")
+      .value("NONE", ImageFormat::none)
+      .value("JPEG", ImageFormat::jpeg)
+      .value("PNG", ImageFormat::png)
+      .value("GIF", ImageFormat::gif)
+      .value("BMP", ImageFormat::bmp)
+      .value("WEBP", ImageFormat::webp)
+      .value("TIFF", ImageFormat::tiff);
   nb::enum_<Colour>(module, "Colour")
       .value("UNKNOWN", Colour::unknown)
       .value("GREY", Colour::grey)
@@ -36,40 +36,40 @@ void bind_facts(nb::module_& module) {
       .value("PALETTE", Colour::palette)
       .value("CMYK", Colour::cmyk)
       .value("YCCK", Colour::ycck);
-  nb::enum_<PictureFault>(module, "PictureFault")
-      .value("NONE", PictureFault::none)
-      .value("EMPTY", PictureFault::empty)
-      .value("NOT_A_PICTURE", PictureFault::not_a_picture)
-      .value("CUT", PictureFault::cut)
-      .value("CRC", PictureFault::crc)
-      .value("BAD_MARKER", PictureFault::bad_marker)
-      .value("BAD_CHUNK", PictureFault::bad_chunk)
-      .value("ZERO_SIZE", PictureFault::zero_size)
-      .value("IMPOSSIBLE_SIZE", PictureFault::impossible_size);
-  nb::class_<PictureFacts>(module, "PictureFacts", "What an encoded picture says of itself.")
-      .def_ro("format", &PictureFacts::format)
-      .def_ro("colour", &PictureFacts::colour)
-      .def_ro("width", &PictureFacts::width)
-      .def_ro("height", &PictureFacts::height)
-      .def_ro("channels", &PictureFacts::channels)
-      .def_ro("bits", &PictureFacts::bits)
-      .def_ro("orientation", &PictureFacts::orientation, "EXIF's, 1 to 8; 0 where it does not say.")
-      .def_ro("interlaced", &PictureFacts::interlaced)
-      .def_ro("end", &PictureFacts::end,
-              "Where the picture ends; 0 where it was not walked to its end.")
-      .def_ro("fault", &PictureFacts::fault)
-      .def_ro("at", &PictureFacts::at)
-      .def_ro("expected", &PictureFacts::expected)
-      .def_ro("found", &PictureFacts::found);
+  nb::enum_<ImageFault>(module, "ImageFault")
+      .value("NONE", ImageFault::none)
+      .value("EMPTY", ImageFault::empty)
+      .value("NOT_AN_IMAGE", ImageFault::not_an_image)
+      .value("CUT", ImageFault::cut)
+      .value("CRC", ImageFault::crc)
+      .value("BAD_MARKER", ImageFault::bad_marker)
+      .value("BAD_CHUNK", ImageFault::bad_chunk)
+      .value("ZERO_SIZE", ImageFault::zero_size)
+      .value("IMPOSSIBLE_SIZE", ImageFault::impossible_size);
+  nb::class_<ImageFacts>(module, "ImageFacts", "What an encoded image says of itself.")
+      .def_ro("format", &ImageFacts::format)
+      .def_ro("colour", &ImageFacts::colour)
+      .def_ro("width", &ImageFacts::width)
+      .def_ro("height", &ImageFacts::height)
+      .def_ro("channels", &ImageFacts::channels)
+      .def_ro("bits", &ImageFacts::bits)
+      .def_ro("orientation", &ImageFacts::orientation, "EXIF's, 1 to 8; 0 where it does not say.")
+      .def_ro("interlaced", &ImageFacts::interlaced)
+      .def_ro("end", &ImageFacts::end,
+              "Where the image ends; 0 where it was not walked to its end.")
+      .def_ro("fault", &ImageFacts::fault)
+      .def_ro("at", &ImageFacts::at)
+      .def_ro("expected", &ImageFacts::expected)
+      .def_ro("found", &ImageFacts::found);
   module.def(
-      "look",
+      "inspect_image",
       [](nb::handle data, bool structure) {
         Buffer view(data);
         nb::gil_scoped_release unlocked;
-        return look_at_picture(view.bytes(), structure);
+        return inspect_image(view.bytes(), structure);
       },
       nb::arg("data"), nb::arg("structure"),
-      "The facts of an encoded picture; with `structure`, whether it is whole to its end.");
+      "The facts of an encoded image; with `structure`, whether it is whole to its end.");
   module.def(
       "png_chunks",
       [](nb::handle data) {
@@ -85,7 +85,7 @@ void bind_facts(nb::module_& module) {
 
 }  // namespace
 
-void bind_pictures(nb::module_& module) {
+void bind_images(nb::module_& module) {
   bind_facts(module);
   nb::enum_<PixelFault>(module, "PixelFault")
       .value("NONE", PixelFault::none)

@@ -1,4 +1,4 @@
-// What an encoded picture says of itself, without decoding a pixel.
+// What an encoded image says of itself, without decoding a pixel.
 //
 // Every format begins with a few bytes of its own and says its size soon after:
 //
@@ -9,7 +9,7 @@
 //     WebP   52 49 46 46 | length | 57 45 42 50 | name, length, content | …
 //     TIFF   49 49 2a 00 or 4d 4d 00 2a: known by name, and not looked into
 //
-// Whether a picture is whole is known only by a walk to its end: markers, chunks,
+// Whether an image is whole is known only by a walk to its end: markers, chunks,
 // blocks. That walk reads each byte once at the most, and allocates nothing.
 #pragma once
 
@@ -19,15 +19,15 @@
 
 namespace rekord {
 
-enum class PictureFormat : uint8_t { none, jpeg, png, gif, bmp, webp, tiff };
+enum class ImageFormat : uint8_t { none, jpeg, png, gif, bmp, webp, tiff };
 
 enum class Colour : uint8_t { unknown, grey, grey_alpha, rgb, rgba, palette, cmyk, ycck };
 
 // `at` is the offset of the byte, marker, chunk or block that is to blame.
-enum class PictureFault : uint8_t {
+enum class ImageFault : uint8_t {
   none = 0,
   empty,            // no byte at all
-  not_a_picture,    // of no known format
+  not_an_image,     // of no known format
   cut,              // it ends early. expected: the bytes needed there at least; found: those left
   crc,              // PNG. expected: the stored checksum; found: the computed one
   bad_marker,       // JPEG, GIF, BMP, WebP: what cannot stand there. found: the byte there
@@ -36,8 +36,8 @@ enum class PictureFault : uint8_t {
   impossible_size,  // more pixels than the bytes can hold
 };
 
-struct PictureFacts {
-  PictureFormat format = PictureFormat::none;
+struct ImageFacts {
+  ImageFormat format = ImageFormat::none;
   Colour colour = Colour::unknown;
   uint32_t width = 0;
   uint32_t height = 0;
@@ -45,15 +45,15 @@ struct PictureFacts {
   uint8_t bits = 0;         // of one sample; of one index where there is a palette
   uint8_t orientation = 0;  // EXIF's, 1 to 8; 0: it does not say
   bool interlaced = false;  // or progressive
-  uint64_t end = 0;         // where the picture ends, once that is known: bytes may follow
-  PictureFault fault = PictureFault::none;
+  uint64_t end = 0;         // where the image ends, once that is known: bytes may follow
+  ImageFault fault = ImageFault::none;
   uint64_t at = 0;
   uint64_t expected = 0;
   uint64_t found = 0;
 };
 
-// With `structure` the picture is walked to its end; without, only as far as its size.
-PictureFacts look_at_picture(Bytes data, bool structure) noexcept;
+// With `structure` the image is walked to its end; without, only as far as its size.
+ImageFacts inspect_image(Bytes data, bool structure) noexcept;
 
 // Where a chunk's content lies. Name and length stand in the 8 bytes before, the checksum
 // in the 4 after.

@@ -1,11 +1,11 @@
-// A look at a picture stays inside its bytes and agrees with itself; pixels come out as the
+// A look at an image stays inside its bytes and agrees with itself; pixels come out as the
 // plainest reading of PNG's filters gives them.
 
 #include <algorithm>
 #include <cstdlib>
 
+#include "image.h"
 #include "mask.h"
-#include "picture.h"
 
 namespace {
 
@@ -16,22 +16,22 @@ void require(bool holds) {
 }
 
 void look_closely(Bytes data) {
-  const PictureFacts first = look_at_picture(data, false);
-  const PictureFacts whole = look_at_picture(data, true);
+  const ImageFacts first = inspect_image(data, false);
+  const ImageFacts whole = inspect_image(data, true);
   require(first.format == whole.format);
   require(whole.at <= data.size() && first.at <= data.size() && whole.end <= data.size());
-  if (whole.fault == PictureFault::cut) require(whole.expected > whole.found);
-  if (whole.fault == PictureFault::none && whole.format != PictureFormat::tiff) {
+  if (whole.fault == ImageFault::cut) require(whole.expected > whole.found);
+  if (whole.fault == ImageFault::none && whole.format != ImageFormat::tiff) {
     require(whole.end > 0 && whole.width > 0 && whole.height > 0 && whole.channels > 0);
     // What the first bytes say is what a walk to the end says.
-    require(first.fault == PictureFault::none);
+    require(first.fault == ImageFault::none);
     require(first.width == whole.width && first.height == whole.height);
     require(first.channels == whole.channels && first.bits == whole.bits);
     // What follows the end does not matter, and without its last byte nothing is whole.
-    const PictureFacts exact = look_at_picture(data.first(whole.end), true);
-    require(exact.fault == PictureFault::none && exact.end == whole.end);
-    if (whole.format == PictureFormat::png || whole.format == PictureFormat::jpeg)
-      require(look_at_picture(data.first(whole.end - 1), true).fault != PictureFault::none);
+    const ImageFacts exact = inspect_image(data.first(whole.end), true);
+    require(exact.fault == ImageFault::none && exact.end == whole.end);
+    if (whole.format == ImageFormat::png || whole.format == ImageFormat::jpeg)
+      require(inspect_image(data.first(whole.end - 1), true).fault != ImageFault::none);
   }
   uint64_t before = 8;
   for (const PngChunk& chunk : png_chunks(data)) {

@@ -1,4 +1,4 @@
-#include "picture.h"
+#include "image.h"
 
 #include <string>
 
@@ -13,7 +13,7 @@ using testing::hex;
 using testing::join;
 using testing::text;
 
-// ---- Pictures made by hand ---------------------------------------------------------------
+// ---- Images made by hand ---------------------------------------------------------------
 
 Buffer number(uint32_t value) {
   Buffer bytes(4);
@@ -61,9 +61,9 @@ Buffer webp(const Buffer& content, std::string_view name = "VP8L") {
 
 const Buffer kLossless = hex("2f | 02 40 00 10 | 00");
 
-PictureFacts look(const Buffer& data) { return look_at_picture(data, true); }
+ImageFacts look(const Buffer& data) { return inspect_image(data, true); }
 
-// ---- What a picture says -------------------------------------------------------------------
+// ---- What an image says -------------------------------------------------------------------
 
 TEST("the checksum is that of PNG and gzip, in one piece and in several") {
   const Buffer digits = text("123456789");
@@ -78,41 +78,41 @@ TEST("the checksum is that of PNG and gzip, in one piece and in several") {
 TEST("every format says its size, and is walked to its end") {
   struct Row {
     Buffer data;
-    PictureFormat format;
+    ImageFormat format;
     Colour colour;
     int channels, bits;
     bool interlaced;
   };
   const Row rows[] = {
-      {jpeg(), PictureFormat::jpeg, Colour::grey, 1, 8, false},
-      {jpeg({}, hex("ff c2 00 11 08 00 02 00 03 03 00*9")), PictureFormat::jpeg, Colour::rgb, 3, 8,
+      {jpeg(), ImageFormat::jpeg, Colour::grey, 1, 8, false},
+      {jpeg({}, hex("ff c2 00 11 08 00 02 00 03 03 00*9")), ImageFormat::jpeg, Colour::rgb, 3, 8,
        true},
-      {jpeg({}, hex("ff c0 00 14 08 00 02 00 03 04 00*12")), PictureFormat::jpeg, Colour::cmyk, 4,
-       8, false},
+      {jpeg({}, hex("ff c0 00 14 08 00 02 00 03 04 00*12")), ImageFormat::jpeg, Colour::cmyk, 4, 8,
+       false},
       {jpeg(join({hex("ff ee 00 0e"), text("Adobe"), hex("00*6 02")}),
             hex("ff c0 00 14 08 00 02 00 03 04 00*12")),
-       PictureFormat::jpeg, Colour::ycck, 4, 8, false},
-      {png(kGrey), PictureFormat::png, Colour::grey, 1, 8, false},
-      {png(hex("00 00 00 03 00 00 00 02 10 00 00 00 01")), PictureFormat::png, Colour::grey, 1, 16,
+       ImageFormat::jpeg, Colour::ycck, 4, 8, false},
+      {png(kGrey), ImageFormat::png, Colour::grey, 1, 8, false},
+      {png(hex("00 00 00 03 00 00 00 02 10 00 00 00 01")), ImageFormat::png, Colour::grey, 1, 16,
        true},
       {png(hex("00 00 00 03 00 00 00 02 04 03 00 00 00"), chunk("PLTE", hex("00*6"))),
-       PictureFormat::png, Colour::palette, 3, 4, false},
-      {png(hex("00 00 00 03 00 00 00 02 08 06 00 00 00")), PictureFormat::png, Colour::rgba, 4, 8,
+       ImageFormat::png, Colour::palette, 3, 4, false},
+      {png(hex("00 00 00 03 00 00 00 02 08 06 00 00 00")), ImageFormat::png, Colour::rgba, 4, 8,
        false},
-      {png(hex("00 00 00 03 00 00 00 02 08 04 00 00 00")), PictureFormat::png, Colour::grey_alpha,
-       2, 8, false},
-      {gif(), PictureFormat::gif, Colour::palette, 3, 8, true},
-      {bmp(), PictureFormat::bmp, Colour::rgb, 3, 8, false},
-      {webp(kLossless), PictureFormat::webp, Colour::rgba, 4, 8, false},
-      {webp(hex("10 00 00 9d 01 2a 03 00 02 00"), "VP8 "), PictureFormat::webp, Colour::rgb, 3, 8,
+      {png(hex("00 00 00 03 00 00 00 02 08 04 00 00 00")), ImageFormat::png, Colour::grey_alpha, 2,
+       8, false},
+      {gif(), ImageFormat::gif, Colour::palette, 3, 8, true},
+      {bmp(), ImageFormat::bmp, Colour::rgb, 3, 8, false},
+      {webp(kLossless), ImageFormat::webp, Colour::rgba, 4, 8, false},
+      {webp(hex("10 00 00 9d 01 2a 03 00 02 00"), "VP8 "), ImageFormat::webp, Colour::rgb, 3, 8,
        false},
-      {webp(hex("10 00 00 00 02 00 00 01 00 00"), "VP8X"), PictureFormat::webp, Colour::rgba, 4, 8,
+      {webp(hex("10 00 00 00 02 00 00 01 00 00"), "VP8X"), ImageFormat::webp, Colour::rgba, 4, 8,
        false},
   };
   for (const Row& row : rows) {
     for (const bool structure : {false, true}) {
-      const PictureFacts facts = look_at_picture(row.data, structure);
-      CHECK_EQ(facts.fault, PictureFault::none);
+      const ImageFacts facts = inspect_image(row.data, structure);
+      CHECK_EQ(facts.fault, ImageFault::none);
       CHECK_EQ(facts.format, row.format);
       CHECK_EQ(facts.colour, row.colour);
       CHECK_EQ(facts.channels, row.channels);
@@ -125,26 +125,26 @@ TEST("every format says its size, and is walked to its end") {
   }
 }
 
-TEST("bytes after the end of a picture are counted out") {
+TEST("bytes after the end of an image are counted out") {
   for (const Buffer& whole : {jpeg(), png(kGrey), gif(), webp(kLossless)}) {
-    const PictureFacts facts = look(join({whole, hex("de ad be ef")}));
-    CHECK_EQ(facts.fault, PictureFault::none);
+    const ImageFacts facts = look(join({whole, hex("de ad be ef")}));
+    CHECK_EQ(facts.fault, ImageFault::none);
     CHECK_EQ(facts.end, whole.size());
   }
 }
 
-TEST("a picture that is cut anywhere is never whole, and the place is in it") {
+TEST("an image that is cut anywhere is never whole, and the place is in it") {
   for (const Buffer& whole : {jpeg(), png(kGrey), gif(), bmp(), webp(kLossless)}) {
     // A GIF lacks its last byte without harm.
     const size_t last = whole.size() - (whole[0] == std::byte{'G'} ? 1 : 0);
     for (size_t bytes = 0; bytes < last; ++bytes) {
-      const PictureFacts facts = look_at_picture(Bytes(whole).first(bytes), true);
-      const bool fits =
-          facts.fault == PictureFault::cut || facts.fault == PictureFault::not_a_picture ||
-          facts.fault == PictureFault::empty || facts.fault == PictureFault::impossible_size;
+      const ImageFacts facts = inspect_image(Bytes(whole).first(bytes), true);
+      const bool fits = facts.fault == ImageFault::cut || facts.fault == ImageFault::not_an_image ||
+                        facts.fault == ImageFault::empty ||
+                        facts.fault == ImageFault::impossible_size;
       CHECK(fits);
       CHECK(facts.at <= bytes);
-      if (facts.fault == PictureFault::cut) CHECK(facts.expected > facts.found);
+      if (facts.fault == ImageFault::cut) CHECK(facts.expected > facts.found);
     }
   }
 }
@@ -155,7 +155,7 @@ TEST("any bit of a PNG that is flipped is noticed") {
     for (int bit = 0; bit < 8; ++bit) {
       Buffer other = whole;
       other[at] ^= std::byte(1 << bit);
-      CHECK(look(other).fault != PictureFault::none);
+      CHECK(look(other).fault != ImageFault::none);
     }
 }
 
@@ -169,7 +169,7 @@ TEST("the orientation is read from JPEG and PNG, in both byte orders") {
     const Buffer length = {std::byte{0}, std::byte(segment.size() + 2)};
     CHECK_EQ(look(jpeg(join({hex("ff e1"), length, segment}))).orientation, expected);
     CHECK_EQ(look(png(kGrey, chunk("eXIf", exif))).orientation, expected);
-    CHECK_EQ(look_at_picture(png(kGrey, chunk("eXIf", exif)), false).orientation, expected);
+    CHECK_EQ(inspect_image(png(kGrey, chunk("eXIf", exif)), false).orientation, expected);
     for (size_t bytes = 0; bytes < exif.size(); ++bytes) {
       const Buffer part(exif.begin(), exif.begin() + static_cast<std::ptrdiff_t>(bytes));
       CHECK_EQ(look(png(kGrey, chunk("eXIf", part))).orientation, 0);
@@ -179,32 +179,32 @@ TEST("the orientation is read from JPEG and PNG, in both byte orders") {
 }
 
 TEST("markers of a JPEG may be padded, and what lies between them is passed over") {
-  CHECK_EQ(look(jpeg(hex("ff ff ff fe 00 04 61 62"))).fault, PictureFault::none);
-  CHECK_EQ(look(jpeg(hex("ff fe 00 02 00 00 01"))).fault, PictureFault::none);
-  CHECK_EQ(look(jpeg(hex("ff 01 ff d3"))).fault, PictureFault::none);
+  CHECK_EQ(look(jpeg(hex("ff ff ff fe 00 04 61 62"))).fault, ImageFault::none);
+  CHECK_EQ(look(jpeg(hex("ff fe 00 02 00 00 01"))).fault, ImageFault::none);
+  CHECK_EQ(look(jpeg(hex("ff 01 ff d3"))).fault, ImageFault::none);
 }
 
 TEST("a JPEG that contradicts itself says at which byte") {
   struct Row {
     Buffer data;
-    PictureFault fault;
+    ImageFault fault;
     size_t at;
   };
   const Row rows[] = {
-      {hex("ff d8 ff d9"), PictureFault::bad_marker, 3},           // ends before its scan
-      {join({hex("ff d8"), kScan}), PictureFault::bad_marker, 3},  // a scan of no frame
-      {jpeg(kFrame), PictureFault::bad_marker, 16},                // two frames
-      {jpeg(hex("ff d8")), PictureFault::bad_marker, 3},           // begins twice
-      {jpeg(hex("ff fe 00 01")), PictureFault::bad_marker, 5},     // shorter than its own length
-      {jpeg({}, hex("ff c0 00 08 08 00 02 00 03 01")), PictureFault::bad_marker, 11},
-      {jpeg({}, hex("ff c0 00 0b 08 00 00 00 03 01 01 11 00")), PictureFault::zero_size, 7},
-      {hex("ff d8 ff fe 00 09 00"), PictureFault::cut, 4},
-      {join({hex("ff d8"), kFrame}), PictureFault::cut, 15},
+      {hex("ff d8 ff d9"), ImageFault::bad_marker, 3},           // ends before its scan
+      {join({hex("ff d8"), kScan}), ImageFault::bad_marker, 3},  // a scan of no frame
+      {jpeg(kFrame), ImageFault::bad_marker, 16},                // two frames
+      {jpeg(hex("ff d8")), ImageFault::bad_marker, 3},           // begins twice
+      {jpeg(hex("ff fe 00 01")), ImageFault::bad_marker, 5},     // shorter than its own length
+      {jpeg({}, hex("ff c0 00 08 08 00 02 00 03 01")), ImageFault::bad_marker, 11},
+      {jpeg({}, hex("ff c0 00 0b 08 00 00 00 03 01 01 11 00")), ImageFault::zero_size, 7},
+      {hex("ff d8 ff fe 00 09 00"), ImageFault::cut, 4},
+      {join({hex("ff d8"), kFrame}), ImageFault::cut, 15},
       {join({hex("ff d8"), kFrame, hex("ff da 00 08 01 01 00 00 3f 00 | 00*50 ff")}),
-       PictureFault::cut, 76},
+       ImageFault::cut, 76},
   };
   for (const Row& row : rows) {
-    const PictureFacts facts = look(row.data);
+    const ImageFacts facts = look(row.data);
     CHECK_EQ(facts.fault, row.fault);
     CHECK_EQ(facts.at, row.at);
   }
@@ -214,30 +214,30 @@ TEST("a PNG that contradicts itself says at which chunk") {
   const Buffer palette = hex("00 00 00 03 00 00 00 02 08 03 00 00 00");
   struct Row {
     Buffer data;
-    PictureFault fault;
+    ImageFault fault;
     size_t at;
   };
   const Row rows[] = {
-      {join({kPngStart, kPixels, kIend}), PictureFault::bad_chunk, 8},
-      {join({kPngStart, chunk("IHDR", kGrey), kIend}), PictureFault::bad_chunk, 33},
-      {png(palette), PictureFault::bad_chunk, 33},  // no palette
-      {png(palette, chunk("PLTE", hex("00*4"))), PictureFault::bad_chunk, 33},
-      {png(kGrey, chunk("CgBI", hex("00"))), PictureFault::bad_chunk, 33},
-      {png(kGrey, chunk("a-Zz", {})), PictureFault::bad_chunk, 33},
-      {png(kGrey, join({kPixels, chunk("tEXt", {})})), PictureFault::bad_chunk,
+      {join({kPngStart, kPixels, kIend}), ImageFault::bad_chunk, 8},
+      {join({kPngStart, chunk("IHDR", kGrey), kIend}), ImageFault::bad_chunk, 33},
+      {png(palette), ImageFault::bad_chunk, 33},  // no palette
+      {png(palette, chunk("PLTE", hex("00*4"))), ImageFault::bad_chunk, 33},
+      {png(kGrey, chunk("CgBI", hex("00"))), ImageFault::bad_chunk, 33},
+      {png(kGrey, chunk("a-Zz", {})), ImageFault::bad_chunk, 33},
+      {png(kGrey, join({kPixels, chunk("tEXt", {})})), ImageFault::bad_chunk,
        33 + kPixels.size() + 12},
-      {png(hex("00 00 00 03 00 00 00 02 03 00 00 00 00")), PictureFault::bad_chunk, 8},
-      {png(hex("00 00 00 03 00 00 00 02 04 02 00 00 00")), PictureFault::bad_chunk, 8},
-      {png(hex("00 00 00 03 00 00 00 02 08 00 00 00 02")), PictureFault::bad_chunk, 8},
-      {png(hex("00 00 00 00 00 00 00 02 08 00 00 00 00")), PictureFault::zero_size, 16},
-      {png(hex("00 10 00 00 00 10 00 00 08 00 00 00 00")), PictureFault::impossible_size, 16},
-      {png(hex("7f ff ff ff 7f ff ff ff 10 06 00 00 00")), PictureFault::impossible_size, 16},
-      {png(hex("ff ff ff ff 00 00 00 01 01 00 00 00 00")), PictureFault::impossible_size, 16},
+      {png(hex("00 00 00 03 00 00 00 02 03 00 00 00 00")), ImageFault::bad_chunk, 8},
+      {png(hex("00 00 00 03 00 00 00 02 04 02 00 00 00")), ImageFault::bad_chunk, 8},
+      {png(hex("00 00 00 03 00 00 00 02 08 00 00 00 02")), ImageFault::bad_chunk, 8},
+      {png(hex("00 00 00 00 00 00 00 02 08 00 00 00 00")), ImageFault::zero_size, 16},
+      {png(hex("00 10 00 00 00 10 00 00 08 00 00 00 00")), ImageFault::impossible_size, 16},
+      {png(hex("7f ff ff ff 7f ff ff ff 10 06 00 00 00")), ImageFault::impossible_size, 16},
+      {png(hex("ff ff ff ff 00 00 00 01 01 00 00 00 00")), ImageFault::impossible_size, 16},
       {join({kPngStart, chunk("IHDR", kGrey), hex("7f ff ff f0"), text("IDAT"), hex("00*20")}),
-       PictureFault::cut, 33},
+       ImageFault::cut, 33},
   };
   for (const Row& row : rows) {
-    const PictureFacts facts = look(row.data);
+    const ImageFacts facts = look(row.data);
     CHECK_EQ(facts.fault, row.fault);
     CHECK_EQ(facts.at, row.at);
   }
@@ -247,42 +247,42 @@ TEST("a checksum that does not match gives both") {
   Buffer data = png(kGrey);
   const size_t at = 33 + 8 + 2;
   data[at] ^= std::byte{1};
-  const PictureFacts facts = look(data);
-  CHECK_EQ(facts.fault, PictureFault::crc);
+  const ImageFacts facts = look(data);
+  CHECK_EQ(facts.fault, ImageFault::crc);
   CHECK_EQ(facts.at, 33u);
   CHECK(facts.expected != facts.found);
   CHECK_EQ(facts.expected, crc32(join({text("IDAT"), hex("78 9c 63 60 80 01 00 00 08 00 01")})));
-  CHECK_EQ(look_at_picture(data, false).fault, PictureFault::none);
+  CHECK_EQ(inspect_image(data, false).fault, ImageFault::none);
 }
 
 TEST("sizes that bytes cannot have are refused in BMP and WebP too") {
   Buffer wide = bmp();
   wide[21] = std::byte{0x7f};
-  CHECK_EQ(look(wide).fault, PictureFault::cut);
+  CHECK_EQ(look(wide).fault, ImageFault::cut);
   wide[21] = std::byte{0x80};
-  CHECK_EQ(look(wide).fault, PictureFault::bad_marker);
+  CHECK_EQ(look(wide).fault, ImageFault::bad_marker);
   Buffer flat = bmp();
   for (size_t i = 22; i < 26; ++i) flat[i] = std::byte{0};
-  CHECK_EQ(look(flat).fault, PictureFault::zero_size);
+  CHECK_EQ(look(flat).fault, ImageFault::zero_size);
   Buffer tall = bmp();
   for (size_t i = 22; i < 25; ++i) tall[i] = std::byte{0};
   tall[25] = std::byte{0x80};
-  CHECK_EQ(look(tall).fault, PictureFault::cut);
+  CHECK_EQ(look(tall).fault, ImageFault::cut);
   CHECK_EQ(look(tall).height, 0x80000000u);
   Buffer cut = webp(kLossless);
   cut[4] = std::byte{200};
-  CHECK_EQ(look(cut).fault, PictureFault::cut);
-  CHECK_EQ(look(webp(kLossless, "JUNK")).fault, PictureFault::bad_marker);
+  CHECK_EQ(look(cut).fault, ImageFault::cut);
+  CHECK_EQ(look(webp(kLossless, "JUNK")).fault, ImageFault::bad_marker);
 }
 
-TEST("what is no picture is none") {
-  CHECK_EQ(look({}).fault, PictureFault::empty);
+TEST("what is no image is none") {
+  CHECK_EQ(look({}).fault, ImageFault::empty);
   for (const Buffer& data :
        {text("hello"), text("BM is a company"), text("GIF"), hex("ff d8"), hex("00*100"),
         join({text("BM"), hex("00*100")}), text("RIFF....WAVE")})
-    CHECK_EQ(look(data).fault, PictureFault::not_a_picture);
-  CHECK_EQ(look(hex("49 49 2a 00 08 00 00 00")).format, PictureFormat::tiff);
-  CHECK_EQ(look(hex("4d 4d 00 2a")).format, PictureFormat::tiff);
+    CHECK_EQ(look(data).fault, ImageFault::not_an_image);
+  CHECK_EQ(look(hex("49 49 2a 00 08 00 00 00")).format, ImageFormat::tiff);
+  CHECK_EQ(look(hex("4d 4d 00 2a")).format, ImageFormat::tiff);
 }
 
 TEST("the chunks of a PNG are where they are") {

@@ -1,4 +1,4 @@
-#include "picture.h"
+#include "image.h"
 
 #include <array>
 #include <cstring>
@@ -57,7 +57,7 @@ constexpr Tables kTables = make_tables();
 
 struct Walk {
   Bytes data;
-  PictureFacts& facts;
+  ImageFacts& facts;
 
   size_t size() const noexcept { return data.size(); }
   const std::byte* at(size_t offset) const noexcept { return data.data() + offset; }
@@ -66,10 +66,10 @@ struct Walk {
   bool holds(size_t offset, uint64_t count) const noexcept {
     const size_t left = data.size() - offset;
     if (count <= left) return true;
-    return fail(PictureFault::cut, offset, count, left);
+    return fail(ImageFault::cut, offset, count, left);
   }
 
-  bool fail(PictureFault fault, size_t offset, uint64_t expected = 0,
+  bool fail(ImageFault fault, size_t offset, uint64_t expected = 0,
             uint64_t found = 0) const noexcept {
     facts.fault = fault;
     facts.at = offset;
@@ -79,14 +79,14 @@ struct Walk {
   }
 
   bool bad_byte(size_t offset) const noexcept {
-    return fail(PictureFault::bad_marker, offset, 0, u8(at(offset)));
+    return fail(ImageFault::bad_marker, offset, 0, u8(at(offset)));
   }
 
   // Takes over the size where it is one.
   bool sized(size_t offset, uint32_t width, uint32_t height) const noexcept {
     facts.width = width;
     facts.height = height;
-    return width > 0 && height > 0 ? true : fail(PictureFault::zero_size, offset);
+    return width > 0 && height > 0 ? true : fail(ImageFault::zero_size, offset);
   }
 
   void pixels(Colour colour, uint8_t channels, uint8_t bits) const noexcept {
@@ -173,7 +173,7 @@ struct Jpeg : Walk {
     size_t offset = 2;
     while (true) {
       const size_t marker = next_marker(data, offset, scanned);
-      if (marker >= size()) return fail(PictureFault::cut, size(), 2, 0);
+      if (marker >= size()) return fail(ImageFault::cut, size(), 2, 0);
       const uint8_t code = u8(at(marker + 1));
       offset = marker + 2;
       if (code == kEnd) {
@@ -225,7 +225,7 @@ struct Png : Walk {
     constexpr size_t kContent = 16;
     if (!holds(8, 25)) return false;
     const uint32_t name = be32(at(12));
-    if (name != kIhdr || be32(at(8)) != 13) return fail(PictureFault::bad_chunk, 8, 0, name);
+    if (name != kIhdr || be32(at(8)) != 13) return fail(ImageFault::bad_chunk, 8, 0, name);
     if (!checked(8, 13)) return false;
     const uint8_t bits = u8(at(kContent + 8)), kind = u8(at(kContent + 9));
     struct Form {
@@ -245,7 +245,7 @@ struct Png : Walk {
     const uint8_t compression = u8(at(kContent + 10)), filter = u8(at(kContent + 11));
     const uint8_t interlace = u8(at(kContent + 12));
     if (form == nullptr || compression != 0 || filter != 0 || interlace > 1)
-      return fail(PictureFault::bad_chunk, 8, 0, kIhdr);
+      return fail(ImageFault::bad_chunk, 8, 0, kIhdr);
     pixels(form->colour, form->channels, bits);
     facts.interlaced = interlace == 1;
     const uint32_t width = be32(at(kContent)), height = be32(at(kContent + 4));
@@ -253,14 +253,14 @@ struct Png : Walk {
     const uint64_t row_bytes = (uint64_t{width} * form->samples * bits + 7) / 8;
     const bool huge = width > kMostChunkBytes || height > kMostChunkBytes;
     if (huge || row_bytes > kMostInflation * size() / height)
-      return fail(PictureFault::impossible_size, kContent, kMostInflation * size(), 0);
+      return fail(ImageFault::impossible_size, kContent, kMostInflation * size(), 0);
     return true;
   }
 
   bool checked(size_t chunk, size_t length) noexcept {
     const uint32_t stored = be32(at(chunk + 8 + length));
     const uint32_t computed = crc32(data.subspan(chunk + 4, 4 + length));
-    return stored == computed ? true : fail(PictureFault::crc, chunk, stored, computed);
+    return stored == computed ? true : fail(ImageFault::crc, chunk, stored, computed);
   }
 
   bool walk(bool structure) noexcept {
@@ -272,26 +272,26 @@ struct Png : Walk {
       const uint32_t name = be32(at(chunk + 4));
       if (!structure && name == kIdat) return true;
       if (!is_name(name) || length > kMostChunkBytes)
-        return fail(PictureFault::bad_chunk, chunk, 0, name);
+        return fail(ImageFault::bad_chunk, chunk, 0, name);
       if (!holds(chunk, length + 12)) return false;
       if (structure && !checked(chunk, length)) return false;
       const bool critical = (name >> 24 & 0x20) == 0;
       if (pixels && name != kIdat) left_pixels = true;
       if (name == kIend) {
-        if (!pixels) return fail(PictureFault::bad_chunk, chunk, 0, name);
+        if (!pixels) return fail(ImageFault::bad_chunk, chunk, 0, name);
         facts.end = chunk + 12;
         return true;
       }
       if (name == kIdat) {
         if (left_pixels || (facts.colour == Colour::palette && !palette))
-          return fail(PictureFault::bad_chunk, chunk, 0, name);
+          return fail(ImageFault::bad_chunk, chunk, 0, name);
         pixels = true;
       } else if (name == kPlte) {
         const bool fits = length > 0 && length <= 768 && length % 3 == 0;
-        if (!fits || pixels || palette) return fail(PictureFault::bad_chunk, chunk, 0, name);
+        if (!fits || pixels || palette) return fail(ImageFault::bad_chunk, chunk, 0, name);
         palette = true;
       } else if (critical) {
-        return fail(PictureFault::bad_chunk, chunk, 0, name);
+        return fail(ImageFault::bad_chunk, chunk, 0, name);
       } else if (name == kExif) {
         facts.orientation = orientation_of(data.subspan(chunk + 8, length));
       }
@@ -325,10 +325,10 @@ struct Gif : Walk {
     if (!structure) return true;
     const size_t table = table_bytes(u8(at(10)));
     if (!holds(13, table)) return false;
-    bool pictured = false;
+    bool has_image = false;
     for (size_t offset = 13 + table;;) {
-      // Decoders do without the last byte, and do not look at what follows a picture.
-      if (offset >= size() && pictured) {
+      // Decoders do without the last byte, and do not look at what follows an image.
+      if (offset >= size() && has_image) {
         facts.end = offset;
         return true;
       }
@@ -341,13 +341,13 @@ struct Gif : Walk {
       } else if (block == 0x2C) {
         if (!holds(offset, 10)) return false;
         const uint8_t flags = u8(at(offset + 9));
-        if (!pictured) facts.interlaced = (flags & 0x40) != 0;
+        if (!has_image) facts.interlaced = (flags & 0x40) != 0;
         const uint64_t head = 10 + table_bytes(flags) + 1;
         if (!holds(offset, head)) return false;
         offset += head;
         if (!skip_blocks(offset)) return false;
-        pictured = true;
-      } else if (pictured) {
+        has_image = true;
+      } else if (has_image) {
         facts.end = offset + (block == 0x3B ? 1 : 0);
         return true;
       } else {
@@ -388,15 +388,15 @@ struct Bmp : Walk {
     if (!structure) return true;
     const size_t begin = le32(at(10));
     if (begin < 14 + size_t{le32(at(14))}) return bad_byte(10);
-    if (begin > size()) return fail(PictureFault::cut, size(), begin - size(), 0);
+    if (begin > size()) return fail(ImageFault::cut, size(), begin - size(), 0);
     constexpr uint32_t kPlain = 0, kFields = 3;
     const uint64_t row_bytes = (uint64_t{facts.width} * depth + 31) / 32 * 4;
     const bool plain = packing == kPlain || packing == kFields;
     if (plain && row_bytes > (size() - begin) / rows) {
       // The product may be too large for a number: what is missing is then said as one row.
       const bool small = row_bytes <= ~uint64_t{0} / rows;
-      return fail(PictureFault::cut, size(),
-                  small ? row_bytes * rows - (size() - begin) : row_bytes, 0);
+      return fail(ImageFault::cut, size(), small ? row_bytes * rows - (size() - begin) : row_bytes,
+                  0);
     }
     facts.end = plain ? begin + row_bytes * rows : size();
     return true;
@@ -434,7 +434,7 @@ struct Webp : Walk {
     if (!structure) return true;
     const uint64_t end = uint64_t{le32(at(4))} + 8;
     if (end < 20) return bad_byte(4);
-    if (end > size()) return fail(PictureFault::cut, size(), end - size(), 0);
+    if (end > size()) return fail(ImageFault::cut, size(), end - size(), 0);
     for (size_t chunk = 12; chunk + 8 <= end;) {
       const uint64_t length = le32(at(chunk + 4));
       if (length > end - chunk - 8) return bad_byte(chunk + 4);
@@ -462,30 +462,30 @@ uint32_t crc32(Bytes data, uint32_t crc) noexcept {
   return ~state;
 }
 
-PictureFacts look_at_picture(Bytes data, bool structure) noexcept {
-  PictureFacts facts;
+ImageFacts inspect_image(Bytes data, bool structure) noexcept {
+  ImageFacts facts;
   const Walk walk{data, facts};
   if (data.empty()) {
-    walk.fail(PictureFault::empty, 0);
+    walk.fail(ImageFault::empty, 0);
   } else if (begins(data, 0, "\xff\xd8\xff")) {
-    facts.format = PictureFormat::jpeg;
+    facts.format = ImageFormat::jpeg;
     Jpeg{walk}.walk(structure);
   } else if (begins(data, 0, kPngStart)) {
-    facts.format = PictureFormat::png;
+    facts.format = ImageFormat::png;
     Png{walk}.walk(structure);
   } else if (begins(data, 0, "GIF87a") || begins(data, 0, "GIF89a")) {
-    facts.format = PictureFormat::gif;
+    facts.format = ImageFormat::gif;
     Gif{walk}.walk(structure);
   } else if (begins(data, 0, "RIFF") && begins(data, 8, "WEBP")) {
-    facts.format = PictureFormat::webp;
+    facts.format = ImageFormat::webp;
     Webp{walk}.walk(structure);
   } else if (begins(data, 0, {"II*\0", 4}) || begins(data, 0, {"MM\0*", 4})) {
-    facts.format = PictureFormat::tiff;
+    facts.format = ImageFormat::tiff;
   } else if (is_bmp(data)) {
-    facts.format = PictureFormat::bmp;
+    facts.format = ImageFormat::bmp;
     Bmp{walk}.walk(structure);
   } else {
-    walk.fail(PictureFault::not_a_picture, 0);
+    walk.fail(ImageFault::not_an_image, 0);
   }
   return facts;
 }
