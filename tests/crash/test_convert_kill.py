@@ -30,7 +30,7 @@ import os, sys, time
 import rekord as rk
 from rekord.conversion import driver as convert
 from rekord.storage.local import LocalStorage
-from rekord.testing.datasets import NumberedFiles
+from rekord.testing.datasets import NumberedFilesSource
 
 root, out, workers, stop_at = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 convert.PART_BYTES = 300
@@ -48,7 +48,7 @@ def stopping(self, source, target):
 
 LocalStorage.rename = stopping
 dataset = rk.write(
-    NumberedFiles(root), out, shuffle=True, shards=4, split={"train": 0.7, "val": 0.3},
+    NumberedFilesSource(root), out, shuffle=True, shards=4, split={"train": 0.7, "val": 0.3},
     map=lambda row: {**row, "text": row["text"].upper()}, workers=workers, progress=False,
 )
 print(sum(len(dataset[name].to_arrow()) for name in dataset.splits))

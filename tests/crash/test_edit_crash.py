@@ -201,8 +201,8 @@ def test_the_same_append_twice_in_place_appends_twice(tmp_path: Path) -> None:
 SCRIPT = """
 import sys, time
 from rekord.storage.local import LocalStorage
-from rekord.verbs.edit.delete import deleted
-from rekord.verbs.edit.common import Target
+from rekord.verbs.edit.delete import delete_records
+from rekord.verbs.edit.common import EditTarget
 
 path, out, verb, stop_at = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 seen = []
@@ -224,7 +224,7 @@ def stopping(name):
 
 for name in ("rename", "link", "exchange", "remove"):
     stopping(name)
-deleted(path, Target(out=out or None), where=[0, 1, 2, 3, 5])
+delete_records(path, EditTarget(out=out or None), where=[0, 1, 2, 3, 5])
 """
 
 

@@ -26,12 +26,12 @@ import ctypes, faulthandler, mmap, os, signal, sys, threading
 import numpy as np
 import rekord as rk
 from rekord import _core
-from rekord.dataset.shard_index import shard_index
+from rekord.dataset.shard_index import open_shard_index
 
 path, healthy = sys.argv[1:]
 split = rk.open(path)
 assert split[[5, 6]]["id"].tolist() == [5, 6]  # it is mapped now
-offsets = shard_index(path).offsets
+offsets = open_shard_index(path).offsets
 gather = _core.gather
 
 def cut():

@@ -83,13 +83,13 @@ import sys
 import grain
 import rekord as rk
 from absl import flags
-from rekord.feeds.grain import data_source
+from rekord.feeds.grain import make_data_source
 
 if __name__ == "__main__":
     flags.FLAGS.mark_as_parsed()  # as absl.app.run does
-    source = data_source(rk.open(sys.argv[1])["train"], columns=["id"])
+    source = make_data_source(rk.open(sys.argv[1])["train"], columns=["id"])
     sampler = grain.samplers.IndexSampler(len(source), shuffle=True, seed=1, num_epochs=1)
-    loader = grain.DataLoader(data_source=source, sampler=sampler, worker_count=2)
+    loader = grain.DataLoader(make_data_source=source, sampler=sampler, worker_count=2)
     print(*[int(row["id"]) for row in loader])
 """
 

@@ -434,7 +434,7 @@ def test_the_right_source_is_found_for_each_library():
 
 def test_asking_loads_no_library():
     code = (
-        "import sys; from rekord.sources.frameworks import framework_of; framework_of([1]);"
+        "import sys; from rekord.sources.frameworks import find_framework_source; find_framework_source([1]);"
         "print([name for name in ('tensorflow', 'torch', 'datasets') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -26,9 +26,9 @@ STEPS = 18  # of 280 records by 16
 SCRIPT = """
 import json, sys
 import rekord as rk
-from rekord.training.loop import Watch
+from rekord.training.loop import TrainingListener
 
-class Stop(Watch):
+class Stop(TrainingListener):
     def step(self, epoch, step, loss, score):
         if (epoch, step) == (2, 7):
             raise KeyboardInterrupt

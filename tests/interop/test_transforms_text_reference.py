@@ -80,7 +80,7 @@ def test_scores_are_those_of_the_standard_scaler():
     schema = rk.Schema({"x": rk.Float32((3,))})
     lesson = t.standardize("x").begin(schema)
     for row in data:
-        lesson.see({"x": row})
+        lesson.update({"x": row})
     bound = lesson.learned().bind(schema)
     found = np.array([bound.apply({"x": row})["x"] for row in data])
     np.testing.assert_allclose(found, StandardScaler().fit_transform(data.astype(np.float64)), rtol=1e-9)

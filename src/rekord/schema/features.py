@@ -69,7 +69,7 @@ class Int64(Feature):
     partitions: tuple[str, ...] = ()
 
     _kind: ClassVar[ListKind] = "int64"
-    as_given = "int"
+    value_kind = "int"
     family = "integer"
     reads_text = True
 
@@ -131,7 +131,7 @@ class Float32(Feature):
     partitions: tuple[str, ...] = ()
 
     _kind: ClassVar[ListKind] = "float"
-    as_given = "float"
+    value_kind = "float"
     reads_text = True
 
     def _validate_fields(self) -> None:
@@ -192,7 +192,7 @@ class Bytes(Feature):
     _: KW_ONLY
     partitions: tuple[str, ...] = ()
 
-    as_given = "bytes"
+    value_kind = "bytes"
     reads_text = True
 
     def _validate_fields(self) -> None:
@@ -245,7 +245,7 @@ class Text(Feature):
     _: KW_ONLY
     partitions: tuple[str, ...] = ()
 
-    as_given = "str"
+    value_kind = "str"
     reads_text = True
     is_text = True
 
@@ -284,7 +284,7 @@ class Label(Feature):
 
     _kind: ClassVar[ListKind] = "int64"
     _first: ClassVar[tuple[str, ...]] = ("names", "count")
-    as_given = "int"
+    value_kind = "int"
     family = "integer"
 
     def __init__(
@@ -564,7 +564,7 @@ class _EncodedFeature(Feature):
     """An encoded image in one byte string."""
 
     storage: ClassVar[Storage] = "blob"
-    is_picture = True
+    is_image = True
 
     @property
     def shape(self) -> Shape:

@@ -14,7 +14,7 @@ from rekord.testing import example_bytes, frames
 # The reader waits inside the pass, so that the interrupt is sure to come in its middle.
 PROGRAM = """
 import os, signal, sys, threading, time
-from rekord.cli.main import run
+from rekord.cli.main import run_command_line
 from rekord.health import scan
 
 real = scan._FileScan._payloads
@@ -24,7 +24,7 @@ def slow(self, stretch):
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     time.sleep(1)
 scan._FileScan._payloads = slow
-code = run(sys.argv[1:])
+code = run_command_line(sys.argv[1:])
 def left():
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("rekord")]
 deadline = time.monotonic() + 60

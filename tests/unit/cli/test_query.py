@@ -263,15 +263,15 @@ def test_who_has_seen_enough_of_a_long_answer_can_go(tmp_path: Path) -> None:
 # The interrupt comes while DuckDB computes, where it looks for none itself.
 INTERRUPTED = """
 import os, signal, sys, threading, time
-from rekord.cli.main import run
-from rekord.feeds.sql.engine import Runner
+from rekord.cli.main import run_command_line
+from rekord.feeds.sql.engine import InterruptibleRunner
 
-real = Runner.run
+real = InterruptibleRunner.run
 def on_begin(self, call):
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     return real(self, call)
-Runner.run = begun
-code = run(sys.argv[1:])
+InterruptibleRunner.run = begun
+code = run_command_line(sys.argv[1:])
 def left():
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("rekord")]
 deadline = time.monotonic() + 60

@@ -391,8 +391,8 @@ def drawn(show: TrainingDisplay) -> str:
 
 QUIET = """
 import os, sys
-from rekord.cli.console import quiet_start
-with quiet_start():
+from rekord.cli.console import suppress_tensorflow_log
+with suppress_tensorflow_log():
     os.write(2, b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\\n")
     os.write(2, b"I0000 00:00:1794823305.203196    2545 port.cc:153] oneDNN custom operations are on.\\n")
     os.write(2, b"E0000 00:00:1794823305.203196    2545 port.cc:153] something is wrong\\n")

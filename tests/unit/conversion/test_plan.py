@@ -88,10 +88,10 @@ def test_a_function_that_carries_itself_has_a_digest() -> None:
 
 def test_a_digest_is_the_same_in_every_process() -> None:
     program = (
-        "from rekord.conversion.plan import function_digest\n"
+        "from rekord.conversion.plan import digest_function\n"
         "known = {'alpha', 'beta', 'gamma', 'delta'}\n"
         "make = lambda known: lambda row: row if row['x'] in known and row['y'] in {'p', 'q', 'r'} else None\n"
-        "print(function_digest(make(known)))"
+        "print(digest_function(make(known)))"
     )
     digests = {
         subprocess.run(

@@ -114,7 +114,7 @@ def test_masks_have_no_id_that_they_had_not(names):
 def test_a_picture_covers_its_whole_frame(names, size):
     white = Pillow.fromarray(np.full(size, 255, np.uint8))
     for roll in rolls(40):
-        turn = AffineMap.drawn(names, size, roll)
+        turn = AffineMap.sample(names, size, roll)
         assert turn is not None
         assert np.asarray(warp_image(white, turn)).min() == 255
 
@@ -149,7 +149,7 @@ def test_a_box_outside_of_the_crop_goes_with_its_values():
 def test_the_nearest_pixel_is_where_the_turn_says():
     ids = np.arange(12 * 9, dtype=np.uint8).reshape(12, 9)
     for roll in rolls():
-        turn = AffineMap.drawn(["crop", "rotate"], ids.shape, roll)
+        turn = AffineMap.sample(["crop", "rotate"], ids.shape, roll)
         assert turn is not None
         made = warp_ids(ids, turn)
         for y, x in ((0, 0), (5, 4), (11, 8)):
@@ -159,7 +159,7 @@ def test_the_nearest_pixel_is_where_the_turn_says():
 
 
 def test_boxes_without_area_stay_and_none_leaves_the_frame():
-    turn = AffineMap.drawn(["crop", "rotate"], (60, 80), seeded_random(1))
+    turn = AffineMap.sample(["crop", "rotate"], (60, 80), seeded_random(1))
     assert turn is not None
     boxes = np.array([[0.5, 0.5, 0.5, 0.5], [0, 0, 1, 1], [0.4, 0.4, 0.6, 0.6]], np.float32)
     made, kept = WarpedFrame((60, 80), turn).boxes(boxes)

@@ -372,7 +372,7 @@ def test_nan_and_infinity_are_left_out_of_the_sums():
     assert isinstance(lesson, StandardizeState)
     lesson.update({"x": [1.0, math.nan, 3.0, math.inf]})
     lesson.update({"x": []})
-    assert lesson.told() == "mean and std of 2 values"
+    assert lesson.describe() == "mean and std of 2 values"
     options = lesson.learned().options()
     assert (options["mean"], options["std"]) == ([2.0], [1.0])
 

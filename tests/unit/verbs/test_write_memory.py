@@ -12,18 +12,18 @@ import pytest
 SCRIPT = """
 import sys
 import rekord as rk
-from rekord.testing.datasets import converted, cut_small, never_wait_for_disks
-from rekord.testing.datasets import Generated, PeakMemory
+from rekord.testing.datasets import execute_conversion, use_small_parts, disable_fsync
+from rekord.testing.datasets import GeneratedSource, PeakMemory
 
 class Patch:
     setattr = staticmethod(setattr)
 
-cut_small(Patch, part_bytes=4 << 20, run_bytes=2 << 20, piece_bytes=1 << 20)
-never_wait_for_disks(Patch)
+use_small_parts(Patch, part_bytes=4 << 20, run_bytes=2 << 20, piece_bytes=1 << 20)
+disable_fsync(Patch)
 rows, out, options = int(sys.argv[1]), sys.argv[2], eval(sys.argv[3])
-converted(Generated(100, 8192), out + "-first", options)
+execute_conversion(GeneratedSource(100, 8192), out + "-first", options)
 with PeakMemory() as memory:
-    converted(Generated(rows, 8192), out, options)
+    execute_conversion(GeneratedSource(rows, 8192), out, options)
 print(memory.peak_bytes)
 """
 ROWS = 8_000  # 64 MB

@@ -182,11 +182,11 @@ def test_a_tally_that_cannot_be_kept_ends_nothing(tmp_path: Path) -> None:
     # A page of a mapped file that the disk has no room for ends the process, as one beyond its end does.
     program = (
         "import os, sys\n"
-        "from rekord.conversion.progress import Tally, counted\n"
-        "tally = Tally(sys.argv[1])\n"
+        "from rekord.conversion.progress import ProgressTally, sum_progress\n"
+        "tally = ProgressTally(sys.argv[1])\n"
         "for name in os.listdir(sys.argv[1]): os.truncate(os.path.join(sys.argv[1], name), 0)\n"
         "tally.rows(1, 2, 3)\n"
-        "print(counted(sys.argv[1]).rows)\n"
+        "print(sum_progress(sys.argv[1]).rows)\n"
         "for name in os.listdir(sys.argv[1]): os.unlink(os.path.join(sys.argv[1], name))\n"
         "tally.rows(2, 3, 4)\n"
         "print(os.listdir(sys.argv[1]))"
