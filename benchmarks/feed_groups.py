@@ -177,15 +177,15 @@ def random(settings: Settings, versions: Versions) -> Iterator[Table]:
     )
 
 
-_PICTURES = {"side": 224, "batch": 64}
+_IMAGES = {"side": 224, "batch": 64}
 
 
-def pictures(settings: Settings, versions: Versions) -> Iterator[Table]:
+def images(settings: Settings, versions: Versions) -> Iterator[Table]:
     workload = _prepared("photos", settings)
     contenders, pairs = [], []
     for threads in (1, 2):
         count = f"{threads} thread{'s' * (threads > 1)}"
-        options = {**_PICTURES, "threads": threads}
+        options = {**_IMAGES, "threads": threads}
         pairs.append((f"rekord, {count}", f"TensorFlow, {count}"))
         contenders += [
             _rekord(pairs[-1][0], "pictures", **options),
@@ -201,7 +201,7 @@ def pictures(settings: Settings, versions: Versions) -> Iterator[Table]:
         title="Images, JPEG 640 × 480 decoded and resized to 224 × 224",
         unit="pictures/s",
         rows=rows,
-        note=f"{workload.records:,} JPEGs, batches of {_PICTURES['batch']}: `batches(…, decode=True, resize=(224, "
+        note=f"{workload.records:,} JPEGs, batches of {_IMAGES['batch']}: `batches(…, decode=True, resize=(224, "
         "224))`, whose resize is antialiased, against parse_single_example, decode_jpeg and tf.image.resize "
         "(bilinear, which is not unless asked) in a map of so many calls at a time. rekord gives uint8, TensorFlow "
         "float32.",
@@ -288,7 +288,7 @@ GROUPS: dict[str, Group] = {
     "feed_tensorflow": feed_tensorflow,
     "shuffle": shuffle,
     "random": random,
-    "pictures": pictures,
+    "pictures": images,
     "first_batch": first_batch,
     "feed_memory": memory,
 }

@@ -453,7 +453,7 @@ def test_numbers_that_are_called_an_image_are_one(written):
     assert inputs_of(choose_task(written(rows, schema))) == {"image": "image"}
 
 
-def test_pictures_that_nobody_declared_are_found_in_the_records(tmp_path):
+def test_images_that_nobody_declared_are_found_in_the_records(tmp_path):
     schema = rk.Schema(
         {
             "image/encoded": rk.Bytes(),
