@@ -188,9 +188,9 @@ def images(settings: Settings, versions: Versions) -> Iterator[Table]:
         options = {**_IMAGES, "threads": threads}
         pairs.append((f"rekord, {count}", f"TensorFlow, {count}"))
         contenders += [
-            _rekord(pairs[-1][0], "pictures", **options),
-            _tensorflow(pairs[-1][1], "pictures", antialias=False, **options),
-            _tensorflow(f"{pairs[-1][1]}, antialiased", "pictures", antialias=True, **options),
+            _rekord(pairs[-1][0], "images", **options),
+            _tensorflow(pairs[-1][1], "images", antialias=False, **options),
+            _tensorflow(f"{pairs[-1][1]}, antialiased", "images", antialias=True, **options),
         ]
     reference = pairs[0][1]
     results = raced(workload, contenders, settings, versions, reference=reference)
@@ -199,7 +199,7 @@ def images(settings: Settings, versions: Versions) -> Iterator[Table]:
         rows = with_floor(rows, ours, 1.0, against=theirs)
     yield Table(
         title="Images, JPEG 640 × 480 decoded and resized to 224 × 224",
-        unit="pictures/s",
+        unit="images/s",
         rows=rows,
         note=f"{workload.records:,} JPEGs, batches of {_IMAGES['batch']}: `batches(…, decode=True, resize=(224, "
         "224))`, whose resize is antialiased, against parse_single_example, decode_jpeg and tf.image.resize "
@@ -288,7 +288,7 @@ GROUPS: dict[str, Group] = {
     "feed_tensorflow": feed_tensorflow,
     "shuffle": shuffle,
     "random": random,
-    "pictures": images,
+    "images": images,
     "first_batch": first_batch,
     "feed_memory": memory,
 }

@@ -134,7 +134,7 @@ TASKS: dict[str, Callable[[Job], Task]] = {
     "tensorflow": tensorflow,
     "order": order,
     "random": random,
-    "pictures": images,
+    "images": images,
     "first_batch": first_batch,
     "epoch": epoch,
 }

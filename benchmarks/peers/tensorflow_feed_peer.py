@@ -67,4 +67,4 @@ def images(job: Job) -> Task:
 
 
 if __name__ == "__main__":
-    serve({"numpy": numpy, "parse": parse, "pictures": images}, tf.__version__)
+    serve({"numpy": numpy, "parse": parse, "images": images}, tf.__version__)

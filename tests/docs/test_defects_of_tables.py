@@ -180,7 +180,7 @@ def _(place):
 @cell("jsonl", "inconsistent columns", "E309")
 def _(place):
     # Every row of a file of this size would be looked at before the first is written.
-    place.patch.setattr(sys.modules["rekord.sources.jsonl"], "FIRST_ROWS", 1)
+    place.patch.setattr(sys.modules["rekord.sources.jsonl"], "HEAD_ROWS", 1)
     place.patch.setattr(sys.modules["rekord.sources.jsonl"], "SAMPLED_ROWS", 1)
     make = jsonl(place, '{"x": 1}\n' * 2 + '{"x": 2, "z": 1}\n' + '{"x": 3}\n' * 6)
     return place.case(make, place.root / "a.jsonl", row=2, line=3, feature="z", good=8)
@@ -538,7 +538,7 @@ def _(place):
 
 @cell("webdataset", "inconsistent columns", "E309")
 def _(place):
-    place.patch.setattr(sys.modules["rekord.sources.webdataset"], "_PEEKED_ROWS", 1)
+    place.patch.setattr(sys.modules["rekord.sources.webdataset"], "_PEEK_ROWS", 1)
     path = packed(place, ("1.txt", b"a"), ("2.txt", b"b"), ("2.note", b"c"))
     return place.case(source_of("webdataset", path), path, row=1, feature="note", good=1)
 

@@ -174,7 +174,7 @@ def _iter_image_lines(feature: FeatureStats) -> Iterator[StyledLine]:
     images, lengths = feature.strings.images, feature.strings.lengths.moments
     total = images.count
     formats = ", ".join(f"{name} {format_share(n, total)}" for name, n in images.formats.most_common())
-    yield [(escape_controls(feature.name), "bold"), f": {format_count(total, 'picture')}, {formats}"]
+    yield [(escape_controls(feature.name), "bold"), f": {format_count(total, 'image')}, {formats}"]
     if images.widths.moments.count:
         widths, heights = images.widths, images.heights
         middle = widths.quantiles.at([0.5])[0], heights.quantiles.at([0.5])[0]
