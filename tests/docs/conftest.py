@@ -50,7 +50,7 @@ class Place:
         path.write_bytes(data.encode() if isinstance(data, str) else data)
         return path
 
-    def picture(self, name: str) -> Path:
+    def image(self, name: str) -> Path:
         """A small image, in the format of its extension."""
         return self.put(name, _encoded(Image.new("RGB", (8, 6), (30, 60, 90)), name))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -38,7 +38,7 @@ def test_a_defect_is_named_with_its_place_and_what_to_do(source, defect, code, p
 def coco(place: Any, images: Any = (), annotations: Any = (), **members: Any) -> Callable[[], Any]:
     """Two good images with a box each, and more."""
     for i in (1, 2):
-        place.picture(f"{i}.jpg")
+        place.image(f"{i}.jpg")
     document = {
         "images": [{"id": i, "file_name": f"{i}.jpg"} for i in (1, 2)] + list(images),
         "annotations": [box_of(i, i) for i in (1, 2)] + list(annotations),
@@ -154,7 +154,7 @@ def _(place):
 @cell("coco", "too large", "X531")
 def _(place):
     make = coco(place)
-    place.patch.setattr(sys.modules["rekord.sources.coco"], "MAX_JSON_BYTES", 64)
+    place.patch.setattr(import_module("rekord.sources.coco"), "MAX_JSON_BYTES", 64)
     return place.case(make, place.root / "boxes.json")
 
 
@@ -173,7 +173,7 @@ XML = "<annotation>\n<object>\n<name>cat</name>" + BOX + "\n</object></annotatio
 def voc(place: Any, xml: str | bytes = XML, lines: str | None = None) -> Callable[[], Any]:
     """A good image, and one whose xml file is this."""
     for name, text in (("1", XML), ("2", xml)):
-        place.picture(f"JPEGImages/{name}.jpg")
+        place.image(f"JPEGImages/{name}.jpg")
         place.put(f"Annotations/{name}.xml", text)
     if lines is not None:
         place.put("ImageSets/Main/train.txt", lines)
@@ -287,7 +287,7 @@ def _(place):
 def yolo(place: Any, labels: str | bytes = "0 0.5 0.5 0.2 0.2\n") -> Callable[[], Any]:
     """A good image, and one whose label file is this."""
     for name, text in (("1", "0 0.5 0.5 0.2 0.2\n"), ("2", labels)):
-        place.picture(f"images/{name}.jpg")
+        place.image(f"images/{name}.jpg")
         place.put(f"labels/{name}.txt", text)
     place.put("classes.txt", "cat\n")
     return lambda: rk.sources.yolo(place.root)
@@ -356,7 +356,7 @@ def _(place):
 @cell("yolo", "duplicate key", "E370")
 def _(place):
     make = yolo(place)
-    return place.case(make, place.picture("images/2.png"), good=2)
+    return place.case(make, place.image("images/2.png"), good=2)
 
 
 @cell("yolo", "bad encoding", "E372")
@@ -367,7 +367,7 @@ def _(place):
 @cell("yolo", "bad encoding", "E318")
 def _(place):
     make = yolo(place)
-    place.picture(os.fsdecode(b"images/caf\xe9.jpg"))
+    place.image(os.fsdecode(b"images/caf\xe9.jpg"))
     return place.case(make, f"{place.root}/images/caf\\xe9.jpg", feature="filename", good=2)
 
 
@@ -405,7 +405,7 @@ def _(place):
 def boxes(place: Any, *lines: str, header: str = "filename,class,xmin,ymin,xmax,ymax") -> Callable[[], Any]:
     """A good image with a box, another one without a line, and these lines."""
     for i in (1, 2):
-        place.picture(f"{i}.jpg")
+        place.image(f"{i}.jpg")
     place.put("boxes.csv", "".join([f"{line}\n" for line in (header, "1.jpg,cat,1,1,3,3", *lines)]))
     return lambda: rk.sources.boxes_csv(place.root / "boxes.csv")
 
@@ -498,7 +498,7 @@ def _(place):
 def _(place):
     make = boxes(place)
     # The name in rk.sources is that of the function.
-    place.patch.setattr(sys.modules["rekord.sources.boxes_csv"], "MAX_CSV_BYTES", 16)
+    place.patch.setattr(import_module("rekord.sources.boxes_csv"), "MAX_CSV_BYTES", 16)
     return place.case(make, place.root / "boxes.csv")
 
 

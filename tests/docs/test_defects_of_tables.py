@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
-import sys
 import tarfile
 import warnings
 import zipfile
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -180,8 +180,8 @@ def _(place):
 @cell("jsonl", "inconsistent columns", "E309")
 def _(place):
     # Every row of a file of this size would be looked at before the first is written.
-    place.patch.setattr(sys.modules["rekord.sources.jsonl"], "HEAD_ROWS", 1)
-    place.patch.setattr(sys.modules["rekord.sources.jsonl"], "SAMPLED_ROWS", 1)
+    place.patch.setattr(import_module("rekord.sources.jsonl"), "HEAD_ROWS", 1)
+    place.patch.setattr(import_module("rekord.sources.jsonl"), "SAMPLE_ROWS", 1)
     make = jsonl(place, '{"x": 1}\n' * 2 + '{"x": 2, "z": 1}\n' + '{"x": 3}\n' * 6)
     return place.case(make, place.root / "a.jsonl", row=2, line=3, feature="z", good=8)
 
@@ -538,7 +538,7 @@ def _(place):
 
 @cell("webdataset", "inconsistent columns", "E309")
 def _(place):
-    place.patch.setattr(sys.modules["rekord.sources.webdataset"], "_PEEK_ROWS", 1)
+    place.patch.setattr(import_module("rekord.sources.webdataset"), "_PEEK_ROWS", 1)
     path = packed(place, ("1.txt", b"a"), ("2.txt", b"b"), ("2.note", b"c"))
     return place.case(source_of("webdataset", path), path, row=1, feature="note", good=1)
 
@@ -552,14 +552,14 @@ def _(place):
 @cell("webdataset", "too large", "E377")
 def _(place):
     path = tar(place, ("2.jpg", image() + bytes(5000)), ("2.cls", b"1"))
-    place.patch.setattr(sys.modules["rekord.sources.webdataset"], "_MAX_MEMBER_BYTES", 4000)
+    place.patch.setattr(import_module("rekord.sources.webdataset"), "_MAX_MEMBER_BYTES", 4000)
     return place.case(source_of("webdataset", path), path, row=1, good=1)
 
 
 @cell("webdataset", "too large", "E327")
 def _(place):
     path = tar(place, ("2.jpg", image()), ("2.cls", b"1"), ("2.other", bytes(3900)))
-    place.patch.setattr(sys.modules["rekord.sources.webdataset"], "_MAX_MEMBER_BYTES", 4000)
+    place.patch.setattr(import_module("rekord.sources.webdataset"), "_MAX_MEMBER_BYTES", 4000)
     return place.case(source_of("webdataset", path), path, row=1, good=1)
 
 

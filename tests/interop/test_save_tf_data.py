@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-import sys
 import warnings
 from collections import namedtuple
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -335,7 +335,7 @@ def test_a_last_size_that_is_no_number_of_channels_stays_open(counts: list[int],
 
 def test_images_that_have_other_channels_later_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(
-        sys.modules["rekord.sources.tf_data"].TfDataSource.peek_schema, "__defaults__", (2, 1 << 20)
+        import_module("rekord.sources.tf_data").TfDataSource.peek_schema, "__defaults__", (2, 1 << 20)
     )
     made = [np.zeros((2 + i, 2, 1 if i == 3 else 3), np.uint8) for i in range(ROWS)]
     dataset = Data.from_generator(lambda: iter(made), output_signature=tf.TensorSpec([None] * 3, tf.uint8))
@@ -428,7 +428,7 @@ def test_a_failure_that_is_elsewhere_each_time_names_no_row(tmp_path: Path) -> N
 
 
 def test_a_failure_after_long_work_names_the_rows_that_it_may_be(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(sys.modules["rekord.sources.tf_data"], "_MAX_REPLAY_SECONDS", -1.0)
+    monkeypatch.setattr(import_module("rekord.sources.tf_data"), "_MAX_REPLAY_SECONDS", -1.0)
     broken = Data.range(9000).map(lambda i: tf.ensure_shape(tf.zeros([tf.minimum(i // 5000, 1)]), [0]))
     with pytest.raises(rk.DatasetError) as caught:
         saved(broken, tmp_path)

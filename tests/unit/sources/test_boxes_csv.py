@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -203,7 +203,7 @@ def test_places_with_nothing_to_read_are_refused(table, tmp_path, monkeypatch):
         assert (failure.code, failure.location.path) == ("X532", str(path))
     failure = refused(lambda: boxes_csv(tmp_path / "none.csv"))
     assert (failure.code, failure.location.path) == ("X501", str(tmp_path / "none.csv"))
-    monkeypatch.setattr(sys.modules["rekord.sources.boxes_csv"], "MAX_CSV_BYTES", 4)
+    monkeypatch.setattr(import_module("rekord.sources.boxes_csv"), "MAX_CSV_BYTES", 4)
     failure = refused(boxes_csv(table(HEADER)).facts)
     assert (failure.code, failure.location.path) == ("X534", str(path))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
-import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -423,7 +423,7 @@ def test_places_with_nothing_to_read_are_refused(tmp_path):
 
 
 def test_a_json_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["rekord.sources.coco"], "MAX_JSON_BYTES", 10)
+    monkeypatch.setattr(import_module("rekord.sources.coco"), "MAX_JSON_BYTES", 10)
     path = put_json(tmp_path / "x.json", [], [])
     with pytest.raises(RekordError) as caught:
         coco(path).facts()

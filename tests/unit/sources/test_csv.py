@@ -8,7 +8,7 @@ import io
 import pickle
 import random
 import re
-import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from rekord.sources import lines
 from rekord.sources.base import SourceRow, is_partitioned
 from rekord.sources.csv import csv
 
-CSV_MODULE = sys.modules["rekord.sources.csv"]
+CSV_MODULE = import_module("rekord.sources.csv")
 """`rekord.sources.csv` is the function."""
 
 TRICKY = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -254,7 +254,7 @@ def test_an_object_that_is_not_complete_makes_a_bad_row_with_its_line(tmp_path, 
 
 def test_an_xml_file_that_is_too_large_is_a_bad_row(tmp_path, monkeypatch):
     path = put_pair(tmp_path, "a", an_object())
-    monkeypatch.setattr(sys.modules["rekord.sources.voc"], "MAX_LABEL_BYTES", 30)
+    monkeypatch.setattr(import_module("rekord.sources.voc"), "MAX_LABEL_BYTES", 30)
     (row,) = rows(voc(tmp_path))
     assert (bad(row).code, bad(row).location.path) == ("E371", str(path))
 
