@@ -28,7 +28,6 @@ from rekord.conversion.commit import (
 )
 from rekord.conversion.copy_records import BufferRing, RecordCopier, RecordRange, RecordSequence
 from rekord.conversion.driver import ConversionListener
-from rekord.conversion.encode_rows import decode_columns
 from rekord.conversion.engines.local import WorkerPool
 from rekord.conversion.plan import ConversionPlan
 from rekord.conversion.progress import ThreadTally
@@ -320,10 +319,8 @@ class _DerivationRun:
                 batch = shard.function(batch, numbers) if shard.numbered else shard.function(batch)
                 if not batch or not len(next(iter(batch.values()))):
                     continue
-                for frames, rows, ends in encode_batches(
-                    batch, wanted.schema, enough_bytes=_PIECE_BYTES
-                ).iter_with_ends():
-                    lines = {} if index is None else decode_columns(index, frames, rows)
+                encoded = encode_batches(batch, wanted.schema, enough_bytes=_PIECE_BYTES)
+                for frames, ends, lines in encoded.iter_with_index(index):
                     table = pa.table({f"index:{name}": column for name, column in lines.items()})
                     yield frames, np.diff(ends, prepend=0), table
 

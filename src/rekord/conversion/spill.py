@@ -20,45 +20,31 @@ from rekord.storage.transaction import Staging
 MIN_DEFERRED_BYTES = 16 << 10
 """From here on writing a file's bytes to a spill costs more than opening the file a second time."""
 
-_SEARCH_BYTES = 4096  # of a frame: what comes before an image is short
 
-
-class PassthroughFile(NamedTuple):
-    """The bytes of a file that are stored as they are."""
+class BlobInFile(NamedTuple):
+    """A value of a row that is the content of a file, and where it lies in the row's frame."""
 
     path: str
-    data: bytes
+    offset: int
+    n_bytes: int
 
 
-def defer_blobs(encoded: EncodedRows, passed: Sequence[PassthroughFile | None]) -> None:
-    """Leave out of the frames what lies in these files; a frame where it cannot be found stays whole."""
+def defer_blobs(encoded: EncodedRows, blobs: Sequence[BlobInFile | None]) -> None:
+    """Leave out of the frames what lies in these files."""
     frames = memoryview(encoded.frames).cast("B")
-    at = np.zeros(encoded.rows, np.int64)
-    n_bytes = np.zeros(encoded.rows, np.int64)
-    paths: list[str | None] = [None] * encoded.rows
     kept: list[memoryview] = []
-    begin = 0
-    for row, (one, length) in enumerate(zip(passed, encoded.lengths.tolist(), strict=True)):
-        frame = frames[begin : begin + length]
+    done = begin = 0
+    for blob, length in zip(blobs, encoded.lengths.tolist(), strict=True):
+        if blob is not None:
+            kept.append(frames[done : begin + blob.offset])
+            done = begin + blob.offset + blob.n_bytes
         begin += length
-        found = -1 if one is None else _find_blob(one.data, frame)
-        if one is None or found < 0:
-            kept.append(frame)
-            continue
-        at[row], n_bytes[row], paths[row] = found, len(one.data), one.path
-        kept += [frame[:found], frame[found + len(one.data) :]]
-    encoded.frames = b"".join(kept)
-    encoded.holes = DeferredBlobs(at, n_bytes, paths)
-
-
-def _find_blob(data: bytes, frame: memoryview) -> int:
-    """Where in a frame these bytes are; -1 where they are not."""
-    found = bytes(frame[:_SEARCH_BYTES]).find(data[:64])
-    if found < 0 or found + len(data) > len(frame):
-        return -1
-    # Checksums are the cheapest way to compare; the frame's own will be verified when the hole is filled.
-    inside = frame[found : found + len(data)]
-    return found if _core.crc32c(inside) == _core.crc32c(data) else -1
+    encoded.frames = b"".join([*kept, frames[done:]])
+    encoded.holes = DeferredBlobs(
+        np.array([0 if blob is None else blob.offset for blob in blobs], np.int64),
+        np.array([0 if blob is None else blob.n_bytes for blob in blobs], np.int64),
+        [None if blob is None else blob.path for blob in blobs],
+    )
 
 
 def read_deferred_blob(path: bytes, hole: memoryview) -> bool:

@@ -57,7 +57,7 @@ def test_the_bytes_are_those_of_a_run_that_spills_everything(
 
     before_the_shards(monkeypatch, look)
     write(photos, tmp_path / "one" / "data", shuffle=shuffle, shards=2)
-    monkeypatch.setattr("rekord.conversion.encode_rows.HOLE_BYTES", 1 << 40)
+    monkeypatch.setattr("rekord.conversion.encode_rows.MIN_DEFERRED_BYTES", 1 << 40)
     write(photos, tmp_path / "two" / "data", shuffle=shuffle, shards=2)
     assert read_tree(tmp_path / "one") == read_tree(tmp_path / "two")
     stored = sum(file.stat().st_size for file in photos.rglob("*.png"))
