@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from glob import iglob
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rekord.arguments import as_path
 from rekord.errors import RekordError, error
 from rekord.framing.inflate import read_head, starts_with_record
 from rekord.location import Location
 from rekord.schema.messages import preview
-from rekord.sources.base import Source
+from rekord.sources.base import SizeCheckedFile, Source, list_files
 from rekord.sources.coco import ROBOFLOW_FILE_NAME
 from rekord.sources.image_csv import ImageCsvReader, find_columns
 from rekord.sources.image_folder import IMAGE_EXTENSIONS, SPLIT_NAMES, is_image_name, join_path
@@ -49,12 +51,12 @@ def detect_content_kind(path: str) -> str | None:
     return "records" if head and starts_with_record(head) else None
 
 
-def is_coco(path: str) -> bool:
+def is_coco(head: bytes) -> bool:
     """Whether a json file is one of COCO's: an object with the members `images` and `annotations`.
 
     One of the two is enough where the head of the file ends before the object does.
     """
-    head = _read_head(path).removeprefix(b"\xef\xbb\xbf").lstrip()
+    head = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not head.startswith(b"{"):
         return False
     members: set[bytes] = set()
@@ -79,21 +81,35 @@ def is_coco(path: str) -> bool:
     return bool(members)
 
 
-def is_image_list(path: str) -> bool:
+def is_image_list(path: str, head: bytes) -> bool:
     """Whether a CSV has a column of images and one of their classes."""
+    is_cut = len(head) >= _HEAD_BYTES
+    if is_cut:
+        head = head[: head.rfind(b"\n") + 1]
+    text = io.TextIOWrapper(io.BytesIO(head), "utf-8-sig", "surrogateescape", newline="")
+    fields: list[list[str]] = []
     try:
-        with ImageCsvReader(path) as (_, rows):
-            columns = find_columns(path, {"image": None, "label": None, "split": None}, rows)
-            fields = [row for _, row in zip(range(_SAMPLE_ROWS), columns.rows, strict=False)]
+        columns = find_columns(
+            path, {"image": None, "label": None, "split": None}, ImageCsvReader(path).rows(text)
+        )
+        for _, (_, row) in zip(range(_SAMPLE_ROWS), columns.rows, strict=False):
+            fields.append(row)
     except RekordError:
-        return False
-    named = [row[columns.image] for _, row in fields if len(row) > columns.image and row[columns.image]]
+        if not (is_cut and fields):  # else the head may end in a field with quotes
+            return False
+    named = [row[columns.image] for row in fields if len(row) > columns.image and row[columns.image]]
     return bool(named) and all(is_image_name(name) for name in named)
 
 
-def is_boxes_csv(path: str) -> bool:
+def is_boxes_csv(head: bytes) -> bool:
     """Whether a CSV has images with the sides of boxes; without a header, `path,x1,y1,x2,y2,class`."""
-    rows = list(_read_csv_rows(path))
+    text = head[: 64 * 1024].decode("utf-8-sig", "replace")
+    lines = [line for line in text.splitlines() if line.strip()][:2]
+    if not lines:
+        return False
+    rows: list[list[str]] = []
+    with suppress(csv.Error):
+        rows.extend(csv.reader(lines, delimiter=max(",;\t|", key=lines[0].count)))
     if not rows:
         return False
     header = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in rows[0]]
@@ -107,16 +123,6 @@ def is_yolo_label(path: str) -> bool:
     line = next((line for line in _read_head(path, 4096).splitlines() if line.strip()), b"")
     words = line.decode("utf-8", "replace").split()
     return len(words) >= 5 and words[0].isdigit() and all(_is_number(word) for word in words[1:])
-
-
-def _read_csv_rows(path: str) -> Iterator[list[str]]:
-    text = _read_head(path, 64 * 1024).decode("utf-8-sig", "replace")
-    lines = [line for line in text.splitlines() if line.strip()][:2]
-    if lines:
-        try:
-            yield from csv.reader(lines, delimiter=max(",;\t|", key=lines[0].count))
-        except csv.Error:
-            return
 
 
 def _is_number(text: str) -> bool:
@@ -231,8 +237,7 @@ def _identify_file(path: str, layout: str | None) -> DetectedSource:
     if kind == "csv":
         return DetectedSource(_identify_csv(path, layout), path)
     if kind == "jsonl":
-        coco = layout == "detection" or (layout in (None, "auto") and is_coco(path))
-        return DetectedSource("coco" if coco else "jsonl", path)
+        return DetectedSource(_identify_json(path, layout), path)
     if kind == "image_folder":
         folder = os.path.dirname(path) or "."
         raise _unknown_source_error(path, "a single image", f"rekord write {join_path(folder, '')} OUT")
@@ -244,14 +249,38 @@ def _identify_file(path: str, layout: str | None) -> DetectedSource:
     return DetectedSource(kind, path)
 
 
-def _identify_csv(path: str, layout: str | None) -> str:
+def _identify_csv(path: str, layout: str | None, *, survey: bool = True) -> str:
     if layout in ("table", "text"):
         return "csv"
     if layout in ("detection", "classification"):
         return "boxes_csv" if layout == "detection" else "image_csv"
-    if is_boxes_csv(path):
-        return "boxes_csv"
-    return "image_csv" if is_image_list(path) else "csv"
+
+    def identify(head: bytes) -> str:
+        return "boxes_csv" if is_boxes_csv(head) else "image_csv" if is_image_list(path, head) else "csv"
+
+    return _inspect_file(path, "csv" if survey else None, identify)
+
+
+def _identify_json(path: str, layout: str | None) -> str:
+    if layout not in (None, "auto"):
+        return "coco" if layout == "detection" else "jsonl"
+    return _inspect_file(path, "jsonl", lambda head: "coco" if is_coco(head) else "jsonl")
+
+
+def _inspect_file(path: str, table: str | None, identify: Callable[[bytes], str]) -> str:
+    """The kind of a file, by its first bytes. A table is surveyed while it is open: `facts` then has the answer."""
+    if not os.path.isfile(path):
+        return identify(b"")
+    kind = None
+    # What is wrong with the file is said by `facts`, which then inspects it again.
+    with suppress(RekordError), SizeCheckedFile(path, list_files(path, ()).files[0]) as opened:
+        kind = identify(opened.read(_HEAD_BYTES))
+        if kind == table:
+            from rekord.sources.build import build_source
+
+            source: Any = build_source(DetectedSource(kind, path))
+            source.facts(opened)
+    return identify(b"") if kind is None else kind
 
 
 # A folder.
@@ -406,7 +435,7 @@ def _is_coco(path: str, entries: _FolderEntries) -> bool:
 
 def _has_coco(folder: str, names: Sequence[str]) -> bool:
     jsons = [name for name in names if name.lower().endswith(".json")][:_MAX_TRIED]
-    return any(is_coco(os.path.join(folder, name)) for name in jsons)
+    return any(is_coco(_read_head(os.path.join(folder, name))) for name in jsons)
 
 
 def _is_yolo(path: str, entries: _FolderEntries) -> bool:
@@ -457,7 +486,7 @@ def _identify_by_count(path: str, entries: _FolderEntries, layout: str | None) -
     best = max(wanted, key=lambda kind: (kinds[kind], -SOURCE_KINDS.index(kind)))
     lists = [name for name in entries.files if _kind_by_name(name) == "csv"]
     if best == "image_folder" and len(lists) == 1:
-        listed = _identify_csv(os.path.join(path, lists[0]), layout)
+        listed = _identify_csv(os.path.join(path, lists[0]), layout, survey=False)
         if listed != "csv":
             return DetectedSource(listed, os.path.join(path, lists[0]))
     if kinds[best] < 10 * sum(kinds[kind] for kind in wanted if kind != best):
