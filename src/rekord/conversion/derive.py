@@ -18,20 +18,20 @@ import pyarrow as pa
 from rekord import _core
 from rekord.codec.encode_columns import encode_batches
 from rekord.codec.plan import compile_plan
-from rekord.conversion.commit import (
+from rekord.conversion.copy_records import BufferRing, RecordCopier, RecordRange, RecordSequence
+from rekord.conversion.driver import (
     Companions,
+    ConversionListener,
     OutputTarget,
     build_manifest_split,
     commit,
     staged,
     write_companions,
 )
-from rekord.conversion.copy_records import BufferRing, RecordCopier, RecordRange, RecordSequence
-from rekord.conversion.driver import ConversionListener
 from rekord.conversion.engines.local import WorkerPool
 from rekord.conversion.plan import ConversionPlan
-from rekord.conversion.progress import ThreadTally
 from rekord.conversion.shards import CompletedShard, StagedShard, load_completed_shard, staged_index_path
+from rekord.conversion.tasks import ThreadTally
 from rekord.dataset.compact_manifest import find_shard_entry
 from rekord.dataset.index import compute_blocks, index_path
 from rekord.dataset.manifest import MANIFEST_FORMAT, Manifest, ManifestSource, ManifestSplit, shard_name
