@@ -177,20 +177,20 @@ def random(settings: Settings, versions: Versions) -> Iterator[Table]:
     )
 
 
-_PICTURES = {"side": 224, "batch": 64}
+_IMAGES = {"side": 224, "batch": 64}
 
 
-def pictures(settings: Settings, versions: Versions) -> Iterator[Table]:
+def images(settings: Settings, versions: Versions) -> Iterator[Table]:
     workload = _prepared("photos", settings)
     contenders, pairs = [], []
     for threads in (1, 2):
         count = f"{threads} thread{'s' * (threads > 1)}"
-        options = {**_PICTURES, "threads": threads}
+        options = {**_IMAGES, "threads": threads}
         pairs.append((f"rekord, {count}", f"TensorFlow, {count}"))
         contenders += [
-            _rekord(pairs[-1][0], "pictures", **options),
-            _tensorflow(pairs[-1][1], "pictures", antialias=False, **options),
-            _tensorflow(f"{pairs[-1][1]}, antialiased", "pictures", antialias=True, **options),
+            _rekord(pairs[-1][0], "images", **options),
+            _tensorflow(pairs[-1][1], "images", antialias=False, **options),
+            _tensorflow(f"{pairs[-1][1]}, antialiased", "images", antialias=True, **options),
         ]
     reference = pairs[0][1]
     results = raced(workload, contenders, settings, versions, reference=reference)
@@ -199,9 +199,9 @@ def pictures(settings: Settings, versions: Versions) -> Iterator[Table]:
         rows = with_floor(rows, ours, 1.0, against=theirs)
     yield Table(
         title="Images, JPEG 640 × 480 decoded and resized to 224 × 224",
-        unit="pictures/s",
+        unit="images/s",
         rows=rows,
-        note=f"{workload.records:,} JPEGs, batches of {_PICTURES['batch']}: `batches(…, decode=True, resize=(224, "
+        note=f"{workload.records:,} JPEGs, batches of {_IMAGES['batch']}: `batches(…, decode=True, resize=(224, "
         "224))`, whose resize is antialiased, against parse_single_example, decode_jpeg and tf.image.resize "
         "(bilinear, which is not unless asked) in a map of so many calls at a time. rekord gives uint8, TensorFlow "
         "float32.",
@@ -288,7 +288,7 @@ GROUPS: dict[str, Group] = {
     "feed_tensorflow": feed_tensorflow,
     "shuffle": shuffle,
     "random": random,
-    "pictures": pictures,
+    "images": images,
     "first_batch": first_batch,
     "feed_memory": memory,
 }

@@ -89,7 +89,7 @@ def random(job: Job) -> Task:
     return Task(once, digest={name: total_of(batch[name]) for name in ("label", "I6")})
 
 
-def pictures(job: Job) -> Task:
+def images(job: Job) -> Task:
     """JPEGs decoded and resized."""
     schema = rk.Schema({"image": rk.Image(format="jpeg"), "label": rk.Int64()})
     options = dict(job.options)
@@ -134,7 +134,7 @@ TASKS: dict[str, Callable[[Job], Task]] = {
     "tensorflow": tensorflow,
     "order": order,
     "random": random,
-    "pictures": pictures,
+    "images": images,
     "first_batch": first_batch,
     "epoch": epoch,
 }

@@ -40,7 +40,7 @@ def consumed(dataset: Any, first: str, *, graph: bool) -> Task:
     return Task(once, digest=digest)
 
 
-def pictures(job: Job) -> Task:
+def images(job: Job) -> Task:
     """JPEGs decoded and resized, one by one, with as many calls at a time as there are threads."""
     options = job.options
     side, threads = options["side"], options["threads"]
@@ -67,4 +67,4 @@ def pictures(job: Job) -> Task:
 
 
 if __name__ == "__main__":
-    serve({"numpy": numpy, "parse": parse, "pictures": pictures}, tf.__version__)
+    serve({"numpy": numpy, "parse": parse, "images": images}, tf.__version__)

@@ -133,19 +133,19 @@ def with_files(source: str) -> None:
 
     @cell(source, "missing file", "E329")
     def _(place):
-        good, none = place.picture("1.png"), place.root / "none.png"
+        good, none = place.image("1.png"), place.root / "none.png"
         make = lambda: maker("image", [good, none])  # noqa: E731
         return place.case(make, none, row=1, feature="image", good=1, options=IMAGES)
 
     @cell(source, "unreadable", "E329")
     def _(place):
-        good, barred = place.picture("1.png"), place.unreadable(place.picture("2.png"))
+        good, barred = place.image("1.png"), place.unreadable(place.image("2.png"))
         make = lambda: maker("image", [good, barred])  # noqa: E731
         return place.case(make, barred, row=1, feature="image", good=1, options=IMAGES)
 
     @cell(source, "too large", "E327")
     def _(place):
-        good, huge = place.picture("1.png"), place.huge(place.picture("2.png"))
+        good, huge = place.image("1.png"), place.huge(place.image("2.png"))
         make = lambda: maker("image", [good, huge])  # noqa: E731
         return place.case(make, huge, row=1, feature="image", good=1, options=IMAGES)
 
@@ -271,7 +271,7 @@ def _(place):
     import datasets
 
     none, features = place.root / "none.png", datasets.Features({"image": datasets.Image(decode=False)})
-    names = [str(place.picture("1.png")), str(none)]
+    names = [str(place.image("1.png")), str(none)]
     dataset = datasets.Dataset.from_dict({"image": names}, features)
     return place.case(lambda: rk.sources.huggingface(dataset), none, row=1, feature="image", good=1)
 
@@ -281,7 +281,7 @@ def _(place):
     import datasets
 
     features = datasets.Features({"image": datasets.Image(decode=False)})
-    names = [str(place.picture("1.png")), str(place.picture("2.png"))]
+    names = [str(place.image("1.png")), str(place.image("2.png"))]
     dataset = datasets.Dataset.from_dict({"image": names}, features)
     barred = place.unreadable(place.root / "2.png")
     return place.case(lambda: rk.sources.huggingface(dataset), barred, row=1, feature="image", good=1)

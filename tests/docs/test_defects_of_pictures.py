@@ -34,8 +34,8 @@ def test_a_defect_is_named_with_its_place_and_what_to_do(source, defect, code, p
 
 
 def folder(place: Any) -> Callable[[], Any]:
-    place.picture("cat/1.jpg")
-    place.picture("dog/1.jpg")
+    place.image("cat/1.jpg")
+    place.image("dog/1.jpg")
     return lambda: rk.sources.image_folder(place.root)
 
 
@@ -52,7 +52,7 @@ def _(place):
 
 @cell("image_folder", "truncated", "E331")
 def _(place):
-    make, path = folder(place), place.cut(place.picture("cat/2.jpg"))
+    make, path = folder(place), place.cut(place.image("cat/2.jpg"))
     return place.case(make, path, feature="image", good=2)
 
 
@@ -69,26 +69,26 @@ def _(place):
 
 @cell("image_folder", "orphan", "E301")
 def _(place):
-    make, path = folder(place), place.picture("1.jpg")
+    make, path = folder(place), place.image("1.jpg")
     return place.case(make, path, feature="label", good=2)
 
 
 @cell("image_folder", "bad encoding", "E318")
 def _(place):
     make = folder(place)
-    place.picture(os.fsdecode(b"cat/caf\xe9.jpg"))
+    place.image(os.fsdecode(b"cat/caf\xe9.jpg"))
     return place.case(make, f"{place.root}/cat/caf\\xe9.jpg", feature="filename", good=2)
 
 
 @cell("image_folder", "unreadable", "E329")
 def _(place):
-    make, path = folder(place), place.unreadable(place.picture("cat/2.jpg"))
+    make, path = folder(place), place.unreadable(place.image("cat/2.jpg"))
     return place.case(make, path, feature="image", good=2)
 
 
 @cell("image_folder", "too large", "E327")
 def _(place):
-    make, path = folder(place), place.huge(place.picture("cat/2.jpg"))
+    make, path = folder(place), place.huge(place.image("cat/2.jpg"))
     return place.case(make, path, feature="image", good=2)
 
 
@@ -96,8 +96,8 @@ def _(place):
 
 
 def listed(place: Any, *lines: str | bytes, header: str = "image,label") -> Callable[[], Any]:
-    place.picture("1.jpg")
-    place.picture("2.jpg")
+    place.image("1.jpg")
+    place.image("2.jpg")
     data = [line if isinstance(line, bytes) else line.encode() for line in (header, "1.jpg,cat", *lines)]
     place.put("list.csv", b"".join([line + b"\n" for line in data]))
     return lambda: rk.sources.image_csv(place.root / "list.csv")
@@ -203,7 +203,7 @@ def _(place):
 
 def pairs(place: Any) -> Callable[[], Any]:
     for name in ("1", "2"):
-        place.picture(f"images/{name}.jpg")
+        place.image(f"images/{name}.jpg")
         place.mask(f"masks/{name}.png")
     return lambda: rk.sources.segmentation(place.root / "images", place.root / "masks", classes=3)
 
@@ -248,7 +248,7 @@ def _(place):
 
 @cell("segmentation", "orphan", "E363")
 def _(place):
-    make, path = pairs(place), place.picture("images/3.jpg")
+    make, path = pairs(place), place.image("images/3.jpg")
     return place.case(make, path, feature="mask", good=2)
 
 
@@ -260,14 +260,14 @@ def _(place):
 
 @cell("segmentation", "duplicate key", "E365")
 def _(place):
-    make, path = pairs(place), place.picture("images/2.png")
+    make, path = pairs(place), place.image("images/2.png")
     return place.case(make, path, feature="image", good=2)
 
 
 @cell("segmentation", "bad encoding", "E318")
 def _(place):
     make = pairs(place)
-    place.picture(os.fsdecode(b"images/caf\xe9.jpg"))
+    place.image(os.fsdecode(b"images/caf\xe9.jpg"))
     return place.case(make, f"{place.root}/images/caf\\xe9.jpg", feature="filename", good=2)
 
 
@@ -294,7 +294,7 @@ def _(place):
 
 def voc(place: Any, *lines: bytes) -> Callable[[], Any]:
     for name in ("1", "2"):
-        place.picture(f"JPEGImages/{name}.jpg")
+        place.image(f"JPEGImages/{name}.jpg")
         place.mask(f"SegmentationClass/{name}.png")
     place.put("ImageSets/Segmentation/train.txt", b"".join([line + b"\n" for line in (b"1", *lines)]))
     return lambda: rk.sources.voc_segmentation(place.root)
@@ -342,7 +342,7 @@ def _(place):
 
 @cell("voc_segmentation", "missing file", "X529")
 def _(place):
-    place.picture("JPEGImages/1.jpg")
+    place.image("JPEGImages/1.jpg")
     return place.case(lambda: rk.sources.voc_segmentation(place.root), place.root)
 
 
@@ -403,7 +403,7 @@ IMAGE, MASK = "leftImg8bit/{}_leftImg8bit.png", "gtFine/{}_gtFine_labelTrainIds.
 
 def city(place: Any) -> Callable[[], Any]:
     for name in (BONN + "1", BONN + "2"):
-        place.picture(IMAGE.format(name))
+        place.image(IMAGE.format(name))
         place.mask(MASK.format(name))
     return lambda: rk.sources.cityscapes(place.root)
 
@@ -446,13 +446,13 @@ def _(place):
 
 @cell("cityscapes", "missing file", "X529")
 def _(place):
-    place.picture(IMAGE.format(BONN + "1"))
+    place.image(IMAGE.format(BONN + "1"))
     return place.case(lambda: rk.sources.cityscapes(place.root), place.root)
 
 
 @cell("cityscapes", "orphan", "E363")
 def _(place):
-    make, path = city(place), place.picture(IMAGE.format(BONN + "3"))
+    make, path = city(place), place.image(IMAGE.format(BONN + "3"))
     return place.case(make, path, feature="mask", good=2)
 
 
@@ -465,14 +465,14 @@ def _(place):
 @cell("cityscapes", "duplicate key", "E365")
 def _(place):
     make = city(place)
-    place.picture(f"leftImg8bit/{BONN}2_leftImg8bit.jpg")
+    place.image(f"leftImg8bit/{BONN}2_leftImg8bit.jpg")
     return place.case(make, place.root / IMAGE.format(BONN + "2"), feature="image", good=2)
 
 
 @cell("cityscapes", "bad encoding", "E318")
 def _(place):
     make = city(place)
-    place.picture(os.fsdecode(b"leftImg8bit/train/bonn/caf\xe9_leftImg8bit.png"))
+    place.image(os.fsdecode(b"leftImg8bit/train/bonn/caf\xe9_leftImg8bit.png"))
     path = f"{place.root}/leftImg8bit/train/bonn/caf\\xe9_leftImg8bit.png"
     return place.case(make, path, feature="filename", good=2)
 

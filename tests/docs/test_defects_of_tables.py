@@ -180,7 +180,7 @@ def _(place):
 @cell("jsonl", "inconsistent columns", "E309")
 def _(place):
     # Every row of a file of this size would be looked at before the first is written.
-    place.patch.setattr(sys.modules["rekord.sources.jsonl"], "FIRST_ROWS", 1)
+    place.patch.setattr(sys.modules["rekord.sources.jsonl"], "HEAD_ROWS", 1)
     place.patch.setattr(sys.modules["rekord.sources.jsonl"], "SAMPLED_ROWS", 1)
     make = jsonl(place, '{"x": 1}\n' * 2 + '{"x": 2, "z": 1}\n' + '{"x": 3}\n' * 6)
     return place.case(make, place.root / "a.jsonl", row=2, line=3, feature="z", good=8)
@@ -457,7 +457,7 @@ def _(place):
 
 def tar(place: Any, *members: tuple[str, bytes]) -> Any:
     """A good sample, and these members."""
-    return packed(place, ("1.jpg", picture()), ("1.cls", b"0"), *members)
+    return packed(place, ("1.jpg", image()), ("1.cls", b"0"), *members)
 
 
 def packed(place: Any, *members: tuple[str, bytes]) -> Any:
@@ -470,7 +470,7 @@ def packed(place: Any, *members: tuple[str, bytes]) -> Any:
     return path
 
 
-def picture() -> bytes:
+def image() -> bytes:
     file = io.BytesIO()
     Image.new("RGB", (8, 6)).save(file, "jpeg")
     return file.getvalue()
@@ -496,13 +496,13 @@ def _(place):
 
 @cell("webdataset", "truncated", "E376")
 def _(place):
-    path = tar(place, ("2.jpg", picture()), ("2.cls", b"1"))
+    path = tar(place, ("2.jpg", image()), ("2.cls", b"1"))
     return place.case(source_of("webdataset", path), place.cut(path, 4608), row=1, good=1)
 
 
 @cell("webdataset", "wrong type", "E377")
 def _(place):
-    path = tar(place, ("2.jpg", picture()), ("2.cls", b"cat"))
+    path = tar(place, ("2.jpg", image()), ("2.cls", b"cat"))
     return place.case(source_of("webdataset", path), path, row=1, good=1)
 
 
@@ -526,19 +526,19 @@ def _(place):
 
 @cell("webdataset", "duplicate key", "E378")
 def _(place):
-    path = tar(place, ("2.jpg", picture()), ("2.cls", b"1"), ("2.json", b'{"label": 1}'))
+    path = tar(place, ("2.jpg", image()), ("2.cls", b"1"), ("2.json", b'{"label": 1}'))
     return place.case(source_of("webdataset", path), path, row=1, feature="label", good=1)
 
 
 @cell("webdataset", "bad encoding", "E377")
 def _(place):
-    path = tar(place, ("2.jpg", picture()), ("2.txt", b"caf\xe9"))
+    path = tar(place, ("2.jpg", image()), ("2.txt", b"caf\xe9"))
     return place.case(source_of("webdataset", path), path, row=1, good=1)
 
 
 @cell("webdataset", "inconsistent columns", "E309")
 def _(place):
-    place.patch.setattr(sys.modules["rekord.sources.webdataset"], "_PEEKED_ROWS", 1)
+    place.patch.setattr(sys.modules["rekord.sources.webdataset"], "_PEEK_ROWS", 1)
     path = packed(place, ("1.txt", b"a"), ("2.txt", b"b"), ("2.note", b"c"))
     return place.case(source_of("webdataset", path), path, row=1, feature="note", good=1)
 
@@ -551,15 +551,15 @@ def _(place):
 
 @cell("webdataset", "too large", "E377")
 def _(place):
-    path = tar(place, ("2.jpg", picture() + bytes(5000)), ("2.cls", b"1"))
-    place.patch.setattr(sys.modules["rekord.sources.webdataset"], "_MOST_BYTES", 4000)
+    path = tar(place, ("2.jpg", image() + bytes(5000)), ("2.cls", b"1"))
+    place.patch.setattr(sys.modules["rekord.sources.webdataset"], "_MAX_MEMBER_BYTES", 4000)
     return place.case(source_of("webdataset", path), path, row=1, good=1)
 
 
 @cell("webdataset", "too large", "E327")
 def _(place):
-    path = tar(place, ("2.jpg", picture()), ("2.cls", b"1"), ("2.other", bytes(3900)))
-    place.patch.setattr(sys.modules["rekord.sources.webdataset"], "_MOST_BYTES", 4000)
+    path = tar(place, ("2.jpg", image()), ("2.cls", b"1"), ("2.other", bytes(3900)))
+    place.patch.setattr(sys.modules["rekord.sources.webdataset"], "_MAX_MEMBER_BYTES", 4000)
     return place.case(source_of("webdataset", path), path, row=1, good=1)
 
 

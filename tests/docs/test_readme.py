@@ -45,12 +45,12 @@ def data(tmp_path, monkeypatch):
     for kind in ("daisy", "rose"):
         (tmp_path / "flowers" / kind).mkdir(parents=True)
         for i in range(50):
-            (tmp_path / "flowers" / kind / f"{i:02d}.png").write_bytes(_picture(f"{kind} {i}"))
+            (tmp_path / "flowers" / kind / f"{i:02d}.png").write_bytes(_image(f"{kind} {i}"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def _picture(text: str) -> bytes:
+def _image(text: str) -> bytes:
     """A PNG of 16 × 16 pixels. Its data is not compressed: what zlib makes of it differs from version to version."""
     pixels = Random(text).randbytes(16 * 16 * 3)
     lines = b"".join(b"\0" + pixels[at : at + 48] for at in range(0, len(pixels), 48))

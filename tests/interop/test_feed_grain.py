@@ -89,7 +89,7 @@ if __name__ == "__main__":
     flags.FLAGS.mark_as_parsed()  # as absl.app.run does
     source = make_data_source(rk.open(sys.argv[1])["train"], columns=["id"])
     sampler = grain.samplers.IndexSampler(len(source), shuffle=True, seed=1, num_epochs=1)
-    loader = grain.DataLoader(make_data_source=source, sampler=sampler, worker_count=2)
+    loader = grain.DataLoader(data_source=source, sampler=sampler, worker_count=2)
     print(*[int(row["id"]) for row in loader])
 """
 

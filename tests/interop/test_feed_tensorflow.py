@@ -435,7 +435,7 @@ def jpeg(height: int, width: int) -> bytes:
     return out.getvalue()
 
 
-def test_decoded_pictures_are_dense_with_a_size_and_ragged_without(tmp_path: Path) -> None:
+def test_decoded_images_are_dense_with_a_size_and_ragged_without(tmp_path: Path) -> None:
     schema = rk.Schema({"image": rk.Image(), "other": rk.Image(optional=True)})
     rows = [
         {"image": jpeg(2 + number, 3)} | ({"other": jpeg(2, 2)} if number % 2 else {}) for number in range(5)
@@ -444,8 +444,8 @@ def test_decoded_pictures_are_dense_with_a_size_and_ragged_without(tmp_path: Pat
     dataset = split.to_tensorflow(2, decode=True)
     assert dataset.element_spec["image"] == tf.RaggedTensorSpec([None, None, None, 3], tf.uint8, 2, tf.int64)
     for batch, expected in zip(dataset, split.batches(2, decode=True), strict=True):
-        for row, picture in enumerate(expected["image"]):
-            assert batch["image"][row].to_list() == picture.tolist()
+        for row, image in enumerate(expected["image"]):
+            assert batch["image"][row].to_list() == image.tolist()
     resized = split.to_tensorflow(2, decode=True, resize=(4, 6), remainder="drop")
     assert resized.element_spec["image"] == tf.TensorSpec([2, 4, 6, 3], tf.uint8)
     assert_equal_batches(resized, split.batches(2, decode=True, resize=(4, 6), remainder="drop"))

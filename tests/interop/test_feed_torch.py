@@ -167,10 +167,10 @@ def test_what_a_function_made_passes_through(split: Any) -> None:
     assert batch["names"] is names
 
 
-def test_pictures_of_different_sizes_are_a_list_of_tensors() -> None:
-    pictures = np.empty(2, object)
-    pictures[:] = [np.zeros((2, 3, 3), np.uint8), np.ones((4, 1, 3), np.uint8)]
-    assert [part.shape for part in batch_to_tensors({"image": pictures})["image"]] == [(2, 3, 3), (4, 1, 3)]
+def test_images_of_different_sizes_are_a_list_of_tensors() -> None:
+    images = np.empty(2, object)
+    images[:] = [np.zeros((2, 3, 3), np.uint8), np.ones((4, 1, 3), np.uint8)]
+    assert [part.shape for part in batch_to_tensors({"image": images})["image"]] == [(2, 3, 3), (4, 1, 3)]
 
 
 def test_a_dtype_that_torch_lacks_names_its_column(split: Any) -> None:

@@ -99,7 +99,7 @@ def test_pixels_that_are_ignored_are_not_counted(scenes: Path, scene_run: Traini
 
 
 @pytest.mark.parametrize("kind", ["signs", "scenes"])
-def test_a_run_over_pictures_that_was_stopped_ends_as_one_that_was_not(
+def test_a_run_over_images_that_was_stopped_ends_as_one_that_was_not(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     data = request.getfixturevalue(kind)

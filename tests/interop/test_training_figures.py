@@ -72,7 +72,7 @@ def test_the_mean_over_classes_is_that_of_keras(ignore: int | None) -> None:
     ) == result.compute_mean_iou(matrix)
 
 
-def test_pictures_of_an_odd_size_are_halved_too() -> None:
+def test_images_of_an_odd_size_are_halved_too() -> None:
     task = Task("classification", IMAGE, "label", ("a", "b"))
     model = build_model(keras, BatchEncoder(task, {"image": ImageInput("image", 45, 63, 3)}), 0)
     assert sum(isinstance(layer, keras.layers.MaxPooling2D) for layer in model.layers) == 2

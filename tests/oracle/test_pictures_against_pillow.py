@@ -24,7 +24,7 @@ MODES = {
 }
 
 
-def _picture(mode: str, width: int, height: int, rng: np.random.Generator) -> Any:
+def _image(mode: str, width: int, height: int, rng: np.random.Generator) -> Any:
     if mode == "I;16":
         return Pillow.fromarray(rng.integers(0, 1 << 16, (height, width), dtype=np.uint16))
     small = Pillow.fromarray(rng.integers(0, 256, (3, 3, 4), dtype=np.uint8))
@@ -50,13 +50,13 @@ def _options(form: str, choose: random.Random) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("form", MODES)
-def test_every_picture_that_pillow_writes_is_whole_and_has_the_size_that_pillow_sees(form: str) -> None:
+def test_every_image_that_pillow_writes_is_whole_and_has_the_size_that_pillow_sees(form: str) -> None:
     choose, rng = random.Random(SEED), np.random.default_rng(SEED)
     for mode in MODES[form]:
         for _ in range(8):
             width, height = choose.randrange(1, 200), choose.randrange(1, 200)
             file = io.BytesIO()
-            _picture(mode, width, height, rng).save(file, form, **_options(form, choose))
+            _image(mode, width, height, rng).save(file, form, **_options(form, choose))
             data = file.getvalue()
             seen = Pillow.open(io.BytesIO(data))
             for verify in ("full", "headers"):
@@ -80,17 +80,17 @@ def _regions(width: int, height: int, classes: int, rng: np.random.Generator) ->
     return ids
 
 
-def _saved(picture: Any, **options: Any) -> bytes:
+def _saved(image: Any, **options: Any) -> bytes:
     file = io.BytesIO()
-    picture.save(file, "png", **options)
+    image.save(file, "png", **options)
     return file.getvalue()
 
 
 def _palette(ids: np.ndarray[Any, Any]) -> Any:
-    picture = Pillow.fromarray(ids.astype(np.uint8)).convert("P")
-    picture.putdata(ids.ravel().tolist())
-    picture.putpalette(np.random.default_rng(SEED).integers(0, 256, 768).tolist())
-    return picture
+    image = Pillow.fromarray(ids.astype(np.uint8)).convert("P")
+    image.putdata(ids.ravel().tolist())
+    image.putpalette(np.random.default_rng(SEED).integers(0, 256, 768).tolist())
+    return image
 
 
 @pytest.mark.parametrize("level", [1, 6, 9])

@@ -399,15 +399,15 @@ def test_the_message_of_reshape(tf: ModuleType) -> None:
         assert reshape_error(values, shape) == said, (values, shape)
 
 
-def picture(kind: str) -> bytes:
+def image(kind: str) -> bytes:
     file = io.BytesIO()
     Image.new("RGB", (40, 40), (200, 10, 30)).save(file, kind)
     return file.getvalue()
 
 
-def test_the_message_of_the_picture_decoders(tf: ModuleType) -> None:
-    png, jpeg = picture("PNG"), picture("JPEG")
-    cases = [(picture(kind), False) for kind in ("PNG", "JPEG", "GIF", "BMP", "WEBP")]
+def test_the_message_of_the_image_decoders(tf: ModuleType) -> None:
+    png, jpeg = image("PNG"), image("JPEG")
+    cases = [(image(kind), False) for kind in ("PNG", "JPEG", "GIF", "BMP", "WEBP")]
     cases += [(data, False) for data in (b"", b"x", b"hello world", bytes(48), b"\x89P", png[:20])]
     cases += [(png[:-15], True), (jpeg[: len(jpeg) // 2], True), (jpeg[:10], True)]
     for (data, damaged), decoder in product(

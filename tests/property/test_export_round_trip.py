@@ -21,8 +21,8 @@ from rekord.testing.strategies import rows, schemas
 def datasets(draw: st.DrawFn) -> tuple[rk.Schema, list[dict[str, Any]]]:
     schema = draw(schemas())
     # The default of an image may be any bytes, but an image that is given is looked at.
-    pictures = [one for one in schema.values() if isinstance(one, (rk.Image, rk.Mask))]
-    assume(len(schema) > 0 and not any(one.has_default for one in pictures))
+    images = [one for one in schema.values() if isinstance(one, (rk.Image, rk.Mask))]
+    assume(len(schema) > 0 and not any(one.has_default for one in images))
     return schema, draw(st.lists(rows(schema), min_size=1, max_size=5))
 
 

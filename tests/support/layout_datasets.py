@@ -22,7 +22,7 @@ def encoded(pixels: Any, format: str = "PNG") -> bytes:
     return made.getvalue()
 
 
-def picture(i: int) -> Any:
+def image(i: int) -> Any:
     """An image of (4 + i) × 5 pixels."""
     return np.full((4 + i, 5, 3), 40 * i, np.uint8)
 
@@ -50,12 +50,12 @@ def write_layout(name: str, folder: Path, **options: Any) -> str:
 def _row(name: str, i: int) -> dict[str, Any]:
     match name:
         case "classification":
-            return {"image": encoded(picture(i)), "label": i % 2}
+            return {"image": encoded(image(i)), "label": i % 2}
         case "segmentation":
-            return {"image": encoded(picture(i)), "mask": encoded(mask(i)), "filename": f"{i}.png"}
+            return {"image": encoded(image(i)), "mask": encoded(mask(i)), "filename": f"{i}.png"}
         case "detection":
             return {
-                "image": encoded(picture(i)),
+                "image": encoded(image(i)),
                 "filename": f"{i}.png",
                 "boxes": boxes(i),
                 "label": [1 + j for j in range(i % 3)],

@@ -16,7 +16,7 @@ Row = dict[str, Any]
 Written = Callable[..., Any]
 
 
-def picture(value: int, size: tuple[int, int] = (16, 16), mode: str = "RGB") -> bytes:
+def image(value: int, size: tuple[int, int] = (16, 16), mode: str = "RGB") -> bytes:
     file = io.BytesIO()
     Image.new(mode, size, value if mode == "L" else (value, 255 - value, 0)).save(file, "PNG")
     return file.getvalue()

@@ -162,10 +162,10 @@ def encode_palette_png(mask: npt.NDArray[np.uint8]) -> bytes:
     """A mask as annotation tools save it: ids that stand for colours."""
     from PIL import Image
 
-    picture = Image.frombytes("P", (mask.shape[1], mask.shape[0]), mask.tobytes())
-    picture.putpalette([part for number in range(256) for part in _PALETTE.get(number, (0, 0, 0))])
+    image = Image.frombytes("P", (mask.shape[1], mask.shape[0]), mask.tobytes())
+    image.putpalette([part for number in range(256) for part in _PALETTE.get(number, (0, 0, 0))])
     file = io.BytesIO()
-    picture.save(file, "PNG")
+    image.save(file, "PNG")
     return file.getvalue()
 
 

@@ -118,7 +118,7 @@ def _describe_values(feature: FeatureStats) -> str:
         parts += [f"{n:,} {word}" for n, word in ((numbers.nan, "NaN"), (infinite, "infinite")) if n]
     if strings is not None and strings.count:
         if feature.has_images:
-            parts.append("/".join(sorted(strings.pictures.formats)))
+            parts.append("/".join(sorted(strings.images.formats)))
         elif feature.top and feature.top[0][1] > 1:
             value, times = feature.top[0]
             parts.append(f"{quote_text(value, 20)} {format_share(times, strings.count)}")
@@ -171,19 +171,19 @@ def _iter_class_lines(feature: FeatureStats, width: int) -> Iterator[StyledLine]
 
 def _iter_image_lines(feature: FeatureStats) -> Iterator[StyledLine]:
     assert feature.strings is not None, "images are byte strings"
-    pictures, lengths = feature.strings.pictures, feature.strings.lengths.moments
-    total = pictures.count
-    formats = ", ".join(f"{name} {format_share(n, total)}" for name, n in pictures.formats.most_common())
-    yield [(escape_controls(feature.name), "bold"), f": {format_count(total, 'picture')}, {formats}"]
-    if pictures.widths.moments.count:
-        widths, heights = pictures.widths, pictures.heights
+    images, lengths = feature.strings.images, feature.strings.lengths.moments
+    total = images.count
+    formats = ", ".join(f"{name} {format_share(n, total)}" for name, n in images.formats.most_common())
+    yield [(escape_controls(feature.name), "bold"), f": {format_count(total, 'image')}, {formats}"]
+    if images.widths.moments.count:
+        widths, heights = images.widths, images.heights
         middle = widths.quantiles.at([0.5])[0], heights.quantiles.at([0.5])[0]
         yield [
             f"  size      {widths.moments.min}×{heights.moments.min} to {widths.moments.max}×{heights.moments.max}"
             f", median {middle[0]}×{middle[1]}"
         ]
     colours = ", ".join(
-        f"{name.replace('_', ' ')} {format_share(n, total)}" for name, n in pictures.colours.most_common()
+        f"{name.replace('_', ' ')} {format_share(n, total)}" for name, n in images.colours.most_common()
     )
     if colours:
         yield [f"  colours   {colours}"]
@@ -191,8 +191,8 @@ def _iter_image_lines(feature: FeatureStats) -> Iterator[StyledLine]:
         f"  bytes     {format_size(lengths.min)} to {format_size(lengths.max)}, mean "
         f"{format_size(lengths.mean or 0.0)}"
     ]
-    if pictures.turned:
-        yield [("  turned    ", "yellow"), f"{pictures.turned:,} by EXIF, which TensorFlow does not turn"]
+    if images.turned:
+        yield [("  turned    ", "yellow"), f"{images.turned:,} by EXIF, which TensorFlow does not turn"]
 
 
 def _iter_split_lines(stats: Stats) -> Iterator[StyledLine]:

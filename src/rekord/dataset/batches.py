@@ -37,7 +37,7 @@ class BatchRequest:
     world: int = 1
     remainder: Remainder = "keep"
     transform: BatchTransformer | None = None  # of rows, before anything else is done with them
-    pictures: Callable[[Batch], Batch] | None = None  # decodes them; its errors name the row in the batch
+    images: Callable[[Batch], Batch] | None = None  # decodes them; its errors name the row in the batch
     finish: Callable[[Batch], Batch] | None = None
     prefetch: int = 2
     threads: int = 1
@@ -48,8 +48,8 @@ class BatchRequest:
     def decoding(self) -> tuple[CodecPlan, Callable[[Batch], Batch] | None]:
         """The plan that records are decoded by, and what may refuse a row of what it gives."""
         if self.transform is None:
-            return self.plan(), self.pictures
-        return self.transform.reading(), self.transform.then(self.pictures)
+            return self.plan(), self.images
+        return self.transform.reading(), self.transform.then(self.images)
 
     @property
     def streams(self) -> bool:
@@ -85,14 +85,14 @@ class Batches(Loader[Batch]):
 
 def read_batches(request: BatchRequest, epoch: int, consumed: int) -> BatchReader[Batch]:
     """The batches of an epoch from a position on: of all files from front to end, or of records by number."""
-    plan, pictures = request.decoding()
+    plan, images = request.decoding()
     if request.streams:
         return SequentialBatches(
             request.shards,
             plan,
             request.batch_size,
             finish=request.finish,
-            pictures=pictures,
+            images=images,
             threads=request.threads,
             prefetch=request.prefetch,
             consumed=consumed,
@@ -101,7 +101,7 @@ def read_batches(request: BatchRequest, epoch: int, consumed: int) -> BatchReade
     pool = new_pool()
     steps = request.steps(consumed)
     own = islice(steps.worker_steps(request.worker, request.workers), request.delivered, None)
-    decoders = IdlePool(lambda: IndexedDecoder(request.shards, plan, pool, pictures))
+    decoders = IdlePool(lambda: IndexedDecoder(request.shards, plan, pool, images))
 
     def decode(step: int) -> tuple[Batch, int]:
         with decoders.write_borrowed() as decoder:

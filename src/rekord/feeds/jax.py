@@ -135,18 +135,18 @@ def _narrow_dtype(array: Array) -> Array:
 
 
 def _sharding_error(name: str, column: Column) -> RekordError:
-    pictures = isinstance(column, np.ndarray)
+    images = isinstance(column, np.ndarray)
     do = f'map= with a function that pads it: batch["{name[:40]}"].to_padded(0, length)'
-    if pictures:
+    if images:
         do = "resize=(224, 224), so that all images have one size"
     elif isinstance(column, SparseColumn):
         do = f'map= with a function that makes it dense: batch["{name[:40]}"].to_dense()'
     return error(
         "U676",
-        f"`{name}` has rows of different {'sizes' if pictures else 'lengths'}, which devices cannot share",
+        f"`{name}` has rows of different {'sizes' if images else 'lengths'}, which devices cannot share",
         location=Location(feature=name),
         expected="a dense column beside sharding=",
-        found="an array for each row" if pictures else type(column).__name__,
+        found="an array for each row" if images else type(column).__name__,
         do=do,
     )
 

@@ -110,13 +110,13 @@ class ClassificationLayout:
         }
 
     def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
-        picture, remarks = inspect_row_image(row, verify, readers="readers of ImageNet's records")
+        image, remarks = inspect_row_image(row, verify, readers="readers of ImageNet's records")
         values = {
-            "image": picture.data,
-            "format": picture.format.upper(),
+            "image": image.data,
+            "format": image.format.upper(),
             "filename": row.get("filename", ""),
-            "height": picture.height,
-            "width": picture.width,
+            "height": image.height,
+            "width": image.width,
             "channels": 3,
             "colorspace": "RGB",
         }

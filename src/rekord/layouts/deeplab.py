@@ -90,13 +90,13 @@ class DeepLabLayout:
         }
 
     def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
-        picture, remarks = inspect_row_image(row, verify, readers="DeepLab's readers")
+        image, remarks = inspect_row_image(row, verify, readers="DeepLab's readers")
         values = {
-            "image": picture.data,
-            "format": picture.format,
+            "image": image.data,
+            "format": image.format,
             "filename": _strip_extension(row.get("filename", "")),
-            "height": picture.height,
-            "width": picture.width,
+            "height": image.height,
+            "width": image.width,
             "channels": 3,
         }
         if row.get("mask") is not None:
@@ -108,7 +108,7 @@ class DeepLabLayout:
                 colours=None if self.colours is None else dict(self.colours),
                 verify=verify,
             )
-            check_mask_size(picture, mask, name="mask")
+            check_mask_size(image, mask, name="mask")
             values["mask"] = mask.data
             values["mask_format"] = "png"
             remarks += [RowRemark(code, "mask", what) for code, what in mask.remarks]

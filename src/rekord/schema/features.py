@@ -666,8 +666,8 @@ class Mask(_EncodedFeature):
     def tfds_feature(self) -> tuple[str, dict[str, Any]]:
         _refuse_holes(self)
         dtype = "uint8" if self.classes <= 256 else "uint16"
-        picture = {"shape": (None, None, 1), "dtype": dtype, "encodingFormat": "png"}
-        return "mask", {**picture, "useColormap": True, "label": {"numClasses": str(self.classes)}}
+        image = {"shape": (None, None, 1), "dtype": dtype, "encodingFormat": "png"}
+        return "mask", {**image, "useColormap": True, "label": {"numClasses": str(self.classes)}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -117,12 +117,12 @@ class WebDatasetSource:
 
     def _schema(self, listing: FileListing) -> Schema:
         rows: list[SourceRow] = []
-        pictures: set[str] = set()
+        images: set[str] = set()
         taken_bytes = 0
         for file in listing.files:
             for row, found in _read_samples(listing.full(file), file):
                 rows.append(row)
-                pictures |= found
+                images |= found
                 taken_bytes += 0 if isinstance(row.values, RekordError) else estimate_row_bytes(row.values)
                 if len(rows) >= _PEEK_ROWS or taken_bytes >= PEEK_BYTES:
                     break
@@ -135,7 +135,7 @@ class WebDatasetSource:
             )
         schema = infer_row_schema(rows, complete=False)
         features = {
-            name: Image(optional=feature.optional) if name in pictures else feature
+            name: Image(optional=feature.optional) if name in images else feature
             for name, feature in schema.items()
         }
         return Schema(features, evidence=schema.evidence)
@@ -269,16 +269,16 @@ def _build_row(
     path: str, file: SourceFile, position: int, sample: list[_SampleMember]
 ) -> tuple[SourceRow, set[str]]:
     try:
-        values, pictures = _build_values(path, sample)
+        values, images = _build_values(path, sample)
     except RekordError as failure:
         failure.location = failure.location.within(path=to_printable_path(path), row=position)
         return SourceRow(to_printable_path(file.path), position, failure), set()
-    return SourceRow(to_printable_path(file.path), position, values), pictures
+    return SourceRow(to_printable_path(file.path), position, values), images
 
 
 def _build_values(path: str, sample: list[_SampleMember]) -> tuple[dict[str, Any], set[str]]:
     values: dict[str, Any] = {}
-    pictures: set[str] = set()
+    images: set[str] = set()
     kinds = {member.extension for member in sample}
     for member in sample:
         if isinstance(member.data, RekordError):
@@ -292,13 +292,13 @@ def _build_values(path: str, sample: list[_SampleMember]) -> tuple[dict[str, Any
             )
             name = "mask" if masked else column or "image"
             found = {name: member.data}
-            pictures.add(name)
+            images.add(name)
         for name, value in found.items():
             # A text can be the whole name that the key was made of; nothing else is a name.
             if name in values or (name == "filename" and not isinstance(value, (str, type(None)))):
                 raise _duplicate_member_error(path, member, name)
             values[name] = value
-    return {"filename": sample[0].key, **values}, pictures
+    return {"filename": sample[0].key, **values}, images
 
 
 def _decode_member(path: str, member: _SampleMember, kind: str, column: str) -> dict[str, Any]:

@@ -50,11 +50,11 @@ def collect_input_facts(split: Split, task: Task, image_size: tuple[int, int] | 
     used = (*(each.column for each in task.inputs), task.target)
     sample = _read_sample(split)
     sizes = {name: _estimate_column_bytes(column) // max(len(column), 1) for name, column in sample.items()}
-    pictures = [sample[each.column] for each in task.inputs if each.form == "image" and each.column in sample]
+    images = [sample[each.column] for each in task.inputs if each.form == "image" and each.column in sample]
     return InputFacts(
         compression=_detect_path_compression(split.paths),
         remote=any(map(is_remote, split.paths)),
-        stored_size=_find_median_size(pictures[0]) if pictures else None,
+        stored_size=_find_median_size(images[0]) if images else None,
         wanted_size=image_size,
         used_columns=used,
         used_bytes=sum(size for name, size in sizes.items() if name in used),

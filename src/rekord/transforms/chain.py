@@ -92,8 +92,8 @@ class Chain:
         schema = before
         sizes: dict[str, tuple[int, int]] = {}
         # Images are decoded once for all transforms that follow each other.
-        for pictured, steps in groupby(self.steps, lambda step: isinstance(step, ImageTransform)):
-            if pictured:
+        for imaged, steps in groupby(self.steps, lambda step: isinstance(step, ImageTransform)):
+            if imaged:
                 bound, sizes = bind_image_transforms(list(steps), schema, sizes)  # type: ignore[arg-type]
                 bounds.append(bound)
                 schema = bound.schema

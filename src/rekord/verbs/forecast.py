@@ -303,7 +303,7 @@ def _find_common_format(sample: RowSample, schema: Schema, name: str) -> str:
 
     formats = [detect_image_format(decode(payload, schema)[name] or b"") for payload in sample.payloads[:4]]
     most = Counter([one for one in formats if one is not None]).most_common(1)
-    return format_display_name(most[0][0]) if most else "pictures"
+    return format_display_name(most[0][0]) if most else "images"
 
 
 def _format_total(each: float, rows: int | None) -> str:
@@ -519,7 +519,7 @@ def _suggest_image_encoding(job: ConversionJob, sample: RowSample, told: frozens
     if not payloads or not wide:
         return
     rows = [decode(payload, job.schema) for payload in payloads]
-    pictured = sample.image_bytes / sample.rows if sample.pictures else 0.0
+    imaged = sample.image_bytes / sample.rows if sample.pictures else 0.0
     for name in wide:
         arrays = [np.asarray(row[name]) for row in rows if row.get(name) is not None]
         if not arrays or not all(_is_raw(array) for array in arrays):
@@ -531,9 +531,9 @@ def _suggest_image_encoding(job: ConversionJob, sample: RowSample, told: frozens
             else f"raw {arrays[0].dtype.name} values"
         )
         stored = sample.key_bytes[feature.key or name] / max(1, len(sample.payloads))
-        if pictured and stored / pictured >= _MIN_REPORTED_PNG_RATIO:
+        if imaged and stored / imaged >= _MIN_REPORTED_PNG_RATIO:
             format = sample.pictures.most_common(1)[0][0]
-            yield f"`{name}`: {kind}: {stored / pictured:.1f} × the {format}s; pass them through"
+            yield f"`{name}`: {kind}: {stored / imaged:.1f} × the {format}s; pass them through"
             continue
         as_png = [_measure_png_bytes(array) for array in arrays]
         if all(as_png):

@@ -311,7 +311,7 @@ def _resolve_layout(
         # none of the first rows had would be lost without a word.
         named = isinstance(made, PlainLayout) and facts.splits is not None
         return made, tuple(made.schema) if named else None
-    for member in ("schema", "derive", "looks", "options"):
+    for member in ("schema", "derive", "needs_derive", "options"):
         if not hasattr(layout, member):
             raise invalid("layout", layout, "a layout of rk.layouts, or its name", 'layout="deeplab"')
     return layout, None

@@ -33,7 +33,7 @@ def read(path: str) -> list[dict[str, Any]]:
 def test_images_and_labels(tmp_path: Path) -> None:
     for i, row in enumerate(read(layouts.write_layout("classification", tmp_path))):
         assert list(row) == ["image/encoded", "label"]
-        assert row["image/encoded"].tolist() == layouts.picture(i).tolist()
+        assert row["image/encoded"].tolist() == layouts.image(i).tolist()
         assert int(row["label"]) == i % 2
 
 

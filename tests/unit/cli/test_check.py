@@ -54,7 +54,7 @@ def shard(folder: Path, number: int) -> Path:
     return folder / f"train-{number:05}-of-00003.tfrecord"
 
 
-def picture(number: int) -> bytes:
+def image(number: int) -> bytes:
     file = io.BytesIO()
     pixels = np.random.default_rng(number).integers(0, 256, (16, 16, 3), dtype=np.uint8)
     PIL.Image.fromarray(pixels).save(file, "png")
@@ -163,7 +163,7 @@ def test_warnings_and_notes_are_told_apart_and_are_no_failure(
     [
         ([{"a": [1], "b": [2]}] * 3, "H789", "3 of 3 rows are there more than once"),
         (
-            [{"x": [picture(i % 30)]} for i in range(60)],
+            [{"x": [image(i % 30)]} for i in range(60)],
             "H786",
             "the same `x` is there more than once: 10 more",
         ),

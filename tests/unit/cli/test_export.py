@@ -98,7 +98,7 @@ def test_a_damaged_record_is_exit_code_1(place: Path, capsys: pytest.CaptureFixt
     assert not Path("out.parquet").exists()
 
 
-def test_what_pictures_have_no_place_for_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_images_have_no_place_for_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     png = bytes.fromhex("89504e470d0a1a0a0000000d4948445200000001000000010806000000")
     frames_of = frames([example_bytes({"image/encoded": [png], "weight": [3]})])
     Path("a.tfrecord").write_bytes(frames_of)

@@ -267,7 +267,7 @@ from rekord.cli.main import run_command_line
 from rekord.feeds.sql.engine import InterruptibleRunner
 
 real = InterruptibleRunner.run
-def on_begin(self, call):
+def begun(self, call):
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     return real(self, call)
 InterruptibleRunner.run = begun

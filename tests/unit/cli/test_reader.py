@@ -114,7 +114,7 @@ def test_tensorflow_is_told_the_compression(compression: Any, said: str, tmp_pat
     assert told["COMPRESSION"] == {"all": said}
 
 
-def test_dali_reads_fixed_and_varying_features_and_decodes_pictures(tmp_path: Path) -> None:
+def test_dali_reads_fixed_and_varying_features_and_decodes_images(tmp_path: Path) -> None:
     code = generate_reader_code(*empty(tmp_path, SCHEMA), "dali")
     assert '"image/encoded": tfrec.FixedLenFeature([], tfrec.string, ""),' in code
     assert '"vec": tfrec.FixedLenFeature([3], tfrec.float32, 0.0),' in code

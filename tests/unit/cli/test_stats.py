@@ -83,7 +83,7 @@ def test_json_has_the_fields_that_were_promised(tmp_path: Path, capsys: Captured
     assert document["damage"] == []
 
 
-def test_pictures_have_a_summary(tmp_path: Path, capsys: Captured) -> None:
+def test_images_have_a_summary(tmp_path: Path, capsys: Captured) -> None:
     file = io.BytesIO()
     Image.new("RGB", (64, 48)).save(file, "PNG")
     assert run_command_line(["stats", put(tmp_path, [{"image": [file.getvalue()]}] * 2)]) == 0
@@ -222,5 +222,5 @@ def test_the_reference_page_names_every_field(tmp_path: Path, capsys: Captured) 
     document = json.loads(capsys.readouterr().out)
     page = (Path(__file__).parents[3] / "docs" / "reference" / "stats.md").read_text(encoding="utf-8")
     fields = {name for feature in document["features"].values() for name in feature}
-    assert {"top_most_missed", "pictures", "classes", "histogram"} <= fields
+    assert {"top_most_missed", "images", "classes", "histogram"} <= fields
     assert [name for name in sorted(fields) if f"`{name}`" not in page] == []

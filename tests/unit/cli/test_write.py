@@ -27,7 +27,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def picture(path: str, *, mode: str = "RGB", side: int = 8, colour: object = None) -> None:
+def image(path: str, *, mode: str = "RGB", side: int = 8, colour: object = None) -> None:
     place = Path(path)
     place.parent.mkdir(parents=True, exist_ok=True)
     Image.new(mode, (side, side), colour).save(place)
@@ -37,7 +37,7 @@ def picture(path: str, *, mode: str = "RGB", side: int = 8, colour: object = Non
 def photos() -> str:
     for name in ("cat", "dog"):
         for i in range(6):
-            picture(f"photos/{name}/{i}.jpg", colour=(i, 0, 0))
+            image(f"photos/{name}/{i}.jpg", colour=(i, 0, 0))
     return "photos"
 
 
@@ -82,7 +82,7 @@ def test_the_json_is_the_document_of_the_interface(photos: str, capsys: pytest.C
 
 def test_the_splits_of_the_source_are_kept_and_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     for split in ("train", "val"):
-        picture(f"photos/{split}/cat/1.jpg")
+        image(f"photos/{split}/cat/1.jpg")
     assert run_command_line(["write", "photos", "out", "--workers", "1"]) == 0
     printed = capsys.readouterr()
     assert "splits: train, val, as the source has them (--split says otherwise)" in printed.err
@@ -110,8 +110,8 @@ def test_another_plan_for_the_same_place_is_refused_unless_it_is_fresh(
 
 def test_images_and_masks_are_named_apart(capsys: pytest.CaptureFixture[str]) -> None:
     for i in range(3):
-        picture(f"a/{i}.jpg")
-        picture(f"b/{i}.png", mode="L", colour=i)
+        image(f"a/{i}.jpg")
+        image(f"b/{i}.png", mode="L", colour=i)
     written(capsys, "--images", "a", "--masks", "b", "out", "--classes", "3", "--ignore", "none")
     manifest = json.loads(Path("out/rekord.json").read_text())
     assert manifest["options"]["layout"]["classes"] == 3
@@ -127,8 +127,8 @@ def test_images_and_masks_are_named_apart(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_masks_of_colours_become_class_ids(capsys: pytest.CaptureFixture[str]) -> None:
-    picture("a/1.jpg")
-    picture("b/1.png", colour=(128, 64, 0))
+    image("a/1.jpg")
+    image("b/1.png", colour=(128, 64, 0))
     Path("colours.json").write_text('{"128,64,0": 3, "0, 0, 0": 0}')
     written(capsys, "--images", "a", "--masks", "b", "out", "--classes", "4", "--colours", "colours.json")
     (mask,) = rk.open("out")["train"].to_arrow(columns=["mask"])["mask"].to_pylist()
@@ -223,7 +223,7 @@ def test_bad_rows_are_rejected_and_counted(photos: str, capsys: pytest.CaptureFi
 
 def test_remarks_are_said_once_for_each_code(capsys: pytest.CaptureFixture[str]) -> None:
     for i in range(3):
-        picture(f"photos/cat/{i}.jpg", mode="CMYK")
+        image(f"photos/cat/{i}.jpg", mode="CMYK")
     assert run_command_line(["write", "photos", "out", "--workers", "1"]) == 0
     out = capsys.readouterr().out
     assert "  H731  3 ×  " in out
@@ -345,8 +345,8 @@ def test_the_pages_show_what_is_said(table: str, code: str, capsys: pytest.Captu
         Path("papers", name).touch()
     Path("clean.py").write_text("def tidy(row):\n    return row\n")
     Path("colours.json").write_text('{"red": 1}')
-    picture("a/1.jpg")
-    picture("b/1.png")
+    image("a/1.jpg")
+    image("b/1.png")
     command, *shown = next(text for text in messages(code) if text.startswith("$ rekord write ")).splitlines()
     assert run_command_line(command.split()[2:]) == 2
     printed = capsys.readouterr().err.splitlines()

@@ -16,5 +16,5 @@ PAGES = Path(__file__).parents[3] / "docs" / "errors"
 
 def test_the_example_of_a_record_too_large_is_what_is_said() -> None:
     with pytest.raises(RekordError) as caught:
-        RowValidator(compile_plan(schema.Schema({}))).refuse_size()
+        RowValidator(compile_plan(schema.Schema({}))).raise_too_large()
     assert caught.value.message in (PAGES / "E327.md").read_text(encoding="utf-8")

@@ -321,7 +321,7 @@ BAD = {
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("kind", BAD)
-def test_a_picture_that_cannot_be_decoded_names_its_record(opened, drain, how, kind) -> None:
+def test_an_image_that_cannot_be_decoded_names_its_record(opened, drain, how, kind) -> None:
     bad, code, says = BAD[kind]
     rows = [{"image": [png(pixels_of(i)) if i != 5 else bad]} for i in range(9)]
     data = opened(rows, {"image": rk.Image()})
@@ -337,7 +337,7 @@ def test_a_picture_that_cannot_be_decoded_names_its_record(opened, drain, how, k
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_a_bad_picture_among_steps_names_the_step_and_the_record(tmp_path, drain, how) -> None:
+def test_a_bad_image_among_steps_names_the_step_and_the_record(tmp_path, drain, how) -> None:
     rows = [[png(pixels_of(0))], [png(pixels_of(1)), JPEG[:300], png(pixels_of(2))]]
     schema = rk.Schema(context={"n": rk.Int64()}, steps={"frames": rk.Bytes()})
     path = tmp_path / "s.tfrecord"
@@ -373,7 +373,7 @@ def test_a_mask_that_holds_no_class_ids_is_refused(opened, drain, mask, code, fo
 
 
 @pytest.mark.slow
-def test_every_cut_and_many_flips_of_a_picture_decode_or_are_refused(opened, drain) -> None:
+def test_every_cut_and_many_flips_of_an_image_decode_or_are_refused(opened, drain) -> None:
     images = [encoded(photo(9, 13), kind) for kind in ("jpeg", "png", "gif", "bmp", "webp")]
     images.append(encoded(photo(9, 13).quantize(8)))
     for data in images:

@@ -126,12 +126,12 @@ def test_a_value_that_the_column_holds_pads_it(dtype, pad) -> None:
     np.testing.assert_array_equal(out[0, 1], np.array(pad, dtype))
 
 
-def test_pictures_of_different_sizes_are_padded_to_the_largest() -> None:
-    pictures = np.empty(3, object)
-    pictures[:] = [np.ones((1, 3, 3), np.uint8), None, np.full((2, 1, 3), 2, np.uint8)]
+def test_images_of_different_sizes_are_padded_to_the_largest() -> None:
+    images = np.empty(3, object)
+    images[:] = [np.ones((1, 3, 3), np.uint8), None, np.full((2, 1, 3), 2, np.uint8)]
     finish = made(ragged="pad", pad={"a": 7})
     assert finish is not None
-    out = finish({"a": pictures})["a"]
+    out = finish({"a": images})["a"]
     assert (out.shape, out.dtype) == ((3, 2, 3, 3), np.uint8)
     assert out[0, :, :, 0].tolist() == [[1, 1, 1], [7, 7, 7]]
     assert (out[1] == 7).all()
@@ -184,7 +184,7 @@ def test_a_size_is_two_whole_numbers() -> None:
     assert validate_resize(True, [np.int64(3), 4]) == (3, 4)
 
 
-def test_pictures_are_the_images_and_masks_among_the_columns() -> None:
+def test_images_are_the_images_and_masks_among_the_columns() -> None:
     schema = rk.Schema({"image": rk.Image(), "mask": rk.Mask(classes=2), "n": rk.Int64()})
     assert list(build_image_decoder(schema, None, None).features) == ["image", "mask"]
     assert list(build_image_decoder(schema, ("mask", "n"), None).features) == ["mask"]

@@ -128,11 +128,11 @@ def test_the_name_that_works_is_shown_beside_the_one_that_was_asked_for(tmp_path
 
 
 def png(pixels: list[list[int]], palette: bool = False) -> bytes:
-    picture = Image.fromarray(np.array(pixels, np.uint8))
+    image = Image.fromarray(np.array(pixels, np.uint8))
     if palette:
-        picture.putpalette([0, 0, 0, 255, 0, 0])
+        image.putpalette([0, 0, 0, 255, 0, 0])
     out = io.BytesIO()
-    picture.save(out, "PNG")
+    image.save(out, "PNG")
     return out.getvalue()
 
 
@@ -150,8 +150,8 @@ def png(pixels: list[list[int]], palette: bool = False) -> bytes:
 def test_what_is_explained_by_its_key_is_not_said_again_of_its_column(
     tmp_path: Path, feature: Any, stored: list[Any], code: str, key: str
 ) -> None:
-    picture = png([[0, 1], [1, 0]])
-    path = put(tmp_path / "a.tfrecord", [{key: value, "photo": [picture]} for value in stored])
+    image = png([[0, 1], [1, 0]])
+    path = put(tmp_path / "a.tfrecord", [{key: value, "photo": [image]} for value in stored])
     schema = rk.Schema({"x": replace(feature, key=key), "photo": rk.Image()})
     found = rk.doctor(path, schema=schema).diagnoses
     assert [each.code for each in found if each.severity == "error"] == [code]

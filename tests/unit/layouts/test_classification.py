@@ -20,10 +20,10 @@ PIXELS = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)
 
 def encoded(kind: str, mode: str = "RGB", pixels: Any = PIXELS) -> bytes:
     file = io.BytesIO()
-    picture = Image.fromarray(pixels)
-    if picture.mode != mode:
-        picture = picture.convert(mode)
-    picture.save(file, kind)
+    image = Image.fromarray(pixels)
+    if image.mode != mode:
+        image = image.convert(mode)
+    image.save(file, kind)
     return file.getvalue()
 
 

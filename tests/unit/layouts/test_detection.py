@@ -232,7 +232,7 @@ def test_boxes_of_eight_numbers_are_not_taken_for_two():
 
 
 @pytest.mark.parametrize("kind", ["GIF", "WEBP"])
-def test_a_picture_that_readers_decode_to_four_dimensions_is_refused(kind):
+def test_an_image_that_readers_decode_to_four_dimensions_is_refused(kind):
     given = row(image=encoded(kind=kind))
     failure = refused(lambda: detection(classes=CLASSES).derive(given, "full"))
     assert (failure.code, failure.location.feature) == ("E321", "image")

@@ -155,7 +155,7 @@ def test_other_files_are_left_out_and_counted(put):
     assert [row.path for row in rows_of(source)] == ["a/1.jpg"]
 
 
-def test_pictures_of_formats_that_cannot_be_stored_are_rows_all_the_same(put):
+def test_images_of_formats_that_cannot_be_stored_are_rows_all_the_same(put):
     assert [row.path for row in rows_of(image_folder(put("a/1.tif", "a/2.HEIC")))] == ["a/1.tif", "a/2.HEIC"]
 
 
@@ -230,7 +230,7 @@ def test_links_that_multiply_are_refused(put):
     assert refused(lambda: image_folder(root).facts()).code == "X503"
 
 
-def test_a_pipe_that_is_called_like_a_picture_is_left_out(put):
+def test_a_pipe_that_is_called_like_an_image_is_left_out(put):
     root = put("a/1.jpg")
     os.mkfifo(root / "a" / "2.jpg")
     assert [row.path for row in rows_of(image_folder(root))] == ["a/1.jpg"]
@@ -338,7 +338,7 @@ def test_columns_can_be_named(put):
 def test_images_can_be_below_another_root(put):
     root = put("images/1.jpg")
     path = put_list(root, "image,label\n1.jpg,cat\n")
-    assert values_of(image_csv(path, root=root / "pictures"))[0]["image"] == root / "images/1.jpg"
+    assert values_of(image_csv(path, root=root / "images"))[0]["image"] == root / "images/1.jpg"
 
 
 def test_a_row_over_several_lines_is_known_by_its_first(put):

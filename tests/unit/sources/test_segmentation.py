@@ -178,7 +178,7 @@ def test_masks_below_the_images_are_no_images(put):
 
 def test_linked_folders_pair_too(put):
     root = put("far/away/images/1.jpg", "masks/1.png")
-    (root / "images").symlink_to(root / "far/away/pictures")
+    (root / "images").symlink_to(root / "far/away/images")
     rows = told(segmentation(root / "images", root / "masks"))
     assert rows == [{"image": root / "images/1.jpg", "filename": "1.jpg", "mask": root / "masks/1.png"}]
     assert rows[0]["mask"].exists()

@@ -22,7 +22,7 @@ from rekord.training.advice import (
 from rekord.training.result import EpochResult
 from rekord.training.task import InputColumn, Task
 
-PICTURES = Task("classification", (InputColumn("image", "image"),), "label", ("cat", "dog"))
+IMAGES = Task("classification", (InputColumn("image", "image"),), "label", ("cat", "dog"))
 
 
 def epochs(waited_share: float) -> list[EpochResult]:
@@ -125,7 +125,7 @@ def test_where_nothing_stands_out_the_model_is_simply_fast(known: InputFacts) ->
 
 def test_facts_are_those_of_the_files_and_the_first_records(tmp_path: Path) -> None:
     path = written(tmp_path, compression="gzip", blob_bytes=50_000)
-    found = collect_input_facts(rk.open(path)["train"], PICTURES, (16, 24))
+    found = collect_input_facts(rk.open(path)["train"], IMAGES, (16, 24))
     assert (found.compression, found.remote) == ("gzip", False)
     assert (found.stored_size, found.wanted_size) == ((48, 64), (16, 24))
     assert (found.used_columns, found.unused_bytes) == (("image", "label"), 50_000)
@@ -133,7 +133,7 @@ def test_facts_are_those_of_the_files_and_the_first_records(tmp_path: Path) -> N
     assert found.cores >= 1
 
 
-def test_numbers_have_no_size_of_pictures(tmp_path: Path) -> None:
+def test_numbers_have_no_size_of_images(tmp_path: Path) -> None:
     rk.write({"x": np.arange(6.0), "y": np.arange(6)}, tmp_path / "data", progress=False, workers=1)
     task = Task("regression", (InputColumn("x", "numbers"),), "y")
     found = collect_input_facts(rk.open(tmp_path / "data")["train"], task, None)
@@ -144,19 +144,19 @@ def test_what_cannot_be_read_is_not_known_and_breaks_nothing(put_file) -> None:
     data = frames([example_bytes({"image": [b"x"], "label": [i]}) for i in range(3)])
     damaged = put_file(corrupt_payload(data, 0))
     schema = rk.Schema({"image": rk.Bytes(), "label": rk.Int64()})
-    found = collect_input_facts(rk.open(damaged, schema)["all"], PICTURES, (16, 16))
+    found = collect_input_facts(rk.open(damaged, schema)["all"], IMAGES, (16, 16))
     assert (found.stored_size, found.used_bytes, found.compression) == (None, 0, "none")
 
 
 def test_the_commands_that_are_advised_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     written(tmp_path, compression="gzip", blob_bytes=50_000)
-    known = collect_input_facts(rk.open("data")["train"], PICTURES, (16, 16))
+    known = collect_input_facts(rk.open("data")["train"], IMAGES, (16, 16))
     told = advise(known, path="data", epochs=epochs(0.9), batch_size=32, threads=known.cores)
     commands = [shlex.split(line.split(": rekord ")[1]) for line in told]
     assert [words[2] for words in commands] == ["data-16x16", "data-plain", "data-used"]
     for words in commands:
         assert run_command_line([*words, "--workers", "1"]) == 0
-    assert collect_input_facts(rk.open("data-16x16")["train"], PICTURES, (16, 16)).stored_size == (16, 16)
-    assert collect_input_facts(rk.open("data-plain")["train"], PICTURES, None).compression == "none"
-    assert collect_input_facts(rk.open("data-used")["train"], PICTURES, None).unused_bytes == 0
+    assert collect_input_facts(rk.open("data-16x16")["train"], IMAGES, (16, 16)).stored_size == (16, 16)
+    assert collect_input_facts(rk.open("data-plain")["train"], IMAGES, None).compression == "none"
+    assert collect_input_facts(rk.open("data-used")["train"], IMAGES, None).unused_bytes == 0

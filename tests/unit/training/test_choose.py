@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pages import example
-from training_rows import Row, Written, picture, refusal, split_of
+from training_rows import Row, Written, image, refusal, split_of
 
 import rekord as rk
 from rekord.training.choose import check_target, choose_task
@@ -35,7 +35,7 @@ def inputs_of(task: Any) -> dict[str, str]:
 
 def test_an_image_with_a_label_is_classified_from_the_image_alone(tmp_path):
     layout = rk.layouts.classification(classes=["cat", "dog"])
-    rows = [{"image": picture(i), "label": i % 2, "filename": f"{i}.png"} for i in range(6)]
+    rows = [{"image": image(i), "label": i % 2, "filename": f"{i}.png"} for i in range(6)]
     task = choose_task(dataset(rows, tmp_path / "data", layout=layout))
     assert (task.kind, task.target, inputs_of(task)) == ("classification", "label", {"image": "image"})
     assert (task.classes, task.values) == (("background", "cat", "dog"), None)
@@ -51,7 +51,7 @@ def test_an_image_with_a_label_is_classified_from_the_image_alone(tmp_path):
 
 
 def test_a_mask_beside_an_image_is_segmented_and_what_it_ignores_is_known(tmp_path):
-    rows = [{"image": picture(i), "mask": picture(i % 3, mode="L"), "filename": f"{i}"} for i in range(4)]
+    rows = [{"image": image(i), "mask": image(i % 3, mode="L"), "filename": f"{i}"} for i in range(4)]
     task = choose_task(dataset(rows, tmp_path / "data", layout=rk.layouts.deeplab(classes=3, ignore=255)))
     assert (task.kind, task.target, task.classes, task.ignore) == (
         "segmentation",
@@ -66,7 +66,7 @@ def test_a_mask_beside_an_image_is_segmented_and_what_it_ignores_is_known(tmp_pa
 
 def test_a_mask_is_not_learned_where_another_label_is_named(written):
     schema = {"image": rk.Image(), "mask": rk.Mask(classes=3), "label": rk.Label(2)}
-    rows = [{"image": picture(i), "mask": picture(1, mode="L"), "label": i % 2} for i in range(4)]
+    rows = [{"image": image(i), "mask": image(1, mode="L"), "label": i % 2} for i in range(4)]
     split = written(rows, schema)
     assert choose_task(split).kind == "segmentation"
     task = choose_task(split, label="label")
@@ -154,14 +154,14 @@ def test_a_label_without_names_is_numbered(written):
         ),
         (
             {"image": rk.Image(), "boxes": rk.Boxes(), "labels": rk.Int64(shape=(None,))},
-            [{"image": picture(9), "boxes": [[0, 0, 1, 1]], "labels": [1]}],
+            [{"image": image(9), "boxes": [[0, 0, 1, 1]], "labels": [1]}],
             None,
             "there is no baseline for boxes",
             "`image` Image, `boxes` Boxes, `labels` Int64 (None,)",
         ),
         (
             {"image": rk.Image(), "boxes": rk.Boxes()},
-            [{"image": picture(9), "boxes": [[0, 0, 1, 1]]}],
+            [{"image": image(9), "boxes": [[0, 0, 1, 1]]}],
             "boxes",
             "there is no baseline for boxes",
             "Boxes",
@@ -235,7 +235,7 @@ def test_the_remedy_for_a_number_that_is_no_class_is_one_that_works(tmp_path):
 
 def test_masks_that_are_missing_are_counted(written):
     schema = {"image": rk.Image(), "mask": rk.Mask(classes=3, optional=True)}
-    rows = [{"image": picture(i), "mask": None if i == 2 else picture(1, mode="L")} for i in range(4)]
+    rows = [{"image": image(i), "mask": None if i == 2 else image(1, mode="L")} for i in range(4)]
     failure = refusal(lambda: choose_task(written(rows, schema)))
     assert (failure.code, failure.what) == ("U608", "1 of 4 records have no value in `mask`")
     assert (failure.location.record, failure.location.feature) == (2, "mask")
@@ -398,7 +398,7 @@ def test_where_everything_is_left_out_the_reasons_are_said(written):
 
 def test_columns_choose_the_inputs_also_beside_an_image(written):
     schema = {"image": rk.Image(), "age": rk.Int64(), "id": rk.Int64(), "label": rk.Label(3)}
-    rows = table(image=lambda i: picture(i), age=lambda i: i % 9, id=lambda i: i)
+    rows = table(image=lambda i: image(i), age=lambda i: i % 9, id=lambda i: i)
     split = written(rows, schema)
     assert choose_task(split).left_out["age"] == "the image alone is taken; --columns image,age takes both"
     assert inputs_of(choose_task(split, columns=["image", "age"])) == {"image": "image", "age": "numbers"}
@@ -423,7 +423,7 @@ def test_columns_that_cannot_be_inputs_are_refused(written, columns, code, what)
 
 def test_a_mask_is_learned_from_its_own_image(written):
     schema = {"left": rk.Image(), "right": rk.Image(), "mask": rk.Mask(classes=3, of="right")}
-    rows = [{"left": picture(1), "right": picture(2), "mask": picture(1, mode="L")} for _ in range(3)]
+    rows = [{"left": image(1), "right": image(2), "mask": image(1, mode="L")} for _ in range(3)]
     split = written(rows, schema)
     assert inputs_of(choose_task(split)) == {"right": "image"}
     failure = refusal(lambda: choose_task(split, columns=["left"]))
@@ -453,7 +453,7 @@ def test_numbers_that_are_called_an_image_are_one(written):
     assert inputs_of(choose_task(written(rows, schema))) == {"image": "image"}
 
 
-def test_pictures_that_nobody_declared_are_found_in_the_records(tmp_path):
+def test_images_that_nobody_declared_are_found_in_the_records(tmp_path):
     schema = rk.Schema(
         {
             "image/encoded": rk.Bytes(),
@@ -464,9 +464,9 @@ def test_pictures_that_nobody_declared_are_found_in_the_records(tmp_path):
     )
     with rk.Writer(tmp_path / "train.tfrecord", schema) as writer:
         for i in range(30):
-            mask = picture(1, mode="L")
+            mask = image(1, mode="L")
             text = b"cat" if i % 2 else b"dog"
-            writer.write(dict(zip(schema, (picture(i), mask, i % 2, text), strict=True)))
+            writer.write(dict(zip(schema, (image(i), mask, i % 2, text), strict=True)))
     task = choose_task(rk.open(tmp_path / "train.tfrecord")["train"])
     assert (task.target, inputs_of(task)) == ("image/class/label", {"image/encoded": "image"})
     assert task.left_out == {
@@ -485,8 +485,8 @@ def test_masks_that_nobody_declared_are_no_classes_and_the_remedy_works(tmp_path
         for i in range(8):
             sizes = {"image/height": 16, "image/width": 16, "image/channels": 3}
             pixels = {
-                "image/encoded": picture(i),
-                "image/segmentation/class/encoded": picture(i % 2, mode="L"),
+                "image/encoded": image(i),
+                "image/segmentation/class/encoded": image(i % 2, mode="L"),
             }
             writer.write({name: {**sizes, **pixels}.get(name, b"png") for name in stored})
     foreign = rk.open(tmp_path / "foreign")["train"]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from training_rows import Written, picture, refusal, split_of
+from training_rows import Written, image, refusal, split_of
 
 import rekord as rk
 from rekord.training.choose import choose_task
@@ -198,7 +198,7 @@ def test_steps_of_a_sequence_are_tokens(written):
 )
 def test_images_have_one_size_that_is_not_larger_than_they_are(written, stored, asked, size):
     schema = {"image": rk.Image(), "label": rk.Label(2)}
-    split = written([{"image": picture(9 * i, stored), "label": i % 2} for i in range(4)], schema)
+    split = written([{"image": image(9 * i, stored), "label": i % 2} for i in range(4)], schema)
     encoder = encoder_of(split, image_size=asked)
     assert (encoder.image_size, encoder.specs) == (size, {"image": InputSpec("image", (*size, 3), "uint8")})
     (step,) = steps(split, encoder)
@@ -209,7 +209,7 @@ def test_images_have_one_size_that_is_not_larger_than_they_are(written, stored, 
 
 def test_an_image_that_is_missing_is_black_and_declared_channels_are_kept(written):
     schema = {"image": rk.Image(channels=1, optional=True), "label": rk.Label(2)}
-    rows = [{"image": None if i == 1 else picture(200, mode="L"), "label": i % 2} for i in range(4)]
+    rows = [{"image": None if i == 1 else image(200, mode="L"), "label": i % 2} for i in range(4)]
     split = written(rows, schema)
     encoder = encoder_of(split)
     assert encoder.specs["image"].shape == (16, 16, 1)
@@ -220,7 +220,7 @@ def test_images_that_nobody_declared_are_decoded(tmp_path):
     schema = rk.Schema({"image/encoded": rk.Bytes(), "image/class/label": rk.Int64()})
     with rk.Writer(tmp_path / "train.tfrecord", schema) as writer:
         for i in range(6):
-            data = b"\x89PNG\r\n\x1a\n" if i == 5 else picture(i, (20, 10))
+            data = b"\x89PNG\r\n\x1a\n" if i == 5 else image(i, (20, 10))
             writer.write({"image/encoded": data, "image/class/label": 3 + i % 2})
     split = rk.open(tmp_path / "train.tfrecord")["train"]
     encoder = fit_encoder(split, choose_task(split[:5]))
@@ -260,7 +260,7 @@ def test_masks_follow_their_image_and_keep_what_is_ignored(written):
     ids[:3] = 255
     file = io.BytesIO()
     Image.fromarray(ids).save(file, "PNG")
-    rows = [{"image": picture(i, (50, 30)), "mask": file.getvalue()} for i in range(3)]
+    rows = [{"image": image(i, (50, 30)), "mask": file.getvalue()} for i in range(3)]
     split = written(rows, schema)
     encoder = encoder_of(split)
     assert encoder.image_size == (32, 56)  # multiples of 8
@@ -277,7 +277,7 @@ def test_pixels_of_no_class_are_refused_before_a_framework_meets_them(written, i
     masks = [np.full((16, 16), i % 3, np.uint8) for i in range(6)]
     masks[4][3, 5] = 77
     stored = {"image": rk.Image(), "mask": rk.Mask(classes=256)}
-    split = written([{"image": picture(0), "mask": mask} for mask in masks], stored)
+    split = written([{"image": image(0), "mask": mask} for mask in masks], stored)
     task = Task(
         "segmentation",
         (InputColumn("image", "image"),),
@@ -298,14 +298,14 @@ def test_pixels_of_no_class_are_refused_before_a_framework_meets_them(written, i
 
 def test_large_masks_are_128_at_most(written):
     schema = {"image": rk.Image(), "mask": rk.Mask(classes=3)}
-    rows = [{"image": picture(1, (300, 200)), "mask": picture(1, (300, 200), "L")}]
+    rows = [{"image": image(1, (300, 200)), "mask": image(1, (300, 200), "L")}]
     assert encoder_of(written(rows, schema)).image_size == (128, 128)
 
 
 @pytest.mark.parametrize("size", [(64,), "64", (0, 64), (64.0, 64), (64, 5000)])
 def test_an_image_size_that_is_none_is_refused(written, size):
     schema = {"image": rk.Image(), "label": rk.Label(2)}
-    split = written([{"image": picture(i), "label": i % 2} for i in range(4)], schema)
+    split = written([{"image": image(i), "label": i % 2} for i in range(4)], schema)
     assert refusal(lambda: encoder_of(split, image_size=size)).code == "U605"
 
 
@@ -395,7 +395,7 @@ def everything(written: Written) -> Any:
 
     rows = [
         {
-            "image": some(picture(int(random.integers(255)), (9, 12))),
+            "image": some(image(int(random.integers(255)), (9, 12))),
             "age": some(float(random.normal())),
             "city": some("abc"[random.integers(3)]),
             "note": some(" ".join(random.choice(list("pqrst"), random.integers(6))) + f" {i}"),

@@ -111,7 +111,7 @@ def test_masks_have_no_id_that_they_had_not(names):
 
 @pytest.mark.parametrize("names", [["crop"], ["rotate"], ["flip", "crop", "rotate"]])
 @pytest.mark.parametrize("size", [(60, 80), (200, 20), (7, 5), (1, 1), (1, 50)])
-def test_a_picture_covers_its_whole_frame(names, size):
+def test_an_image_covers_its_whole_frame(names, size):
     white = Pillow.fromarray(np.full(size, 255, np.uint8))
     for roll in rolls(40):
         turn = AffineMap.sample(names, size, roll)
@@ -170,7 +170,7 @@ def test_boxes_without_area_stay_and_none_leaves_the_frame():
 
 
 @pytest.mark.parametrize("format", ["jpeg", "png", "webp", "bmp"])
-def test_a_picture_keeps_its_format_and_its_digest_is_told(format):
+def test_an_image_keeps_its_format_and_its_digest_is_told(format):
     rng = np.random.default_rng(0)
     data = encoded(rng.integers(0, 256, (30, 40, 3), np.uint8), format)
     row = build_augmentation(["flip", "crop", "colour"], SCHEMA)(
@@ -215,7 +215,7 @@ def test_colours_change_in_every_mode_and_alpha_does_not(mode):
         ("RGB", "png", (1, 50)),
     ],
 )
-def test_copies_of_a_picture_differ_from_it_and_from_each_other(names, mode, format, size):
+def test_copies_of_an_image_differ_from_it_and_from_each_other(names, mode, format, size):
     pixels = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), np.uint8)
     file = io.BytesIO()
     Pillow.fromarray(pixels).convert(mode).save(file, format)
@@ -234,7 +234,7 @@ def test_colours_leave_masks_and_boxes_as_they_are():
     assert row["image"] != before["image"]
 
 
-def test_the_same_words_give_the_same_picture_and_others_another():
+def test_the_same_words_give_the_same_image_and_others_another():
     vary = build_augmentation(["flip", "crop", "rotate", "colour"], SCHEMA)
     made = [
         vary(a_row(), seeded_random(*words))["image"]
@@ -279,7 +279,7 @@ def test_other_names_are_refused(given):
     assert str(caught.value).startswith("U605: there is no augmentation ")
 
 
-def test_a_picture_that_is_none_is_refused_with_its_column():
+def test_an_image_that_is_none_is_refused_with_its_column():
     with pytest.raises(rk.RekordError) as caught:
         build_augmentation(["flip"], SCHEMA)(a_row(image=b"no image"), seeded_random(0))
     assert (caught.value.code, caught.value.location.feature) == ("D409", "image")

@@ -27,15 +27,15 @@ def pixels(data: bytes) -> np.ndarray:
 
 def drawn(height: int, width: int, boxes: list[list[int]]) -> dict[str, Any]:
     """An image whose boxes are painted, each in a grey of its own, with the mask of each."""
-    picture = np.zeros((height, width, 3), np.uint8)
+    image = np.zeros((height, width, 3), np.uint8)
     masks = []
     for number, (x0, y0, x1, y1) in enumerate(boxes, 1):
-        picture[y0:y1, x0:x1] = 50 * number
+        image[y0:y1, x0:x1] = 50 * number
         mask = np.zeros((height, width), np.uint8)
         mask[y0:y1, x0:x1] = 1
         masks.append(saved(mask))
     row = {
-        "image": saved(picture),
+        "image": saved(image),
         "filename": "a.png",
         "boxes": boxes,
         "labels": [1 + number % 2 for number in range(len(boxes))],
@@ -177,8 +177,8 @@ def test_boxes_beside_two_images_lie_on_the_one_whose_keys_begin_alike():
     bound = crop(20, 20, at=(0, 0), columns=["left"]).bind(
         rk.Schema({**columns, "boxes": rk.Boxes(key="right/object/bbox")})
     )
-    picture = saved(np.zeros((40, 40, 3), np.uint8))
-    row = bound.apply({"left": picture, "right": picture, "boxes": [[0, 0, 0.5, 0.5]]})
+    image = saved(np.zeros((40, 40, 3), np.uint8))
+    row = bound.apply({"left": image, "right": image, "boxes": [[0, 0, 0.5, 0.5]]})
     assert row["boxes"] == [[0, 0, 0.5, 0.5]]
 
 

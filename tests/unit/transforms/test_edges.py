@@ -15,7 +15,7 @@ from rekord.transforms import Bound, chain, decode, normalize, one_hot, resize, 
 
 TEXT = rk.Schema({"text": rk.Text()})
 TEXTS = [{"text": "a b c"}, {"text": "b"}]
-PICTURE = rk.Schema({"image": rk.Image()})
+IMAGE = rk.Schema({"image": rk.Image()})
 PIXELS = np.arange(60 * 80 * 3, dtype=np.uint32).astype(np.uint8).reshape(60, 80, 3)
 
 
@@ -28,7 +28,7 @@ def written(rows, place, schema, transforms, **options):
 
 def test_a_chain_within_a_chain_is_as_its_steps(tmp_path):
     nested = [chain(chain(resize(8, 9))), normalize()]
-    dataset = written([{"image": PIXELS}], tmp_path / "out", PICTURE, nested)
+    dataset = written([{"image": PIXELS}], tmp_path / "out", IMAGE, nested)
     assert dataset.schema["image"].shape == (8, 9, 3)
     assert [step.name for step in dataset.transforms.steps] == ["resize", "normalize"]
 
@@ -126,8 +126,8 @@ class Flat:
         return {"image": np.zeros(9, np.uint8)}
 
 
-def test_a_forecast_takes_pictures_that_an_own_transform_made_tensors(tmp_path, capsys):
-    rk.write([{"image": PIXELS}] * 3, tmp_path / "out", schema=PICTURE, transforms=Flat())
+def test_a_forecast_takes_images_that_an_own_transform_made_tensors(tmp_path, capsys):
+    rk.write([{"image": PIXELS}] * 3, tmp_path / "out", schema=IMAGE, transforms=Flat())
     assert "3 records" in capsys.readouterr().err
 
 

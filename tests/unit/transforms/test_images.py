@@ -87,7 +87,7 @@ def test_each_fit_gives_the_size_that_it_says(before, fit, after):
     assert pixels(row["image"]).shape == (*after, 3)
 
 
-def test_pad_puts_the_picture_in_the_middle_of_a_colour():
+def test_pad_puts_the_image_in_the_middle_of_a_colour():
     row = applied({"image": saved(noise(10, 20, 3))}, ONLY, resize(20, 20, fit="pad", pad=(1, 2, 3)))
     found = pixels(row["image"])
     assert (found[:5] == (1, 2, 3)).all()
@@ -110,14 +110,14 @@ def test_crop_takes_the_middle_or_a_place():
 
 
 @pytest.mark.parametrize("step", [crop(10, 4), crop(4, 4, at=(6, 0)), crop(4, 13)])
-def test_a_picture_smaller_than_its_crop_is_a_bad_row(step):
+def test_an_image_smaller_than_its_crop_is_a_bad_row(step):
     with pytest.raises(rk.EncodeError) as caught:
         applied({"image": saved(noise(9, 12, 3))}, ONLY, step)
     assert (caught.value.code, caught.value.location.feature) == ("E384", "image")
     assert caught.value.found == "9 × 12"
 
 
-def test_a_picture_that_has_its_size_keeps_its_bytes():
+def test_an_image_that_has_its_size_keeps_its_bytes():
     data = saved(noise(20, 30, 3), "JPEG", quality=60)
     row = applied({"image": data}, ONLY, resize(20, 30), crop(20, 30), resize(90, 90, fit="within"))
     assert row["image"] == data
@@ -247,7 +247,7 @@ def test_decode_gives_what_reading_with_decode_gives():
     assert after["image"].dtype == after["mask"].dtype == np.uint8
 
 
-def test_decode_drops_what_told_of_encoded_pictures():
+def test_decode_drops_what_told_of_encoded_images():
     _, schema = pair()
     after = chain(resize(20, 30), decode()).bind(schema).schema
     assert list(after) == ["image", "filename", "height", "width", "channels", "mask"]
@@ -276,7 +276,7 @@ def test_normalize_is_reckoned_once_and_rounded_once():
 
 
 @pytest.mark.parametrize("step", [decode(), normalize()])
-def test_pictures_of_any_size_make_no_tensor(step):
+def test_images_of_any_size_make_no_tensor(step):
     for steps in ([step], [resize(9, 9, fit="within"), step]):
         with pytest.raises(rk.SchemaError) as caught:
             chain(*steps).bind(ONLY)
@@ -318,7 +318,7 @@ def test_what_is_told_of_an_image_stays_true():
     assert applied(row, schema, encode("jpeg"))["format"] == "jpeg"
 
 
-def test_a_missing_picture_stays_missing_and_a_default_is_transformed():
+def test_a_missing_image_stays_missing_and_a_default_is_transformed():
     schema = rk.Schema({"image": rk.Image(optional=True), "n": rk.Int64()})
     bound = chain(resize(4, 4), decode()).bind(schema)
     assert bound.schema["image"].optional
@@ -397,7 +397,7 @@ def test_arguments_that_cannot_be_meant_are_refused(made):
 # Damage.
 
 
-def test_a_damaged_picture_names_its_column():
+def test_a_damaged_image_names_its_column():
     whole = saved(noise(50, 50, 3), "JPEG")
     for data, code in ((b"no image", "D409"), (b"", "D409"), (saved(noise(50, 50, 3))[:2000], "D409")):
         with pytest.raises(rk.DecodeError) as caught:
@@ -406,7 +406,7 @@ def test_a_damaged_picture_names_its_column():
     assert applied({"image": whole}, ONLY, resize(4, 4))
 
 
-def test_a_picture_with_more_pixels_than_are_decoded_is_refused(monkeypatch):
+def test_an_image_with_more_pixels_than_are_decoded_is_refused(monkeypatch):
     data = saved(noise(50, 50, 3))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 2499)
     with pytest.raises(rk.DecodeError) as caught:

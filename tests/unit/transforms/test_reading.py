@@ -145,7 +145,7 @@ def test_tables_are_the_same(both):
     assert read.to_arrow().equals(written.to_arrow())
 
 
-def test_decoded_pictures_are_the_same(both):
+def test_decoded_images_are_the_same(both):
     written, read = both
     if not isinstance(written.schema["image"], rk.Image):
         return
@@ -206,7 +206,7 @@ def test_what_has_no_meaning_is_said_at_once(raw):
 
 
 @pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"threads": 1, "prefetch": 0}])
-def test_a_picture_that_cannot_be_transformed_names_its_record(tmp_path, options):
+def test_an_image_that_cannot_be_transformed_names_its_record(tmp_path, options):
     path = tmp_path / "a.tfrecord"
     schema = rk.Schema({"image": rk.Bytes(), "n": rk.Int64()})
     with rk.Writer(path, schema) as writer:

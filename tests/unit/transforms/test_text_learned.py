@@ -438,7 +438,7 @@ def test_parts_may_be_seen_elsewhere_and_in_any_order(tmp_path, monkeypatch):
     first = build_conversion(source, tmp_path / "out", options).job.layout.options()
     seen = []
 
-    class Backwards(fit_transforms.Workers):
+    class Backwards(fit_transforms.WorkerPool):
         def run(self, function, inline, calls, **_):
             seen.append(len(calls))
             for i, arguments in reversed(calls):

@@ -87,7 +87,7 @@ def test_the_manifest_says_what_was_done(photos, tmp_path):
     ]
 
 
-def test_a_picture_that_cannot_be_decoded_is_a_bad_row_and_names_its_file(photos, tmp_path):
+def test_an_image_that_cannot_be_decoded_is_a_bad_row_and_names_its_file(photos, tmp_path):
     # Its header says another mode than its scan has: only decoding shows it.
     bad = photos / "cat" / "02.jpg"
     data = bytearray(bad.read_bytes())
@@ -110,7 +110,7 @@ def test_a_picture_that_cannot_be_decoded_is_a_bad_row_and_names_its_file(photos
     assert len(rejecting["train"]) == 11
 
 
-def test_a_picture_that_is_too_small_is_a_bad_row_and_names_its_file(photos, tmp_path):
+def test_an_image_that_is_too_small_is_a_bad_row_and_names_its_file(photos, tmp_path):
     small = photos / "cat" / "02.jpg"
     Image.fromarray(noise(20, 200, 1)).save(small)
     with pytest.raises(rk.EncodeError) as caught:
@@ -140,7 +140,7 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_options_of_pictures_make_transforms_in_their_order(photos, tmp_path, capsys):
+def test_options_of_images_make_transforms_in_their_order(photos, tmp_path, capsys):
     out = tmp_path / "out"
     command(
         capsys,
@@ -225,7 +225,7 @@ def test_the_forecast_warns_of_raw_pixels(photos, tmp_path):
     assert line.endswith("store those, and leave `normalize` to reading: split.transform(…)")
 
 
-def test_the_forecast_warns_of_pictures_that_grow(photos, tmp_path):
+def test_the_forecast_warns_of_images_that_grow(photos, tmp_path):
     given = sum(path.stat().st_size for path in photos.rglob("*.jpg"))
     (line,) = foretold(photos, tmp_path / "a", transforms=T.resize(400, 400)).advice
     written = rk.write(photos, tmp_path / "a", transforms=T.resize(400, 400), workers=1, progress=False)

@@ -157,7 +157,7 @@ def test_keys_that_no_schema_declares_stay_in_the_originals(tmp_path):
     assert all("more" not in rk.decode(one) for one in payloads(made["train"])[7:])
 
 
-def test_a_picture_that_cannot_be_decoded_is_named_with_its_record(tmp_path):
+def test_an_image_that_cannot_be_decoded_is_named_with_its_record(tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
     schema = rk.Schema({"image": rk.Image(), "label": rk.Label(2)})

@@ -23,12 +23,12 @@ class IndexedDecoder:
         shards: Shards,
         plan: CodecPlan,
         pool: _core.Pool,
-        pictures: Callable[[dict[str, Column]], dict[str, Column]] | None = None,
+        images: Callable[[dict[str, Column]], dict[str, Column]] | None = None,
     ) -> None:
         self._shards = shards
         self._plan = plan
         self._pool = pool
-        self._image_decoder = pictures
+        self._image_decoder = images
         self._batch = new_batch(plan, pool)
 
     def decode(self, ids: Ids) -> dict[str, Column]:

@@ -102,9 +102,9 @@ class _FileSequence:
 class _BatchDecoder:
     """Fills one batch from pieces."""
 
-    def __init__(self, plan: CodecPlan, pool: _core.Pool, pictures: ImageDecoder) -> None:
+    def __init__(self, plan: CodecPlan, pool: _core.Pool, images: ImageDecoder) -> None:
         self._plan = plan
-        self._image_decoder = pictures
+        self._image_decoder = images
         self._batch = new_batch(plan, pool)
         self._pieces: list[tuple[int, FileSegment]] = []  # with the first row of each
 
@@ -188,7 +188,7 @@ class SequentialBatches:
         batch_size: int,
         *,
         finish: Callable[[dict[str, Column]], dict[str, Column]] | None,
-        pictures: ImageDecoder,
+        images: ImageDecoder,
         threads: int,
         prefetch: int,
         consumed: int,
@@ -197,7 +197,7 @@ class SequentialBatches:
         pool, inline = new_pool(), is_inline(threads, prefetch)
         files = _FileSequence(shards, pool, reuse=inline, begin=_place_of(shards, consumed))
         jobs = _DecodeJobQueue(files, batch_size)
-        decoders = IdlePool(lambda: _BatchDecoder(plan, pool, pictures))
+        decoders = IdlePool(lambda: _BatchDecoder(plan, pool, images))
 
         def decode(taken: list[DecodeJob]) -> deque[DecodedRows | BaseException]:
             with decoders.write_borrowed() as decoder:

@@ -193,9 +193,9 @@ class ImageForm:
         return TensorPart(INT64_DTYPE, 1, 1), TensorPart(INT64_DTYPE), TensorPart(self.dtype)
 
     def put(self, column: Any) -> list[Any]:
-        pictures = column.values if isinstance(column, Optional) else column
+        images = column.values if isinstance(column, Optional) else column
         none = np.zeros((0, 0, *self.after), self.dtype)
-        there = [none if one is None else one for one in pictures]
+        there = [none if one is None else one for one in images]
         if isinstance(column, Optional):
             there = [one if valid else none for one, valid in zip(there, column.valid, strict=True)]
         heights = np.array([one.shape[0] for one in there], np.int64)

@@ -84,16 +84,16 @@ def find_content_keys(batch: KeyedBatch, schema: Schema | None, identity: frozen
     known = {(one.key, one.in_steps) for one in declared} | masks
     steps = {key: column.steps for key, column in batch.steps.items()}
     for in_steps, columns in ((False, batch.context), (True, steps)):
-        pictures = {
+        images = {
             key: _is_color_image(column) for key, column in columns.items() if _has_large_values(column)
         }
-        coloured = any(picture is True for picture in pictures.values())
-        for key, picture in sorted(pictures.items()):
+        coloured = any(image is True for image in images.values())
+        for key, image in sorted(images.items()):
             if (key, in_steps) in known or key in identity or _MASK_NAME.search(key):
                 continue
-            if picture is False and coloured:
+            if image is False and coloured:
                 continue  # grey PNGs beside images in colour are masks or depths: many are alike
-            if picture is not None:
+            if image is not None:
                 found.append(ContentKey(key, in_steps, is_image=True))
     return sorted(found, key=lambda one: (one.in_steps, one.key))
 

@@ -359,9 +359,9 @@ def _diagnose_wrong_kind(case: DoctorCase, verdict: SpecVerdict, stored: KindPro
         return kinds.diagnose_text_for_numbers(
             case, key, stored, "an int is read" if dtype == "int64" else "a float is read", error
         )
-    picture = raw_tensors.diagnose_list_image(case, key, stored, error) if dtype == "string" else None
-    if picture is not None:
-        return picture
+    image = raw_tensors.diagnose_list_image(case, key, stored, error) if dtype == "string" else None
+    if image is not None:
+        return image
     reads = {"int64": "ints", "float32": "floats", "string": "bytes"}[dtype]
     are = {"int64": "ints", "float": "floats", "bytes": "bytes"}[stored.kind]
     return _diagnose_other(

@@ -192,42 +192,40 @@ def _render_lengths(strings: StringStatistics) -> str:
 
 
 def _iter_image_sections(strings: StringStatistics) -> Iterator[str]:
-    pictures = strings.pictures
-    sizes = sorted(pictures.sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_MAX_TOP_VALUES]
+    images = strings.images
+    sizes = sorted(images.sizes.items(), key=lambda pair: (-pair[1], pair[0]))[:_MAX_TOP_VALUES]
     rows = [(f"{width} × {height}", times) for (width, height), times in sizes]
-    yield f"<h4>Sizes in pixels</h4>{render_bar_table(rows, pictures.count, 'width × height')}"
+    yield f"<h4>Sizes in pixels</h4>{render_bar_table(rows, images.count, 'width × height')}"
     facts = [
         (
             "format",
-            ", ".join(
-                f"{name} {format_share(n, pictures.count)}" for name, n in pictures.formats.most_common()
-            ),
+            ", ".join(f"{name} {format_share(n, images.count)}" for name, n in images.formats.most_common()),
         ),
         (
             "colours",
             ", ".join(
-                f"{name.replace('_', ' ')} {format_share(n, pictures.count)}"
-                for name, n in pictures.colours.most_common()
+                f"{name.replace('_', ' ')} {format_share(n, images.count)}"
+                for name, n in images.colours.most_common()
             ),
         ),
         (
             "channels",
             ", ".join(
-                f"{channels}: {format_share(n, pictures.count)}"
-                for channels, n in pictures.channels.most_common()
+                f"{channels}: {format_share(n, images.count)}"
+                for channels, n in images.channels.most_common()
             ),
         ),
     ]
-    if pictures.widths.moments.count:
-        facts.append(("width", format_range(pictures.widths.moments.min, pictures.widths.moments.max)))
-        facts.append(("height", format_range(pictures.heights.moments.min, pictures.heights.moments.max)))
+    if images.widths.moments.count:
+        facts.append(("width", format_range(images.widths.moments.min, images.widths.moments.max)))
+        facts.append(("height", format_range(images.heights.moments.min, images.heights.moments.max)))
     facts.append(
         ("bytes", f"{format_size(strings.lengths.moments.min)}–{format_size(strings.lengths.moments.max)}")
     )
-    if pictures.turned:
-        facts.append(("turned by EXIF", f"{pictures.turned:,}"))
-    if pictures.unsized:
-        facts.append(("without a size", f"{pictures.unsized:,}"))
+    if images.turned:
+        facts.append(("turned by EXIF", f"{images.turned:,}"))
+    if images.unsized:
+        facts.append(("without a size", f"{images.unsized:,}"))
     body = "".join(
         f'<tr><th scope="row">{name}</th><td class="n">{escape_html(text)}</td></tr>' for name, text in facts
     )
@@ -393,7 +391,7 @@ def _describe_shape(feature: FeatureStats) -> str:
         drawn = feature.numbers.histogram()
         return "" if drawn is None else render_sparkline(drawn["counts"])
     if feature.strings is None or feature.has_images:
-        return "pictures" if feature.has_images else ""
+        return "images" if feature.has_images else ""
     ranked = [times for _, times in feature.top]
     return render_sparkline(ranked) if ranked and ranked[0] > 1 else ""
 

@@ -265,7 +265,7 @@ class FeatureStats:
     @property
     def has_images(self) -> bool:
         """Whether most of the values are encoded images."""
-        return self.strings is not None and 2 * self.strings.pictures.count > self.strings.count
+        return self.strings is not None and 2 * self.strings.images.count > self.strings.count
 
     @cached_property
     def top(self) -> list[tuple[Any, int]]:
@@ -357,8 +357,8 @@ def _strings_to_dict(strings: StringStatistics) -> dict[str, Any]:
         "lengths": strings.lengths.to_dict(),
         "utf8": strings.utf8 / strings.count if strings.count else None,
     }
-    if strings.pictures.count:
-        document["pictures"] = strings.pictures.to_dict()
+    if strings.images.count:
+        document["images"] = strings.images.to_dict()
     return document
 
 

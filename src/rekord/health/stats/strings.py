@@ -150,14 +150,14 @@ class TruncatedBytes(bytes):
 class StringStatistics:
     """The values of one feature that are byte strings."""
 
-    __slots__ = ("count", "distinct", "lengths", "pictures", "utf8")
+    __slots__ = ("count", "distinct", "images", "lengths", "utf8")
 
     def __init__(self, room: MemoryBudget) -> None:
         self.count = 0
         self.utf8 = 0
         self.lengths = CountStatistics(room)
         self.distinct = DistinctValues(np.uint64, _digests_as_hashes, named=True)
-        self.pictures = ImageStatistics(room)
+        self.images = ImageStatistics(room)
 
     def add(self, columns: Sequence[SelectedStrings], room: MemoryBudget, pool: _core.Pool) -> None:
         """Take in the values of some columns."""
@@ -173,7 +173,7 @@ class StringStatistics:
             self.utf8 += _count_utf8(data, ends, which)
             if len(values) and int(lengths[-1].max()) >= MIN_IMAGE_BYTES:
                 begun = find_image_candidates(data, ends)
-                self.pictures.add(data, ends, begun if which is None else begun[which[begun]])
+                self.images.add(data, ends, begun if which is None else begun[which[begun]])
         places = _select_places(columns)
         keys, sizes = digests[:, 0], np.concatenate(lengths)
         if places is not None:
@@ -202,7 +202,7 @@ class StringStatistics:
         self.utf8 += other.utf8
         self.lengths.merge(other.lengths)
         self.distinct.merge(other.distinct, room)
-        self.pictures.merge(other.pictures)
+        self.images.merge(other.images)
 
 
 class _StringFetcher:

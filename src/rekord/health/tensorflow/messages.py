@@ -44,7 +44,7 @@ def _refine_ratio(facts: MessageFacts) -> MessageFacts:
 
 def _refine_image(facts: MessageFacts) -> MessageFacts:
     begins = f"{facts['first']} {facts['second']}".lower()
-    return {"begins": begins, "picture": _FILE_SIGNATURES.get(begins, "something else")}
+    return {"begins": begins, "image": _FILE_SIGNATURES.get(begins, "something else")}
 
 
 def _refine_inflated(facts: MessageFacts) -> MessageFacts:

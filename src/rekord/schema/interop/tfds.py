@@ -69,10 +69,10 @@ def schema_from_features(document: Any, labels: Mapping[str, Sequence[str]] | No
     cannot say is refused with the feature's name.
     """
     leaves = list(_iter_leaf_features(document, (), (), 0))
-    pictures = sum(leaf.kind == "Image" and not leaf.sequences for leaf in leaves)
+    images = sum(leaf.kind == "Image" and not leaf.sequences for leaf in leaves)
     columns: dict[str, Feature] = {}
     for leaf in leaves:
-        for name, feature in _iter_columns(leaf, labels or {}, pictures):
+        for name, feature in _iter_columns(leaf, labels or {}, images):
             if name in columns:
                 _raise_feature_error(name, "each feature once", "two of this name")
             columns[name] = feature
@@ -146,7 +146,7 @@ def _label_file_name(path: tuple[str, ...]) -> str:
 
 
 def _iter_columns(
-    leaf: _LeafFeature, labels: Mapping[str, Sequence[str]], pictures: int
+    leaf: _LeafFeature, labels: Mapping[str, Sequence[str]], images: int
 ) -> Iterator[tuple[str, Feature]]:
     name, kind, content, sequences, label_file = leaf
     optional = bool(content.get("optional")) and not sequences
@@ -156,7 +156,7 @@ def _iter_columns(
     elif kind == "ClassLabel":
         yield name, _label_feature(leaf, labels.get(label_file))
     elif kind in ("Image", "LabeledImage"):
-        yield name, _image_feature(leaf, pictures)
+        yield name, _image_feature(leaf, images)
     elif kind == "Video":
         yield name, _sequence_feature(Bytes, leaf, (None,))
     elif kind == "BBoxFeature":
@@ -235,7 +235,7 @@ def _label_feature(leaf: _LeafFeature, names: Sequence[str] | None) -> Feature:
         return Label(count=count, shape=leaf.sequences) if count else _sequence_feature(Int64, leaf)
 
 
-def _image_feature(leaf: _LeafFeature, pictures: int) -> Feature:
+def _image_feature(leaf: _LeafFeature, images: int) -> Feature:
     content = leaf.content
     written = content.get("encodingFormat", content.get("encoding_format"))
     form = written if written in ("jpeg", "png") else None
@@ -245,7 +245,7 @@ def _image_feature(leaf: _LeafFeature, pictures: int) -> Feature:
         label = content.get("label")
         labels = label.get("numClasses") if isinstance(label, Mapping) else content.get("labels")
         classes = _parse_integer(labels, leaf.name) if isinstance(labels, (int, str)) else None
-        if pictures == 1 and classes is not None and 1 <= classes <= 1 << 16:
+        if images == 1 and classes is not None and 1 <= classes <= 1 << 16:
             return Mask(classes=classes)
         return Image(format=form)
     shape = _parse_shape(content.get("shape"), leaf.name)

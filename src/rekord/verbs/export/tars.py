@@ -32,7 +32,7 @@ _IMAGE_KEYS = ("image", "image/encoded")
 _MASK_KEYS = ("mask", "image/segmentation/class/encoded")
 _NAME_KEYS = ("filename", "image/filename")
 
-MemberForm = Literal["picture", "bytes", "array", "class", "text", "json", "name"]
+MemberForm = Literal["image", "bytes", "array", "class", "text", "json", "name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def check_tar(records: ExportedRecords, options: Options) -> None:
     stored: dict[tuple[str, str], str] = {}
     twice: dict[str, str] = {}
     for name, member in members.items():
-        if member.form in ("picture", "bytes", "array", "class", "text"):
+        if member.form in ("image", "bytes", "array", "class", "text"):
             other = stored.setdefault((member.form, member.prefix), name)
             if other != name:
                 twice[name] = f"the member of `{other[:30]}` too"
@@ -113,9 +113,9 @@ def _plan_members(records: ExportedRecords, options: Options) -> dict[str, _Memb
         if name in steps:
             found[name] = _Member("json")
         elif name == main and name in images:
-            found[name] = _Member("picture")
+            found[name] = _Member("image")
         elif masks[:1] == [name]:
-            found[name] = _Member("picture", "seg.")
+            found[name] = _Member("image", "seg.")
         else:
             found[name] = _plan_member(name, feature, options)
     return found
@@ -130,7 +130,7 @@ def _plan_member(name: str, feature: Feature, options: Options) -> _Member:
     if _has_role(name, feature, ("str", "bytes"), _NAME_KEYS):
         return _Member("name")
     if feature.is_image:
-        return _Member("picture", prefix)
+        return _Member("image", prefix)
     if feature.value_kind == "bytes":
         return _Member("bytes", prefix)
     many = feature.storage != "list" and feature.sparse_size is None  # tensors and boxes
@@ -186,7 +186,7 @@ def _iter_sample_members(
         if value is None or member.form == "name":
             continue
         match member.form:
-            case "picture":
+            case "image":
                 format = read_image_header(records, number, name, value).format
                 yield member.prefix + choose_extension("", format)[1:], value
             case "bytes":

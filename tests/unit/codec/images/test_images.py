@@ -268,7 +268,7 @@ def test_what_was_looked_at_is_not_looked_at_again() -> None:
     assert caught.value.code == "E335"
 
 
-def test_pictures_cross_processes() -> None:
+def test_images_cross_processes() -> None:
     found = inspect_image(saved("RGB", "png"), name="image", verify="full")
     again = pickle.loads(pickle.dumps(found))
     assert again == found
@@ -288,7 +288,7 @@ def test_a_hyperspectral_cube_of_uint16_round_trips_as_a_tensor() -> None:
 PAIRS = Schema({"image": Image(), "mask": Mask(classes=21, ignore=255, optional=True), "id": Int64()})
 
 
-def test_the_plain_layout_looks_only_where_there_are_pictures() -> None:
+def test_the_plain_layout_looks_only_where_there_are_images() -> None:
     assert PlainLayout(PAIRS).needs_derive
     assert not PlainLayout(Schema({"id": Int64()})).needs_derive
     assert not PlainLayout(Schema(context={"id": Int64()}, steps={"image": Image()})).needs_derive
@@ -296,7 +296,7 @@ def test_the_plain_layout_looks_only_where_there_are_pictures() -> None:
     assert pickle.loads(pickle.dumps(PlainLayout(PAIRS))) == PlainLayout(PAIRS)
 
 
-def test_a_plain_row_is_stored_as_it_is_with_its_pictures_looked_at(tmp_path: Path) -> None:
+def test_a_plain_row_is_stored_as_it_is_with_its_images_looked_at(tmp_path: Path) -> None:
     (tmp_path / "cat.jpg").write_bytes(saved("RGB", "png"))
     palette = Pillow.new("P", (7, 5), 9)
     palette.putpalette([i for i in range(256) for _ in range(3)])

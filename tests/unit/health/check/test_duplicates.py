@@ -33,7 +33,7 @@ from rekord.testing import (
 )
 
 
-def _picture(number: int, *, mode: str = "RGB", format: str = "png") -> bytes:
+def _image(number: int, *, mode: str = "RGB", format: str = "png") -> bytes:
     bands = {"RGB": 3, "L": 1}[mode]
     pixels = np.random.default_rng(number).integers(0, 256, (16, 16, bands), dtype=np.uint8)
     file = io.BytesIO()
@@ -82,7 +82,7 @@ def _place(finding: Finding) -> tuple[str, int | None, str | None]:
 
 
 def _rows(numbers: Iterable[int], label: int = 0) -> list[dict[str, Any]]:
-    return [{"image/encoded": [_picture(number)], "label": [label]} for number in numbers]
+    return [{"image/encoded": [_image(number)], "label": [label]} for number in numbers]
 
 
 # ---- In two splits ----
@@ -95,7 +95,7 @@ def test_content_that_is_all_different_is_fine(put):
 @pytest.mark.parametrize("at", [0, 5, 9])
 def test_the_same_content_under_another_label_in_two_splits_is_an_error(put, at):
     val = _rows(range(100, 110), label=1)
-    val[at]["image/encoded"] = [_picture(3)]
+    val[at]["image/encoded"] = [_image(3)]
     folder = put(train=_rows(range(50)), val=val)
     [finding] = _found(folder)
     assert (finding.code, finding.severity) == ("H787", "error")
@@ -174,7 +174,7 @@ def test_twenty_of_many_copies_are_listed_and_the_rest_is_counted(put):
 
 
 def test_each_content_key_is_compared_on_its_own(put):
-    rows = [{"a": [_picture(i)], "b": [_picture(100 + i // 2)], "label": [i]} for i in range(8)]
+    rows = [{"a": [_image(i)], "b": [_image(100 + i // 2)], "label": [i]} for i in range(8)]
     found = _found(put(train=rows))
     assert [(finding.feature, finding.record) for finding in found] == [
         ("b", 0),
@@ -186,15 +186,12 @@ def test_each_content_key_is_compared_on_its_own(put):
 
 def test_the_same_bytes_under_two_keys_are_not_the_same_content(put):
     assert (
-        _found(
-            put(train=[{"a": [_picture(1)], "b": [_picture(1)]}, {"a": [_picture(2)], "b": [_picture(3)]}])
-        )
-        == []
+        _found(put(train=[{"a": [_image(1)], "b": [_image(1)]}, {"a": [_image(2)], "b": [_image(3)]}])) == []
     )
 
 
 def test_missing_and_empty_content_is_never_the_same(put):
-    rows: list[dict[str, Any]] = [{"image": [_picture(i)], "label": [1]} for i in range(5)]
+    rows: list[dict[str, Any]] = [{"image": [_image(i)], "label": [1]} for i in range(5)]
     rows += [{"image": [b""], "label": [1]}, {"image": [b""], "label": [2]}]
     rows += [{"image": [], "label": [1]}, {"image": [], "label": [1]}]
     rows += [{"label": [1]}, {"label": [1]}]
@@ -224,18 +221,18 @@ def test_images_and_tensors_of_a_schema_are_content_however_small(put):
 
 def test_masks_of_a_schema_are_no_content(put):
     schema = rk.Schema({"image": rk.Image(), "mask": rk.Mask(classes=3)})
-    rows = [{"image": [_picture(i)], "mask": [_picture(0, mode="L")]} for i in range(6)]
+    rows = [{"image": [_image(i)], "mask": [_image(0, mode="L")]} for i in range(6)]
     assert _found(put(train=rows[:3], val=rows[3:]), schema) == []
 
 
 @pytest.mark.parametrize("key", ["image/segmentation/class/encoded", "mask", "annotation"])
 def test_masks_are_told_by_their_name_or_by_being_grey_beside_colours(put, key):
-    rows = [{"image": [_picture(i)], key: [_picture(0, mode="L")], "label": [i]} for i in range(6)]
+    rows = [{"image": [_image(i)], key: [_image(0, mode="L")], "label": [i]} for i in range(6)]
     assert _found(put(train=rows[:3], val=rows[3:])) == []
 
 
-def test_grey_pictures_alone_are_content(put):
-    rows = [{"image": [_picture(i, mode="L")], "label": [i]} for i in range(6)]
+def test_grey_images_alone_are_content(put):
+    rows = [{"image": [_image(i, mode="L")], "label": [i]} for i in range(6)]
     [finding] = _found(put(train=rows[:4], val=rows[3:]))
     assert (finding.code, finding.severity, finding.feature) == ("H787", "error", "image")
 
@@ -268,7 +265,7 @@ def test_large_bytes_are_part_of_the_row(put):
 
 def test_tensors_that_hardly_ever_differ_are_noted_once_and_are_no_leak(put):
     schema = rk.Schema({"image": rk.Image(), "camera": rk.Tensor("uint8", shape=(300,)), "label": rk.Int64()})
-    rows = [{"image": [_picture(i)], "camera": [bytes([i % 2]) * 300], "label": [i]} for i in range(60)]
+    rows = [{"image": [_image(i)], "camera": [bytes([i % 2]) * 300], "label": [i]} for i in range(60)]
     [finding] = _found(put(train=rows[:40], val=rows[40:]), schema)
     assert (finding.code, finding.severity, finding.feature) == ("H786", "note", "camera")
     assert finding.message == "`camera` has only 2 different values in 60 records"
@@ -276,7 +273,7 @@ def test_tensors_that_hardly_ever_differ_are_noted_once_and_are_no_leak(put):
 
 
 def test_what_is_content_is_settled_by_the_first_records(put):
-    first = [{"blob": [_picture(i)], "label": [i]} for i in range(5)]
+    first = [{"blob": [_image(i)], "label": [i]} for i in range(5)]
     later = [{"blob": [b"short"], "label": [i]} for i in range(2)]
     [finding] = _found(put(a=first, b=later))
     assert (finding.code, finding.feature, finding.count) == ("H786", "blob", 2)
@@ -378,9 +375,9 @@ def _sequence(frames_of: list[bytes], label: int = 0) -> bytes:
 
 
 def test_the_steps_of_sequences_are_content_when_they_are_large(put_records, tmp_path):
-    clips = [[_picture(i), _picture(i + 1)] for i in range(0, 20, 2)]
+    clips = [[_image(i), _image(i + 1)] for i in range(0, 20, 2)]
     put_records([_sequence(clip) for clip in clips], "data/train.tfrecord")
-    others = [_sequence([_picture(90)]), _sequence(clips[4], label=1), _sequence(clips[5][::-1])]
+    others = [_sequence([_image(90)]), _sequence(clips[4], label=1), _sequence(clips[5][::-1])]
     put_records(others, "data/val.tfrecord")
     [finding] = _found(tmp_path / "data")
     assert (finding.code, finding.severity) == ("H787", "error")
@@ -427,8 +424,8 @@ def test_images_by_files_leak_when_a_file_was_copied_under_another_name(tmp_path
     for number in range(12):
         place = raw / ("train" if number < 8 else "val") / ("cat" if number % 2 else "dog")
         place.mkdir(parents=True, exist_ok=True)
-        (place / f"{number}.png").write_bytes(_picture(number))
-    (raw / "val" / "cat" / "copy.png").write_bytes(_picture(4))
+        (place / f"{number}.png").write_bytes(_image(number))
+    (raw / "val" / "cat" / "copy.png").write_bytes(_image(4))
     for split in ("train", "val"):
         rk.write(rk.sources.image_folder(raw / split), tmp_path / "out" / split, split=split, progress=False)
     schema = rk.open(tmp_path / "out" / "train").schema
@@ -437,7 +434,7 @@ def test_images_by_files_leak_when_a_file_was_copied_under_another_name(tmp_path
         assert (finding.code, finding.severity) == ("H787", "error")
         assert finding.message.endswith("is in split 'train' and in split 'val'")
         images = list(rk.records(finding.path))
-        assert _picture(4) in images[finding.record]
+        assert _image(4) in images[finding.record]
 
 
 # ---- Memory and disk ----

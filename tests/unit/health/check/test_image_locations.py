@@ -63,7 +63,7 @@ WRONG: dict[str, tuple[Callable[[int], dict[str, Any]], str, str]] = {
 @pytest.mark.parametrize("at", [0, 3, 5], ids=["first", "middle", "last"])
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_picture_that_is_not_what_it_should_be_is_found_at_its_record(
+def test_an_image_that_is_not_what_it_should_be_is_found_at_its_record(
     put_file: PutFile, compress: Callable[[bytes, str], bytes], wrong: str, compression: str, at: int
 ) -> None:
     change, code, severity = WRONG[wrong]

@@ -21,14 +21,14 @@ from rekord.health.scan import FileSummary
 from rekord.testing import damage, wire
 
 
-def picture(number: int) -> bytes:
+def image(number: int) -> bytes:
     file = io.BytesIO()
     pixels = np.random.default_rng(number).integers(0, 256, (16, 16, 3), dtype=np.uint8)
     PIL.Image.fromarray(pixels).save(file, "png")
     return file.getvalue()
 
 
-LARGE = [picture(i) for i in range(60)]
+LARGE = [image(i) for i in range(60)]
 UNSET_Y = wire.example(wire.features([wire.entry("y", wire.feature())]))
 
 

@@ -22,7 +22,7 @@ from rekord.schema.interop.tfds import build_label_files, features_from_schema
 from rekord.testing import corrupt_payload, example_bytes, frames, sequence_bytes
 
 
-def picture(width, height, mode="RGB", form="PNG"):
+def image(width, height, mode="RGB", form="PNG"):
     file = io.BytesIO()
     Image.new(mode, (width, height)).save(file, form)
     return file.getvalue()
@@ -120,9 +120,9 @@ def test_texts_that_are_only_together_utf8_are_none(described):
     assert described([{"x": [b"\xc3", b"\xbc"]}])["utf8"] == 0
 
 
-def test_pictures_are_known_by_their_bytes(described):
-    rows = [{"x": [picture(8, 6)]}, {"x": [picture(8, 6, "L", "JPEG")]}, {"x": [picture(20, 10, "P", "GIF")]}]
-    found = described([*rows, {"x": [b"GIF is a word, and this is no image."]}])["pictures"]
+def test_images_are_known_by_their_bytes(described):
+    rows = [{"x": [image(8, 6)]}, {"x": [image(8, 6, "L", "JPEG")]}, {"x": [image(20, 10, "P", "GIF")]}]
+    found = described([*rows, {"x": [b"GIF is a word, and this is no image."]}])["images"]
     assert (found["count"], found["formats"]) == (3, {"gif": 1, "jpeg": 1, "png": 1})
     assert found["sizes"] == [[8, 6, 2], [20, 10, 1]]
     assert (found["widths"]["min"], found["widths"]["max"], found["heights"]["mean"]) == (8, 20, 22 / 3)
@@ -130,12 +130,12 @@ def test_pictures_are_known_by_their_bytes(described):
     assert found["colours"]["grey"] == 1
 
 
-def test_a_column_without_pictures_has_no_word_of_them(described):
-    assert "pictures" not in described([{"x": [b"a text that is longer than a header"]}])
+def test_a_column_without_images_has_no_word_of_them(described):
+    assert "images" not in described([{"x": [b"a text that is longer than a header"]}])
 
 
-def test_a_picture_without_a_size_is_counted_as_such(described):
-    found = described([{"x": [b"\x89PNG\r\n\x1a\n" + bytes(40)]}])["pictures"]
+def test_an_image_without_a_size_is_counted_as_such(described):
+    found = described([{"x": [b"\x89PNG\r\n\x1a\n" + bytes(40)]}])["images"]
     assert (found["count"], found["without_size"], found["sizes"]) == (1, 1, [])
 
 

@@ -164,7 +164,7 @@ def test_three_workers_make_the_same_bytes_as_one(path, tmp_path):
     assert read_tree(tmp_path / "out1") == read_tree(tmp_path / "out3")
 
 
-def picture(colour):
+def image(colour):
     data = io.BytesIO()
     Picture.new("RGB", (8, 6), colour).save(data, "JPEG")
     return data.getvalue()
@@ -174,7 +174,7 @@ def test_images_are_appended_by_the_layout_that_the_dataset_was_written_by(tmp_p
     for root, colour in (("first", "red"), ("second", "blue")):
         for name in ("cat", "dog"):
             (tmp_path / root / name).mkdir(parents=True)
-            (tmp_path / root / name / "1.jpg").write_bytes(picture(colour))
+            (tmp_path / root / name / "1.jpg").write_bytes(image(colour))
     rk.write(rk.sources.image_folder(tmp_path / "first"), tmp_path / "in", progress=False)
     made = rk.append(
         tmp_path / "in", rk.sources.image_folder(tmp_path / "second"), tmp_path / "out", progress=False
@@ -193,7 +193,7 @@ def test_images_are_appended_by_the_layout_that_the_dataset_was_written_by(tmp_p
 
 def test_transforms_of_the_dataset_are_applied_to_new_rows(tmp_path):
     (tmp_path / "images" / "cat").mkdir(parents=True)
-    (tmp_path / "images" / "cat" / "1.jpg").write_bytes(picture("red"))
+    (tmp_path / "images" / "cat" / "1.jpg").write_bytes(image("red"))
     source = rk.sources.image_folder(tmp_path / "images")
     rk.write(source, tmp_path / "in", transforms=[rk.transforms.resize(4, 4)], progress=False)
     made = rk.append(tmp_path / "in", source, tmp_path / "out", progress=False)

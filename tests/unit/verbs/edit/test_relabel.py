@@ -133,7 +133,7 @@ def test_labels_come_from_a_file_by_key_or_by_number(path, tmp_path):
     made = relabel(path, tmp_path / "out", file=file)
     assert (named(made)[7], named(made)[250]) == ("cow", "cat")
     assert other_shards(path, made) == [0, 5]
-    file.write_text("\ufeffcaption,x,label\r\npicture 8,700,cow\r\n")
+    file.write_text("\ufeffcaption,x,label\r\nimage 8,700,cow\r\n")
     made = relabel(path, tmp_path / "key", file=file, key="caption")
     assert (named(made)[8], other_shards(path, made)) == ("cow", [0])
     file.write_text("split,record,label\ntrain,299,dog\n")
@@ -316,7 +316,7 @@ def test_a_text_that_names_the_class_too_is_told_of(tmp_path):
     assert done.notes == ()
 
 
-def picture():
+def image():
     data = io.BytesIO()
     Picture.new("RGB", (8, 6), "red").save(data, "JPEG")
     return data.getvalue()
@@ -324,7 +324,7 @@ def picture():
 
 def test_texts_and_synsets_of_classification_are_kept_true(tmp_path):
     layout = rk.layouts.classification(classes=["cat", "dog", "cow"], synsets=["n1", "n2", "n3"])
-    rows = [{"image": picture(), "filename": f"{i}.jpg", "label": i % 3} for i in range(6)]
+    rows = [{"image": image(), "filename": f"{i}.jpg", "label": i % 3} for i in range(6)]
     rk.write(rows, tmp_path / "in", layout=layout, shards=3, progress=False)
     made = relabel(tmp_path / "in", tmp_path / "out", {"dog": "cat", "cow": "ox"})
     assert made.schema["label"].names == ("background", "cat", "ox")
@@ -337,7 +337,7 @@ def test_texts_and_synsets_of_classification_are_kept_true(tmp_path):
     assert (options["classes"], options["synsets"]) == (["cat", "ox"], ["n1", "n3"])
     set_one = relabel(tmp_path / "in", tmp_path / "set", "cow", where="filename = '0.jpg'")
     assert next((row["label"], row["text"], row["synset"]) for row in set_one[:]) == (3, "cow", "n3")
-    assert [row["image"] for row in set_one[:]] == [picture()] * 6
+    assert [row["image"] for row in set_one[:]] == [image()] * 6
     more = rk.append(tmp_path / "out", [{**rows[0], "label": "ox"}], tmp_path / "more", progress=False)
     assert more[6]["text"] == "ox"
 
@@ -346,7 +346,7 @@ def test_class_names_and_the_label_map_of_detection_are_kept_true(tmp_path):
     layout = rk.layouts.detection(classes={1: "car", 3: "bus", 7: "van"})
     rows = [
         {
-            "image": picture(),
+            "image": image(),
             "filename": f"{i}.jpg",
             "boxes": [[0, 0, 4, 4], [1, 1, 5, 5]],
             "labels": [1, one],

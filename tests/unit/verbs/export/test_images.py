@@ -19,7 +19,7 @@ from rekord.verbs.export.images import to_pixels
 from rekord.verbs.export.reading import UniqueNames, safe_name, safe_part
 
 
-def picture(
+def image(
     colour: Any = 0, *, mode: str = "RGB", size: tuple[int, int] = (8, 6), format: str = "PNG"
 ) -> bytes:
     file = io.BytesIO()
@@ -40,7 +40,7 @@ def image_tree(folder: Path, *places: str) -> Path:
     for i, place in enumerate(places):
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(picture((i, 9, 9), format="JPEG" if place.endswith(".jpg") else "PNG"))
+        path.write_bytes(image((i, 9, 9), format="JPEG" if place.endswith(".jpg") else "PNG"))
     return folder
 
 
@@ -66,7 +66,7 @@ def test_splits_are_the_first_folders(tmp_path: Path) -> None:
 
 def test_masks_lie_in_a_tree_like_that_of_their_images(tmp_path: Path) -> None:
     for i in range(3):
-        for kind, data in (("images", picture((i, 2, 3), format="JPEG")), ("masks", picture(i, mode="L"))):
+        for kind, data in (("images", image((i, 2, 3), format="JPEG")), ("masks", image(i, mode="L"))):
             path = tmp_path / "raw" / kind / "town" / f"{i}.{'jpg' if kind == 'images' else 'png'}"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
@@ -83,7 +83,7 @@ def named_dataset(tmp_path: Path, names: list[Any], **more: Any) -> Path:
     schema = rk.Schema({"image": rk.Image(), "filename": rk.Text(), **more.pop("features", {})})
     rows = [
         {
-            "image": picture((i % 256, 0, 0)),
+            "image": image((i % 256, 0, 0)),
             "filename": name,
             **{key: values[i] for key, values in more.items()},
         }
@@ -130,10 +130,10 @@ def test_no_name_leaves_the_folder_of_its_split_or_class(tmp_path: Path, kind: s
         "mask": {"mask": rk.Mask(classes=4)},
         "boxes": {"boxes": rk.Boxes(), "labels": rk.Int64((None,))},
     }[kind]
-    values = {"label": 0, "mask": picture(mode="L"), "boxes": [], "labels": []}
+    values = {"label": 0, "mask": image(mode="L"), "boxes": [], "labels": []}
     schema = rk.Schema({"image": rk.Image(), "filename": rk.Text(), **features})
     rows = [
-        {"image": picture(), "filename": name, **{column: values[column] for column in features}}
+        {"image": image(), "filename": name, **{column: values[column] for column in features}}
         for name in names
     ]
     rk.write(
@@ -220,8 +220,8 @@ def test_two_classes_never_share_a_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_no_picture_is_named(tmp_path: Path) -> None:
-    frames = damage.frames([wire.example_bytes({"image/encoded": [data]}) for data in (picture(), b"text")])
+def test_what_is_no_image_is_named(tmp_path: Path) -> None:
+    frames = damage.frames([wire.example_bytes({"image/encoded": [data]}) for data in (image(), b"text")])
     (tmp_path / "a.tfrecord").write_bytes(frames)
     with pytest.raises(rk.DatasetError) as caught:
         rk.export(tmp_path / "a.tfrecord", tmp_path / "out")
@@ -233,7 +233,7 @@ def test_what_is_no_picture_is_named(tmp_path: Path) -> None:
 def test_records_of_other_people_are_known_by_their_keys(tmp_path: Path) -> None:
     rows = [
         {
-            "image/encoded": [picture((i, 0, 0))],
+            "image/encoded": [image((i, 0, 0))],
             "image/filename": [b"%d.png" % i],
             "image/class/label": [i % 2],
         }
@@ -253,7 +253,7 @@ def coco_folder(folder: Path, splits: tuple[str, ...] = ("train",)) -> Path:
             name = f"{split}{i}.jpg"
             path = folder / "images" / (split if len(splits) > 1 else "") / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(picture((i, 5, 5), size=(641, 479), format="JPEG"))
+            path.write_bytes(image((i, 5, 5), size=(641, 479), format="JPEG"))
             identity = 100 * (number + 1) + 7 * i
             images.append({"id": identity, "file_name": name, "width": 641, "height": 479})
             for k in range(i):
@@ -312,7 +312,7 @@ def test_a_class_0_leaves_no_label_map_that_lacks_it(tmp_path: Path) -> None:
     schema = rk.Schema(
         {"image": rk.Image(), "boxes": rk.Boxes(), "labels": rk.Label(["cat", "dog"], shape=(None,))}
     )
-    row = {"image": picture(), "boxes": [[0.25, 0.5, 0.5, 1.0]] * 2, "labels": [0, 1]}
+    row = {"image": image(), "boxes": [[0.25, 0.5, 0.5, 1.0]] * 2, "labels": [0, 1]}
     rk.write([row], tmp_path / "ds", schema=schema, progress=False)
     rk.export(tmp_path / "ds", tmp_path / "out", format="voc")
     assert not (tmp_path / "out/label_map.pbtxt").exists()
@@ -332,7 +332,7 @@ def test_any_stored_box_is_the_same_after_its_way_through_pixels() -> None:
 def test_boxes_of_records_without_a_schema_are_found_by_their_keys(tmp_path: Path) -> None:
     key = "image/object/bbox"
     rows = [
-        {"image/encoded": [picture(size=(10, 20))], f"{key}/xmin": [0.1] * n, f"{key}/xmax": [0.5] * n}
+        {"image/encoded": [image(size=(10, 20))], f"{key}/xmin": [0.1] * n, f"{key}/xmax": [0.5] * n}
         | {f"{key}/ymin": [0.25] * n, f"{key}/ymax": [0.75] * n, "image/object/class/label": [3] * n}
         for n in (1, 2)
     ]
@@ -351,8 +351,8 @@ def test_a_box_that_cannot_be_meant_is_named(
     tmp_path: Path, box: list[float], labels: list[int], feature: str
 ) -> None:
     schema = rk.Schema({"image": rk.Image(), "boxes": rk.Boxes(), "labels": rk.Int64((None,))})
-    good = {"image": picture(), "boxes": [[0.1, 0.1, 0.2, 0.2]], "labels": [1]}
-    rows = [good, {"image": picture(), "boxes": [box], "labels": labels}]
+    good = {"image": image(), "boxes": [[0.1, 0.1, 0.2, 0.2]], "labels": [1]}
+    rows = [good, {"image": image(), "boxes": [box], "labels": labels}]
     rk.write(rows, tmp_path / "ds", schema=schema, progress=False)
     with pytest.raises(rk.DatasetError) as caught:
         rk.export(tmp_path / "ds", tmp_path / "out", format="voc")
@@ -370,9 +370,7 @@ def test_one_class_with_two_names_is_refused(tmp_path: Path) -> None:
         }
     )
     box = [[0.1, 0.1, 0.2, 0.2]]
-    rows = [
-        {"image": picture(), "boxes": box, "labels": [1], "class_names": [name]} for name in ("cat", "dog")
-    ]
+    rows = [{"image": image(), "boxes": box, "labels": [1], "class_names": [name]} for name in ("cat", "dog")]
     rk.write(rows, tmp_path / "ds", schema=schema, progress=False)
     with pytest.raises(rk.DatasetError) as caught:
         rk.export(tmp_path / "ds", tmp_path / "out", format="coco")
@@ -384,7 +382,7 @@ def test_names_for_voc_have_no_spaces_and_no_folders(tmp_path: Path) -> None:
         {"image": rk.Image(), "filename": rk.Text(), "boxes": rk.Boxes(), "labels": rk.Int64((None,))}
     )
     rows = [
-        {"image": picture(), "filename": name, "boxes": np.zeros((0, 4)), "labels": []}
+        {"image": image(), "filename": name, "boxes": np.zeros((0, 4)), "labels": []}
         for name in ("a b/c d.png", "#x.png", "a_b_c_d.png")
     ]
     rk.write(rows, tmp_path / "ds", schema=schema, progress=False)

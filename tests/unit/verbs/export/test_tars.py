@@ -31,7 +31,7 @@ SCHEMA = rk.Schema(
 )
 
 
-def picture(mode: str = "RGB", colour: int = 0, format: str = "PNG") -> bytes:
+def image(mode: str = "RGB", colour: int = 0, format: str = "PNG") -> bytes:
     file = io.BytesIO()
     Image.new(mode, (8, 6), colour).save(file, format)
     return file.getvalue()
@@ -39,8 +39,8 @@ def picture(mode: str = "RGB", colour: int = 0, format: str = "PNG") -> bytes:
 
 def row(i: int) -> dict[str, object]:
     return {
-        "image": picture(format="JPEG"),
-        "mask": picture("L", i % 4),
+        "image": image(format="JPEG"),
+        "mask": image("L", i % 4),
         "filename": f"some.folder/{i}.x.jpg",
         "label": i % 2,
         "text": f"é\n{i}",
@@ -50,7 +50,7 @@ def row(i: int) -> dict[str, object]:
         "boxes": np.full((i % 3, 4), 0.25),
         "tokens": list(range(i % 3)),
         "blob": bytes([i, 0, 255]),
-        "second": picture(),
+        "second": image(),
     }
 
 

@@ -276,10 +276,10 @@ def test_images_pass_through_as_they_are(tmp_path):
 
 def test_a_mask_still_knows_its_image_by_the_new_name(tmp_path):
     schema = rk.Schema({"image": rk.Image(), "other": rk.Image(), "mask": rk.Mask(classes=2, of="image")})
-    picture, mask = io.BytesIO(), io.BytesIO()
-    Image.new("RGB", (4, 4)).save(picture, "PNG")
+    image, mask = io.BytesIO(), io.BytesIO()
+    Image.new("RGB", (4, 4)).save(image, "PNG")
     Image.new("L", (4, 4)).save(mask, "PNG")
-    row = {"image": picture.getvalue(), "other": picture.getvalue(), "mask": mask.getvalue()}
+    row = {"image": image.getvalue(), "other": image.getvalue(), "mask": mask.getvalue()}
     rk.write([row], tmp_path / "in", schema=schema, progress=False)
     new = rewritten(tmp_path / "in", tmp_path / "out", rename={"image": "photo"})
     assert new.schema["mask"].of == "photo"
