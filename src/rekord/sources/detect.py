@@ -1,4 +1,4 @@
-"""Which source a path is: recognised by names, and by the first bytes of a few files; and that source."""
+"""Which source a path is, recognised by names and by the first bytes of a few files, and that source itself."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from glob import iglob
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from rekord.arguments import as_path
@@ -550,9 +551,6 @@ def _unknown_source_error(path: str, found: str, do: str) -> RekordError:
     )
 
 
-# A source of a kind.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOverrides:
     """What may be said of a source beside its path; None is nothing."""
@@ -580,154 +578,26 @@ _ACCEPTED_OVERRIDES = {
 
 def build_source(found: DetectedSource, said: SourceOverrides = _NO_OVERRIDES) -> Source:
     """The source. What was said and means nothing to it is refused, not passed over."""
+    accepted = _ACCEPTED_OVERRIDES.get(found.kind, ())
     for name in ("classes", "ignore", "label_map", "images", "optional_masks"):
         value = getattr(said, name)
-        if value is not None and name not in _ACCEPTED_OVERRIDES.get(found.kind, ()):
+        if value is not None and name not in accepted:
             raise _unused_override_error(found, name, value)
-    if isinstance(said.classes, int) and found.kind in ("image_folder", "image_csv"):
-        raise _unused_override_error(found, "classes", said.classes)
-    return _BUILDERS[found.kind](found, said)
-
-
-def _build_image_folder(found: DetectedSource, said: SourceOverrides) -> Source:
-    from rekord.sources.image_folder import image_folder
-
-    return image_folder(found.path, classes=_class_names(said))
-
-
-def _build_image_csv(found: DetectedSource, said: SourceOverrides) -> Source:
-    from rekord.sources.image_csv import image_csv
-
-    return image_csv(found.path, root=said.images, classes=_class_names(said))
-
-
-def _build_segmentation(found: DetectedSource, said: SourceOverrides) -> Source:
-    from rekord.sources.segmentation import segmentation
-
-    return segmentation(
-        found.path,
-        found.masks or found.path,
-        classes=said.classes,
-        ignore=said.ignore,
-        optional_masks=bool(said.optional_masks),
-    )
-
-
-def _build_voc_segmentation(found: DetectedSource, said: SourceOverrides) -> Source:
-    from rekord.sources.segmentation import voc_segmentation
-
-    # How many classes there are is for the layout to know; the names are VOC's own, or those of the folder.
-    return voc_segmentation(found.path, classes=_class_names(said), optional_masks=said.optional_masks)
-
-
-def _build_cityscapes(found: DetectedSource, said: SourceOverrides) -> Source:
-    from rekord.sources.segmentation import cityscapes
-
-    return cityscapes(found.path, optional_masks=said.optional_masks)
-
-
-def _build_voc(found: DetectedSource, said: SourceOverrides) -> Source:
-    from rekord.sources.voc import voc
-
-    return voc(found.path, label_map=said.label_map)
-
-
-def _build_coco(found: DetectedSource, said: SourceOverrides) -> Source:
-    from rekord.sources.coco import coco
-
-    return coco(found.path, said.images, label_map=said.label_map)
-
-
-def _build_yolo(found: DetectedSource, said: SourceOverrides) -> Source:
-    from rekord.sources.yolo import yolo
-
-    return yolo(found.path, label_map=said.label_map)
-
-
-def _build_boxes_csv(found: DetectedSource, said: SourceOverrides) -> Source:
-    from rekord.sources.boxes_csv import boxes_csv
-
-    return boxes_csv(found.path, said.images, label_map=said.label_map)
-
-
-def _build_csv(found: DetectedSource, _: SourceOverrides) -> Source:
-    from rekord.sources.csv import csv
-
-    return csv(found.path)
-
-
-def _build_jsonl(found: DetectedSource, _: SourceOverrides) -> Source:
-    from rekord.sources.jsonl import jsonl
-
-    return jsonl(found.path)
-
-
-def _build_parquet(found: DetectedSource, _: SourceOverrides) -> Source:
-    from rekord.sources.parquet import parquet
-
-    return parquet(found.path)
-
-
-def _build_arrow(found: DetectedSource, _: SourceOverrides) -> Source:
-    from rekord.sources.arrow import arrow
-
-    return arrow(found.path)
-
-
-def _build_npy(found: DetectedSource, _: SourceOverrides) -> Source:
-    from rekord.sources.arrays import npy
-
-    return npy(found.path)
-
-
-def _build_npz(found: DetectedSource, _: SourceOverrides) -> Source:
-    from rekord.sources.arrays import npz
-
-    return npz(found.path)
-
-
-def _build_text(found: DetectedSource, _: SourceOverrides) -> Source:
-    from rekord.sources.lines import text
-
-    return text(found.path)
-
-
-def _build_webdataset(found: DetectedSource, _: SourceOverrides) -> Source:
-    from rekord.sources.webdataset import webdataset
-
-    return webdataset(found.path)
-
-
-def _build_records(found: DetectedSource, _: SourceOverrides) -> Source:
-    from rekord.sources.records import records
-
-    return records(found.path)
-
-
-_BUILDERS: dict[str, Callable[[DetectedSource, SourceOverrides], Source]] = {
-    "image_folder": _build_image_folder,
-    "image_csv": _build_image_csv,
-    "segmentation": _build_segmentation,
-    "voc_segmentation": _build_voc_segmentation,
-    "cityscapes": _build_cityscapes,
-    "voc": _build_voc,
-    "coco": _build_coco,
-    "yolo": _build_yolo,
-    "boxes_csv": _build_boxes_csv,
-    "csv": _build_csv,
-    "jsonl": _build_jsonl,
-    "parquet": _build_parquet,
-    "arrow": _build_arrow,
-    "npy": _build_npy,
-    "npz": _build_npz,
-    "text": _build_text,
-    "webdataset": _build_webdataset,
-    "records": _build_records,
-}
-
-
-def _class_names(said: SourceOverrides) -> list[str] | None:
-    return None if said.classes is None or isinstance(said.classes, int) else list(said.classes)
+    classes = said.classes
+    if isinstance(classes, int) and found.kind in ("image_folder", "image_csv"):
+        raise _unused_override_error(found, "classes", classes)
+    arguments = {name: getattr(said, name) for name in accepted}
+    if found.kind == "segmentation":
+        arguments |= {"masks": found.masks or found.path, "optional_masks": bool(said.optional_masks)}
+    elif "classes" in arguments:
+        # How many classes there are is for the layout to know; the names are VOC's own, or those of the folder.
+        arguments["classes"] = None if classes is None or isinstance(classes, int) else list(classes)
+    if found.kind == "image_csv":
+        arguments["root"] = arguments.pop("images")
+    if found.kind in ("voc_segmentation", "cityscapes"):
+        del arguments["ignore"]  # the layout is told; the source has its own
+    source: Source = getattr(import_module("rekord.sources"), found.kind)(found.path, **arguments)
+    return source
 
 
 def _unused_override_error(found: DetectedSource, name: str, value: object) -> RekordError:
