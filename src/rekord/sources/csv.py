@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from rekord.sources.base import (
     PART_BYTES,
     ByteStream,
     Chunk,
-    ColumnChunk,
     FileListing,
     SizeCheckedFile,
     SourceFacts,
@@ -53,6 +52,7 @@ from rekord.sources.lines import (
     read_text_head,
     skip_to_row,
     split_into_spans,
+    to_column_chunk,
     unreadable_row_error,
 )
 from rekord.sources.tables import SAMPLE_ROWS, inconsistent_file_error
@@ -126,14 +126,6 @@ class _CsvStart(NamedTuple):
 
 
 _surveys: SurveyCache[CsvSurvey] = SurveyCache()
-
-
-def survey_files(
-    listing: FileListing, requested: CsvOptions, *, gzipped: bool, opened: SizeCheckedFile | None = None
-) -> CsvSurvey:
-    """Inspect all files, each opened once; `opened` is the only one where it is open already."""
-    key = listing, requested, gzipped
-    return _surveys.get(key, lambda: _survey_files(listing, requested, gzipped, opened))
 
 
 def _survey_files(
@@ -449,22 +441,9 @@ def read_rows(
             continue
         batch = parser.parse(block.data, block.rows) if parser.is_arrow_safe(block.data) else None
         if batch is not None and not parser.has_infinite(batch):
-            yield _to_column_chunk(batch, block, 0, block.rows, path)
+            yield to_column_chunk(batch, block, 0, block.rows, path)
         else:
             yield from _read_row_by_row(block, parser, path, full_path)
-
-
-def _to_column_chunk(batch: Any, block: RowBlock, begin: int, end: int, path: str) -> ColumnChunk:
-    lines = block.lines[begin:end]
-    even = int(lines[-1]) - int(lines[0]) == end - begin - 1
-    return ColumnChunk(
-        path,
-        block.first + begin,
-        batch,
-        end - begin,
-        first_line=int(lines[0]) if even else None,
-        lines=None if even else lines.tolist(),
-    )
 
 
 class CsvParser:
@@ -579,7 +558,7 @@ def _read_row_by_row(block: RowBlock, parser: CsvParser, path: str, full_path: s
         end = i
         while end < block.rows and end not in problems:
             end += 1
-        yield _to_column_chunk(batch.slice(given, end - i), block, i, end, path)
+        yield to_column_chunk(batch.slice(given, end - i), block, i, end, path)
         given += end - i
         i = end
 
@@ -659,28 +638,53 @@ ColumnSelection: TypeAlias = "Sequence[str] | Mapping[str, Feature] | None"
 
 
 @dataclass(frozen=True, slots=True)
-class CsvSource:
-    """Rows of CSV or TSV files."""
+class _CsvFiles:
+    """CSV or TSV files, by where they are and what was asked of them."""
 
     path: str
     requested: CsvOptions
 
-    @property
-    def kind(self) -> str:
-        return "csv"
+    kind: ClassVar[str] = "csv"
+    gzipped: ClassVar[bool]
 
     @property
     def root(self) -> str:
-        return self._listing().root
+        return list_files(self.path, EXTENSIONS).root
 
     def options(self) -> Mapping[str, Any]:
-        return _options_to_json(self.requested)
+        return {
+            "delimiter": self.requested.delimiter,
+            "columns": None if self.requested.keep is None else list(self.requested.keep),
+            "types": {name: feature_to_json(feature) for name, feature in self.requested.types},
+            "header": self.requested.header,
+            "na": list(self.requested.na),
+        }
 
     def facts(self, opened: SizeCheckedFile | None = None) -> SourceFacts:
-        return _build_facts(survey_files(self._listing(), self.requested, gzipped=False, opened=opened))
+        seen = self.survey(opened)
+        return SourceFacts(
+            layout="table",
+            schema=Schema({column.name: column.feature for column in seen.table.columns}),
+            rows=seen.rows,
+            source_bytes=seen.listing.source_bytes,
+            files=seen.listing.files,
+        )
+
+    def survey(self, opened: SizeCheckedFile | None = None) -> CsvSurvey:
+        """Inspect all files, each opened once; `opened` is the only one where it is open already."""
+        listing, requested, gzipped = list_files(self.path, EXTENSIONS), self.requested, self.gzipped
+        key = listing, requested, gzipped
+        return _surveys.get(key, lambda: _survey_files(listing, requested, gzipped, opened))
+
+
+@dataclass(frozen=True, slots=True)
+class CsvSource(_CsvFiles):
+    """Rows of CSV or TSV files."""
+
+    gzipped = False
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
-        seen = survey_files(self._listing(), self.requested, gzipped=False)
+        seen = self.survey()
         cut = group_spans(split_into_spans(seen.indexes, part_bytes), part_bytes)
         return [SourcePart((seen.table, seen.listing.root, part.content), part.source_bytes) for part in cut]
 
@@ -693,33 +697,15 @@ class CsvSource:
                 blocks = read_row_blocks(stream, table.rules, span.begin)
                 yield from read_rows(blocks, table, span.file.path, path)
 
-    def _listing(self) -> FileListing:
-        return list_files(self.path, EXTENSIONS)
-
 
 @dataclass(frozen=True, slots=True)
-class GzipCsvSource:
+class GzipCsvSource(_CsvFiles):
     """Rows of CSV or TSV files that are compressed, and so can only be read from their beginning."""
 
-    path: str
-    requested: CsvOptions
-
-    @property
-    def kind(self) -> str:
-        return "csv"
-
-    @property
-    def root(self) -> str:
-        return self._listing().root
-
-    def options(self) -> Mapping[str, Any]:
-        return _options_to_json(self.requested)
-
-    def facts(self, opened: SizeCheckedFile | None = None) -> SourceFacts:
-        return _build_facts(survey_files(self._listing(), self.requested, gzipped=True, opened=opened))
+    gzipped = True
 
     def rows(self) -> Iterator[Chunk]:
-        seen = survey_files(self._listing(), self.requested, gzipped=True)
+        seen = self.survey()
         for index in seen.indexes:
             path = seen.listing.full(index.file)
             with open_source_file(path, index.file, gzipped=True) as stream:
@@ -727,9 +713,6 @@ class GzipCsvSource:
                 rest = skip_to_row(stream, head, offset, index.cuts[0])
                 blocks = read_row_blocks(stream, seen.table.rules, index.cuts[0], head=rest)
                 yield from read_rows(blocks, seen.table, index.file.path, path)
-
-    def _listing(self) -> FileListing:
-        return list_files(self.path, EXTENSIONS)
 
 
 def csv(
@@ -761,26 +744,6 @@ def csv(
     if is_gzip_name(place, EXTENSIONS):
         return GzipCsvSource(place, requested)
     return CsvSource(place, requested)
-
-
-def _build_facts(seen: CsvSurvey) -> SourceFacts:
-    return SourceFacts(
-        layout="table",
-        schema=Schema({column.name: column.feature for column in seen.table.columns}),
-        rows=seen.rows,
-        source_bytes=seen.listing.source_bytes,
-        files=seen.listing.files,
-    )
-
-
-def _options_to_json(requested: CsvOptions) -> Mapping[str, Any]:
-    return {
-        "delimiter": requested.delimiter,
-        "columns": None if requested.keep is None else list(requested.keep),
-        "types": {name: feature_to_json(feature) for name, feature in requested.types},
-        "header": requested.header,
-        "na": list(requested.na),
-    }
 
 
 def _delimiter(given: object) -> str | None:
