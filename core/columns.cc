@@ -1,6 +1,7 @@
 #include "columns.h"
 
 #include <algorithm>
+#include <span>
 
 namespace rekord {
 namespace {
@@ -286,6 +287,26 @@ bool ColumnBuilder::add_feature(const FeatureView& feature, size_t row, const Bl
     }
   }
   end_row(feature.count);
+  return true;
+}
+
+bool ColumnBuilder::add_values(const void* values, size_t count, size_t row) {
+  if (count == 0) return add_empty(row);
+  if (!fits(count)) return wrong_count(count);
+  const auto copy = [&]<class Item>(Growing<Item>& out) {
+    out.reserve(*pool_, count);
+    std::memcpy(out.end(), values, count * sizeof(Item));
+    out.grow_by(count);
+  };
+  if (spec_->kind == Kind::ints) {
+    copy(column_.ints);
+  } else if (spec_->kind == Kind::floats) {
+    copy(column_.floats);
+  } else {
+    for (const Bytes& value : std::span(static_cast<const Bytes*>(values), count))
+      push_bytes(value, nullptr);
+  }
+  end_row(count);
   return true;
 }
 

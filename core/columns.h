@@ -146,6 +146,9 @@ class ColumnBuilder {
   bool add_cells(const Cell* cells, size_t stride, size_t count, size_t row, const BlockRef& slab);
   // Adds one row; false where the values do not fit, and then `problem()` says why.
   bool add_feature(const FeatureView& feature, size_t row, const BlockRef& slab);
+  // Adds one row of `count` values that a writer has: int64_t, float or Bytes. Strings are
+  // copied, and taken for valid UTF-8.
+  bool add_values(const void* values, size_t count, size_t row);
   // The default, or a hole at `row`.
   bool add_missing(size_t row);
 

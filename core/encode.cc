@@ -219,6 +219,39 @@ class LateLength {
 
 }  // namespace
 
+WrittenColumns::WrittenColumns(std::shared_ptr<const Plan> plan, std::shared_ptr<Pool> pool)
+    : plan_(std::move(plan)) {
+  for (const SlotSpec& spec : plan_->slots())
+    builders_.emplace_back(spec, pool, plan_->slots().size());
+  start();
+}
+
+void WrittenColumns::start() {
+  for (size_t i = 0; i < builders_.size(); ++i)
+    if (!plan_->slots()[i].skip) builders_[i].start();
+  rows_ = 0;
+}
+
+bool WrittenColumns::add(const SlotValues* cells) {
+  for (size_t i = 0; i < builders_.size(); ++i) {
+    if (plan_->slots()[i].skip) continue;
+    const SlotValues& cell = cells[i];
+    if (!(cell.present ? builders_[i].add_values(cell.values, cell.count, rows_)
+                       : builders_[i].add_missing(rows_)))
+      return false;
+  }
+  ++rows_;
+  return true;
+}
+
+std::vector<Column> WrittenColumns::take() {
+  std::vector<Column> columns;
+  columns.reserve(builders_.size());
+  for (ColumnBuilder& builder : builders_) columns.push_back(builder.finish(rows_));
+  start();
+  return columns;
+}
+
 RecordWriter::RecordWriter(std::shared_ptr<const Plan> features, std::shared_ptr<const Plan> steps)
     : features_plan_(std::move(features)),
       steps_plan_(std::move(steps)),
@@ -254,14 +287,14 @@ std::vector<RecordWriter::Lane> RecordWriter::lanes_of(const Plan& plan) {
 }
 
 bool RecordWriter::add(const SlotValues* cells, const StepValues* steps, bool framed,
-                       Growing<std::byte>& out, Pool& pool) {
+                       Growing<std::byte>& out, Pool& pool, size_t* located) {
   const size_t begin = out.size();
   if (framed) {
     out.reserve(pool, kHeaderBytes);
     out.grow_by(kHeaderBytes);
   }
   const size_t payload = out.size();
-  features(cells, out, pool);
+  features(cells, out, pool, located);
   if (steps_plan_) feature_lists(steps, out, pool);
   const size_t length = out.size() - payload;
   if (length > kLargestPayload) {
@@ -280,13 +313,20 @@ bool RecordWriter::add(const SlotValues* cells, const StepValues* steps, bool fr
   return true;
 }
 
-void RecordWriter::features(const SlotValues* cells, Growing<std::byte>& out, Pool& pool) {
+void RecordWriter::features(const SlotValues* cells, Growing<std::byte>& out, Pool& pool,
+                            size_t* located) {
   LateLength length(0x0a, features_width_, out, pool);
+  const size_t slot = located != nullptr ? *located : lanes_.size();
+  size_t string_end = 0;
   for (Lane& lane : lanes_) {
     const SlotValues& cell = cells[lane.slot];
     if (cell.present) entry(lane, cell, out, pool);
+    if (lane.slot == slot) string_end = out.size();
   }
+  // The length may move everything behind it: what stays the same is the way to the end.
+  const size_t rest = out.size() - string_end;
   length.finish();
+  if (located != nullptr) *located = out.size() - rest - strings_of(cells[slot])->size();
 }
 
 void RecordWriter::entry(Lane& lane, const SlotValues& cell, Growing<std::byte>& out, Pool& pool) {
@@ -603,11 +643,14 @@ ColumnWriter::Outcome ColumnWriter::check(std::span<const ColumnView> columns,
 ColumnWriter::Outcome ColumnWriter::write(std::span<const ColumnView> columns,
                                           std::span<const StepsView> steps, size_t begin,
                                           size_t end, size_t enough, bool framed,
-                                          Growing<std::byte>& out, Growing<int64_t>* ends) {
+                                          Growing<std::byte>& out, Growing<int64_t>* ends,
+                                          WrittenColumns* written) {
   for (size_t row = begin; row < end; ++row) {
     if (const Outcome outcome = gather(columns, steps, row); outcome.problem) return outcome;
     if (!writer_.add(cells_.data(), steps_.data(), framed, out, *pool_))
       return {row, {Fault::length, 0, kLargestPayload, 0}, 0};
+    if (written != nullptr && !written->add(cells_.data()))
+      return {row, {Fault::wrong_count, 0, 0, 0}, 0};
     if (ends != nullptr) {
       ends->reserve(*pool_, 1);
       ends->push(static_cast<int64_t>(out.size()));

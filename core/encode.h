@@ -36,6 +36,28 @@ struct StepValues {
   bool present = false;
 };
 
+// The values of some slots of the records that were written, as columns: what a decoder
+// would make of these records.
+class WrittenColumns {
+ public:
+  // Of the slots that `plan` does not skip.
+  WrittenColumns(std::shared_ptr<const Plan> plan, std::shared_ptr<Pool> pool);
+
+  // One cell a slot of the plan; false where a value is not what its slot declares.
+  bool add(const SlotValues* cells);
+  // The columns of all records since the last call.
+  std::vector<Column> take();
+
+  const Plan& plan() const noexcept { return *plan_; }
+
+ private:
+  void start();
+
+  std::shared_ptr<const Plan> plan_;
+  std::vector<ColumnBuilder> builders_;
+  size_t rows_ = 0;
+};
+
 // What protobuf takes at the most. A longer record could be written, and never read.
 inline constexpr size_t kLargestPayload = 0x7fffffff;
 
@@ -47,8 +69,9 @@ class RecordWriter {
 
   // Appends a record; one cell a slot, in the order of the plans. Gives false, and
   // leaves `out` as it was, where the payload is larger than kLargestPayload.
+  // `located`, where not null, is a slot with one string; it becomes where in `out` that lies.
   bool add(const SlotValues* cells, const StepValues* steps, bool framed, Growing<std::byte>& out,
-           Pool& pool);
+           Pool& pool, size_t* located = nullptr);
 
   bool sequence() const noexcept { return steps_plan_ != nullptr; }
   const Plan& features_plan() const noexcept { return *features_plan_; }
@@ -70,7 +93,7 @@ class RecordWriter {
   };
 
   static std::vector<Lane> lanes_of(const Plan& plan);
-  void features(const SlotValues* cells, Growing<std::byte>& out, Pool& pool);
+  void features(const SlotValues* cells, Growing<std::byte>& out, Pool& pool, size_t* located);
   void feature_lists(const StepValues* cells, Growing<std::byte>& out, Pool& pool);
   void entry(Lane& lane, const SlotValues& cell, Growing<std::byte>& out, Pool& pool);
   void many_ints(Lane& lane, const SlotValues& cell, Growing<std::byte>& out, Pool& pool);
@@ -128,10 +151,10 @@ class ColumnWriter {
 
   // Appends the records of the rows from `begin` to `end`, or fewer: it stops after the
   // one with which `out` reaches `enough` bytes. `ends`, where not null, gets the end of
-  // each record in `out`.
+  // each record in `out`, and `written` its values.
   Outcome write(std::span<const ColumnView> columns, std::span<const StepsView> steps, size_t begin,
                 size_t end, size_t enough, bool framed, Growing<std::byte>& out,
-                Growing<int64_t>* ends);
+                Growing<int64_t>* ends, WrittenColumns* written = nullptr);
 
   // The first problem of all rows, before anything is written; rows is their number where
   // there is none.

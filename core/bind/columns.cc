@@ -14,6 +14,7 @@
 #include "bind/buffer.h"
 #include "bind/extents.h"
 #include "bind/mapping.h"
+#include "bind/output.h"
 #include "bind/strings.h"
 #include "decode.h"
 #include "frame.h"
@@ -242,18 +243,13 @@ nb::object add_from_python(AnyDecoder& decoder, Pool& pool, const nb::bytes& pay
 }
 
 nb::list take_columns(Decoder& decoder, const Plan& plan) {
-  std::vector<Column> columns = decoder.finish();
-  nb::list out;
-  for (size_t i = 0; i < columns.size(); ++i) out.append(to_python(plan.slots()[i], columns[i]));
+  nb::list out = columns_to_list(plan, decoder.finish());
   decoder.start();
   return out;
 }
 
 nb::tuple take_sequence(SequenceDecoder& decoder, const Plan& context, const Plan& steps) {
-  std::vector<Column> columns = decoder.finish_context();
-  nb::list context_out;
-  for (size_t i = 0; i < columns.size(); ++i)
-    context_out.append(to_python(context.slots()[i], columns[i]));
+  nb::list context_out = columns_to_list(context, decoder.finish_context());
   std::vector<StepColumn> lists = decoder.finish_steps();
   nb::list steps_out;
   for (size_t i = 0; i < lists.size(); ++i) {
@@ -476,6 +472,12 @@ void bind_strings(nb::module_& module) {
 }
 
 }  // namespace
+
+nb::list columns_to_list(const Plan& plan, std::vector<Column>&& columns) {
+  nb::list out;
+  for (size_t i = 0; i < columns.size(); ++i) out.append(to_python(plan.slots()[i], columns[i]));
+  return out;
+}
 
 void bind_columns(nb::module_& module) {
   nb::class_<Pool>(module, "Pool", "Buffers that are used again once nobody holds them.")

@@ -5,6 +5,7 @@
 #include <nanobind/stl/shared_ptr.h>
 
 #include <deque>
+#include <optional>
 
 #include "bind/bind.h"
 #include "bind/output.h"
@@ -190,7 +191,7 @@ class ColumnBatch {
   ColumnBatch(std::shared_ptr<Plan> features, std::shared_ptr<Plan> steps,
               std::shared_ptr<Pool> pool, const nb::list& columns, const nb::list& lists,
               size_t rows)
-      : writer_(features, steps, std::move(pool)), rows_(rows) {
+      : writer_(features, steps, pool), pool_(std::move(pool)), rows_(rows) {
     require(columns.size() == features->slots().size(), "one column a slot");
     require(lists.size() == (steps ? steps->slots().size() : 0), "one list a slot");
     for (size_t i = 0; i < columns.size(); ++i)
@@ -212,24 +213,29 @@ class ColumnBatch {
     return nb::none();
   }
 
-  // (records, rows done, ends or None, (problem, slot) or None)
-  nb::tuple write(size_t begin, size_t enough, bool framed, bool with_ends) {
+  // (records, rows done, ends or None, (problem, slot) or None, columns or None)
+  nb::tuple write(size_t begin, size_t enough, bool framed, bool with_ends,
+                  std::shared_ptr<Plan> kept) {
     Growing<std::byte> out;
     Growing<int64_t> ends;
+    std::optional<WrittenColumns> written;
     ColumnWriter::Outcome outcome;
     {
       nb::gil_scoped_release unlocked;
       out.start(writer_.pool(), std::min(enough, kMostStart) + kSlack);
       if (with_ends) ends.start(writer_.pool(), 1024);
+      if (kept) written.emplace(std::move(kept), pool_);
       outcome = writer_.write(columns_, steps_, std::min(begin, rows_), rows_, enough, framed, out,
-                              with_ends ? &ends : nullptr);
+                              with_ends ? &ends : nullptr, written ? &*written : nullptr);
     }
     nb::object problem = nb::none();
     if (outcome.problem) problem = nb::make_tuple(outcome.problem, outcome.slot);
     nb::object where = nb::none();
     if (with_ends) where = output_array<int64_t>(ends.block(), ends.size());
+    nb::object columns = nb::none();
+    if (written) columns = columns_to_list(written->plan(), written->take());
     return nb::make_tuple(output_array<uint8_t>(out.block(), out.size()), outcome.rows, where,
-                          problem);
+                          problem, columns);
   }
 
  private:
@@ -250,6 +256,7 @@ class ColumnBatch {
   }
 
   ColumnWriter writer_;
+  std::shared_ptr<Pool> pool_;
   Holder holder_;
   std::vector<ColumnView> columns_;
   std::vector<StepsView> steps_;
@@ -324,10 +331,10 @@ void bind_encode(nb::module_& module) {
       .def("check", &ColumnBatch::check,
            "(row, problem, slot) of the first row that cannot be written, or None.")
       .def("write", &ColumnBatch::write, nb::arg("begin"), nb::arg("enough_bytes"),
-           nb::arg("framed"), nb::arg("ends"),
+           nb::arg("framed"), nb::arg("ends"), nb::arg("kept").none() = nb::none(),
            "Write rows from `begin` on until there are enough bytes.\n\n"
            "Gives (records, row it came to, ends of records or None, (problem, slot) of that row\n"
-           "or None).");
+           "or None, columns of the slots that the plan `kept` does not skip or None).");
 
   module.def(
       "plain_strings", &plain_strings, nb::arg("list"), nb::arg("text"), nb::arg("pool"),

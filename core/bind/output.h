@@ -4,9 +4,13 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
-#include "pool.h"
+#include "columns.h"
+#include "plan.h"
 
 namespace rekord {
+
+// (values, offsets or None, valid or None) of each slot; None where the plan skips it.
+nanobind::list columns_to_list(const Plan& plan, std::vector<Column>&& columns);
 
 template <class Item>
 nanobind::object output_array(const BlockRef& block, size_t count) {

@@ -3,6 +3,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <optional>
+
 #include "bind/bind.h"
 #include "bind/cells.h"
 #include "bind/output.h"
@@ -55,16 +57,35 @@ class RowEncoder {
   nb::bytes encode(nb::handle row) {
     Growing<std::byte> out;
     out.start(*pool_, 1024);
-    add(row, false, out);
+    Lease lease(*this);
+    read(row, *lease);
+    if (!writer_.add((*lease).cells.data(), (*lease).steps.data(), false, out, *pool_))
+      raise_too_large_();
     return nb::bytes(out.data(), out.size());
   }
 
   // One row as a frame behind those that are waiting; gives how many bytes wait now.
   size_t append(nb::handle row) {
-    if (!waiting_) waiting_.start(*pool_, kStartBytes);
-    add(row, true, waiting_);
-    ++appended_;
+    append_located(row, nb::handle());
     return waiting_.size();
+  }
+
+  // The same, and where in the frame the bytes object `blob` lies; None where it is no value
+  // of its own.
+  nb::tuple append_blob(nb::handle row, const nb::bytes& blob) {
+    const size_t at = append_located(row, blob);
+    nb::object offset = nb::none();
+    if (at != kNowhere) offset = nb::int_(at);
+    return nb::make_tuple(waiting_.size(), offset);
+  }
+
+  // From now on the values of appended rows are kept, of the slots that `plan` does not skip.
+  void keep(std::shared_ptr<Plan> plan) { written_.emplace(std::move(plan), pool_); }
+
+  // What was kept since the last call.
+  nb::list take_kept() {
+    if (!written_) throw nb::value_error("nothing is kept");
+    return columns_to_list(written_->plan(), written_->take());
   }
 
   // How many rows were appended in all.
@@ -82,6 +103,7 @@ class RowEncoder {
  private:
   // A block of the Writer's and a row more: it need not grow on the way.
   static constexpr size_t kStartBytes = (4 << 20) + (256 << 10);
+  static constexpr size_t kNowhere = ~size_t{0};
 
   // The default of a slot, kept as cells are.
   struct Fill {
@@ -127,15 +149,41 @@ class RowEncoder {
     std::unique_ptr<RowScratch> scratch_;
   };
 
-  void add(nb::handle row, bool framed, Growing<std::byte>& out) {
-    Lease lease(*this);
-    RowScratch& scratch = *lease;
+  void read(nb::handle row, RowScratch& scratch) {
     look_up(row, scratch);
     for (uint32_t i = 0; i < fields_.size(); ++i) read_field(i, scratch);
     for (uint32_t i = 0; i < step_fields_.size(); ++i) read_steps(i, scratch);
+  }
+
+  size_t append_located(nb::handle row, nb::handle blob) {
+    Lease lease(*this);
+    RowScratch& scratch = *lease;
+    read(row, scratch);
     // From here on no Python code runs, so that frames of other rows cannot come between.
-    if (!writer_.add(scratch.cells.data(), scratch.steps.data(), framed, out, *pool_))
+    if (!waiting_) waiting_.start(*pool_, kStartBytes);
+    const size_t begin = waiting_.size();
+    size_t at = blob.is_valid() ? slot_of(blob, scratch) : kNowhere;
+    if (!writer_.add(scratch.cells.data(), scratch.steps.data(), true, waiting_, *pool_,
+                     at == kNowhere ? nullptr : &at))
       raise_too_large_();
+    if (written_ && !written_->add(scratch.cells.data()))
+      throw nb::value_error("a value that its slot does not declare");
+    ++appended_;
+    return at == kNowhere ? at : at - begin;
+  }
+
+  // The slot whose one value is this very object.
+  size_t slot_of(nb::handle blob, const RowScratch& scratch) const {
+    const void* data = PyBytes_AS_STRING(blob.ptr());
+    const auto size = static_cast<size_t>(PyBytes_GET_SIZE(blob.ptr()));
+    for (size_t slot = 0; slot < scratch.cells.size(); ++slot) {
+      const SlotValues& cell = scratch.cells[slot];
+      if (features_->slots()[slot].kind != Kind::bytes || !cell.present || cell.count != 1)
+        continue;
+      const Bytes& value = *static_cast<const Bytes*>(cell.values);
+      if (value.data() == data && value.size() == size) return slot;
+    }
+    return kNowhere;
   }
 
   void look_up(nb::handle row, RowScratch& scratch) {
@@ -270,6 +318,7 @@ class RowEncoder {
   nb::object raise_too_large_;
   std::vector<std::unique_ptr<RowScratch>> idle_;
   Growing<std::byte> waiting_;
+  std::optional<WrittenColumns> written_;
   uint64_t appended_ = 0;
 };
 
@@ -313,6 +362,13 @@ void bind_rows(nb::module_& module) {
       .def("encode", &RowEncoder::encode, nb::arg("row").none(), "One row as a payload.")
       .def("append", &RowEncoder::append, nb::arg("row").none(),
            "Put one row, framed, behind those that wait; gives how many bytes wait now.")
+      .def("append_blob", &RowEncoder::append_blob, nb::arg("row"), nb::arg("blob"),
+           "The same; gives how many bytes wait now, and where in the frame the bytes object\n"
+           "`blob` lies, or None where it is no value of its own.")
+      .def("keep", &RowEncoder::keep, nb::arg("plan"),
+           "Keep the values of rows that are appended, of the slots that `plan` does not skip.")
+      .def("take_kept", &RowEncoder::take_kept,
+           "The columns that were kept: (values, offsets or None, valid or None) a slot.")
       .def_prop_ro("appended", &RowEncoder::appended)
       .def("take", &RowEncoder::take_waiting, "The frames that wait.");
 }

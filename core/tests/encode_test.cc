@@ -346,5 +346,43 @@ TEST("columns of steps give SequenceExamples") {
   CHECK_EQ(written.bytes(), by_cells.bytes());
 }
 
+TEST("a writer says where a string lies, also after a length took another room") {
+  const auto plan = plan_of({slot("b", Kind::bytes, false), slot("a", Kind::bytes, false)});
+  RecordWriter writer(plan, nullptr);
+  Written written;
+  const std::string filler(300, 'x');
+  for (const size_t count : {size_t{1}, filler.size(), size_t{2}}) {
+    const std::vector<Bytes> first{bytes_of("here")};
+    const std::vector<Bytes> second{bytes_of(std::string_view(filler).substr(0, count))};
+    size_t located = 0;  // the slot of "b"
+    const Row row = Row().strings(first).strings(second);
+    CHECK(writer.add(row.cells.data(), nullptr, true, written.out, *written.pool, &located));
+    CHECK_EQ(as_text({written.out.data() + located, 4}), std::string_view("here"));
+    CHECK_EQ(written.out.size(), located + 4 + kFooterBytes);
+  }
+}
+
+TEST("written columns hold what was written, in slots that are not skipped") {
+  std::vector<SlotSpec> specs{slot("a", Kind::ints), slot("b", Kind::bytes, false, Missing::hole),
+                              slot("c", Kind::floats)};
+  specs[2].skip = true;
+  WrittenColumns columns(plan_of(specs), Pool::create(1 << 20, true));
+  const std::vector<int64_t> numbers{5, 6}, none;
+  const std::vector<Bytes> strings{bytes_of("one")};
+  const std::vector<float> reals{1};
+  CHECK(columns.add(Row().ints(numbers).strings(strings).floats(reals).cells.data()));
+  CHECK(columns.add(Row().ints(none).absent().floats(reals).cells.data()));
+  std::vector<Column> taken = columns.take();
+  CHECK_EQ(taken[0].ints.size(), size_t{2});
+  CHECK_EQ(taken[0].offsets.back(), int64_t{2});
+  CHECK_EQ(taken[1].strings(), size_t{2});
+  CHECK_EQ(as_text(taken[1].string(0)), std::string_view("one"));
+  CHECK_EQ(int{taken[1].valid.data()[1]}, 0);
+  CHECK(!taken[2].floats);
+  // A fixed count that is not met is refused.
+  WrittenColumns fixed(plan_of({slot("a", Kind::ints, false)}), Pool::create(1 << 20, true));
+  CHECK(!fixed.add(Row().ints(numbers).cells.data()));
+}
+
 }  // namespace
 }  // namespace rekord

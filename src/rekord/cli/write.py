@@ -129,8 +129,7 @@ def write(
 ) -> int:
     """Write a dataset from raw data. The same command goes on where an earlier run of it ended."""
     from rekord.verbs.options import WriteOptions
-    from rekord.verbs.resolve_source import MaskOptions
-    from rekord.verbs.write import prepare_conversion, run_with_progress
+    from rekord.verbs.write import MaskOptions, prepare_conversion, run_with_progress
 
     began = time.perf_counter()
     transforms = shape.parse_image_transforms(
@@ -221,9 +220,8 @@ def _resolve_source(
     optional_masks: bool,
 ) -> tuple[str, Any]:
     """Where the dataset goes, and the source that it is made from."""
-    from rekord.sources.build import SourceOverrides, build_source
-    from rekord.sources.detect import DetectedSource, identify_source
-    from rekord.verbs.resolve_source import LAYOUTS
+    from rekord.sources.detect import DetectedSource, SourceOverrides, build_source, identify_source
+    from rekord.verbs.write import LAYOUTS
 
     if layout is not None and layout not in LAYOUTS:
         return out or source, ()

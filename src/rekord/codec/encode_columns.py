@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.codec.columns import Array, Optional, Ragged, Strings
+from rekord.codec.columns import Array, Optional, Ragged, Strings, column_to_arrow
+from rekord.codec.decode import assemble_columns
 from rekord.codec.encode import RowValidator, shared_pool, store_value, validate_schema
 from rekord.codec.numbers import NumberRule, cast_tensor, check_zone, store_array, store_times
 from rekord.codec.plan import CodecPlan, ColumnPlan, compile_plan
@@ -507,24 +508,36 @@ class EncodedBatches:
         self.rows = sum(rows for _, rows in batches)
 
     def __iter__(self) -> Iterator[tuple[Any, int]]:
-        return ((frames, rows) for frames, rows, _ in self._pieces(ends=False))
+        return ((frames, rows) for frames, rows, _, _ in self._pieces(ends=False))
 
-    def iter_with_ends(self) -> Iterator[tuple[Any, int, Any]]:
-        """The same, each with an int64 array of where its records end."""
-        return self._pieces(ends=True)
+    def iter_with_index(self, index: CodecPlan | None) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
+        """(frames, int64 array of where each ends, Arrow arrays of the columns of `index`) of each piece."""
+        for frames, rows, ends, taken in self._pieces(ends=True, index=index):
+            yield frames, ends, {} if index is None else written_columns(index, taken, rows)
 
-    def _pieces(self, *, ends: bool) -> Iterator[tuple[Any, int, Any]]:
+    def _pieces(
+        self, *, ends: bool, index: CodecPlan | None = None
+    ) -> Iterator[tuple[Any, int, Any, list[Any] | None]]:
+        kept = None if index is None else index.context.reading
         before = 0
         for batch, rows in self._batches:
             done = 0
             while done < rows:
-                frames, reached, record_ends, problem = batch.write(done, self._enough_bytes, True, ends)
+                frames, reached, record_ends, problem, taken = batch.write(
+                    done, self._enough_bytes, True, ends, kept
+                )
                 if reached > done:
-                    yield frames, reached - done, record_ends
+                    yield frames, reached - done, record_ends, taken
                 done = reached
                 if problem is not None:
                     raise _native_error(self._plan, problem[0], problem[1], before + reached)
             before += rows
+
+
+def written_columns(plan: CodecPlan, taken: Any, rows: int) -> dict[str, Any]:
+    """The columns of a plan, none of them of steps, as Arrow arrays: `taken` is what an encoder kept of them."""
+    columns = assemble_columns(plan, taken if plan.steps is None else (taken, ()), rows)
+    return {name: column_to_arrow(column) for name, column in columns.items()}
 
 
 def encode_columns(columns: Any, schema: Schema) -> bytes:

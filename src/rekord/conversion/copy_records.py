@@ -25,8 +25,7 @@ from rekord.dataset.shard_index import ShardIndex, diagnose_frame, rebuild_index
 from rekord.dataset.shards import Shards
 from rekord.errors import RekordError
 from rekord.schema import Schema
-from rekord.storage.async_writer import LENT_BUFFERS
-from rekord.storage.local import Readable
+from rekord.storage.local import LENT_BUFFERS, Readable
 from rekord.storage.router import ROUTED_STORAGE
 
 _POSITIONS = 1 << 16

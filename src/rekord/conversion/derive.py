@@ -18,21 +18,20 @@ import pyarrow as pa
 from rekord import _core
 from rekord.codec.encode_columns import encode_batches
 from rekord.codec.plan import compile_plan
-from rekord.conversion.commit import (
+from rekord.conversion.copy_records import BufferRing, RecordCopier, RecordRange, RecordSequence
+from rekord.conversion.driver import (
     Companions,
+    ConversionListener,
     OutputTarget,
     build_manifest_split,
     commit,
     staged,
     write_companions,
 )
-from rekord.conversion.copy_records import BufferRing, RecordCopier, RecordRange, RecordSequence
-from rekord.conversion.driver import ConversionListener
-from rekord.conversion.encode_rows import decode_columns
 from rekord.conversion.engines.local import WorkerPool
 from rekord.conversion.plan import ConversionPlan
-from rekord.conversion.progress import ThreadTally
 from rekord.conversion.shards import CompletedShard, StagedShard, load_completed_shard, staged_index_path
+from rekord.conversion.tasks import ThreadTally
 from rekord.dataset.compact_manifest import find_shard_entry
 from rekord.dataset.index import compute_blocks, index_path
 from rekord.dataset.manifest import MANIFEST_FORMAT, Manifest, ManifestSource, ManifestSplit, shard_name
@@ -320,10 +319,8 @@ class _DerivationRun:
                 batch = shard.function(batch, numbers) if shard.numbered else shard.function(batch)
                 if not batch or not len(next(iter(batch.values()))):
                     continue
-                for frames, rows, ends in encode_batches(
-                    batch, wanted.schema, enough_bytes=_PIECE_BYTES
-                ).iter_with_ends():
-                    lines = {} if index is None else decode_columns(index, frames, rows)
+                encoded = encode_batches(batch, wanted.schema, enough_bytes=_PIECE_BYTES)
+                for frames, ends, lines in encoded.iter_with_index(index):
                     table = pa.table({f"index:{name}": column for name, column in lines.items()})
                     yield frames, np.diff(ends, prepend=0), table
 

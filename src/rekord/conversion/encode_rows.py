@@ -15,14 +15,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from rekord.codec.columns import column_to_arrow
-from rekord.codec.decode import assemble_columns, new_batch
-from rekord.codec.encode import new_row_encoder, shared_pool
-from rekord.codec.encode_columns import encode_batches
+from rekord.codec.encode import new_row_encoder
+from rekord.codec.encode_columns import encode_batches, written_columns
 from rekord.codec.images.inspect import GeneratedBytes
-from rekord.codec.plan import CodecPlan, compile_plan
+from rekord.codec.plan import compile_plan
 from rekord.conversion.plan import ConversionJob, OnBadRow
-from rekord.conversion.spill import MIN_DEFERRED_BYTES, EncodedRows, IntArray, PassthroughFile, defer_blobs
+from rekord.conversion.spill import MIN_DEFERRED_BYTES, BlobInFile, EncodedRows, IntArray, defer_blobs
 from rekord.conversion.splits import (
     SPLIT_COLUMN,
     HashArray,
@@ -169,6 +167,8 @@ class RowEncoding:
         self.bad = bad
         self._encoder = new_row_encoder(job.schema)
         self._index = compile_plan(job.schema, job.index) if job.index else None
+        if self._index is not None:
+            self._encoder.keep(self._index.context.reading)
         self._pending = _PendingRows()
         self._waiting_bytes = 0
         self._columns_as_rows = job.layout.needs_derive or job.function is not None
@@ -257,10 +257,15 @@ class RowEncoding:
             values = derived.values
             for remark in derived.remarks:
                 self.bad.add_remark(remark, self._place(row))
-        before = self._waiting_bytes
-        self._waiting_bytes = self._encoder.append(values)
+        before, blob = self._waiting_bytes, None
+        if passed is None:
+            self._waiting_bytes = self._encoder.append(values)
+        else:
+            path, data = passed
+            self._waiting_bytes, offset = self._encoder.append_blob(values, data)
+            blob = None if offset is None else BlobInFile(path, offset, len(data))
         self._pending.add(row, copy, self._waiting_bytes - before, split, by, stratum)
-        self._pending.passed.append(passed)
+        self._pending.blobs.append(blob)
 
     def _mapped(self, values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         assert self._job.function is not None
@@ -316,9 +321,13 @@ class RowEncoding:
         if pending.strata:
             strata = np.array([hash_text(0, "split", value) for value in pending.strata], np.uint64)
         splits = np.array(pending.splits, np.uint8)
-        encoded = self._encoded(frames, np.array(pending.lengths, np.int64), splits, keys, hashes, strata)
-        if any(pending.passed):
-            defer_blobs(encoded, pending.passed)
+        index = None
+        if self._index is not None:
+            index = written_columns(self._index, self._encoder.take_kept(), len(positions))
+        lengths = np.array(pending.lengths, np.int64)
+        encoded = self._encoded(frames, lengths, splits, keys, hashes, strata, index)
+        if any(pending.blobs):
+            defer_blobs(encoded, pending.blobs)
         return encoded
 
     # Columns.
@@ -342,13 +351,12 @@ class RowEncoding:
             yield from self._columns(chunk, middle, end)
             return
         done = 0
-        for frames, rows, ends in batches.iter_with_ends():
-            lengths = np.diff(ends, prepend=0)
-            part = [None if fact is None else fact[done : done + rows] for fact in facts]
+        for frames, ends, index in batches.iter_with_index(self._index):
+            part = [None if fact is None else fact[done : done + len(ends)] for fact in facts]
             splits, keys, hashes, strata = part
             assert splits is not None
-            yield self._encoded(frames, lengths, splits, keys, hashes, strata)
-            done += rows
+            yield self._encoded(frames, np.diff(ends, prepend=0), splits, keys, hashes, strata, index)
+            done += len(ends)
 
     def _prepared(self, chunk: ColumnChunk, begin: int, end: int) -> tuple[Any, tuple[Any, ...]]:
         """What is to be stored of these rows, and (splits, keys, hashes, strata) of them."""
@@ -388,11 +396,11 @@ class RowEncoding:
         keys: HashArray | None,
         hashes: HashArray | None,
         strata: HashArray | None,
+        index: dict[str, Any] | None,
     ) -> EncodedRows:
         if hashes is not None and strata is None:
             splits = self._job.splits.assign_splits(hashes)
             hashes = None
-        index = None if self._index is None else decode_columns(self._index, frames, len(lengths))
         return EncodedRows(
             frames=frames,
             lengths=lengths,
@@ -425,7 +433,7 @@ class _PendingRows:
         self.copies: list[int] = []
         self.lengths: list[int] = []
         self.splits: list[int] = []
-        self.passed: list[PassthroughFile | None] = []
+        self.blobs: list[BlobInFile | None] = []
         self.by: list[bytes] = []
         self.strata: list[bytes] = []
 
@@ -443,7 +451,7 @@ class _PendingRows:
             self.strata.append(stratum)
 
 
-def _find_passthrough_file(row: Mapping[str, Any], stored: Mapping[str, Any]) -> PassthroughFile | None:
+def _find_passthrough_file(row: Mapping[str, Any], stored: Mapping[str, Any]) -> tuple[str, bytes] | None:
     """The first file whose bytes are stored as they are, where it is large enough to be read twice."""
     for name, value in row.items():
         if isinstance(value, PurePath):
@@ -453,19 +461,8 @@ def _find_passthrough_file(row: Mapping[str, Any], stored: Mapping[str, Any]) ->
                 and len(data) >= MIN_DEFERRED_BYTES
                 and not isinstance(data, GeneratedBytes)
             ):
-                return PassthroughFile(str(value), data)
+                return str(value), data
     return None
-
-
-def decode_columns(plan: CodecPlan, frames: Any, rows: int) -> dict[str, Any]:
-    """The columns of a plan, as Arrow arrays, from frames that were just encoded."""
-    view = memoryview(frames).cast("B")
-    slab = shared_pool().slab(len(view))
-    slab.view()[: len(view)] = view
-    batch = new_batch(plan, shared_pool())
-    batch.feed(slab, 0, len(view), len(view), rows)
-    columns = assemble_columns(plan, batch.take(), rows)
-    return {name: column_to_arrow(column) for name, column in columns.items()}
 
 
 def _compute_path_hashes(seed: int, salt: Any, paths: list[str]) -> HashArray:

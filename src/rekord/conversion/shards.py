@@ -12,15 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from rekord.conversion.plan import ShardingRule
-from rekord.conversion.progress import TRIM_THRESHOLD_BYTES
 from rekord.conversion.spill import RUN_BYTES, CompletedPart
 from rekord.conversion.splits import HASH_BITS
 from rekord.dataset.index import encode_index_file
 from rekord.dataset.manifest import METADATA_FOLDER, Count, tag_digest
-from rekord.framing.deflate import open_frame_sink
+from rekord.framing.deflate import DeflateSink
 from rekord.schema import Schema
-from rekord.storage.async_writer import AsyncWriter
-from rekord.storage.portability import trim_heap
+from rekord.storage.local import AsyncWriter
+from rekord.storage.portability import TRIM_THRESHOLD_BYTES, trim_heap
 from rekord.storage.transaction import Staging
 
 if TYPE_CHECKING:
@@ -212,8 +211,7 @@ class StagedShard:
         self._name = name
         self._file = staging.create(os.path.join(staging.out, name), sync=True)
         self._output = AsyncWriter(self._file, hashed=True)
-        self._sink = open_frame_sink(compression, self._output.write)
-        self._is_plain = compression == "none"
+        self._deflate = None if compression == "none" else DeflateSink(self._output.write, compression)
         self._complete = False
 
     def __enter__(self) -> StagedShard:
@@ -229,14 +227,14 @@ class StagedShard:
 
     def write(self, frames: Buffer) -> None:
         """Whole frames, in any pieces; they may be used again after that."""
-        self._sink.write(frames)
+        (self._deflate or self._output).write(frames)
 
     def write_borrowed(self, frames: Buffer) -> None:
         """Whole frames that stay as they are until `LENT` more were lent: they are not copied once more."""
-        if self._is_plain:
+        if self._deflate is None:
             self._output.write_borrowed(frames)
         else:
-            self._sink.write(frames)
+            self._deflate.write(frames)
 
     def complete(
         self, schema: Schema, index: Sequence[str], lengths: Any, tables: Sequence[pa.Table], done_path: str
@@ -245,11 +243,13 @@ class StagedShard:
 
         `tables` have a column `index:<name>` for each column of the index, and a line for each record.
         """
-        self._sink.finish()
+        if self._deflate is not None:
+            self._deflate.finish()
         self._output.finish()
         offsets = np.cumsum(lengths) - lengths
         digest = tag_digest(self._output.sha256())
-        made = encode_index_file(schema, index, offsets, tables, self._sink.flush_points, digest)
+        flush_points = () if self._deflate is None else self._deflate.flush_points
+        made = encode_index_file(schema, index, offsets, tables, flush_points, digest)
         staging = self._staging
         self._file.commit()
         self._complete = True

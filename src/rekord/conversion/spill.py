@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,51 +15,37 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rekord import _core
-from rekord.conversion.splits import HashArray
+from rekord.conversion.splits import HASH_BITS, HashArray, SplitRule
 from rekord.storage.transaction import Staging
 
 MIN_DEFERRED_BYTES = 16 << 10
 """From here on writing a file's bytes to a spill costs more than opening the file a second time."""
 
-_SEARCH_BYTES = 4096  # of a frame: what comes before an image is short
 
-
-class PassthroughFile(NamedTuple):
-    """The bytes of a file that are stored as they are."""
+class BlobInFile(NamedTuple):
+    """A value of a row that is the content of a file, and where it lies in the row's frame."""
 
     path: str
-    data: bytes
+    offset: int
+    n_bytes: int
 
 
-def defer_blobs(encoded: EncodedRows, passed: Sequence[PassthroughFile | None]) -> None:
-    """Leave out of the frames what lies in these files; a frame where it cannot be found stays whole."""
+def defer_blobs(encoded: EncodedRows, blobs: Sequence[BlobInFile | None]) -> None:
+    """Leave out of the frames what lies in these files."""
     frames = memoryview(encoded.frames).cast("B")
-    at = np.zeros(encoded.rows, np.int64)
-    n_bytes = np.zeros(encoded.rows, np.int64)
-    paths: list[str | None] = [None] * encoded.rows
     kept: list[memoryview] = []
-    begin = 0
-    for row, (one, length) in enumerate(zip(passed, encoded.lengths.tolist(), strict=True)):
-        frame = frames[begin : begin + length]
+    done = begin = 0
+    for blob, length in zip(blobs, encoded.lengths.tolist(), strict=True):
+        if blob is not None:
+            kept.append(frames[done : begin + blob.offset])
+            done = begin + blob.offset + blob.n_bytes
         begin += length
-        found = -1 if one is None else _find_blob(one.data, frame)
-        if one is None or found < 0:
-            kept.append(frame)
-            continue
-        at[row], n_bytes[row], paths[row] = found, len(one.data), one.path
-        kept += [frame[:found], frame[found + len(one.data) :]]
-    encoded.frames = b"".join(kept)
-    encoded.holes = DeferredBlobs(at, n_bytes, paths)
-
-
-def _find_blob(data: bytes, frame: memoryview) -> int:
-    """Where in a frame these bytes are; -1 where they are not."""
-    found = bytes(frame[:_SEARCH_BYTES]).find(data[:64])
-    if found < 0 or found + len(data) > len(frame):
-        return -1
-    # Checksums are the cheapest way to compare; the frame's own will be verified when the hole is filled.
-    inside = frame[found : found + len(data)]
-    return found if _core.crc32c(inside) == _core.crc32c(data) else -1
+    encoded.frames = b"".join([*kept, frames[done:]])
+    encoded.holes = DeferredBlobs(
+        np.array([0 if blob is None else blob.offset for blob in blobs], np.int64),
+        np.array([0 if blob is None else blob.n_bytes for blob in blobs], np.int64),
+        [None if blob is None else blob.path for blob in blobs],
+    )
 
 
 def read_deferred_blob(path: bytes, hole: memoryview) -> bool:
@@ -378,3 +365,112 @@ def _take_rows(rows: EncodedRows, order: IntArray) -> EncodedRows:
         index={name: values.take(positions) for name, values in (rows.index or {}).items()},
         holes=None if rows.holes is None else rows.holes.taken(order),
     )
+
+
+_BIN_BITS = 12
+_BINS = 1 << _BIN_BITS
+"""A class's hashes are counted in so many bins; only those bins that hold an edge are then looked at closely."""
+
+_MIN_BINNED_ROWS = _BINS
+"""A class of no more has no bins: its hashes are fewer than they would be, and such classes may be very many."""
+
+SplitEdges = dict[int, npt.NDArray[np.uint64]]
+
+
+def compute_split_edges(tables: Callable[[], Iterator[pa.Table]], rule: SplitRule) -> SplitEdges:
+    """For each class the hashes at which its splits after the first begin; `tables` can be asked three times."""
+    sizes: Counter[int] = Counter()
+    for table in tables():
+        found, counts = np.unique(table["stratum"].to_numpy(), return_counts=True)
+        sizes.update(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+    bins = {stratum: np.zeros(_BINS, np.int64) for stratum, size in sizes.items() if size > _MIN_BINNED_ROWS}
+    for table in tables() if bins else ():
+        for stratum, hashes in _iter_strata(table):
+            if stratum in bins:
+                bins[stratum] += np.bincount(_compute_bins(hashes), minlength=_BINS)
+    ranks = {stratum: _compute_split_ranks(rule, sizes[stratum]) for stratum in bins}
+    wanted = {
+        stratum: set(np.searchsorted(np.cumsum(bins[stratum]), ranks[stratum], side="right").tolist())
+        for stratum in bins
+    }
+    near: dict[int, list[HashArray]] = {stratum: [] for stratum in sizes}
+    for table in tables():
+        for stratum, hashes in _iter_strata(table):
+            close = hashes
+            if stratum in bins:
+                close = hashes[np.isin(_compute_bins(hashes), list(wanted[stratum]))]
+            near[stratum].append(close)
+    edges: SplitEdges = {}
+    for stratum, size in sizes.items():
+        sorted_hashes = np.sort(np.concatenate(near.pop(stratum)))
+        if stratum in bins:
+            edges[stratum] = _select_edges(sorted_hashes, bins[stratum], ranks[stratum], wanted[stratum])
+        else:
+            edges[stratum] = _select_edges(
+                sorted_hashes, np.array([size]), _compute_split_ranks(rule, size), {0}
+            )
+    return edges
+
+
+def _compute_split_ranks(rule: SplitRule, rows: int) -> Any:
+    """Of the first row of each split after the first."""
+    return np.cumsum(rule.shares(rows))[:-1]
+
+
+def _compute_bins(hashes: HashArray) -> npt.NDArray[np.int64]:
+    bins: npt.NDArray[np.int64] = (hashes >> np.uint64(HASH_BITS - _BIN_BITS)).astype(np.int64)
+    return bins
+
+
+def _select_edges(near: HashArray, bins: Any, ranks: Any, wanted: set[int]) -> npt.NDArray[np.uint64]:
+    """The hash of the row of each rank; one past the last for a rank that no row has."""
+    ends = np.cumsum(bins)
+    out = []
+    for rank in ranks.tolist():
+        if rank >= int(ends[-1]):
+            out.append(np.iinfo(np.uint64).max)
+            continue
+        at = int(np.searchsorted(ends, rank, side="right"))
+        before = int(ends[at] - bins[at])  # rows in the bins before this one
+        earlier = sum(int(bins[other]) for other in wanted if other < at and other < len(bins))
+        out.append(int(near[earlier + rank - before]))
+    return np.array(out, np.uint64)
+
+
+def _iter_strata(table: pa.Table) -> Iterator[tuple[int, HashArray]]:
+    hashes = table["hash"].to_numpy()
+    for stratum, rows in _iter_stratum_rows(table):
+        yield stratum, hashes[rows]
+
+
+def _iter_stratum_rows(table: pa.Table) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """Each class of a table, and where its rows are: sorted once, since classes may be as many as rows."""
+    strata = table["stratum"].to_numpy()
+    order = np.argsort(strata, kind="stable")
+    found, firsts = np.unique(strata[order], return_index=True)
+    ends = [*firsts[1:].tolist(), len(order)]
+    for stratum, first, end in zip(found.tolist(), firsts.tolist(), ends, strict=True):
+        yield stratum, order[first:end]
+
+
+def assign_stratified_splits(
+    table: pa.Table, segments: Sequence[SplitSegment], edges: SplitEdges
+) -> tuple[pa.Table, list[SplitSegment]]:
+    """The index of a part with its rows sorted by their splits, run by run."""
+    hashes = table["hash"].to_numpy()
+    splits = np.zeros(len(table), np.uint8)
+    for stratum, mine in _iter_stratum_rows(table):
+        splits[mine] = np.searchsorted(edges[stratum], hashes[mine], side="right")
+    lengths = table["length"].to_numpy()
+    orders, out = [], []
+    for run in segments:
+        inside = splits[run.first : run.first + run.count]
+        order = run.first + np.argsort(inside, kind="stable")
+        orders.append(order)
+        found, firsts = np.unique(splits[order], return_index=True)
+        ends = [*firsts[1:].tolist(), run.count]
+        for split, first, end in zip(found.tolist(), firsts.tolist(), ends, strict=True):
+            framed = int(lengths[order[first:end]].sum())
+            out.append(SplitSegment(split, run.first + first, end - first, framed))
+    order = np.concatenate(orders) if orders else np.zeros(0, np.int64)
+    return table.take(pa.array(order)), out

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from time import monotonic
 from typing import Any, TypeAlias
@@ -101,12 +102,20 @@ class Shards:
         self._stamps: dict[int, Stamp] = dict(enumerate(stamps))
         self._open: OrderedDict[int, _OpenShard] = OrderedDict()
         self._checked_at: dict[int, float] = {}  # when shards elsewhere were last asked whether they changed
-        self._blocks = InflatedBlockCache() if block_records is None else InflatedBlockCache(MAX_CACHED_BYTES)
-        self._pieces = FetchedRangeCache()
         self._process = os.getpid()
         self._has_random_access = False
         self._inflated_copies: InflatedCopies | None = None
         self._lock = Lock()
+
+    # Most shards are plain files here, which need neither.
+
+    @cached_property
+    def _blocks(self) -> InflatedBlockCache:
+        return InflatedBlockCache() if self._block_records is None else InflatedBlockCache(MAX_CACHED_BYTES)
+
+    @cached_property
+    def _pieces(self) -> FetchedRangeCache:
+        return FetchedRangeCache()
 
     @classmethod
     def concat(cls, parts: Sequence[Shards]) -> Shards:

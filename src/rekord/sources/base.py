@@ -7,11 +7,12 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from rekord.arguments import as_path
 from rekord.errors import RekordError, error
@@ -226,6 +227,9 @@ class ByteStream(Protocol):
     def read(self, size_bytes: int, /) -> bytes:
         """Up to so many bytes; none at the end."""
 
+    def rewind(self) -> None:
+        """Go back to where reading began."""
+
 
 class SizeCheckedFile:
     """A file open for reading that must be as long as it was when the source was looked at."""
@@ -234,7 +238,7 @@ class SizeCheckedFile:
         self.path = path
         self._file: Readable = LOCAL.open_read(path)
         self._size_bytes = file.size_bytes
-        self._at = begin
+        self._begin = self._at = begin
         self._end = file.size_bytes if end is None else end
         if self._file.size_bytes != file.size_bytes:
             self._file.close()
@@ -253,6 +257,10 @@ class SizeCheckedFile:
             done += got
         self._at += done
         return bytes(buffer)
+
+    def rewind(self) -> None:
+        self._file.seek(self._begin)
+        self._at = self._begin
 
     def readinto(self, buffer: memoryview, /) -> int:
         """What `io` asks of a raw file, so that decompressors can read from this."""
@@ -273,9 +281,14 @@ class SizeCheckedFile:
 class GzipStream:
     """The bytes inside a gzip file."""
 
-    def __init__(self, path: str, stream: Any) -> None:
+    def __init__(self, path: str, compressed: Any) -> None:
         self.path = path
-        self._stream = gzip.GzipFile(fileobj=stream, mode="rb")
+        self._compressed = compressed
+        self._stream = gzip.GzipFile(fileobj=compressed, mode="rb")
+
+    def rewind(self) -> None:
+        self._compressed.rewind()
+        self._stream = gzip.GzipFile(fileobj=self._compressed, mode="rb")
 
     def read(self, size_bytes: int, /) -> bytes:
         try:
@@ -288,19 +301,46 @@ class GzipStream:
 
 @contextmanager
 def open_source_file(
-    path: str, file: SourceFile, begin: int = 0, end: int | None = None, *, gzipped: bool = False
+    path: str,
+    file: SourceFile,
+    begin: int = 0,
+    end: int | None = None,
+    *,
+    gzipped: bool = False,
+    opened: SizeCheckedFile | None = None,
 ) -> Iterator[ByteStream]:
-    """The bytes of a file from `begin` to `end`; those inside, where it is `gzipped` and is really that."""
-    with SizeCheckedFile(path, file, begin, end) as stream:
-        if gzipped and stream.read(2) == _GZIP_MAGIC:
-            with SizeCheckedFile(path, file) as inside:
-                yield GzipStream(path, inside)
-            return
+    """The bytes of a file from `begin` to `end`; those inside, where it is `gzipped` and is really that.
+
+    `opened` is the file where it is open already; it stays open.
+    """
+    with SizeCheckedFile(path, file, begin, end) if opened is None else nullcontext(opened) as stream:
+        if opened is not None:
+            stream.rewind()
+        is_gzip = gzipped and stream.read(2) == _GZIP_MAGIC
         if gzipped:
-            with SizeCheckedFile(path, file) as plain:
-                yield plain
-            return
-        yield stream
+            stream.rewind()
+        yield GzipStream(path, stream) if is_gzip else stream
+
+
+Survey = TypeVar("Survey")
+
+
+class SurveyCache(Generic[Survey]):
+    """What was found out about the last few sources: files that did not change are inspected once."""
+
+    def __init__(self, most: int = 4) -> None:
+        self._surveys: OrderedDict[Hashable, Survey] = OrderedDict()
+        self._most = most
+
+    def get(self, key: Hashable, survey: Callable[[], Survey]) -> Survey:
+        """What `survey` gave for this key, or gives now."""
+        if key in self._surveys:
+            self._surveys.move_to_end(key)
+        else:
+            self._surveys[key] = survey()
+            while len(self._surveys) > self._most:
+                self._surveys.popitem(last=False)
+        return self._surveys[key]
 
 
 def check_unchanged(path: str, file: SourceFile) -> None:

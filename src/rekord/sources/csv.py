@@ -8,9 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import zip_longest
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -24,13 +23,15 @@ from rekord.schema.json_form import feature_to_json
 from rekord.schema.messages import closest_match, preview
 from rekord.sources.base import (
     PART_BYTES,
+    ByteStream,
     Chunk,
-    ColumnChunk,
     FileListing,
+    SizeCheckedFile,
     SourceFacts,
     SourceFile,
     SourcePart,
     SourceRow,
+    SurveyCache,
     empty_file_error,
     is_gzip_name,
     list_files,
@@ -51,6 +52,7 @@ from rekord.sources.lines import (
     read_text_head,
     skip_to_row,
     split_into_spans,
+    to_column_chunk,
     unreadable_row_error,
 )
 from rekord.sources.tables import SAMPLE_ROWS, inconsistent_file_error
@@ -123,57 +125,51 @@ class _CsvStart(NamedTuple):
     line: int  # of the header
 
 
-def survey_files(listing: FileListing, requested: CsvOptions, *, gzipped: bool) -> CsvSurvey:
-    """Look at all files once; asked again for the same files, the answer is at hand."""
-    return _survey_uncached(listing, requested, gzipped)
+_surveys: SurveyCache[CsvSurvey] = SurveyCache()
 
 
-@lru_cache(maxsize=4)
-def _survey_uncached(listing: FileListing, requested: CsvOptions, gzipped: bool) -> CsvSurvey:
-    starts = [_read_start(listing.full(file), file, requested, gzipped) for file in listing.files]
-    first = starts[0]
-    for file, start in zip(listing.files, starts, strict=True):
-        if start.names != first.names:
-            raise _inconsistent_error(listing, file, start, first)
-    columns_seen = _core.FieldSurvey(first.delimiter, len(first.names), list(requested.na))
+def _survey_files(
+    listing: FileListing, requested: CsvOptions, gzipped: bool, opened: SizeCheckedFile | None
+) -> CsvSurvey:
     sampled = not gzipped and listing.source_bytes > MAX_FULL_SURVEY_BYTES
-    look = _SurveySampler(columns_seen, listing.source_bytes if sampled else None)
+    first: _CsvStart | None = None
     indexes = []
-    for file, start in zip(listing.files, starts, strict=True):
+    for file in listing.files:
         path = listing.full(file)
-        with open_source_file(path, file, gzipped=gzipped) as stream:
+        if not file.size_bytes:
+            expected = "a header and rows" if requested.header else "rows"
+            raise empty_file_error(path, "an empty file", expected=expected)
+        with open_source_file(path, file, gzipped=gzipped, opened=opened) as stream:
+            start = _read_start(stream, path, file, requested)
+            if first is None:
+                first = start
+                seen = _core.FieldSurvey(first.delimiter, len(first.names), list(requested.na))
+                look = _SurveySampler(seen, listing.source_bytes if sampled else None)
+            if start.names != first.names:
+                raise _inconsistent_error(listing, file, start, first)
+            stream.rewind()
             head, offset = read_text_head(stream, path)
             rest = skip_to_row(stream, head, offset, start.begin)
-            indexes.append(
-                index_file(file, stream, RowSyntax(first.delimiter), start.begin, head=rest, look=look)
-            )
+            syntax = RowSyntax(first.delimiter)
+            indexes.append(index_file(file, stream, syntax, start.begin, head=rest, look=look))
             look.before_bytes += file.size_bytes
+    assert first is not None  # a listing has files
     rows = sum(index.rows for index in indexes)
     if not rows:
         path = listing.full(listing.files[0])
         raise empty_file_error(path, "a header without rows", expected="a line for each row below the header")
-    table = _build_table(first, requested, columns_seen, sampled, listing)
-    table = replace(table, columns=_widen_lossy_floats(table, listing, first.begin, gzipped))
+    table = _build_table(first, requested, seen, sampled, listing)
+    table = replace(table, columns=_widen_lossy_floats(table, look.first))
     return CsvSurvey(listing, table, tuple(indexes), rows)
 
 
-def _widen_lossy_floats(
-    table: CsvTable, listing: FileListing, begin: RowStart, gzipped: bool
-) -> tuple[CsvColumn, ...]:
-    """The columns, with doubles as they are where float32 would not tell the first of them apart."""
-
+def _widen_lossy_floats(table: CsvTable, block: RowBlock | None) -> tuple[CsvColumn, ...]:
+    """The columns, with doubles as they are where float32 would not tell those of the first block apart."""
     if not any(column.form == "real" and not column.declared for column in table.columns):
         return table.columns
-    file = listing.files[0]
-    path = listing.full(file)
-    with open_source_file(path, file, gzipped=gzipped) as stream:
-        head, offset = read_text_head(stream, path)
-        rest = skip_to_row(stream, head, offset, begin)
-        block = next(read_row_blocks(stream, table.rules, begin, head=rest), None)
-    batch = CsvParser(table).parse(block.data, block.rows) if isinstance(block, RowBlock) else None
-    if batch is None:
-        return table.columns  # whoever reads the rows will say what is wrong with them
-    return tuple([_widen_if_lossy(column, batch) for column in table.columns])
+    # A first row that cannot be read, or one that is not in the table: whoever reads the rows says what is wrong.
+    batch = CsvParser(table).parse(block.data, block.rows) if block is not None and not block.first else None
+    return table.columns if batch is None else tuple([_widen_if_lossy(one, batch) for one in table.columns])
 
 
 def _widen_if_lossy(column: CsvColumn, batch: Any) -> CsvColumn:
@@ -191,9 +187,12 @@ class _SurveySampler:
     def __init__(self, seen: _core.FieldSurvey, sampled_of: int | None) -> None:
         self.seen = seen
         self.before_bytes = 0
+        self.first: RowBlock | None = None
         self._sampled_of = sampled_of
 
     def __call__(self, block: RowBlock) -> None:
+        if self.first is None:
+            self.first = block
         if self._sampled_of is None or self._is_sample(block):
             self.seen.feed(block.data)
 
@@ -207,37 +206,30 @@ class _SurveySampler:
         return begin // stride != (begin + len(block.data)) // stride
 
 
-def _read_start(path: str, file: SourceFile, requested: CsvOptions, gzipped: bool) -> _CsvStart:
-    if not file.size_bytes:
-        raise empty_file_error(
-            path, "an empty file", expected="a header and rows" if requested.header else "rows"
+def _read_start(stream: ByteStream, path: str, file: SourceFile, requested: CsvOptions) -> _CsvStart:
+    head, offset = read_text_head(stream, path)
+    delimiter = requested.delimiter or _sniff_delimiter(file.path, head)
+    first = next(read_row_blocks(stream, RowSyntax(delimiter), RowStart(offset, 0, 1), head=head), None)
+    if first is None:
+        raise empty_file_error(path, "no line with anything in it", expected="a header and rows")
+    if isinstance(first, UnreadableRow):
+        raise _header_error(
+            path,
+            first.line,
+            expected="a first line of names",
+            found="a quote that is not closed" if first.code == "E358" else "a line of more than 64 MiB",
         )
-    with open_source_file(path, file, gzipped=gzipped) as stream:
-        head, offset = read_text_head(stream, path)
-        delimiter = requested.delimiter or _sniff_delimiter(file.path, head)
-        blocks = read_row_blocks(stream, RowSyntax(delimiter), RowStart(offset, 0, 1), head=head)
-        first = next(blocks, None)
-        if first is None:
-            raise empty_file_error(path, "no line with anything in it", expected="a header and rows")
-        if isinstance(first, UnreadableRow):
-            raise _header_error(
-                path,
-                first.line,
-                expected="a first line of names",
-                found="a quote that is not closed" if first.code == "E358" else "a line of more than 64 MiB",
-            )
-        fields = split_fields(first.row(0), delimiter)
-        line = int(first.lines[0])
-        if not requested.header:
-            return _CsvStart(
-                delimiter, _choose_names(requested, len(fields), path), RowStart(offset, 0, 1), line
-            )
-        names = _parse_header(fields, path, line)
-        if first.rows > 1:
-            begin = RowStart(first.offset + int(first.starts[1]), 0, int(first.lines[1]))
-        else:
-            begin = RowStart(first.offset + len(first.data), 0, line + len(first.data.splitlines()))
-        return _CsvStart(delimiter, names, begin, line)
+    fields = split_fields(first.row(0), delimiter)
+    line = int(first.lines[0])
+    if not requested.header:
+        names = _choose_names(requested, len(fields), path)
+        return _CsvStart(delimiter, names, RowStart(offset, 0, 1), line)
+    names = _parse_header(fields, path, line)
+    if first.rows > 1:
+        begin = RowStart(first.offset + int(first.starts[1]), 0, int(first.lines[1]))
+    else:
+        begin = RowStart(first.offset + len(first.data), 0, line + len(first.data.splitlines()))
+    return _CsvStart(delimiter, names, begin, line)
 
 
 def _sniff_delimiter(name: str, head: bytes) -> str:
@@ -449,22 +441,9 @@ def read_rows(
             continue
         batch = parser.parse(block.data, block.rows) if parser.is_arrow_safe(block.data) else None
         if batch is not None and not parser.has_infinite(batch):
-            yield _to_column_chunk(batch, block, 0, block.rows, path)
+            yield to_column_chunk(batch, block, 0, block.rows, path)
         else:
             yield from _read_row_by_row(block, parser, path, full_path)
-
-
-def _to_column_chunk(batch: Any, block: RowBlock, begin: int, end: int, path: str) -> ColumnChunk:
-    lines = block.lines[begin:end]
-    even = int(lines[-1]) - int(lines[0]) == end - begin - 1
-    return ColumnChunk(
-        path,
-        block.first + begin,
-        batch,
-        end - begin,
-        first_line=int(lines[0]) if even else None,
-        lines=None if even else lines.tolist(),
-    )
 
 
 class CsvParser:
@@ -579,7 +558,7 @@ def _read_row_by_row(block: RowBlock, parser: CsvParser, path: str, full_path: s
         end = i
         while end < block.rows and end not in problems:
             end += 1
-        yield _to_column_chunk(batch.slice(given, end - i), block, i, end, path)
+        yield to_column_chunk(batch.slice(given, end - i), block, i, end, path)
         given += end - i
         i = end
 
@@ -659,28 +638,53 @@ ColumnSelection: TypeAlias = "Sequence[str] | Mapping[str, Feature] | None"
 
 
 @dataclass(frozen=True, slots=True)
-class CsvSource:
-    """Rows of CSV or TSV files."""
+class _CsvFiles:
+    """CSV or TSV files, by where they are and what was asked of them."""
 
     path: str
     requested: CsvOptions
 
-    @property
-    def kind(self) -> str:
-        return "csv"
+    kind: ClassVar[str] = "csv"
+    gzipped: ClassVar[bool]
 
     @property
     def root(self) -> str:
-        return self._listing().root
+        return list_files(self.path, EXTENSIONS).root
 
     def options(self) -> Mapping[str, Any]:
-        return _options_to_json(self.requested)
+        return {
+            "delimiter": self.requested.delimiter,
+            "columns": None if self.requested.keep is None else list(self.requested.keep),
+            "types": {name: feature_to_json(feature) for name, feature in self.requested.types},
+            "header": self.requested.header,
+            "na": list(self.requested.na),
+        }
 
-    def facts(self) -> SourceFacts:
-        return _build_facts(survey_files(self._listing(), self.requested, gzipped=False))
+    def facts(self, opened: SizeCheckedFile | None = None) -> SourceFacts:
+        seen = self.survey(opened)
+        return SourceFacts(
+            layout="table",
+            schema=Schema({column.name: column.feature for column in seen.table.columns}),
+            rows=seen.rows,
+            source_bytes=seen.listing.source_bytes,
+            files=seen.listing.files,
+        )
+
+    def survey(self, opened: SizeCheckedFile | None = None) -> CsvSurvey:
+        """Inspect all files, each opened once; `opened` is the only one where it is open already."""
+        listing, requested, gzipped = list_files(self.path, EXTENSIONS), self.requested, self.gzipped
+        key = listing, requested, gzipped
+        return _surveys.get(key, lambda: _survey_files(listing, requested, gzipped, opened))
+
+
+@dataclass(frozen=True, slots=True)
+class CsvSource(_CsvFiles):
+    """Rows of CSV or TSV files."""
+
+    gzipped = False
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
-        seen = survey_files(self._listing(), self.requested, gzipped=False)
+        seen = self.survey()
         cut = group_spans(split_into_spans(seen.indexes, part_bytes), part_bytes)
         return [SourcePart((seen.table, seen.listing.root, part.content), part.source_bytes) for part in cut]
 
@@ -693,33 +697,15 @@ class CsvSource:
                 blocks = read_row_blocks(stream, table.rules, span.begin)
                 yield from read_rows(blocks, table, span.file.path, path)
 
-    def _listing(self) -> FileListing:
-        return list_files(self.path, EXTENSIONS)
-
 
 @dataclass(frozen=True, slots=True)
-class GzipCsvSource:
+class GzipCsvSource(_CsvFiles):
     """Rows of CSV or TSV files that are compressed, and so can only be read from their beginning."""
 
-    path: str
-    requested: CsvOptions
-
-    @property
-    def kind(self) -> str:
-        return "csv"
-
-    @property
-    def root(self) -> str:
-        return self._listing().root
-
-    def options(self) -> Mapping[str, Any]:
-        return _options_to_json(self.requested)
-
-    def facts(self) -> SourceFacts:
-        return _build_facts(survey_files(self._listing(), self.requested, gzipped=True))
+    gzipped = True
 
     def rows(self) -> Iterator[Chunk]:
-        seen = survey_files(self._listing(), self.requested, gzipped=True)
+        seen = self.survey()
         for index in seen.indexes:
             path = seen.listing.full(index.file)
             with open_source_file(path, index.file, gzipped=True) as stream:
@@ -727,9 +713,6 @@ class GzipCsvSource:
                 rest = skip_to_row(stream, head, offset, index.cuts[0])
                 blocks = read_row_blocks(stream, seen.table.rules, index.cuts[0], head=rest)
                 yield from read_rows(blocks, seen.table, index.file.path, path)
-
-    def _listing(self) -> FileListing:
-        return list_files(self.path, EXTENSIONS)
 
 
 def csv(
@@ -761,26 +744,6 @@ def csv(
     if is_gzip_name(place, EXTENSIONS):
         return GzipCsvSource(place, requested)
     return CsvSource(place, requested)
-
-
-def _build_facts(seen: CsvSurvey) -> SourceFacts:
-    return SourceFacts(
-        layout="table",
-        schema=Schema({column.name: column.feature for column in seen.table.columns}),
-        rows=seen.rows,
-        source_bytes=seen.listing.source_bytes,
-        files=seen.listing.files,
-    )
-
-
-def _options_to_json(requested: CsvOptions) -> Mapping[str, Any]:
-    return {
-        "delimiter": requested.delimiter,
-        "columns": None if requested.keep is None else list(requested.keep),
-        "types": {name: feature_to_json(feature) for name, feature in requested.types},
-        "header": requested.header,
-        "na": list(requested.na),
-    }
 
 
 def _delimiter(given: object) -> str | None:

@@ -1,21 +1,25 @@
-"""Which source a path is: recognised by names, and by the first bytes of a few files."""
+"""Which source a path is, recognised by names and by the first bytes of a few files, and that source itself."""
 
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from glob import iglob
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple
 
 from rekord.arguments import as_path
 from rekord.errors import RekordError, error
 from rekord.framing.inflate import read_head, starts_with_record
 from rekord.location import Location
 from rekord.schema.messages import preview
-from rekord.sources.base import Source
+from rekord.sources.base import SizeCheckedFile, Source, list_files
 from rekord.sources.coco import ROBOFLOW_FILE_NAME
 from rekord.sources.image_csv import ImageCsvReader, find_columns
 from rekord.sources.image_folder import IMAGE_EXTENSIONS, SPLIT_NAMES, is_image_name, join_path
@@ -29,6 +33,7 @@ _JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]:]', re.DOTALL)
 _COCO_MEMBERS = {b'"images"', b'"annotations"'}
 _CONTENT_MAGIC = ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"\x93NUMPY", "npy"))
 _TAR_MAGIC_OFFSET = 257
+_IMAGE_NAME_END = re.compile("|".join(map(re.escape, sorted(IMAGE_EXTENSIONS))).encode(), re.IGNORECASE)
 # As they are compared: in small letters, letters and digits alone.
 _BOX_SIDE_ALIASES = (
     ("xmin", "x1", "x0", "left", "bboxxmin", "bboxx1", "minx"),
@@ -49,12 +54,12 @@ def detect_content_kind(path: str) -> str | None:
     return "records" if head and starts_with_record(head) else None
 
 
-def is_coco(path: str) -> bool:
+def is_coco(head: bytes) -> bool:
     """Whether a json file is one of COCO's: an object with the members `images` and `annotations`.
 
     One of the two is enough where the head of the file ends before the object does.
     """
-    head = _read_head(path).removeprefix(b"\xef\xbb\xbf").lstrip()
+    head = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not head.startswith(b"{"):
         return False
     members: set[bytes] = set()
@@ -79,21 +84,37 @@ def is_coco(path: str) -> bool:
     return bool(members)
 
 
-def is_image_list(path: str) -> bool:
+def is_image_list(path: str, head: bytes) -> bool:
     """Whether a CSV has a column of images and one of their classes."""
-    try:
-        with ImageCsvReader(path) as (_, rows):
-            columns = find_columns(path, {"image": None, "label": None, "split": None}, rows)
-            fields = [row for _, row in zip(range(_SAMPLE_ROWS), columns.rows, strict=False)]
-    except RekordError:
+    if not _IMAGE_NAME_END.search(head):
         return False
-    named = [row[columns.image] for _, row in fields if len(row) > columns.image and row[columns.image]]
+    is_cut = len(head) >= _HEAD_BYTES
+    if is_cut:
+        head = head[: head.rfind(b"\n") + 1]
+    text = io.TextIOWrapper(io.BytesIO(head), "utf-8-sig", "surrogateescape", newline="")
+    fields: list[list[str]] = []
+    try:
+        columns = find_columns(
+            path, {"image": None, "label": None, "split": None}, ImageCsvReader(path).rows(text)
+        )
+        for _, (_, row) in zip(range(_SAMPLE_ROWS), columns.rows, strict=False):
+            fields.append(row)
+    except RekordError:
+        if not (is_cut and fields):  # else the head may end in a field with quotes
+            return False
+    named = [row[columns.image] for row in fields if len(row) > columns.image and row[columns.image]]
     return bool(named) and all(is_image_name(name) for name in named)
 
 
-def is_boxes_csv(path: str) -> bool:
+def is_boxes_csv(head: bytes) -> bool:
     """Whether a CSV has images with the sides of boxes; without a header, `path,x1,y1,x2,y2,class`."""
-    rows = list(_read_csv_rows(path))
+    text = head[: 64 * 1024].decode("utf-8-sig", "replace")
+    lines = [line for line in text.splitlines() if line.strip()][:2]
+    if not lines:
+        return False
+    rows: list[list[str]] = []
+    with suppress(csv.Error):
+        rows.extend(csv.reader(lines, delimiter=max(",;\t|", key=lines[0].count)))
     if not rows:
         return False
     header = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in rows[0]]
@@ -107,16 +128,6 @@ def is_yolo_label(path: str) -> bool:
     line = next((line for line in _read_head(path, 4096).splitlines() if line.strip()), b"")
     words = line.decode("utf-8", "replace").split()
     return len(words) >= 5 and words[0].isdigit() and all(_is_number(word) for word in words[1:])
-
-
-def _read_csv_rows(path: str) -> Iterator[list[str]]:
-    text = _read_head(path, 64 * 1024).decode("utf-8-sig", "replace")
-    lines = [line for line in text.splitlines() if line.strip()][:2]
-    if lines:
-        try:
-            yield from csv.reader(lines, delimiter=max(",;\t|", key=lines[0].count))
-        except csv.Error:
-            return
 
 
 def _is_number(text: str) -> bool:
@@ -179,8 +190,6 @@ class DetectedSource(NamedTuple):
 
 def detect_source(path: str | os.PathLike[str], *, layout: str | None = None) -> Source:
     """The source that a path is, with nothing said about it but perhaps the layout that is wanted."""
-    from rekord.sources.build import build_source
-
     return build_source(identify_source(path, layout=layout))
 
 
@@ -209,10 +218,10 @@ def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) 
 def _kind_by_name(name: str) -> str | None:
     """What a file is called like; an ending of compression aside."""
     lower = name.lower()
-    if is_record_name(lower):
-        return "records"
     bare = re.sub(r"\.(gz|bz2|xz)$", "", lower)
     kind = _KIND_BY_EXTENSION.get(os.path.splitext(bare)[1])
+    if kind is None:
+        return "records" if is_record_name(lower) else None
     if bare == lower or kind == "webdataset":
         return kind
     return kind if lower.endswith(".gz") and kind in ("csv", "jsonl", "text") else None
@@ -231,8 +240,7 @@ def _identify_file(path: str, layout: str | None) -> DetectedSource:
     if kind == "csv":
         return DetectedSource(_identify_csv(path, layout), path)
     if kind == "jsonl":
-        coco = layout == "detection" or (layout in (None, "auto") and is_coco(path))
-        return DetectedSource("coco" if coco else "jsonl", path)
+        return DetectedSource(_identify_json(path, layout), path)
     if kind == "image_folder":
         folder = os.path.dirname(path) or "."
         raise _unknown_source_error(path, "a single image", f"rekord write {join_path(folder, '')} OUT")
@@ -244,14 +252,36 @@ def _identify_file(path: str, layout: str | None) -> DetectedSource:
     return DetectedSource(kind, path)
 
 
-def _identify_csv(path: str, layout: str | None) -> str:
+def _identify_csv(path: str, layout: str | None, *, survey: bool = True) -> str:
     if layout in ("table", "text"):
         return "csv"
     if layout in ("detection", "classification"):
         return "boxes_csv" if layout == "detection" else "image_csv"
-    if is_boxes_csv(path):
-        return "boxes_csv"
-    return "image_csv" if is_image_list(path) else "csv"
+
+    def identify(head: bytes) -> str:
+        return "boxes_csv" if is_boxes_csv(head) else "image_csv" if is_image_list(path, head) else "csv"
+
+    return _inspect_file(path, "csv" if survey else None, identify)
+
+
+def _identify_json(path: str, layout: str | None) -> str:
+    if layout not in (None, "auto"):
+        return "coco" if layout == "detection" else "jsonl"
+    return _inspect_file(path, "jsonl", lambda head: "coco" if is_coco(head) else "jsonl")
+
+
+def _inspect_file(path: str, table: str | None, identify: Callable[[bytes], str]) -> str:
+    """The kind of a file, by its first bytes. A table is surveyed while it is open: `facts` then has the answer."""
+    if not os.path.isfile(path):
+        return identify(b"")
+    kind = None
+    # What is wrong with the file is said by `facts`, which then inspects it again.
+    with suppress(RekordError), SizeCheckedFile(path, list_files(path, ()).files[0]) as opened:
+        kind = identify(opened.read(_HEAD_BYTES))
+        if kind == table:
+            source: Any = build_source(DetectedSource(kind, path))
+            source.facts(opened)
+    return identify(b"") if kind is None else kind
 
 
 # A folder.
@@ -406,7 +436,7 @@ def _is_coco(path: str, entries: _FolderEntries) -> bool:
 
 def _has_coco(folder: str, names: Sequence[str]) -> bool:
     jsons = [name for name in names if name.lower().endswith(".json")][:_MAX_TRIED]
-    return any(is_coco(os.path.join(folder, name)) for name in jsons)
+    return any(is_coco(_read_head(os.path.join(folder, name))) for name in jsons)
 
 
 def _is_yolo(path: str, entries: _FolderEntries) -> bool:
@@ -457,7 +487,7 @@ def _identify_by_count(path: str, entries: _FolderEntries, layout: str | None) -
     best = max(wanted, key=lambda kind: (kinds[kind], -SOURCE_KINDS.index(kind)))
     lists = [name for name in entries.files if _kind_by_name(name) == "csv"]
     if best == "image_folder" and len(lists) == 1:
-        listed = _identify_csv(os.path.join(path, lists[0]), layout)
+        listed = _identify_csv(os.path.join(path, lists[0]), layout, survey=False)
         if listed != "csv":
             return DetectedSource(listed, os.path.join(path, lists[0]))
     if kinds[best] < 10 * sum(kinds[kind] for kind in wanted if kind != best):
@@ -518,4 +548,71 @@ def _unknown_source_error(path: str, found: str, do: str) -> RekordError:
         "NumPy, text, tar (WebDataset) or record files",
         found=found,
         do=do,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOverrides:
+    """What may be said of a source beside its path; None is nothing."""
+
+    classes: int | Sequence[str] | None = None
+    ignore: int | None = None  # the id of pixels without a class
+    label_map: str | None = None
+    images: str | None = None  # the folder of images that a list or a json names
+    optional_masks: bool | None = None
+
+
+_NO_OVERRIDES = SourceOverrides()
+_ACCEPTED_OVERRIDES = {
+    "image_folder": ("classes",),
+    "image_csv": ("classes", "images"),
+    "segmentation": ("classes", "ignore", "optional_masks"),
+    "voc_segmentation": ("classes", "ignore", "optional_masks"),
+    "cityscapes": ("ignore", "optional_masks"),
+    "voc": ("label_map",),
+    "coco": ("label_map", "images"),
+    "yolo": ("label_map",),
+    "boxes_csv": ("label_map", "images"),
+}
+
+
+def build_source(found: DetectedSource, said: SourceOverrides = _NO_OVERRIDES) -> Source:
+    """The source. What was said and means nothing to it is refused, not passed over."""
+    accepted = _ACCEPTED_OVERRIDES.get(found.kind, ())
+    for name in ("classes", "ignore", "label_map", "images", "optional_masks"):
+        value = getattr(said, name)
+        if value is not None and name not in accepted:
+            raise _unused_override_error(found, name, value)
+    classes = said.classes
+    if isinstance(classes, int) and found.kind in ("image_folder", "image_csv"):
+        raise _unused_override_error(found, "classes", classes)
+    arguments = {name: getattr(said, name) for name in accepted}
+    if found.kind == "segmentation":
+        arguments |= {"masks": found.masks or found.path, "optional_masks": bool(said.optional_masks)}
+    elif "classes" in arguments:
+        # How many classes there are is for the layout to know; the names are VOC's own, or those of the folder.
+        arguments["classes"] = None if classes is None or isinstance(classes, int) else list(classes)
+    if found.kind == "image_csv":
+        arguments["root"] = arguments.pop("images")
+    if found.kind in ("voc_segmentation", "cityscapes"):
+        del arguments["ignore"]  # the layout is told; the source has its own
+    source: Source = getattr(import_module("rekord.sources"), found.kind)(found.path, **arguments)
+    return source
+
+
+def _unused_override_error(found: DetectedSource, name: str, value: object) -> RekordError:
+    takes = _ACCEPTED_OVERRIDES.get(found.kind, ())
+    expected = (
+        "a file of names, one a line"
+        if name in takes
+        else f"options for {found.kind}: "
+        + (", ".join(f"--{one.replace('_', '-')}" for one in takes) or "none of these")
+    )
+    return error(
+        "U605",
+        f"`{name}` means nothing for a source of the kind {found.kind}",
+        location=Location(path=join_path(found.path, "")),
+        expected=expected,
+        found=f"{name} = {preview(value)}",
+        do=f"leave --{name.replace('_', '-')} out" if name not in takes else "--classes names.txt",
     )

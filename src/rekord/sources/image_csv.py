@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from rekord.arguments import as_path, invalid, is_utf8_encodable
 from rekord.errors import RekordError, error
@@ -65,13 +65,14 @@ class ImageCsvReader:
         except OSError as failure:
             raise read_error(self.path, failure) from failure
         own = SourceFile(os.path.basename(self.path), facts.st_size, facts.st_mtime_ns)
-        return own, self._rows()
+        return own, self.rows(self.file)
 
     def __exit__(self, *failure: object) -> None:
         self.file.close()
 
-    def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        lines = self._lines()
+    def rows(self, file: TextIO) -> Iterator[tuple[int, list[str]]]:
+        """The rows of an open file."""
+        lines = self._lines(file)
         head = next(lines, "")
         if not head.strip():
             raise unreadable_csv_error(self.path, "is empty", found="no first line")
@@ -99,11 +100,11 @@ class ImageCsvReader:
                 yield number, [field.strip() for field in fields]
             number = reader.line_num + 1
 
-    def _lines(self) -> Iterator[str]:
+    def _lines(self, file: TextIO) -> Iterator[str]:
         number = 0
         while True:
             try:
-                line = self.file.readline(_MAX_LINE_CHARACTERS + 1)
+                line = file.readline(_MAX_LINE_CHARACTERS + 1)
             except OSError as failure:
                 raise read_error(self.path, failure) from failure
             number += 1

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -23,10 +22,12 @@ from rekord.sources.base import (
     ByteStream,
     Chunk,
     FileListing,
+    SizeCheckedFile,
     SourceFacts,
     SourceFile,
     SourcePart,
     SourceRow,
+    SurveyCache,
     corrupt_file_error,
     empty_file_error,
     is_gzip_name,
@@ -92,11 +93,11 @@ class JsonSource(LineSource):
     kind = "jsonl"
     extensions = EXTENSIONS
 
-    def facts(self) -> SourceFacts:
-        return _build_facts(_survey_files(self.listing(), False))
+    def facts(self, opened: SizeCheckedFile | None = None) -> SourceFacts:
+        return _build_facts(survey_files(self.listing(), gzipped=False, opened=opened))
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
-        seen = _survey_files(self.listing(), False)
+        seen = survey_files(self.listing(), gzipped=False)
         cut = group_spans(split_into_spans(seen.indexes, part_bytes), part_bytes)
         return [SourcePart((seen.listing.root, seen.arrays, part.content), part.source_bytes) for part in cut]
 
@@ -118,8 +119,8 @@ class GzipJsonSource(LineSource):
     kind = "jsonl"
     extensions = EXTENSIONS
 
-    def facts(self) -> SourceFacts:
-        return _build_facts(_survey_files(self.listing(), True))
+    def facts(self, opened: SizeCheckedFile | None = None) -> SourceFacts:
+        return _build_facts(survey_files(self.listing(), gzipped=True, opened=opened))
 
     def rows(self) -> Iterator[Chunk]:
         listing = self.listing()
@@ -163,14 +164,23 @@ def _build_facts(seen: _JsonSurvey) -> SourceFacts:
     )
 
 
-@lru_cache(maxsize=4)
-def _survey_files(listing: FileListing, gzipped: bool) -> _JsonSurvey:
+_surveys: SurveyCache[_JsonSurvey] = SurveyCache()
+
+
+def survey_files(
+    listing: FileListing, *, gzipped: bool, opened: SizeCheckedFile | None = None
+) -> _JsonSurvey:
+    """Inspect all files, each opened once; `opened` is the only one where it is open already."""
+    return _surveys.get((listing, gzipped), lambda: _survey_files(listing, gzipped, opened))
+
+
+def _survey_files(listing: FileListing, gzipped: bool, opened: SizeCheckedFile | None) -> _JsonSurvey:
     sample = _JsonRowSample()
     indexes = []
     arrays = set()
     for file in listing.files:
         path = sample.path = listing.full(file)
-        with open_source_file(path, file, gzipped=gzipped) as stream:
+        with open_source_file(path, file, gzipped=gzipped, opened=opened) as stream:
             head, offset = read_text_head(stream, path)
             if _is_array(head):
                 rows = 0

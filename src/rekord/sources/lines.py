@@ -433,23 +433,24 @@ def _parse_block(block: RowBlock, path: str, full_path: str) -> Iterator[Chunk]:
     rows = [line for line in lines if line]
     values = _decode_rows(rows)
     if values is not None:
-        yield _to_column_chunk(values, block, 0, len(rows), path)
+        yield to_column_chunk(values, block, 0, len(rows), path)
         return
     begin = 0
     for end, problem in _find_invalid_rows(rows, block, full_path):
         if end > begin:
-            yield _to_column_chunk(_decode_rows(rows[begin:end]), block, begin, end, path)
+            yield to_column_chunk(_decode_rows(rows[begin:end]), block, begin, end, path)
         if problem is not None:
             yield SourceRow(path, block.first + end, problem, int(block.lines[end]))
         begin = end + 1
 
 
 def _decode_rows(rows: list[bytes]) -> Any:
-    """Rows as an Arrow array of texts; None where one is not UTF-8."""
+    """Rows as a record batch of texts; None where one is not UTF-8."""
     import pyarrow as pa
 
     try:
-        return pa.array(rows, pa.large_binary()).cast(pa.large_string())
+        texts = pa.array(rows, pa.large_binary()).cast(pa.large_string())
+        return pa.RecordBatch.from_arrays([texts], names=["text"])
     except pa.ArrowInvalid:
         return None
 
@@ -467,15 +468,14 @@ def _find_invalid_rows(
     yield len(rows), None
 
 
-def _to_column_chunk(values: Any, block: RowBlock, begin: int, end: int, path: str) -> ColumnChunk:
-    import pyarrow as pa
-
+def to_column_chunk(batch: Any, block: RowBlock, begin: int, end: int, path: str) -> ColumnChunk:
+    """Rows `begin` to `end` of a block, as a record batch has them."""
     lines = block.lines[begin:end]
     even = int(lines[-1]) - int(lines[0]) == end - begin - 1
     return ColumnChunk(
         path,
         block.first + begin,
-        pa.RecordBatch.from_arrays([values], names=["text"]),
+        batch,
         end - begin,
         first_line=int(lines[0]) if even else None,
         lines=None if even else lines.tolist(),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import os
+import shlex
 import stat as modes
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
@@ -14,7 +18,6 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.storage import portability
-from rekord.storage.os_hints import quote_folder, read_hint, working_directory_error, write_hint
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -416,3 +419,170 @@ def begin_sync(file: Writable, begin: int, size_bytes: int) -> None:
 
 
 LOCAL: Final[Storage] = LocalStorage()
+
+
+# What to do when the system refuses a path.
+
+
+def quote_folder(path: str) -> str:
+    """The folder of a path, for a command line."""
+    return shlex.quote(os.path.dirname(path) or ".")
+
+
+def read_hint(path: str, number: int | None) -> str:
+    """For a path that could not be read, by the number of the error."""
+    name = shlex.quote(path)
+    match number:
+        case errno.EACCES | errno.EPERM:
+            return f"chmod u+rX {name}      (or run as a user who may read it)"
+        case errno.EISDIR:
+            return "name a file in this folder"
+        case errno.EIO:
+            return f"copy {name} again from its origin: the disk or network that holds it reports an error"
+        case errno.ELOOP:
+            return f"ls -l {name}      (its links lead in a circle)"
+        case errno.EMFILE | errno.ENFILE:
+            return "ulimit -n 4096      (too many files are open at once)"
+        case errno.ESTALE | errno.ENOTCONN | errno.ETIMEDOUT | errno.EHOSTDOWN:
+            return "mount the network place again, then run the same command"
+    return f"check that {name} can be read: head -c 1 {name}"
+
+
+def write_hint(path: str, number: int | None, left_bytes: int | None) -> str:
+    """For a path that could not be written; `left_bytes` were still to come, if that is known."""
+    name, folder = shlex.quote(path), quote_folder(path)
+    space = "space" if left_bytes is None else f"at least {left_bytes:,} bytes"
+    match number:
+        case errno.ENOSPC:
+            return f"free {space} on the disk that holds {folder}, or choose another place"
+        case errno.EDQUOT:
+            return f"free {space} of your quota on the disk that holds {folder}, or choose another place"
+        case errno.EROFS:
+            return f"choose another place: {folder} is mounted read-only"
+        case errno.EACCES | errno.EPERM:
+            return f"chmod u+wx {folder}      (or choose another place)"
+        case errno.ENOENT:
+            return f"mkdir -p {folder}"
+        case errno.ENOTDIR:
+            return f"choose another place: part of {folder} is a file"
+        case errno.EEXIST:
+            return f"choose another name, or first: rm {name}"
+        case errno.EISDIR | errno.ENOTEMPTY:
+            return f"choose another name: {name} is a folder"
+        case errno.EFBIG:
+            return "write smaller files: this is the largest that the disk or `ulimit -f` takes"
+        case errno.ENAMETOOLONG:
+            return "choose a shorter name"
+        case errno.EXDEV:
+            return "choose two places on one disk: a rename cannot cross disks"
+        case errno.EMFILE | errno.ENFILE:
+            return "ulimit -n 4096      (too many files are open at once)"
+        case errno.EIO:
+            return f"choose another disk: the one that holds {folder} reports an error"
+    return "choose another place"
+
+
+def working_directory_error() -> RekordError | None:
+    """The error for a working directory that was deleted or may not be entered; None if it is all right."""
+    try:
+        os.getcwd()
+    except OSError as failure:
+        where = os.environ.get("PWD")
+        return error(
+            "X511",
+            location=Location(path=where),
+            found=failure.strerror,
+            do='cd "$PWD"      (or cd to another folder, if this one is gone)',
+        )
+    return None
+
+
+# A thread that writes.
+
+WRITE_BYTES = 4 << 20
+"""So much is written at once; a file of less is written without a thread."""
+
+_MAX_PENDING = 3  # such pieces, at the most
+
+_SYNC_BYTES = 8 << 20
+"""So often the disk is told to begin. What is hashed is to last, and its end waits for the disk."""
+
+LENT_BUFFERS = _MAX_PENDING + 1
+"""What was lent may be used again when so many more were lent."""
+
+
+class AsyncWriter:
+    """Takes bytes in any pieces. Use it in a `with` block and `finish` it; the file itself is left open.
+
+    What goes wrong with writing is raised by a later `write`, or by `finish`. After that nothing more is written.
+    """
+
+    def __init__(self, file: Writable, *, hashed: bool) -> None:
+        self._file = file
+        self._digest = hashlib.sha256() if hashed else None
+        self._gathered = bytearray()
+        self._pool: ThreadPoolExecutor | None = None
+        self._waiting: deque[Future[None]] = deque()
+        self._stopped = False
+        self.n_bytes = 0
+        self._begun = 0  # so many bytes are on their way to the disk
+
+    def __enter__(self) -> AsyncWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Whoever closes the file next must not do so under the hands of the thread.
+        self._stopped = True
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def write(self, data: Buffer) -> None:
+        """Take some bytes, which may be used again after that."""
+        self._gathered += memoryview(data)
+        if len(self._gathered) >= WRITE_BYTES:
+            self._submit_buffer()
+
+    def write_borrowed(self, data: Buffer) -> None:
+        """Queue a buffer, uncopied; it must stay unchanged until `LENT_BUFFERS` more were lent, or all is done."""
+        if self._gathered:
+            self._submit_buffer()
+        self._submit(data)
+
+    def _submit_buffer(self) -> None:
+        gathered, self._gathered = self._gathered, bytearray()
+        self._submit(gathered)
+
+    def _submit(self, data: Buffer) -> None:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, thread_name_prefix="rekord-write-behind")
+        self._waiting.append(self._pool.submit(self._put, data))
+        if len(self._waiting) > _MAX_PENDING:
+            self._waiting.popleft().result()
+
+    def finish(self) -> None:
+        """Return when everything is written."""
+        while self._waiting:
+            self._waiting.popleft().result()
+        if self._gathered:
+            self._put(self._gathered)
+            self._gathered = bytearray()
+
+    def sha256(self) -> str:
+        """The digest of what was written; nothing where that was not asked for."""
+        return "" if self._digest is None else self._digest.hexdigest()
+
+    def _put(self, data: Buffer) -> None:
+        if self._stopped:
+            return
+        try:
+            self.n_bytes += self._file.write(data)
+            if self._digest is not None and self.n_bytes - self._begun >= _SYNC_BYTES:
+                begin_sync(self._file, self._begun, self.n_bytes - self._begun)
+                self._begun = self.n_bytes
+        except BaseException:
+            self._stopped = True
+            raise
+        if self._digest is not None:
+            self._digest.update(data)

@@ -237,6 +237,10 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+TRIM_THRESHOLD_BYTES = 32 << 20
+"""A task that handled so much leaves enough behind for it to be worth a few milliseconds."""
+
+
 def trim_heap() -> None:
     """Let go of what the allocator holds for later.
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rekord.conversion.progress import ProgressCounts, sum_progress
+from rekord.conversion.tasks import ProgressCounts, sum_progress
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 from rekord.storage.transaction import Staging
 

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rekord.conversion.driver import assign_stratified_splits, compute_split_edges
-from rekord.conversion.spill import SplitSegment
+from rekord.conversion.spill import SplitSegment, assign_stratified_splits, compute_split_edges
 from rekord.conversion.splits import SplitRule
 
 RULE = SplitRule(names=("a", "b", "c"), ratios=(0.6, 0.3, 0.1), stratify="label")
@@ -33,7 +32,7 @@ def table_of(strata: np.ndarray, hashes: np.ndarray) -> pa.Table:
 def test_the_splits_of_a_class_are_its_lowest_hashes(
     parts: int, spread: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rekord.conversion.driver._MIN_BINNED_ROWS", few)
+    monkeypatch.setattr("rekord.conversion.spill._MIN_BINNED_ROWS", few)
     random = np.random.default_rng(parts)
     classes = np.array([3, 9, 27, 2**64 - 1], np.uint64)
     small = np.array([5, 6, 6, 7, 7, 7], np.uint64)

@@ -225,7 +225,33 @@ def test_a_path_that_is_not_there_is_said_to_be_missing(tmp_path):
 
 
 def test_every_kind_that_is_recognised_is_a_source():
-    from rekord.sources import build, detect
+    from rekord.sources import detect
 
-    assert set(build._BUILDERS) == set(detect.SOURCE_KINDS)
+    assert set(detect._ACCEPTED_OVERRIDES) <= set(detect.SOURCE_KINDS)
     assert set(detect.SOURCE_KINDS) <= set(rk.sources.__all__)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("train-00000-of-00002.pq", "parquet"),
+        ("part-00000.ipc", "arrow"),
+        ("part-00000.tab", "csv"),
+        ("part-00000", "records"),
+        ("train.tfrecord-00000-of-00002", "records"),
+        ("train-00000-of-00002.tfrecord.gz", "records"),
+    ],
+)
+def test_an_ending_says_more_than_a_name_like_that_of_a_shard(tmp_path: Path, name: str, kind: str) -> None:
+    (tmp_path / name).write_bytes(b"a\tb\n1\t2\n")
+    assert identify_source(tmp_path / name).kind == kind
+
+
+@pytest.mark.parametrize("rows", [3, 20])
+@pytest.mark.parametrize("quoted", [False, True])
+def test_a_list_of_images_is_one_however_long_its_lines_are(tmp_path: Path, rows: int, quoted: bool) -> None:
+    """Detection reads the first 256 KiB, which may end in a row, and in quotes."""
+    note = "some words\n" * 5000 if quoted else "x" * 40_000
+    lines = [f'images/{i}.jpg,cat,"{note}"' for i in range(rows)]
+    (tmp_path / "list.csv").write_text("image,label,note\n" + "\n".join(lines) + "\n")
+    assert identify_source(tmp_path / "list.csv").kind == "image_csv"

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import rekord as rk
-from rekord.conversion.progress import ProgressCounts, ProgressTally, sum_progress
+from rekord.conversion.tasks import ProgressCounts, ProgressTally, sum_progress
 from rekord.storage.transaction import Staging
 from rekord.verbs.progress import ConversionProgress, ProgressStep
 
@@ -182,7 +182,7 @@ def test_a_tally_that_cannot_be_kept_ends_nothing(tmp_path: Path) -> None:
     # A page of a mapped file that the disk has no room for ends the process, as one beyond its end does.
     program = (
         "import os, sys\n"
-        "from rekord.conversion.progress import ProgressTally, sum_progress\n"
+        "from rekord.conversion.tasks import ProgressTally, sum_progress\n"
         "tally = ProgressTally(sys.argv[1])\n"
         "for name in os.listdir(sys.argv[1]): os.truncate(os.path.join(sys.argv[1], name), 0)\n"
         "tally.rows(1, 2, 3)\n"

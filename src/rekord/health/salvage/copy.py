@@ -14,8 +14,7 @@ from rekord.framing.deflate import FrameSink, open_frame_sink
 from rekord.framing.frames import SEARCH_BYTES, FrameReader, VerifiedFrames
 from rekord.framing.inflate import read_head
 from rekord.framing.resync import FILE_START, EntryPoint, ResyncBudget, ResyncPoint, ResyncSearch
-from rekord.storage.async_writer import AsyncWriter
-from rekord.storage.local import LOCAL, Readable, Storage, Writable
+from rekord.storage.local import LOCAL, AsyncWriter, Readable, Storage, Writable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -14,10 +14,10 @@ from rekord import _core
 from rekord.codec.columns import Array, Optional
 from rekord.codec.decode import decode
 from rekord.codec.encode import new_row_encoder
+from rekord.codec.encode_columns import written_columns
 from rekord.codec.plan import compile_plan
 from rekord.conversion.copy_records import BufferRing, RecordCopier, RecordRange
 from rekord.conversion.derive import FramedRecords
-from rekord.conversion.encode_rows import decode_columns
 from rekord.dataset.order import EpochOrder
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
@@ -311,7 +311,9 @@ class AddedRowFrames:
     ) -> Iterator[FramedRecords]:
         """The frames of a stretch, with their lengths and lines of the index."""
         encoder = new_row_encoder(schema)  # of its own: another thread writes another shard
-        touched = [name for name in index if name in self.touches]
+        plan = compile_plan(schema, index) if self.touches.intersection(index) else None
+        if plan is not None:
+            encoder.keep(plan.context.reading)
         position = stretch.begin
         with RecordCopier(stretch.records, schema, index, BufferRing()) as copying:
             for frames, lengths, lines in copying.windows(stretch):
@@ -326,8 +328,9 @@ class AddedRowFrames:
                     self._made(int(numbers[at]), payload, stretch, positions[at], schema, encoder)
                     for at, payload in _iter_payloads(frames, lengths, new)
                 ]
-                if touched:
-                    lines = _replace_index_rows(lines, new, made, schema, index)
+                if plan is not None:
+                    columns = written_columns(plan, encoder.take_kept(), len(made))
+                    lines = _replace_index_rows(lines, new, columns)
                 yield *_replace_frames(frames, lengths, new, made), lines
 
     def _made(
@@ -364,14 +367,11 @@ def _replace_frames(frames: Any, lengths: Any, new: Any, made: Sequence[bytes]) 
     return b"".join([*parts, frames[done:]]), sizes
 
 
-def _replace_index_rows(
-    lines: pa.Table, new: Any, made: Sequence[bytes], schema: Schema, index: tuple[str, ...]
-) -> pa.Table:
+def _replace_index_rows(lines: pa.Table, new: Any, columns: Mapping[str, Any]) -> pa.Table:
     """Lines of the index, some of them replaced."""
-    columns = decode_columns(compile_plan(schema, index), b"".join(made), len(made))
     replaced = pa.table({f"index:{name}": column for name, column in columns.items()})
     places = np.arange(lines.num_rows)
-    places[new] = lines.num_rows + np.arange(len(made))
+    places[new] = lines.num_rows + np.arange(len(new))
     return pa.concat_tables([lines, replaced], promote_options="permissive").take(pa.array(places))
 
 

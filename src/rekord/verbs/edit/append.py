@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace as replaced
 from typing import Any, Literal
 
-from rekord.conversion.commit import OutputTarget, complete_dataset
 from rekord.conversion.derive import DerivedShard, reuse_shard
-from rekord.conversion.driver import Conversion
+from rekord.conversion.driver import Conversion, OutputTarget, complete_dataset
 from rekord.conversion.plan import RowFunction
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset

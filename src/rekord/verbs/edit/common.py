@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from rekord.arguments import as_path
-from rekord.conversion.commit import REJECTS, REMARKS, remove_dataset
 from rekord.conversion.copy_records import RecordRange, RecordSequence
 from rekord.conversion.derive import (
     CopiedShard,
@@ -22,6 +21,7 @@ from rekord.conversion.derive import (
     LinkedShard,
     reuse_shard,
 )
+from rekord.conversion.driver import REJECTS, REMARKS, remove_dataset
 from rekord.dataset.external_index import TEXT_SUFFIX, external_index_name, index_folder
 from rekord.dataset.manifest import (
     MANIFEST_NAME,

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from rekord.conversion.commit import Companions
 from rekord.conversion.copy_records import RecordSequence, plan_record_ranges
 from rekord.conversion.derive import CopiedShard, Derivation, DerivedSplit
-from rekord.conversion.driver import Conversion, ConversionResult
+from rekord.conversion.driver import Companions, Conversion, ConversionResult
 from rekord.dataset.combine import concat, resolve_common_schema
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset

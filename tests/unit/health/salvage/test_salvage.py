@@ -23,7 +23,7 @@ from rekord.framing import deflate as compress_module
 from rekord.framing.deflate import FlushPoint, open_frame_sink
 from rekord.health.salvage.copy import SalvageReport
 from rekord.health.salvage.run import salvage_into
-from rekord.storage import async_writer
+from rekord.storage import local
 from rekord.testing import (
     Crash,
     Fault,
@@ -601,7 +601,7 @@ def test_dying_or_failing_at_any_step_leaves_all_or_nothing(
 def test_dying_or_failing_while_a_thread_writes_leaves_all_or_nothing(
     put_file: PutFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
-    monkeypatch.setattr(async_writer, "WRITE_BYTES", 64)
+    monkeypatch.setattr(local, "WRITE_BYTES", 64)
     payloads = [bytes([i]) * 100 for i in range(20)]
     path = put_file(insert_bytes(frames(payloads), 116 * 4, b"between"), "in/x.tfrecord")
     whole = FaultyStorage()

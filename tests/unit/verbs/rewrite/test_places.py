@@ -8,8 +8,7 @@ import pytest
 
 import rekord as rk
 from rekord.dataset.manifest import read_manifest
-from rekord.storage.async_writer import LENT_BUFFERS, AsyncWriter
-from rekord.storage.local import LOCAL
+from rekord.storage.local import LENT_BUFFERS, LOCAL, AsyncWriter
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "name": rk.Text()})
 
