@@ -298,25 +298,10 @@ class Schema:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schema as JSON; the file is complete or not there."""
-        place = _validate_path(path)
-        staged = f"{place}.{os.getpid()}.tmp"
-        try:
-            with open(staged, "w", encoding="utf-8", newline="\n") as file:
-                file.write(self.to_json())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(staged, place)
-        except OSError as failure:
-            if os.path.exists(staged):
-                os.remove(staged)
-            raise error(
-                "X504",
-                f"{place} cannot be written",
-                location=Location(path=place),
-                expected="a place for a file",
-                found=failure.strerror or str(failure),
-                do="check the folder, its permissions and the space left",
-            ) from failure
+        from rekord.storage.transaction import publish
+
+        with publish(_validate_path(path)) as file:
+            file.write(self.to_json().encode())
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Schema:
