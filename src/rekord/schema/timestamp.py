@@ -6,6 +6,7 @@ import datetime
 import re
 import zoneinfo
 from calendar import monthrange
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -127,6 +128,10 @@ class Timestamp(Feature):
         return self.tz
 
     @property
+    def number_text(self) -> Callable[[int], str]:
+        return self.text
+
+    @property
     def stored_dtype(self) -> np.dtype[Any]:
         return np.dtype("<i8")
 
@@ -157,7 +162,7 @@ class Timestamp(Feature):
     def text(self, tick: int) -> str:
         """A stored number as ISO 8601; with a time zone it is in UTC and says so."""
         naive = str(np.datetime_as_string(np.array(tick, np.int64).view(self.dtype)))
-        return naive if self.tz is None else f"{naive}Z"
+        return naive if self.tz is None or naive == "NaT" else f"{naive}Z"
 
     def changes_since(self, before: Feature) -> Changes:
         unit, zone = getattr(before, "unit", None), getattr(before, "tz", None)
