@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from rekord.arguments import is_utf8_encodable
+from rekord.arguments import check_keywords, is_utf8_encodable
 from rekord.schema.base import (
     ABSENT,
     FLOAT_DTYPES,
@@ -53,6 +53,7 @@ _MAX_INDICES = 2**63 - 1
 _NOT_RAW = ("uint32",)  # tf.io.decode_raw, with which TFDS reads raw bytes, does not know them
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Int64(Feature):
     """Whole numbers, stored as int64 and given back as `dtype`; uint64 is stored bit for bit, as TFDS does.
@@ -115,6 +116,7 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Float32(Feature):
     """Numbers, stored as float32 and given back as `dtype`.
@@ -184,6 +186,7 @@ class Float32(Feature):
         return "tensor", {"dtype": dtype_name(self.dtype)}
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Bytes(Feature):
     """Byte strings, stored as they are."""
@@ -215,6 +218,7 @@ class Bytes(Feature):
         return "tensor", {"dtype": "string"}
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Payload(Bytes):
     """The whole payload of a record as one byte string, whatever message it is: the only column of its schema.
@@ -237,6 +241,7 @@ class Payload(Bytes):
             )
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Text(Feature):
     """Texts, stored as UTF-8."""
@@ -271,6 +276,7 @@ class Text(Feature):
         return ("tensor", {"dtype": "string"}) if self.optional and not self.variable else ("text", {})
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class Label(Feature):
     """A class, stored as its id from 0 to `count` - 1. A row may give the id, or the name if there are names.
@@ -419,6 +425,7 @@ def _refuse_holes(feature: Feature) -> None:
         raise Inexpressible("a value in every record: TFDS has no hole here", f"{feature!r}"[:60])
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tensor(Feature):
     """An array of any fixed-width dtype, stored as its raw little-endian bytes in one byte string."""
@@ -468,6 +475,7 @@ def _parse_complex(value: Any) -> Any:
     return value
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Sparse(Feature):
     """A vector of `size` that is mostly zero, stored under two keys: `<k>/indices` and `<k>/values`.
@@ -586,6 +594,7 @@ class _EncodedFeature(Feature):
         return "image_domain", {}
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Image(_EncodedFeature):
     """An encoded image. `quality` is needed where arrays are to be written as JPEG."""
@@ -634,6 +643,7 @@ class Image(_EncodedFeature):
         return "image", {"shape": (None, None, self.channels or 3), "dtype": "uint8", **encoding}
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Mask(_EncodedFeature):
     """A single-channel PNG of class ids from 0 to `classes` - 1, and `ignore` where a pixel has no class.
@@ -670,6 +680,7 @@ class Mask(_EncodedFeature):
         return "mask", {**picture, "useColormap": True, "label": {"numClasses": str(self.classes)}}
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Boxes(Feature):
     """Boxes as an (n, 4) array of xmin, ymin, xmax, ymax, stored under the four keys of TFOD.

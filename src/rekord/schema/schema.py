@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar, overload
 
+from rekord.arguments import check_keywords
 from rekord.errors import add_location, error
 from rekord.location import Location
 from rekord.schema import json_form
@@ -145,6 +146,7 @@ KIND_NAMES: Mapping[RecordKind, str] = {
 T = TypeVar("T")
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Schema:
     """Columns by name, in the order of their declaration.

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from rekord.arguments import check_keywords
 from rekord.schema.base import (
     Changes,
     Feature,
@@ -63,6 +64,7 @@ class NoTimestamp(InvalidDefault):
             self.found = found
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Timestamp(Feature):
     """Points in time, stored as int64: ticks of `unit` ("s", "ms", "us" or "ns") since 1970-01-01 in UTC.

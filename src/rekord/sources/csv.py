@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.arguments import invalid, is_utf8_encodable, name_list
+from rekord.arguments import check_keywords, invalid, is_utf8_encodable, name_list
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Feature, Float32, Int64, Schema, Tensor, Text
@@ -732,6 +732,7 @@ class GzipCsvSource:
         return list_files(self.path, EXTENSIONS)
 
 
+@check_keywords
 def csv(
     path: str | os.PathLike[str],
     *,

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rekord.arguments import height_and_width, integer, positive_int, real_number, seed_number
+from rekord.arguments import check_keywords, height_and_width, integer, positive_int, real_number, seed_number
 from rekord.dataset.dataset import Dataset, open
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, add_location, error
@@ -90,6 +90,7 @@ class TrainOptions(VerbOptions):
             positive_int("threads", self.threads)
 
 
+@check_keywords
 def train(
     path: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from rekord.arguments import check_keywords
 from rekord.conversion.commit import OutputTarget, complete_dataset
 from rekord.conversion.derive import DerivedShard, reuse_shard
 from rekord.conversion.driver import Conversion
@@ -46,6 +47,7 @@ from rekord.verbs.options import AppendOptions
 from rekord.verbs.write import prepare_conversion, run_prepared_conversion, run_with_progress
 
 
+@check_keywords
 def append(
     path: PathLike,
     rows: RowsLike,

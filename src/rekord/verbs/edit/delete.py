@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rekord.arguments import invalid
+from rekord.arguments import check_keywords, invalid
 from rekord.conversion.copy_records import RecordRange, RecordSequence
 from rekord.conversion.derive import CopiedShard, DerivedShard
 from rekord.conversion.plan import digest_function
@@ -42,6 +42,7 @@ from rekord.verbs.query import find_matching_records
 _ROWS = 1024
 
 
+@check_keywords
 def delete(
     path: PathLike,
     out: PathLike | None = None,

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from rekord.arguments import check_keywords
 from rekord.conversion.copy_records import RecordRange, RecordSequence
 from rekord.conversion.derive import DerivedShard
 from rekord.conversion.derive import ReencodedShard as ChangedShard
@@ -62,6 +63,7 @@ _ROWS = 1024
 _SAMPLE_RECORDS = 200
 
 
+@check_keywords
 def relabel(
     path: PathLike,
     out: PathLike | None = None,
