@@ -121,7 +121,7 @@ def _describe_values(feature: FeatureStats) -> str:
             parts.append("/".join(sorted(strings.pictures.formats)))
         elif feature.top and feature.top[0][1] > 1:
             value, times = feature.top[0]
-            parts.append(f"{quote_text(value, 20)} {format_share(times, strings.count)}")
+            parts.append(f"{quote_text(str(value), 20)} {format_share(times, strings.count)}")
         lengths = strings.lengths.moments
         parts.append(
             format_size(lengths.max)

@@ -19,6 +19,11 @@ from rekord.dataset.postprocess import Batch, MapFunction, check_callable, valid
 from rekord.errors import error
 
 Shuffle: TypeAlias = 'bool | Literal["exact", "block"]'
+ClassKey: TypeAlias = "int | str | bytes"
+ClassShares: TypeAlias = (
+    "Mapping[int, float] | Mapping[str, float] | Mapping[bytes, float] | Mapping[ClassKey, float]"
+)
+"""Numbers by class: its id, its name, or its value. All are listed, since the key of a Mapping is invariant."""
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -38,7 +43,7 @@ class BatchOptions(TypedDict, total=False):
     pad: Mapping[str, Any] | None
     decode: bool
     resize: tuple[int, int] | None
-    map: Callable[[Batch], Any] | None
+    map: Callable[[Batch], dict[str, Any]] | None
     prefetch: int
     threads: int | None
 

@@ -65,7 +65,7 @@ class Int64(Feature):
     shape: Shape = ()
     _: KW_ONLY
     dtype: Any = "int64"
-    range: tuple[Any, Any] | None = None
+    range: tuple[int | None, int | None] | None = None
     cast: bool = False
     partitions: tuple[str, ...] = ()
 
@@ -88,8 +88,8 @@ class Int64(Feature):
 
     def _conform_element(self, value: object) -> int:
         number = validate_integer(value, self.dtype)
-        if self.range is not None and not self.range[0] <= number <= self.range[1]:
-            raise InvalidDefault(f"a number from {self.range[0]} to {self.range[1]}", value)
+        if (limits := self.limits) is not None and not limits[0] <= number <= limits[1]:
+            raise InvalidDefault(f"a number from {limits[0]} to {limits[1]}", value)
         return number
 
     def _stored_value(self, value: Any) -> int:
@@ -101,7 +101,7 @@ class Int64(Feature):
     def tfx_domain(self) -> tuple[str, dict[str, Any]] | None:
         if dtype_name(self.dtype) == "bool":
             return "bool_domain", {}
-        low, high = self.range or integer_bounds(self.dtype)
+        low, high = self.limits or integer_bounds(self.dtype)
         # uint64 is stored bit for bit, and its upper half has no domain.
         if (self.range is None and dtype_name(self.dtype) == "int64") or high > _MAX_INDICES:
             return None
@@ -128,7 +128,7 @@ class Float32(Feature):
     shape: Shape = ()
     _: KW_ONLY
     dtype: Any = "float32"
-    range: tuple[Any, Any] | None = None
+    range: tuple[float | None, float | None] | None = None
     rounding: Literal["nearest", "exact"] = "nearest"
     partitions: tuple[str, ...] = ()
 
@@ -157,8 +157,8 @@ class Float32(Feature):
 
     def _conform_element(self, value: object) -> float:
         number = validate_float(value, self.dtype, exact=self.rounding == "exact")
-        if self.range is not None and not self.range[0] <= number <= self.range[1]:
-            raise InvalidDefault(f"a number from {self.range[0]} to {self.range[1]}", value)
+        if (limits := self.limits) is not None and not limits[0] <= number <= limits[1]:
+            raise InvalidDefault(f"a number from {limits[0]} to {limits[1]}", value)
         return number
 
     def _stored_value(self, value: Any) -> float:
@@ -170,16 +170,16 @@ class Float32(Feature):
         yield from dtype_changes(before.dtype, self.dtype, None)
         if before.limits != self.range:
             everything = float("-inf"), float("inf")
-            had, allowed = before.limits or everything, self.range or everything
+            had, allowed = before.limits or everything, self.limits or everything
             # NaN is inside no range: data that had none may hold it.
             inside = allowed[0] <= had[0] and had[1] <= allowed[1]
             fits = self.range is None or (before.limits is not None and inside)
             yield fits, f"range {before.limits} became {self.range}"
 
     def tfx_domain(self) -> tuple[str, dict[str, Any]] | None:
-        if self.range is None:
+        if self.limits is None:
             return None
-        ends = zip(("min", "max"), self.range, strict=True)
+        ends = zip(("min", "max"), self.limits, strict=True)
         return "float_domain", {name: end for name, end in ends if math.isfinite(end)}
 
     def tfds_feature(self) -> tuple[str, dict[str, Any]]:

@@ -325,14 +325,16 @@ class Schema:
         with add_location(path=place):
             return Schema.from_json(content)
 
-    def to_tf_spec(self) -> Any:
+    def to_tf_spec(self) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
         """What `tf.io.parse_example` takes: a dict; for a sequence the pair (context spec, sequence spec)."""
         from rekord.schema.interop import tf_spec
 
         return tf_spec.to_tf_spec(self)
 
     @staticmethod
-    def from_tf_spec(spec: Any) -> Schema:
+    def from_tf_spec(
+        spec: Mapping[str, Any] | tuple[Mapping[str, Any] | None, Mapping[str, Any] | None],
+    ) -> Schema:
         """The schema of a tf.io spec: a dict, or the pair (context spec, sequence spec)."""
         from rekord.schema.interop import tf_spec
 

@@ -9,7 +9,7 @@ from calendar import monthrange
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ from rekord.schema.base import (
 )
 from rekord.schema.messages import preview
 
+Moment: TypeAlias = "str | datetime.datetime | np.datetime64"
 Unit = Literal["s", "ms", "us", "ns"]
 TICKS_PER_SECOND: dict[str, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 TIME_FORMATS: dict[str, Unit] = {
@@ -78,7 +79,7 @@ class Timestamp(Feature):
     shape: Shape = ()
     _: KW_ONLY
     tz: str | None = None
-    range: tuple[Any, Any] | None = None
+    range: tuple[Moment | None, Moment | None] | None = None
     rounding: Literal["exact", "floor", "nearest"] = "exact"
     partitions: tuple[str, ...] = ()
 

@@ -30,9 +30,7 @@ ClassCounts: TypeAlias = "Mapping[str, int] | Mapping[int, int] | Mapping[bytes,
 SamplingStrategy: TypeAlias = "str | float | ClassCounts | Callable[[Array], ClassCounts]"
 """What imbalanced-learn takes: a word, a ratio for two classes, records by class, or a function of all classes."""
 
-RecordCondition: TypeAlias = (
-    "str | Callable[[Batch], Array | Sequence[bool]] | Mapping[str, Sequence[int]] | Sequence[int]"
-)
+RecordCondition: TypeAlias = "str | Callable[[Batch], object] | Mapping[str, Sequence[int]] | Sequence[int]"
 """Which records: a condition in SQL, a function of a batch, or numbers, of the only split or by split."""
 RecordPairs: TypeAlias = "PathLike | Iterable[tuple[str, int]]"
 """Which records: pairs of a split and a number, or the path of a file of them."""

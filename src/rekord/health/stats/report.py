@@ -234,7 +234,7 @@ class FeatureStats:
             return to_json_value(value)
         return self.text(min(round(value), INT64_MAX))  # a mean is a float, and may be rounded up
 
-    def format(self, value: Any) -> str:
+    def format(self, value: float | None) -> str:
         """A value, or the mean of some, for a person."""
         if self.text is None or value is None:
             return format_number(value)
@@ -288,7 +288,7 @@ class FeatureStats:
         return self.strings is not None and 2 * self.strings.pictures.count > self.strings.count
 
     @cached_property
-    def top(self) -> list[tuple[Any, int]]:
+    def top(self) -> list[tuple[float | str, int]]:
         """The most frequent values with their counts, as a person reads them."""
         pairs = [] if self.distinct is None else self.distinct.top(MAX_TOP_VALUES)
         # Of images only those that occur again say anything: nobody reads their bytes.
