@@ -16,6 +16,10 @@ from typing import Any
 import pytest
 
 import rekord as rk
+from rekord.dataset.batches import Batches
+from rekord.dataset.loader import LoaderIterator
+from rekord.feeds.feed import Feed
+from rekord.health.stats.report import Stats
 
 PACKAGE = Path(rk.__file__).parent
 
@@ -229,12 +233,37 @@ def public_functions() -> Iterator[tuple[str, Callable[..., Any]]]:
 @pytest.mark.parametrize(("name", "function"), list(public_functions()))
 def test_a_public_function_takes_and_gives_what_has_a_name(name: str, function: Callable[..., Any]) -> None:
     """`dict[str, Any]` is a JSON document or a row; anything else that is only `Any` says nothing."""
+    assert unnamed_types(function) == {}
+
+
+def unnamed_types(function: Callable[..., Any]) -> dict[str, str]:
     signature = inspect.signature(function)
     said = {one.name: str(one.annotation) for one in signature.parameters.values()}
     said["return"] = str(signature.return_annotation)
-    unnamed = {
+    return {
         part: text
         for part, text in said.items()
         if re.search(r"\bAny\b", re.sub(r"(dict|Mapping)\[str, Any\]|np\.\w+\[.*?Any\]", "", text))
     }
-    assert unnamed == {}
+
+
+CLASSES = [rk.Dataset, rk.Split, rk.Writer, rk.Report, rk.Schema, Batches, Feed, LoaderIterator, Stats]
+ANY_ON_PURPOSE = {
+    "Split.replace": "changes",  # to any field of a split
+    "Schema.with_evidence": "evidence",  # any JSON
+}
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_a_public_method_takes_and_gives_what_has_a_name(kind: type) -> None:
+    methods = {
+        name: value.fget if isinstance(value, property) else value
+        for base in kind.__mro__
+        if base.__module__.startswith("rekord.")
+        for name, value in vars(base).items()
+        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))
+    }
+    assert methods
+    found = {f"{kind.__name__}.{name}": unnamed_types(method) for name, method in methods.items()}
+    unnamed = {name: set(parts) - {ANY_ON_PURPOSE.get(name)} for name, parts in found.items()}
+    assert {name: parts for name, parts in unnamed.items() if parts} == {}
