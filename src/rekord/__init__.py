@@ -53,8 +53,8 @@ if TYPE_CHECKING:
         Tensor,
         Text,
         Timestamp,
-        compat,
     )
+    from rekord.schema.compat import compat
     from rekord.training.run import train
     from rekord.verbs.balance.balance import balance
     from rekord.verbs.edit.append import append
@@ -153,8 +153,8 @@ _MODULES = {
     "rekord.health.salvage.run": "salvage",
     "rekord.health.stats.run": "stats",
     "rekord.location": "Location",
-    "rekord.schema": "Boxes Bytes Float32 Image Int64 Label Mask Payload Schema Sparse Tensor Text Timestamp "
-    "compat",
+    "rekord.schema": "Boxes Bytes Float32 Image Int64 Label Mask Payload Schema Sparse Tensor Text Timestamp",
+    "rekord.schema.compat": "compat",
     "rekord.training.run": "train",
     "rekord.verbs.balance.balance": "balance",
     "rekord.verbs.edit.append": "append",

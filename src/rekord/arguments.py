@@ -6,16 +6,19 @@ option gave is checked by the same functions: the name is then that of the optio
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import re
 from collections.abc import Callable, Collection
 from fractions import Fraction
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
-from rekord.errors import RekordError, closest_match, error, preview
+from rekord.errors import RekordError, UsageError, closest_match, error, preview
 
 T = TypeVar("T")
+Target = TypeVar("Target", bound=Callable[..., Any])
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 _UNITS = {"": 1, "B": 1}
@@ -29,6 +32,47 @@ def invalid(name: str, value: object, expected: str, do: str | None, **fields: A
     """The error for a parameter that cannot have this value; `fields` are those of `RekordError`."""
     what = f"`{name}` cannot be {preview(value)}"
     return error("U605", what, **{"expected": expected, "found": preview(value), "do": do, **fields})
+
+
+class UnknownOption(UsageError, TypeError):
+    """A TypeError as well: that is what Python raises for a keyword that a function does not take."""
+
+    @property
+    def family(self) -> str:
+        """That of a UsageError."""
+        return UsageError.__name__
+
+
+def unknown_keyword(function: str, name: str, names: Collection[str]) -> UnknownOption:
+    """The error for a keyword that a function does not take, with the one that was probably meant."""
+    meant = closest_match(name, sorted(names))
+    return UnknownOption(
+        "U605",
+        f"`{function}` has no option `{name[:60]}`",
+        expected="one of " + ", ".join(sorted(names)),
+        found=f"{name[:60]}=…",
+        do=f"{function}(…, {meant}=…)" if meant else f"help({function}) lists the options",
+    )
+
+
+def check_keywords(public: Target) -> Target:
+    """A public function or class that refuses keywords it does not take by its public name, with a near miss."""
+    package = public.__module__.split(".")[1]
+    inner = f"{package}." if package in ("sources", "layouts", "transforms") else ""
+    shown = f"rk.{inner}{public.__name__}"
+    called: Any = vars(public)["__init__"] if isinstance(public, type) else public
+    names = set(inspect.signature(public).parameters)
+
+    @wraps(called)
+    def checked(*arguments: Any, **keywords: Any) -> Any:
+        if not names.issuperset(keywords):
+            raise unknown_keyword(shown, min(keywords.keys() - names), names)
+        return called(*arguments, **keywords)
+
+    if isinstance(public, type):
+        public.__init__ = checked  # type: ignore[misc]
+        return public
+    return cast(Target, checked)
 
 
 def integer(

@@ -112,3 +112,17 @@ def test_no_module_reaches_into_private_attributes_of_another():
             if is_private and node.attr not in own:
                 reached.append(f"{path.relative_to(package)}:{node.lineno} {ast.unparse(node)}")
     assert reached == []
+
+
+def test_only_the_storage_renames_files():
+    """What gets a name of its own goes through a transaction; `storage` asks the operating system for it."""
+    package = ROOT / "src" / "rekord"
+    renames = re.compile(
+        r"\bos\.(replace|renames?)\(|\bshutil\.(move|copy2?|copyfile)\(|\b(LOCAL|storage)\.rename\("
+    )
+    found = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if renames.search(path.read_text()) and path.parent.name != "storage"
+    }
+    assert found == set()

@@ -24,7 +24,7 @@ from rekord.verbs.edit.append import append_rows
 from rekord.verbs.edit.common import EditResult, EditTarget
 from rekord.verbs.edit.delete import delete_records
 from rekord.verbs.edit.relabel import relabel_records
-from rekord.verbs.options import WriteOptions
+from rekord.verbs.options import AppendOptions, DeleteOptions, RelabelOptions
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "text": rk.Text(), "label": rk.Label(["cat", "dog", "cow"])})
 ROWS = [{"x": i, "text": f"row {i}", "label": i // 4} for i in range(12)]
@@ -32,11 +32,15 @@ MORE = [{"x": 100 + i, "text": f"more {i}", "label": "cow"} for i in range(5)]
 NEVER_LINKED_SECONDS = 60
 
 VERBS: dict[str, Callable[[Path, EditTarget], EditResult]] = {
-    "append": lambda path, target: append_rows(path, iter(MORE), target, WriteOptions()),
-    "append files": lambda path, target: append_rows(path, path.parent / "more.csv", target, WriteOptions()),
-    "delete": lambda path, target: delete_records(path, target, where=lambda batch: batch["x"] == 5),
-    "delete by number": lambda path, target: delete_records(path, target, where=[0, 1, 2, 3, 11]),
-    "relabel": lambda path, target: relabel_records(path, target, {"dog": "cat"}),
+    "append": lambda path, target: append_rows(path, iter(MORE), target, AppendOptions()),
+    "append files": lambda path, target: append_rows(path, path.parent / "more.csv", target, AppendOptions()),
+    "delete": lambda path, target: delete_records(
+        path, target, DeleteOptions(where=lambda batch: batch["x"] == 5)
+    ),
+    "delete by number": lambda path, target: delete_records(
+        path, target, DeleteOptions(where=[0, 1, 2, 3, 11])
+    ),
+    "relabel": lambda path, target: relabel_records(path, target, {"dog": "cat"}, RelabelOptions()),
 }
 DEATHS: list[Fault] = ["crash", "power loss"]
 ERRORS: dict[Fault, int] = {"enospc": errno.ENOSPC}
@@ -183,7 +187,7 @@ def test_another_edit_after_a_death_takes_the_place_of_the_one_that_died(
         with pytest.raises(Crash):
             place.run(path, out, FaultyStorage(fail_at=step))
         before = read_tree(path)
-        done = delete_records(path, EditTarget(out=None), where="x = 0")
+        done = delete_records(path, EditTarget(out=None), DeleteOptions(where="x = 0"))
         assert done.counts == {"train": 1}
         rows = [row["x"] for row in rk.open(path)["train"]]
         assert rows[:2] == [1, 2]
@@ -203,6 +207,7 @@ import sys, time
 from rekord.storage.local import LocalStorage
 from rekord.verbs.edit.delete import delete_records
 from rekord.verbs.edit.common import EditTarget
+from rekord.verbs.options import DeleteOptions
 
 path, out, verb, stop_at = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 seen = []
@@ -224,7 +229,7 @@ def stopping(name):
 
 for name in ("rename", "link", "exchange", "remove"):
     stopping(name)
-delete_records(path, EditTarget(out=out or None), where=[0, 1, 2, 3, 5])
+delete_records(path, EditTarget(out=out or None), DeleteOptions(where=[0, 1, 2, 3, 5]))
 """
 
 
@@ -246,7 +251,7 @@ def test_killed_for_real_it_is_ended_by_the_next_run(tmp_path: Path, replace: bo
         time.sleep(0.005)
     assert reached.exists(), child.communicate()[1].decode()
     with pytest.raises(DatasetError) as caught:  # two at once
-        delete_records(path, EditTarget(out=None if replace else str(out)), where=[0])
+        delete_records(path, EditTarget(out=None if replace else str(out)), DeleteOptions(where=[0]))
     assert (caught.value.code, caught.value.location.path) == ("X512", str(path if replace else out))
     child.send_signal(signal.SIGKILL)
     child.communicate()
@@ -255,7 +260,7 @@ def test_killed_for_real_it_is_ended_by_the_next_run(tmp_path: Path, replace: bo
     if not replace:
         assert read_tree(path) == old
         assert not out.exists() or rk.open(out).records == 7
-    delete_records(path, EditTarget(out=None if replace else str(out)), where=[0, 1, 2, 3, 5])
+    delete_records(path, EditTarget(out=None if replace else str(out)), DeleteOptions(where=[0, 1, 2, 3, 5]))
     assert [row["x"] for row in rk.open(now)["train"]] == [4, 6, 7, 8, 9, 10, 11]
     assert rk.check(now).findings == []
     assert set(os.listdir(tmp_path)) == ({"in"} if replace else {"in", "out"})

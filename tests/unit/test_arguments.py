@@ -78,16 +78,26 @@ def test_a_column_that_does_not_exist_names_the_nearest_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "name"),
+    ("call", "name", "meant"),
     [
-        (lambda: rk.write([], "out", shard=1), "write"),  # type: ignore[call-arg]
-        (lambda: rk.open("data", kin="example"), "open"),  # type: ignore[call-arg]
-        (lambda: rk.export("data", "out.csv", colums=[]), "export"),  # type: ignore[call-arg]
-        (lambda: rk.sources.csv("a.csv", delimeter=","), "csv"),  # type: ignore[call-arg]
-        (lambda: rk.layouts.deeplab(clases=2), "deeplab"),  # type: ignore[call-arg]
-        (lambda: rk.transforms.resize(8, 8, fitt="crop"), "resize"),  # type: ignore[call-arg]
+        (lambda: rk.write([], "out", shard=1), "write", "shards"),  # type: ignore[call-arg]
+        (lambda: rk.open("data", kin="example"), "open", "kind"),  # type: ignore[call-arg]
+        (lambda: rk.export("data", "out.csv", colums=[]), "export", "columns"),  # type: ignore[call-arg]
+        (lambda: rk.check("data", shema="a.json"), "check", "schema"),  # type: ignore[call-arg]
+        (lambda: rk.Schema(contxt={}, steps={}), "Schema", "context"),  # type: ignore[call-arg]
+        (lambda: rk.Image(fromat="png"), "Image", "format"),  # type: ignore[call-arg]
+        (lambda: rk.Label(3, optinal=True), "Label", "optional"),  # type: ignore[call-arg]
+        (lambda: rk.Timestamp("ms", tzz="UTC"), "Timestamp", "tz"),  # type: ignore[call-arg]
+        (lambda: rk.sources.csv("a.csv", delimeter=","), "sources.csv", "delimiter"),  # type: ignore[call-arg]
+        (lambda: rk.layouts.deeplab(clases=2), "layouts.deeplab", "classes"),  # type: ignore[call-arg]
+        (lambda: rk.transforms.resize(8, 8, fitt="crop"), "transforms.resize", "fit"),  # type: ignore[call-arg]
     ],
 )
-def test_a_wrong_keyword_names_the_function_that_was_called(call: Callable[[], Any], name: str) -> None:
-    with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected keyword argument"):
+def test_a_wrong_keyword_names_the_function_that_was_called(
+    call: Callable[[], Any], name: str, meant: str
+) -> None:
+    with pytest.raises(TypeError, match=f"`rk.{name}` has no option") as caught:
         call()
+    assert isinstance(caught.value, rk.UsageError)
+    assert (caught.value.code, caught.value.location.path) == ("U605", None)
+    assert caught.value.do == f"rk.{name}(…, {meant}=…)"

@@ -14,12 +14,12 @@ from rekord.cli import options as shared
 from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls, invalid_option, make_integer_parser
 from rekord.cli.exit_handling import report_resumable
-from rekord.cli.write_options import parse_names
 from rekord.errors import error
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 if TYPE_CHECKING:
     from rekord.verbs.edit.common import EditResult, EditTarget
+    from rekord.verbs.options import EditOptions
 
 
 _DATA_ERROR_CODES = ("X510", "X571", "X572")
@@ -51,16 +51,14 @@ EditWorkers: TypeAlias = Annotated[
 ]
 
 
-def parse_edit_options(
-    verb: str, out: str | None, *, replace: bool, workers: int | None, fresh: bool
-) -> EditTarget:
+def resolve_target(verb: str, out: str | None, options: EditOptions) -> EditTarget:
     """Where the new dataset goes, as the command line says."""
-    from rekord.verbs.edit.common import parse_edit_target
+    from rekord.verbs.edit.common import resolve_edit_target
 
-    if (out is None) == (not replace):
+    if (out is None) == (not options.replace):
         what = "OUT, or --replace" if out is None else "either OUT or --replace, not both"
         raise error("U601", f"`rekord {verb}` needs {what}", do=f"rekord {verb} --help")
-    return parse_edit_target(out, replace=replace, workers=workers, fresh=fresh, progress=True)
+    return resolve_edit_target(out, options, progress=True)
 
 
 def run_edit_command(edit: Callable[[], EditResult], done: str, *, as_json: bool) -> int:
@@ -171,26 +169,21 @@ def append(
     Rows have the form in which IN was written, and must fit its schema: exit code 1 where one does not.
     """
     from rekord.verbs.edit.append import append_rows
-    from rekord.verbs.options import WriteOptions
+    from rekord.verbs.options import AppendOptions
 
-    target = parse_edit_options("append", out, replace=replace, workers=workers, fresh=fresh)
-    return run_edit_command(
-        lambda: append_rows(
-            path,
-            source,
-            target,
-            WriteOptions(
-                split=options.parse_splits(split),
-                map=options.load_function(map_),
-                shard_size=shard_size,
-                shards=shards,
-                verify=verify,  # type: ignore[arg-type]
-                limit=limit,
-            ),
-        ),
-        "appended",
-        as_json=as_json,
+    requested = AppendOptions(
+        split=options.parse_splits(split),
+        map=options.load_function(map_),
+        shard_size=shard_size,
+        shards=shards,
+        verify=verify,  # type: ignore[arg-type]
+        limit=limit,
+        replace=replace,
+        workers=workers,
+        fresh=fresh,
     )
+    target = resolve_target("append", out, requested)
+    return run_edit_command(lambda: append_rows(path, source, target, requested), "appended", as_json=as_json)
 
 
 def delete(
@@ -210,17 +203,21 @@ def delete(
     Nothing of a deleted record is in the new dataset.
     """
     from rekord.verbs.edit.delete import delete_records
+    from rekord.verbs.options import DeleteOptions
 
-    target = parse_edit_options("delete", out, replace=replace, workers=workers, fresh=fresh)
-    chosen = None if split is None else list(parse_names(split))
+    requested = DeleteOptions(
+        where=where,
+        records=records,
+        split=None if split is None else options.parse_names(split),
+        replace=replace,
+        workers=workers,
+        fresh=fresh,
+    )
+    target = resolve_target("delete", out, requested)
     if (where is None) == (records is None):
         what = "needs --where or --records" if where is None else "takes --where or --records, not both"
         raise error("U601", f"`rekord delete` {what}", do="rekord delete --help")
-    return run_edit_command(
-        lambda: delete_records(path, target, where=where, records=records, split=chosen),
-        "deleted",
-        as_json=as_json,
-    )
+    return run_edit_command(lambda: delete_records(path, target, requested), "deleted", as_json=as_json)
 
 
 def relabel(
@@ -263,8 +260,8 @@ def relabel(
     A class that is mapped to a new name is called so; one that is mapped to another class is gone from the list.
     """
     from rekord.verbs.edit.relabel import relabel_records
+    from rekord.verbs.options import RelabelOptions
 
-    target = parse_edit_options("relabel", out, replace=replace, workers=workers, fresh=fresh)
     given = [
         name
         for name, value in (("--set", set_), ("--map-labels", map_labels), ("--from", file))
@@ -283,21 +280,21 @@ def relabel(
         change = dict(pairs)
         if len(change) < len(pairs):
             raise invalid_option("--map-labels", map_labels, "each class once", "rekord relabel --help")
+    requested = RelabelOptions(
+        column=column,
+        where=where,
+        records=records,
+        file=file,
+        key=key,
+        names=_parse_class_names(classes),
+        split=None if split is None else options.parse_names(split),
+        replace=replace,
+        workers=workers,
+        fresh=fresh,
+    )
+    target = resolve_target("relabel", out, requested)
     return run_edit_command(
-        lambda: relabel_records(
-            path,
-            target,
-            change,
-            column=column,
-            where=where,
-            records=records,
-            file=file,
-            key=key,
-            names=_parse_class_names(classes),
-            split=None if split is None else list(options.parse_names(split)),
-        ),
-        "relabelled",
-        as_json=as_json,
+        lambda: relabel_records(path, target, change, requested), "relabelled", as_json=as_json
     )
 
 

@@ -318,17 +318,20 @@ def format_message(message: PayloadMessage, texts: Texts | None = None) -> list[
     return lines
 
 
-def message_to_json(message: PayloadMessage) -> dict[str, Any]:
+def message_to_json(message: PayloadMessage, texts: Texts | None = None) -> dict[str, Any]:
     """A message as JSON holds it: `kind` says which of the other members are there."""
+    texts = texts or {}
     document: dict[str, Any] = {"kind": message.kind}
     if message.features is not None:
-        document["features"] = _json_features(message.features)
+        document["features"] = _json_features(message.features, texts)
     if message.context is not None:
-        document["context"] = _json_features(message.context)
+        document["context"] = _json_features(message.context, texts)
     if message.steps is not None:
-        document["steps"] = {name: _json_steps(steps) for name, steps in _sort_features(message.steps)}
+        document["steps"] = {
+            name: _json_steps(steps, texts.get(name)) for name, steps in _sort_features(message.steps)
+        }
     if message.examples is not None:
-        document["examples"] = [_json_features(example) for example in message.examples]
+        document["examples"] = [_json_features(example, texts) for example in message.examples]
     if message.kind in ("event", "text", "proto", "other", "bytes"):
         document["payload"] = _json_bytes(message.payload)
     if message.kind == "event":
@@ -423,30 +426,32 @@ def _get_steps_kind(values: Sequence[DecodedValue]) -> str | None:
     return "mixed" if len(kinds) > 1 else next(iter(kinds), None)
 
 
-def _json_features(features: FeatureMap) -> dict[str, Any]:
+def _json_features(features: FeatureMap, texts: Texts) -> dict[str, Any]:
     return {
         name: {
             "kind": get_list_kind(value),
             "count": _count_values(value),
-            "values": _json_values(value) or [],
+            "values": _json_values(value, texts.get(name)) or [],
         }
         for name, value in _sort_features(features)
     }
 
 
-def _json_steps(values: Sequence[DecodedValue]) -> dict[str, Any]:
+def _json_steps(values: Sequence[DecodedValue], text: Callable[[int], str] | None) -> dict[str, Any]:
     return {
         "kind": _get_steps_kind(values),
         "count": len(values),
-        "values": [_json_values(value) for value in values],
+        "values": [_json_values(value, text) for value in values],
     }
 
 
-def _json_values(value: DecodedValue) -> list[Any] | None:
+def _json_values(value: DecodedValue, text: Callable[[int], str] | None) -> list[Any] | None:
     if value is None:
         return None
     if isinstance(value, list):
         return [_json_bytes(each) for each in value]
+    if text is not None and value.dtype.kind == "i":
+        return [text(each) for each in value.tolist()]
     return [_json_number(each) for each in value.tolist()]
 
 

@@ -52,7 +52,7 @@ def show(
 
     paths = list_record_files(path)
     names = shorten_paths(path, paths)
-    times = {} if as_json else _times(paths)
+    texts = _number_texts(paths)
     documents: list[dict[str, Any]] = []
     found = 0
     with add_location(path=path):
@@ -62,12 +62,12 @@ def show(
                     picked.payload, kind=kind.value if kind else None, file_kind=picked.file_kind
                 )
             if as_json:
-                documents.append({**picked.to_dict(), **message_to_json(content)})
+                documents.append({**picked.to_dict(), **message_to_json(content, texts)})
             else:
                 if found:
                     console.print_line()
                 console.print_line(*format_heading(names[picked.path], picked))
-                for line in format_message(content, times):
+                for line in format_message(content, texts):
                     console.print_line(*line)
             found += 1
     if as_json:
@@ -79,19 +79,21 @@ def show(
     return 0
 
 
-def _times(paths: list[str]) -> dict[str, Callable[[int], str]]:
-    """What makes a text of the times under each record key that a dataset's manifest declares as Timestamp."""
+def _number_texts(paths: list[str]) -> dict[str, Callable[[int], str]]:
+    """By record key, what makes a text of its numbers, where a dataset's manifest declares that, as for times."""
     import os
 
     from rekord.dataset.manifest import read_manifest
-    from rekord.schema import Schema, Timestamp, of_type
+    from rekord.schema import Schema
 
     try:
         schema = Schema.from_dict(read_manifest(os.path.dirname(paths[0]) or ".").schema)
     except RekordError:
         return {}  # records are shown without a schema too
-    found = of_type(schema.features, Timestamp)
-    return {feature.record_keys(name)[0]: feature.text for name, feature in found.items()}
+    features = schema.features.items()
+    return {
+        one.record_keys(name)[0]: one.number_text for name, one in features if one.number_text is not None
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -107,11 +107,11 @@ def _describe_values(feature: FeatureStats) -> str:
     if numbers is not None and numbers.moments.count:
         moments = numbers.moments
         parts.append(
-            format_number(moments.min)
+            feature.format(moments.min)
             if moments.min == moments.max
-            else _format_range(moments.min, moments.max)
+            else f"{feature.format(moments.min)}..{feature.format(moments.max)}"
         )
-        if feature.classes is None and moments.min != moments.max:
+        if feature.classes is None and feature.text is None and moments.min != moments.max:
             parts.append(f"mean {format_number(moments.mean)}")
     if numbers is not None:
         infinite = numbers.negative_inf + numbers.positive_inf
@@ -121,7 +121,7 @@ def _describe_values(feature: FeatureStats) -> str:
             parts.append("/".join(sorted(strings.images.formats)))
         elif feature.top and feature.top[0][1] > 1:
             value, times = feature.top[0]
-            parts.append(f"{quote_text(value, 20)} {format_share(times, strings.count)}")
+            parts.append(f"{quote_text(str(value), 20)} {format_share(times, strings.count)}")
         lengths = strings.lengths.moments
         parts.append(
             format_size(lengths.max)
@@ -135,10 +135,6 @@ def _describe_values(feature: FeatureStats) -> str:
         steps = feature.seen.steps.moments
         parts.append(f"{format_range(steps.min, steps.max)} steps")
     return ", ".join(parts)
-
-
-def _format_range(low: Any, high: Any) -> str:
-    return f"{format_number(low)}..{format_number(high)}"
 
 
 def _iter_class_lines(feature: FeatureStats, width: int) -> Iterator[StyledLine]:

@@ -20,6 +20,7 @@ from rekord import _core
 from rekord.codec.columns import column_to_arrow
 from rekord.dataset.index import CHUNK_RECORDS
 from rekord.dataset.infer import LazySchema
+from rekord.dataset.options import ClassKey, ClassShares
 from rekord.dataset.order import Ids
 from rekord.dataset.read_transforms import reject_transformed_column
 from rekord.dataset.record_view import RecordView
@@ -419,9 +420,7 @@ class RepeatFactorSampler:
         return self
 
 
-def balanced_sampling(
-    split: Split, by: str, target: Mapping[Any, Any] | Literal["present"] | None
-) -> Sampling:
+def balanced_sampling(split: Split, by: str, target: ClassShares | Literal["present"] | None) -> Sampling:
     """A sampling in which the classes of a column have equal shares, or those of `target`."""
     reject_transformed_column(split, by, "balanced")
     by_class = ClassIndex(split.view.shards, split.stored_schema, by, split.view.ids)
@@ -433,12 +432,12 @@ def balanced_sampling(
     return ClassQuotaPlan(by_class, allocate_quotas(by_class.records, shares))
 
 
-def class_weights(split: Split, by: str, *, names: bool) -> dict[Any, float]:
+def class_weights(split: Split, by: str, *, names: bool) -> dict[ClassKey, float] | dict[str, float]:
     """n / (k · count) of each of k classes that there are."""
     reject_transformed_column(split, by, "class_weights")
     by_class = ClassIndex(split.view.shards, split.stored_schema, by, split.view.ids)
     feature = by_class.feature
-    counts = None
+    counts: Mapping[Any, int] | None = None
     if feature.class_count is not None and not feature.shape and split.view.ids is None:
         counts = read_indexed_class_counts(split.view.shards, by)
     if counts is None:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 from rekord import _core
-from rekord.arguments import invalid
+from rekord.arguments import check_keywords, invalid
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.infer import LazySchema
 from rekord.dataset.order import Ids
@@ -91,6 +91,7 @@ def _format_column(schema: Schema, column: str | None) -> str:
     return repr(schema[column])[:60] if column in tuple(schema) else "no such column"
 
 
+@check_keywords
 def concat(splits: Iterable[Split | Dataset]) -> Split:
     """All records of these splits as one split, in this order; nothing is copied.
 
@@ -154,6 +155,7 @@ def _combine_digests(parts: Sequence[Split]) -> str | None:
 MixLength: TypeAlias = 'int | Literal["sum", "shortest", "longest"]'
 
 
+@check_keywords
 def mix(parts: Sequence[tuple[Split | Dataset, float]], *, length: MixLength = "sum") -> Split:
     """One split of several: `rk.mix([(a, 0.7), (b, 0.3)])` has 7 records of `a` to 3 of `b` in every epoch.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from rekord.arguments import check_keywords
 from rekord.dataset.compact_manifest import CompactManifest, CompactSplit, SplitListing, load_compact_manifest
 from rekord.dataset.index import Stamp
 from rekord.dataset.infer import PAYLOAD_COLUMN, Kind, LazySchema, check_kind
@@ -36,6 +37,7 @@ MAX_CHECKED_AT_OPEN = 1024
 """Up to so many shards of a split are compared with the manifest when a dataset is opened."""
 
 
+@check_keywords
 def open(
     path: PathLike | Sequence[PathLike],
     schema: Schema | PathLike | None = None,

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from rekord import _core
 from rekord._core import PayloadKind
-from rekord.arguments import invalid, positive_int
+from rekord.arguments import check_keywords, invalid, positive_int
 from rekord.codec.decode import PayloadBytes
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.read import list_record_files, open_frames
@@ -57,6 +57,7 @@ OPAQUE_KINDS = {
 }
 
 
+@check_keywords
 def infer(
     source_or_records: RowsLike | Iterable[PayloadBytes],
     limit: int | None = None,

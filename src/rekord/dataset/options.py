@@ -12,14 +12,18 @@ from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
-from rekord.arguments import integer, invalid, seed_number
+from rekord.arguments import integer, invalid, seed_number, unknown_keyword
 from rekord.dataset.batches import get_default_threads
 from rekord.dataset.order import Remainder, validate_ranks
 from rekord.dataset.postprocess import Batch, MapFunction, check_callable, validate_resize
-from rekord.errors import UsageError, error
-from rekord.schema.messages import closest_match
+from rekord.errors import error
 
 Shuffle: TypeAlias = 'bool | Literal["exact", "block"]'
+ClassKey: TypeAlias = "int | str | bytes"
+ClassShares: TypeAlias = (
+    "Mapping[int, float] | Mapping[str, float] | Mapping[bytes, float] | Mapping[ClassKey, float]"
+)
+"""Numbers by class: its id, its name, or its value. All are listed, since the key of a Mapping is invariant."""
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -39,7 +43,7 @@ class BatchOptions(TypedDict, total=False):
     pad: Mapping[str, Any] | None
     decode: bool
     resize: tuple[int, int] | None
-    map: Callable[[Batch], Any] | None
+    map: Callable[[Batch], dict[str, Any]] | None
     prefetch: int
     threads: int | None
 
@@ -88,15 +92,6 @@ class CheckedOptions:
             object.__setattr__(self, name, value)
 
 
-class UnknownOption(UsageError, TypeError):
-    """A TypeError as well: that is what Python raises for a keyword that a function does not take."""
-
-    @property
-    def family(self) -> str:
-        """That of a UsageError."""
-        return UsageError.__name__
-
-
 def accepts_batch_options(method: Method, *, without: Sequence[str] = ()) -> Method:
     """A method that takes the batch options as `**options`, with all of them in its signature.
 
@@ -121,22 +116,11 @@ def accepts_batch_options(method: Method, *, without: Sequence[str] = ()) -> Met
     def checked(*arguments: Any, **options: Any) -> Any:
         for name in options:
             if name not in names:
-                raise _unknown(method.__name__, name, names - {"self", "split"})
+                raise unknown_keyword(method.__name__, name, names - {"self", "split"})
         return method(*arguments, **options)
 
     checked.__signature__ = signature.replace(parameters=[*own, *shared])  # type: ignore[attr-defined]
     return cast(Method, checked)
-
-
-def _unknown(method: str, name: str, names: set[str]) -> UnknownOption:
-    meant = closest_match(name, sorted(names))
-    return UnknownOption(
-        "U605",
-        f"`{method}` has no option `{name[:60]}`",
-        expected="one of " + ", ".join(sorted(names)),
-        found=f"{name[:60]}=…",
-        do=f"{method}(…, {meant}=…)" if meant else f"help({method}) lists the options",
-    )
 
 
 def _check_shuffle(shuffle: object) -> None:

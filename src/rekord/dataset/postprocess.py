@@ -16,7 +16,7 @@ from rekord.location import Location
 from rekord.schema import Schema
 
 Batch: TypeAlias = "dict[str, Column]"
-MapFunction: TypeAlias = "Callable[[Batch], Any] | None"
+MapFunction: TypeAlias = "Callable[[Batch], dict[str, Any]] | None"
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Postprocessor:
 class _ComposedMap:
     """One function behind another. Unlike a closure it can be pickled."""
 
-    first: Callable[[Batch], Any]
-    last: Callable[[Batch], Any]
+    first: Callable[[Batch], dict[str, Any]]
+    last: Callable[[Batch], dict[str, Any]]
 
     def __call__(self, batch: Batch) -> Any:
         return self.last(_validate_map_result(self.first(batch)))

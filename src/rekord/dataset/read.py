@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from rekord import _core
+from rekord.arguments import check_keywords
 from rekord.codec.decode import row_error
 from rekord.codec.plan import CodecPlan
 from rekord.dataset.manifest import Count
@@ -277,6 +278,7 @@ def _tfds_info_error(place: str, expected: str, found: str) -> RekordError:
     )
 
 
+@check_keywords
 def records(path: PathLike | Iterable[PathLike]) -> Iterator[bytes]:
     """The payloads of a record file, or of all record files that a folder or glob holds, in name order.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 
@@ -14,7 +14,14 @@ from rekord.arguments import integer
 from rekord.codec.plan import CodecPlan
 from rekord.dataset.batches import Batches, BatchRequest
 from rekord.dataset.infer import LazySchema
-from rekord.dataset.options import BatchOptions, CheckedOptions, Shuffle, accepts_batch_options
+from rekord.dataset.options import (
+    BatchOptions,
+    CheckedOptions,
+    ClassKey,
+    ClassShares,
+    Shuffle,
+    accepts_batch_options,
+)
 from rekord.dataset.order import Ids
 from rekord.dataset.postprocess import (
     Batch,
@@ -29,6 +36,16 @@ from rekord.dataset.record_view import RecordView
 from rekord.dataset.samplers import Sampler, Sampling, normalize_selection
 from rekord.errors import error
 from rekord.schema import Schema
+
+if TYPE_CHECKING:
+    import jax
+    import pyarrow as pa
+    import tensorflow as tf
+    import torch.utils.data
+
+    from rekord.feeds.dataframes import PandasDataFrame, PolarsDataFrame
+    from rekord.feeds.feed import Feed
+    from rekord.transforms.base import Transform
 
 _FILTERED_ROWS = 1024
 
@@ -51,7 +68,9 @@ class SplitMethods(ABC):
         view = split.require_view("select")
         return split.replace(view=view.select(normalize_selection(view.ids_of(numbers))))
 
-    def filter(self, keep: Callable[[dict[str, Any]], Any], *, columns: Sequence[str] | None = None) -> Split:
+    def filter(
+        self, keep: Callable[[dict[str, Any]], object], *, columns: Sequence[str] | None = None
+    ) -> Split:
         """A view of the rows that `keep` is true of. They are read once, now: only `columns`, where given."""
         split = self.only_split("filter")
         view = split.require_view("filter")
@@ -81,21 +100,19 @@ class SplitMethods(ABC):
             first += rows
         return split.replace(view=view.at(np.array(kept, np.int64)))
 
-    def map(self, function: Callable[[Batch], Any]) -> Split:
+    def map(self, function: Callable[[Batch], dict[str, Any]]) -> Split:
         """The same records with a function applied to every batch, after those that were applied before."""
         split = self.only_split("map")
         return split.replace(batch_map=compose_maps(split.batch_map, function))
 
-    def transform(self, *transforms: Any) -> Split:
+    def transform(self, *transforms: Transform) -> Split:
         """The same records with `rk.transforms` applied to each row: what `rk.write(…, transforms=…)` would store."""
         from rekord.dataset.read_transforms import extended
 
         split = self.only_split("transform")
         return split.replace(row_transforms=extended(split, transforms))
 
-    def balanced(
-        self, by: str = "label", target: Mapping[Any, Any] | Literal["present"] | None = None
-    ) -> Split:
+    def balanced(self, by: str = "label", target: ClassShares | Literal["present"] | None = None) -> Split:
         """A split of as many records in which all classes of a column have equal shares, or those of `target`."""
         from rekord.dataset.balanced import balanced_sampling
 
@@ -103,7 +120,13 @@ class SplitMethods(ABC):
         view = split.require_view("balanced")
         return split.replace(view=view.whole(), sampling=balanced_sampling(split, by, target))
 
-    def class_weights(self, by: str = "label", *, names: bool = False) -> dict[Any, float]:
+    @overload
+    def class_weights(self, by: str = "label", *, names: Literal[True]) -> dict[str, float]: ...
+    @overload
+    def class_weights(self, by: str = "label", *, names: bool = False) -> dict[ClassKey, float]: ...
+    def class_weights(
+        self, by: str = "label", *, names: bool = False
+    ) -> dict[ClassKey, float] | dict[str, float]:
         """n / (k · count) of each of the k classes that have records, by id, or by name with `names`."""
         from rekord.dataset.balanced import class_weights
 
@@ -135,25 +158,25 @@ class SplitMethods(ABC):
         """
         return Batches(self.only_split("batches").request(batch_size, **options))
 
-    def to_arrow(self, *, columns: Sequence[str] | None = None) -> Any:
+    def to_arrow(self, *, columns: Sequence[str] | None = None) -> pa.Table:
         """All records as a `pyarrow.Table`."""
         from rekord.feeds.dataframes import split_to_arrow
 
         return split_to_arrow(self.only_split("to_arrow"), columns)
 
-    def to_pandas(self, *, columns: Sequence[str] | None = None) -> Any:
+    def to_pandas(self, *, columns: Sequence[str] | None = None) -> PandasDataFrame:
         """All records as a `pandas.DataFrame`."""
         from rekord.feeds.dataframes import split_to_pandas
 
         return split_to_pandas(self.only_split("to_pandas"), columns)
 
-    def to_polars(self, *, columns: Sequence[str] | None = None) -> Any:
+    def to_polars(self, *, columns: Sequence[str] | None = None) -> PolarsDataFrame:
         """All records as a `polars.DataFrame`."""
         from rekord.feeds.dataframes import split_to_polars
 
         return split_to_polars(self.only_split("to_polars"), columns)
 
-    def sql(self, query: str) -> Any:
+    def sql(self, query: str) -> pa.Table:
         """What DuckDB answers to a query over the table `records`, as a `pyarrow.Table`."""
         from rekord.feeds.sql.answer import query_split
 
@@ -167,7 +190,7 @@ class SplitMethods(ABC):
         mode: Literal["native", "ops"] = "native",
         state: Mapping[str, Any] | None = None,
         **options: Unpack[BatchOptions],
-    ) -> Any:
+    ) -> tf.data.Dataset:
         """A tf.data.Dataset in the order of `batches`, or with mode="ops" of TensorFlow's own operations alone."""
         from rekord.feeds.tensorflow.native import to_tensorflow
 
@@ -181,11 +204,11 @@ class SplitMethods(ABC):
         x: str | Sequence[str] | None = None,
         y: str | Sequence[str] | None = None,
         sample_weight: str | None = None,
-        class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
+        class_weight: Literal["balanced"] | ClassShares | None = None,
         mode: Literal["native", "ops"] = "native",
         state: Mapping[str, Any] | None = None,
         **options: Unpack[BatchOptions],
-    ) -> Any:
+    ) -> tf.data.Dataset:
         """A tf.data.Dataset of (x, y), or (x, y, weights), for Keras's `fit`; `y` is the only Label unless given."""
         from rekord.feeds.keras import to_keras
 
@@ -201,6 +224,23 @@ class SplitMethods(ABC):
             **options,
         )
 
+    @overload
+    def to_torch(
+        self,
+        batch_size: int,
+        *,
+        style: Literal["loader"] = "loader",
+        workers: int = 0,
+        **options: Unpack[BatchOptions],
+    ) -> Feed: ...
+    @overload
+    def to_torch(
+        self, batch_size: int, *, style: Literal["iterable"], **options: Unpack[BatchOptions]
+    ) -> torch.utils.data.IterableDataset[dict[str, Any]]: ...
+    @overload
+    def to_torch(
+        self, *, style: Literal["map"], **options: Unpack[BatchOptions]
+    ) -> torch.utils.data.Dataset[dict[str, Any]]: ...
     @accepts_batch_options
     def to_torch(
         self,
@@ -209,7 +249,7 @@ class SplitMethods(ABC):
         style: Literal["loader", "iterable", "map"] = "loader",
         workers: int = 0,
         **options: Unpack[BatchOptions],
-    ) -> Any:
+    ) -> Feed | torch.utils.data.Dataset[dict[str, Any]]:
         """Batches of torch tensors in the order of `batches`, or with `style` a dataset for torch's DataLoader."""
         from rekord.feeds.torch.loader import to_torch
 
@@ -220,10 +260,10 @@ class SplitMethods(ABC):
         self,
         batch_size: int,
         *,
-        sharding: Any = None,
-        device: Any = None,
+        sharding: jax.sharding.Sharding | None = None,
+        device: jax.Device | None = None,
         **options: Unpack[BatchOptions],
-    ) -> Any:
+    ) -> Feed:
         """Batches of jax arrays in the order of `batches`, on a device or shared between devices by a sharding."""
         from rekord.feeds.jax import to_jax
 
@@ -291,7 +331,7 @@ class Split(SplitMethods):
         return self.stored_schema.get() if self.row_transforms is None else self.row_transforms.schema
 
     @property
-    def achieved(self) -> dict[Any, float]:
+    def achieved(self) -> dict[ClassKey, float]:
         """The part of an epoch's records that each class or component of a balanced or mixed split has.
 
         Of a list column it is expected, and not exact. Other splits have none.

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rekord.arguments import check_keywords
 from rekord.codec.columns import Column
 from rekord.codec.encode import new_row_encoder, validate_schema
 from rekord.codec.encode_columns import encode_batches
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 4 << 20
 
 
+@check_keywords
 class Writer:
     """Writes one record file; it appears, complete and on disk, when the `with` block ends well.
 

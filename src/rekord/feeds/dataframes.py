@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,14 @@ from rekord.errors import error
 from rekord.schema import Feature
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
     from rekord.dataset.split import Split
 
+
+PandasDataFrame: TypeAlias = "pd.DataFrame"
+PolarsDataFrame: TypeAlias = "pl.DataFrame"
 
 _BATCH_ROWS = 8192
 
@@ -102,7 +108,7 @@ def _arrow_table_error(found: str) -> Exception:
     )
 
 
-def split_to_pandas(split: Split, columns: Sequence[str] | None) -> Any:
+def split_to_pandas(split: Split, columns: Sequence[str] | None) -> PandasDataFrame:
     """All records of a split as a DataFrame.
 
     Whole numbers and truth values with holes have pandas' own types for that (Int64, boolean): as floats, large
@@ -137,7 +143,7 @@ def split_to_pandas(split: Split, columns: Sequence[str] | None) -> Any:
     return pd.DataFrame(series, index=pd.RangeIndex(len(table)))
 
 
-def split_to_polars(split: Split, columns: Sequence[str] | None) -> Any:
+def split_to_polars(split: Split, columns: Sequence[str] | None) -> PolarsDataFrame:
     """All records of a split as a DataFrame, in memory that polars shares with Arrow where it can."""
     try:
         import polars as pl
@@ -149,4 +155,6 @@ def split_to_polars(split: Split, columns: Sequence[str] | None) -> Any:
             found=str(failure)[:60],
             do="pip install polars",
         ) from failure
-    return pl.from_arrow(split_to_arrow(split, columns))
+    frame = pl.from_arrow(split_to_arrow(split, columns))
+    assert isinstance(frame, pl.DataFrame), "a table is no Series"
+    return frame

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 import numpy as np
 
 from rekord.arguments import invalid
-from rekord.dataset.options import BatchOptions
+from rekord.dataset.options import BatchOptions, ClassShares
 from rekord.errors import RekordError, error
 from rekord.feeds.feed import import_framework
 from rekord.feeds.tensorflow.native import Mode, to_tensorflow
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ColumnNames: TypeAlias = "str | Sequence[str] | None"
 AvailableColumns: TypeAlias = "Schema | Mapping[str, Any]"  # features by the names of columns
-ClassWeight: TypeAlias = 'Literal["balanced"] | Mapping[Any, float] | None'
+ClassWeight: TypeAlias = 'Literal["balanced"] | ClassShares | None'
 
 _MAX_CLASSES = 1 << 20
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rekord.arguments import invalid
+from rekord.arguments import check_keywords, invalid
 from rekord.errors import RekordError, error
 from rekord.layouts.base import DerivedRow, Verify, inspect_row_image
 from rekord.location import Location
@@ -15,6 +15,7 @@ from rekord.schema import Feature, Image, Int64, Label, Schema, Text
 from rekord.schema.messages import closest_match, preview
 
 
+@check_keywords
 def classification(
     *,
     classes: Sequence[str] | int | None = None,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rekord.arguments import check_keywords
 from rekord.codec.images.store import check_mask_size, inspect_mask
 from rekord.errors import RekordError, error
 from rekord.layouts.base import DerivedRow, RowRemark, Verify, inspect_row_image
@@ -20,6 +21,7 @@ _MASK_LOCATION = Location(feature="mask")
 _EXTENSION_PATTERN = re.compile(r"\.(jpe?g|jpe|jfif|png)$", re.IGNORECASE)
 
 
+@check_keywords
 def deeplab(
     classes: int | Sequence[str] = 21,
     ignore: int | None = 255,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rekord.arguments import invalid, one_of
+from rekord.arguments import check_keywords, invalid, one_of
 from rekord.codec.images.inspect import EncodedImage, format_display_name, inspect_image
 from rekord.codec.images.store import check_mask_size
 from rekord.errors import RekordError, error
@@ -32,6 +32,7 @@ _MAX_ID = 2**31 - 1
 _ROUNDING_TOLERANCE = 1e-6
 
 
+@check_keywords
 def detection(
     *,
     classes: Mapping[int, str] | Sequence[str],

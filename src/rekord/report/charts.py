@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rekord.report.formatting import format_number, format_share
@@ -31,11 +31,16 @@ def _spell_out(letter: str) -> str:
     return f"\\u{point:04x}" if point <= 0xFFFF else f"\\U{point:08x}"
 
 
-def render_histogram(edges: Sequence[float], counts: Sequence[int], title: str) -> str:
+def render_histogram(
+    edges: Sequence[float],
+    counts: Sequence[int],
+    title: str,
+    format_edge: Callable[[float], str] = format_number,
+) -> str:
     """Bars of equal width over the range of a feature, with the range below them."""
     bars = _render_bars(counts, _BAR_WIDTH, _BAR_HEIGHT)
-    low, high = (format_number(edge) for edge in _axis_range(edges))
-    label = f"{title}: {_describe_histogram(edges, counts)}"
+    low, high = map(format_edge, _axis_range(edges))
+    label = f"{title}: {_describe_histogram(edges, counts, format_edge)}"
     return (
         f'<svg class="histogram" height="{_BAR_HEIGHT + _FOOT}" role="img" aria-label="{escape_html(label)}">'
         f"<title>{escape_html(label)}</title>"
@@ -93,17 +98,19 @@ def _render_bars(counts: Sequence[int], width: int, height: int) -> str:
     return "".join(shapes)
 
 
-def _describe_histogram(edges: Sequence[float], counts: Sequence[int]) -> str:
+def _describe_histogram(
+    edges: Sequence[float], counts: Sequence[int], format_edge: Callable[[float], str]
+) -> str:
     """What a chart shows, for somebody who hears it."""
     if not counts or not sum(counts):
         return "no values"
     at = max(range(len(counts)), key=lambda i: counts[i])
     low, high = _axis_range(edges)
     most = (
-        f"most, {format_share(counts[at], sum(counts))}, from {format_number(edges[at])} to "
-        f"{format_number(edges[at + 1])}"
+        f"most, {format_share(counts[at], sum(counts))}, from {format_edge(edges[at])} to "
+        f"{format_edge(edges[at + 1])}"
     )
-    return f"from {format_number(low)} to {format_number(high)}; {most}"
+    return f"from {format_edge(low)} to {format_edge(high)}; {most}"
 
 
 def _axis_range(edges: Sequence[float]) -> tuple[float, float]:

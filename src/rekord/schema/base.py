@@ -500,6 +500,11 @@ class Feature:
         return None
 
     @property
+    def number_text(self) -> Callable[[int], str] | None:
+        """What makes a text of a stored integer that stands for something else, such as a point in time."""
+        return None
+
+    @property
     def sparse_size(self) -> int | None:
         """The length of a vector of which only indices and values are stored."""
         return None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from rekord.arguments import check_keywords
 from rekord.schema.base import Changes, Feature
 from rekord.schema.schema import KIND_NAMES, Schema
 
@@ -29,6 +30,7 @@ class Compatibility:
     changes: tuple[Change, ...]
 
 
+@check_keywords
 def compat(a: Schema, b: Schema) -> Compatibility:
     """Can data written with `a` be read with `b`?
 

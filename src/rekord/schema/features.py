@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from rekord.arguments import is_utf8_encodable
+from rekord.arguments import check_keywords, is_utf8_encodable
 from rekord.schema.base import (
     ABSENT,
     FLOAT_DTYPES,
@@ -53,6 +53,7 @@ _MAX_INDICES = 2**63 - 1
 _NOT_RAW = ("uint32",)  # tf.io.decode_raw, with which TFDS reads raw bytes, does not know them
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Int64(Feature):
     """Whole numbers, stored as int64 and given back as `dtype`; uint64 is stored bit for bit, as TFDS does.
@@ -64,7 +65,7 @@ class Int64(Feature):
     shape: Shape = ()
     _: KW_ONLY
     dtype: Any = "int64"
-    range: tuple[Any, Any] | None = None
+    range: tuple[int | None, int | None] | None = None
     cast: bool = False
     partitions: tuple[str, ...] = ()
 
@@ -87,8 +88,8 @@ class Int64(Feature):
 
     def _conform_element(self, value: object) -> int:
         number = validate_integer(value, self.dtype)
-        if self.range is not None and not self.range[0] <= number <= self.range[1]:
-            raise InvalidDefault(f"a number from {self.range[0]} to {self.range[1]}", value)
+        if (limits := self.limits) is not None and not limits[0] <= number <= limits[1]:
+            raise InvalidDefault(f"a number from {limits[0]} to {limits[1]}", value)
         return number
 
     def _stored_value(self, value: Any) -> int:
@@ -100,7 +101,7 @@ class Int64(Feature):
     def tfx_domain(self) -> tuple[str, dict[str, Any]] | None:
         if dtype_name(self.dtype) == "bool":
             return "bool_domain", {}
-        low, high = self.range or integer_bounds(self.dtype)
+        low, high = self.limits or integer_bounds(self.dtype)
         # uint64 is stored bit for bit, and its upper half has no domain.
         if (self.range is None and dtype_name(self.dtype) == "int64") or high > _MAX_INDICES:
             return None
@@ -115,6 +116,7 @@ def _signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Float32(Feature):
     """Numbers, stored as float32 and given back as `dtype`.
@@ -126,7 +128,7 @@ class Float32(Feature):
     shape: Shape = ()
     _: KW_ONLY
     dtype: Any = "float32"
-    range: tuple[Any, Any] | None = None
+    range: tuple[float | None, float | None] | None = None
     rounding: Literal["nearest", "exact"] = "nearest"
     partitions: tuple[str, ...] = ()
 
@@ -155,8 +157,8 @@ class Float32(Feature):
 
     def _conform_element(self, value: object) -> float:
         number = validate_float(value, self.dtype, exact=self.rounding == "exact")
-        if self.range is not None and not self.range[0] <= number <= self.range[1]:
-            raise InvalidDefault(f"a number from {self.range[0]} to {self.range[1]}", value)
+        if (limits := self.limits) is not None and not limits[0] <= number <= limits[1]:
+            raise InvalidDefault(f"a number from {limits[0]} to {limits[1]}", value)
         return number
 
     def _stored_value(self, value: Any) -> float:
@@ -168,22 +170,23 @@ class Float32(Feature):
         yield from dtype_changes(before.dtype, self.dtype, None)
         if before.limits != self.range:
             everything = float("-inf"), float("inf")
-            had, allowed = before.limits or everything, self.range or everything
+            had, allowed = before.limits or everything, self.limits or everything
             # NaN is inside no range: data that had none may hold it.
             inside = allowed[0] <= had[0] and had[1] <= allowed[1]
             fits = self.range is None or (before.limits is not None and inside)
             yield fits, f"range {before.limits} became {self.range}"
 
     def tfx_domain(self) -> tuple[str, dict[str, Any]] | None:
-        if self.range is None:
+        if self.limits is None:
             return None
-        ends = zip(("min", "max"), self.range, strict=True)
+        ends = zip(("min", "max"), self.limits, strict=True)
         return "float_domain", {name: end for name, end in ends if math.isfinite(end)}
 
     def tfds_feature(self) -> tuple[str, dict[str, Any]]:
         return "tensor", {"dtype": dtype_name(self.dtype)}
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Bytes(Feature):
     """Byte strings, stored as they are."""
@@ -215,6 +218,7 @@ class Bytes(Feature):
         return "tensor", {"dtype": "string"}
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Payload(Bytes):
     """The whole payload of a record as one byte string, whatever message it is: the only column of its schema.
@@ -237,6 +241,7 @@ class Payload(Bytes):
             )
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Text(Feature):
     """Texts, stored as UTF-8."""
@@ -271,6 +276,7 @@ class Text(Feature):
         return ("tensor", {"dtype": "string"}) if self.optional and not self.variable else ("text", {})
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class Label(Feature):
     """A class, stored as its id from 0 to `count` - 1. A row may give the id, or the name if there are names.
@@ -419,6 +425,7 @@ def _refuse_holes(feature: Feature) -> None:
         raise Inexpressible("a value in every record: TFDS has no hole here", f"{feature!r}"[:60])
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tensor(Feature):
     """An array of any fixed-width dtype, stored as its raw little-endian bytes in one byte string."""
@@ -468,6 +475,7 @@ def _parse_complex(value: Any) -> Any:
     return value
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Sparse(Feature):
     """A vector of `size` that is mostly zero, stored under two keys: `<k>/indices` and `<k>/values`.
@@ -586,6 +594,7 @@ class _EncodedFeature(Feature):
         return "image_domain", {}
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Image(_EncodedFeature):
     """An encoded image. `quality` is needed where arrays are to be written as JPEG."""
@@ -634,6 +643,7 @@ class Image(_EncodedFeature):
         return "image", {"shape": (None, None, self.channels or 3), "dtype": "uint8", **encoding}
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Mask(_EncodedFeature):
     """A single-channel PNG of class ids from 0 to `classes` - 1, and `ignore` where a pixel has no class.
@@ -670,6 +680,7 @@ class Mask(_EncodedFeature):
         return "mask", {**image, "useColormap": True, "label": {"numClasses": str(self.classes)}}
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Boxes(Feature):
     """Boxes as an (n, 4) array of xmin, ymin, xmax, ymax, stored under the four keys of TFOD.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar, overload
 
+from rekord.arguments import check_keywords
 from rekord.errors import add_location, error
 from rekord.location import Location
 from rekord.schema import json_form
@@ -145,6 +146,7 @@ KIND_NAMES: Mapping[RecordKind, str] = {
 T = TypeVar("T")
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Schema:
     """Columns by name, in the order of their declaration.
@@ -298,25 +300,10 @@ class Schema:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schema as JSON; the file is complete or not there."""
-        place = _validate_path(path)
-        staged = f"{place}.{os.getpid()}.tmp"
-        try:
-            with open(staged, "w", encoding="utf-8", newline="\n") as file:
-                file.write(self.to_json())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(staged, place)
-        except OSError as failure:
-            if os.path.exists(staged):
-                os.remove(staged)
-            raise error(
-                "X504",
-                f"{place} cannot be written",
-                location=Location(path=place),
-                expected="a place for a file",
-                found=failure.strerror or str(failure),
-                do="check the folder, its permissions and the space left",
-            ) from failure
+        from rekord.storage.transaction import publish
+
+        with publish(_validate_path(path)) as file:
+            file.write(self.to_json().encode())
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Schema:
@@ -338,14 +325,16 @@ class Schema:
         with add_location(path=place):
             return Schema.from_json(content)
 
-    def to_tf_spec(self) -> Any:
+    def to_tf_spec(self) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
         """What `tf.io.parse_example` takes: a dict; for a sequence the pair (context spec, sequence spec)."""
         from rekord.schema.interop import tf_spec
 
         return tf_spec.to_tf_spec(self)
 
     @staticmethod
-    def from_tf_spec(spec: Any) -> Schema:
+    def from_tf_spec(
+        spec: Mapping[str, Any] | tuple[Mapping[str, Any] | None, Mapping[str, Any] | None],
+    ) -> Schema:
         """The schema of a tf.io spec: a dict, or the pair (context spec, sequence spec)."""
         from rekord.schema.interop import tf_spec
 

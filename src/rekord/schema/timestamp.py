@@ -6,13 +6,15 @@ import datetime
 import re
 import zoneinfo
 from calendar import monthrange
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from rekord.arguments import check_keywords
 from rekord.schema.base import (
     Changes,
     Feature,
@@ -28,6 +30,7 @@ from rekord.schema.base import (
 )
 from rekord.schema.messages import preview
 
+Moment: TypeAlias = "str | datetime.datetime | np.datetime64"
 Unit = Literal["s", "ms", "us", "ns"]
 TICKS_PER_SECOND: dict[str, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 TIME_FORMATS: dict[str, Unit] = {
@@ -62,6 +65,7 @@ class NoTimestamp(InvalidDefault):
             self.found = found
 
 
+@check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Timestamp(Feature):
     """Points in time, stored as int64: ticks of `unit` ("s", "ms", "us" or "ns") since 1970-01-01 in UTC.
@@ -75,7 +79,7 @@ class Timestamp(Feature):
     shape: Shape = ()
     _: KW_ONLY
     tz: str | None = None
-    range: tuple[Any, Any] | None = None
+    range: tuple[Moment | None, Moment | None] | None = None
     rounding: Literal["exact", "floor", "nearest"] = "exact"
     partitions: tuple[str, ...] = ()
 
@@ -127,6 +131,10 @@ class Timestamp(Feature):
         return self.tz
 
     @property
+    def number_text(self) -> Callable[[int], str]:
+        return self.text
+
+    @property
     def stored_dtype(self) -> np.dtype[Any]:
         return np.dtype("<i8")
 
@@ -157,7 +165,7 @@ class Timestamp(Feature):
     def text(self, tick: int) -> str:
         """A stored number as ISO 8601; with a time zone it is in UTC and says so."""
         naive = str(np.datetime_as_string(np.array(tick, np.int64).view(self.dtype)))
-        return naive if self.tz is None else f"{naive}Z"
+        return naive if self.tz is None or naive == "NaT" else f"{naive}Z"
 
     def changes_since(self, before: Feature) -> Changes:
         unit, zone = getattr(before, "unit", None), getattr(before, "tz", None)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rekord.arguments import invalid
+from rekord.arguments import check_keywords, invalid
 from rekord.errors import RekordError, add_location, error
 from rekord.location import Location
 from rekord.schema import Schema
@@ -238,11 +238,13 @@ class NpzSource:
         return list_files(self.path, (".npz",))
 
 
+@check_keywords
 def npy(path: str | os.PathLike[str], *, column: str = "x") -> NpySource:
     """Rows of .npy files (a file, a folder or a pattern), as the column `column`; the first dimension is rows."""
     return NpySource(source_path(path, "npy"), column)
 
 
+@check_keywords
 def npz(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -> NpzSource:
     """Rows of .npz files (a file, a folder or a pattern): each array is a column, its first dimension the rows.
 
@@ -479,6 +481,7 @@ def _column_bytes(column: Any) -> int:
     return 8 * len(column) if hasattr(column, "__len__") else 8
 
 
+@check_keywords
 def columns(arrays: Mapping[str, npt.ArrayLike]) -> DataFrameSource:
     """Rows of a dict of columns: arrays with the rows first, or lists. Types are those that `rk.infer` gives."""
     if not isinstance(arrays, Mapping):
@@ -498,6 +501,7 @@ class PandasFrame(Protocol):
     def itertuples(self, index: bool = ..., name: str | None = ...) -> Iterable[tuple[object, ...]]: ...
 
 
+@check_keywords
 def pandas(frame: PandasFrame) -> DataFrameSource:
     """Rows of a pandas DataFrame, without its index. Types are those that `rk.infer` gives."""
     if not all(hasattr(frame, name) for name in ("iloc", "dtypes", "columns", "itertuples")):

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rekord.arguments import invalid
+from rekord.arguments import check_keywords, invalid
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema
@@ -163,6 +163,7 @@ class ArrowTableSource:
         return self.table.to_batches() if hasattr(self.table, "to_batches") else [self.table]
 
 
+@check_keywords
 def arrow(
     path_or_table: PathLike | ArrowRows, *, columns: Sequence[str] | None = None
 ) -> ArrowSource | ArrowTableSource:
@@ -178,6 +179,7 @@ def arrow(
     return ArrowSource(source_path(path_or_table, "arrow"), keep)
 
 
+@check_keywords
 def polars(frame: pl.DataFrame) -> ArrowTableSource:
     """Rows of a polars DataFrame."""
     if not hasattr(frame, "to_arrow") or not hasattr(frame, "iter_rows"):

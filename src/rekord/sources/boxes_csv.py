@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rekord.arguments import as_path
+from rekord.arguments import as_path, check_keywords
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
@@ -62,6 +62,7 @@ _COLUMN_ALIASES = {
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
+@check_keywords
 def boxes_csv(
     path: str | os.PathLike[str],
     images: str | os.PathLike[str] | None = None,

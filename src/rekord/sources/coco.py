@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from rekord.arguments import as_path
+from rekord.arguments import as_path, check_keywords
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
@@ -466,6 +466,7 @@ def _unreadable_json_error(path: str, problem: str) -> RekordError:
 _MAX_COORDINATE = 1e9  # where a coordinate stops being one
 
 
+@check_keywords
 def coco(
     path: str | os.PathLike[str],
     images: str | os.PathLike[str] | None = None,

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.arguments import invalid, is_utf8_encodable, name_list
+from rekord.arguments import check_keywords, invalid, is_utf8_encodable, name_list
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Feature, Float32, Int64, Schema, Tensor, Text
@@ -715,6 +715,7 @@ class GzipCsvSource(_CsvFiles):
                 yield from read_rows(blocks, seen.table, index.file.path, path)
 
 
+@check_keywords
 def csv(
     path: str | os.PathLike[str],
     *,

@@ -7,7 +7,7 @@ from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rekord.arguments import invalid, tuple_names
+from rekord.arguments import check_keywords, invalid, tuple_names
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Label, Schema, Tensor, Text
@@ -35,6 +35,7 @@ def find_framework_source(value: object) -> Callable[..., Any] | None:
     return None
 
 
+@check_keywords
 def torch_dataset(
     dataset: IndexedRows | Iterable[object], *, names: Sequence[str] | None = None
 ) -> RowsSource:
@@ -104,6 +105,7 @@ _NUMBER_DTYPES = {"float": "float32", "double": "float64"}
 _ARRAY_FEATURES = ("Array2D", "Array3D", "Array4D", "Array5D")
 
 
+@check_keywords
 def huggingface(dataset: Iterable[object] | Mapping[str, Iterable[object]]) -> HuggingFaceSource | RowsSource:
     """A `datasets` Dataset in columns, an IterableDataset in rows; of a dict of them all, with a `split`."""
     splits = dict(dataset) if isinstance(dataset, Mapping) else None

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from rekord.arguments import as_path, invalid, is_utf8_encodable
+from rekord.arguments import as_path, check_keywords, invalid, is_utf8_encodable
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.messages import closest_match, preview
@@ -194,6 +194,7 @@ _MAX_NUMERIC_CLASSES = 1 << 16
 _INTEGER_PATTERN = re.compile(r"0|[1-9]\d{0,9}")
 
 
+@check_keywords
 def image_csv(
     path: str | os.PathLike[str],
     *,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from rekord.arguments import as_path, is_utf8_encodable, name_list
+from rekord.arguments import as_path, check_keywords, is_utf8_encodable, name_list
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.messages import preview
@@ -194,6 +194,7 @@ def validate_folder(path: object, *, name: str = "path") -> str:
     return text
 
 
+@check_keywords
 def image_folder(path: str | os.PathLike[str], *, classes: Sequence[str] | None = None) -> ImageFolderSource:
     """The images below a folder, one row each, with the folder that they are in as their class.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from rekord.arguments import check_keywords
 from rekord.errors import RekordError, add_location, error
 from rekord.location import Location
 from rekord.schema import Schema
@@ -134,6 +135,7 @@ class GzipJsonSource(LineSource):
                     yield from read_stream(stream, (head, offset), file.path, path, _parse_block)
 
 
+@check_keywords
 def jsonl(path: str | os.PathLike[str]) -> JsonSource | GzipJsonSource:
     """Rows of JSON files, one object a line: a file, a folder or a pattern.
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 
 from rekord import _core
+from rekord.arguments import check_keywords
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema, Text
@@ -389,6 +390,7 @@ class GzipTextSource(LineSource):
                 yield from read_stream(stream, read_text_head(stream, path), file.path, path, _parse_block)
 
 
+@check_keywords
 def text(path: str | os.PathLike[str]) -> TextSource | GzipTextSource:
     """Rows of text files, one a line, in the column `text`: a file, a folder or a pattern.
 

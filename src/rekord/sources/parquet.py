@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from rekord.arguments import check_keywords
 from rekord.errors import RekordError
 from rekord.schema import Schema
 from rekord.sources.base import (
@@ -116,6 +117,7 @@ class ParquetSource:
         return list_files(self.path, EXTENSIONS)
 
 
+@check_keywords
 def parquet(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -> ParquetSource:
     """Rows of Parquet files: a file, a folder or a pattern. `columns` names those to keep; None keeps all.
 

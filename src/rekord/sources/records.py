@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rekord import _core
+from rekord.arguments import check_keywords
 from rekord.codec.decode import assemble_columns, new_batch, row_error
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.errors import CompressionError, RekordError, error
@@ -37,6 +38,7 @@ _MAX_IDLE_BYTES = 16 << 20
 _FRAMING_BYTES = _core.HEADER_BYTES + 4
 
 
+@check_keywords
 def records(
     path: PathLike | Iterable[PathLike],
     schema: Schema | None = None,

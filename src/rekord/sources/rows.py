@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rekord.arguments import invalid, tuple_names
+from rekord.arguments import check_keywords, invalid, tuple_names
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema
@@ -27,6 +27,7 @@ PEEK_BYTES = 64 << 20
 _VALUE_BYTES = 8
 
 
+@check_keywords
 def rows(iterable: Iterable[object], *, names: Sequence[str] | None = None) -> RowsSource:
     """Rows from an iterable: mappings (nested ones join their names with `/`), or tuples whose parts are `names`.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rekord.arguments import as_path, is_utf8_encodable
+from rekord.arguments import as_path, check_keywords, is_utf8_encodable
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.messages import preview
@@ -237,6 +237,7 @@ _CONVENTIONS = (
 )
 
 
+@check_keywords
 def segmentation(
     images: str | os.PathLike[str],
     masks: str | os.PathLike[str],
@@ -316,6 +317,7 @@ class SegmentationSource(ImageMaskSource):
         return PairListing(pairs, files, self.classes, hints)
 
 
+@check_keywords
 def cityscapes(path: str | os.PathLike[str], *, optional_masks: bool | None = None) -> CityscapesSource:
     """The images of Cityscapes with their fine masks: `leftImg8bit/SPLIT/CITY/` and `gtFine/SPLIT/CITY/`.
 
@@ -494,6 +496,7 @@ _VOID_COLOUR = (224, 224, 192)
 _MAX_LINE_CHARACTERS = 1 << 16
 
 
+@check_keywords
 def voc_segmentation(
     path: str | os.PathLike[str],
     *,

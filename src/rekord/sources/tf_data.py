@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from rekord.arguments import invalid, tuple_names
+from rekord.arguments import check_keywords, invalid, tuple_names
 from rekord.codec.columns import Ragged, Strings
 from rekord.errors import RekordError, error
 from rekord.location import Location
@@ -251,6 +251,7 @@ class TensorFlowDataset(Protocol):
     def __iter__(self) -> Iterator[object]: ...
 
 
+@check_keywords
 def tf_data(dataset: TensorFlowDataset, *, names: Sequence[str] | None = None) -> TfDataSource:
     """The elements of a tf.data.Dataset, one row each; it should not be batched.
 

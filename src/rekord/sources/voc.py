@@ -11,7 +11,7 @@ from xml.parsers import expat
 
 import numpy as np
 
-from rekord.arguments import as_path
+from rekord.arguments import as_path, check_keywords
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
@@ -239,6 +239,7 @@ VOC_CLASSES = (
 _FLAGS = ("difficult", "truncated", "occluded")
 
 
+@check_keywords
 def voc(
     path: str | os.PathLike[str],
     *,

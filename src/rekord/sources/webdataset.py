@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rekord.arguments import is_utf8_encodable
+from rekord.arguments import check_keywords, is_utf8_encodable
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Image, Schema
@@ -63,6 +63,7 @@ _PEEK_ROWS = 1000
 _TAR_ERRORS = (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError, ValueError, OverflowError)
 
 
+@check_keywords
 def webdataset(path: str | os.PathLike[str]) -> WebDatasetSource:
     """The samples of WebDataset tars: a tar, a folder of them, or a pattern; compressed or not."""
     return WebDatasetSource(source_path(path, "webdataset"))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rekord.arguments import as_path
+from rekord.arguments import as_path, check_keywords
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
@@ -236,6 +236,7 @@ _DARKNET_SPLITS = {"obj_train_data": "train", "obj_valid_data": "valid", "obj_te
 _MIN_DECIMALS, _MAX_DECIMALS = 3, 9
 
 
+@check_keywords
 def yolo(path: str | os.PathLike[str], *, label_map: str | os.PathLike[str] | None = None) -> YoloSource:
     """The images below a folder with the boxes of their label files.
 

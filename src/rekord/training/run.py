@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import re
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -12,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from rekord.arguments import height_and_width, integer, positive_int, real_number, seed_number
+from rekord.arguments import check_keywords, height_and_width, integer, positive_int, real_number, seed_number
 from rekord.dataset.dataset import Dataset, open
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, add_location, error
@@ -33,6 +35,7 @@ from rekord.training.task import Task
 from rekord.verbs.options import VerbOptions
 
 _TRAINING_SPLITS = ("train", "training")
+_COPY_BYTES = 1 << 20
 _PLANNED = ("batch_size", "balance", "class_weights", "image_size", "seed", "learning_rate", "limit")
 _VALIDATION_SPLITS = ("val", "validation", "valid", "dev", "eval", "test")
 
@@ -87,6 +90,7 @@ class TrainOptions(VerbOptions):
             positive_int("threads", self.threads)
 
 
+@check_keywords
 def train(
     path: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
@@ -401,16 +405,19 @@ def _progress_from_dict(state: dict[str, Any], task: Task) -> TrainingProgress:
 
 
 def _save_model(learner: ModelTrainer, place: RunFolder) -> None:
-    # Keras insists on the ending; nothing is at the model's place until it is whole.
-    staged = os.path.join(place.folder, f"{STAGED_PREFIX}model.keras")
+    # Keras writes by name and insists on the ending: what it wrote is published as any other file.
+    scratch = os.path.join(place.folder, f"{STAGED_PREFIX}model.keras")
     try:
-        learner.save(staged)
-        LOCAL.rename(staged, place.model)
+        learner.save(scratch)
+        with builtins.open(scratch, "rb") as saved, publish(place.model) as staged:
+            shutil.copyfileobj(saved, staged, _COPY_BYTES)
+    except RekordError:  # some of them are an OSError too
+        raise
     except OSError as failure:
         raise write_error(place.model, failure) from failure
     finally:
         with suppress(OSError):
-            os.unlink(staged)
+            os.unlink(scratch)
 
 
 def _write_file(path: str, data: bytes) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from rekord.arguments import UnknownOption, check_keywords
 from rekord.errors import RekordError, error
 from rekord.schema import Schema
 from rekord.schema.messages import preview
@@ -56,9 +57,9 @@ def _deserialize_transform(told: Any, folder: str) -> Transform:
         transform: Transform = getattr(import_module(f"rekord.transforms.{module}"), made).from_options(
             options, folder
         )
-    except RekordError:  # some of them are an OSError or a ValueError too
-        raise
     except (TypeError, ValueError, KeyError, AttributeError) as failure:
+        if isinstance(failure, RekordError) and not isinstance(failure, UnknownOption):
+            raise
         # A manifest may say anything; what is said of an argument that exists is checked by the transform itself.
         raise _unknown_transform_error(options, f"the options of `{name}`") from failure
     return transform
@@ -150,6 +151,7 @@ class _UserFunction:
         )
 
 
+@check_keywords
 def chain(*steps: Transform) -> Chain:
     """Transforms, to be applied in this order."""
     flat: list[Transform] = []

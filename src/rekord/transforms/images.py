@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from rekord.arguments import invalid, one_of, optional_names, positive_int
+from rekord.arguments import check_keywords, invalid, one_of, optional_names, positive_int
 from rekord.codec.columns import Array
 from rekord.codec.values import InvalidValue
 from rekord.errors import RekordError
@@ -33,6 +33,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 _DEFAULT_CHANNELS = 3
 
 
+@check_keywords
 def encode(
     format: Literal["jpeg", "png", "webp"] = "jpeg",
     quality: int | None = None,
@@ -81,6 +82,7 @@ class Encode(BindableImageTransform):
         return replace(known, output=replace(known.output, format=self.format, quality=self.quality))
 
 
+@check_keywords
 def decode(*, columns: Sequence[str] | None = None) -> Decode:
     """Images as uint8 tensors of (height, width, channels), their masks as tensors of class ids (height, width).
 
@@ -114,6 +116,7 @@ class Decode(BindableImageTransform):
         return replace(known, output=ImageOutput(form="pixels", channels=_count_channels(known, image)))
 
 
+@check_keywords
 def normalize(
     mean: float | Sequence[float] | Literal["imagenet"] = 0.0,
     std: float | Sequence[float] | Literal["imagenet"] = 1.0,
@@ -196,6 +199,7 @@ class Normalize(BindableImageTransform):
         return table
 
 
+@check_keywords
 def grayscale(*, columns: Sequence[str] | None = None) -> Grayscale:
     """Images without colours, of one channel: 0.299 red + 0.587 green + 0.114 blue. Alpha is dropped."""
     return Grayscale(columns=optional_names("columns", columns))
@@ -271,6 +275,7 @@ Fit: TypeAlias = Literal["stretch", "pad", "crop", "within"]
 FIT_MODES = ("stretch", "pad", "crop", "within")
 
 
+@check_keywords
 def resize(
     height: int,
     width: int,
@@ -373,6 +378,7 @@ class Resize(BindableImageTransform):
         pixels.move(move, self.filter, self.pad)
 
 
+@check_keywords
 def crop(
     height: int,
     width: int,

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rekord.arguments import flag, integer, invalid, one_of
+from rekord.arguments import check_keywords, flag, integer, invalid, one_of
 from rekord.codec.columns import Array
 from rekord.codec.numbers import store_tensor
 from rekord.codec.values import InvalidValue, describe_value
@@ -37,6 +37,7 @@ from rekord.transforms.base import (
 _MAX_CLASSES = 1 << 24
 
 
+@check_keywords
 def one_hot(
     column: str, classes: int | None = None, *, into: str | None = None, keep: bool = False
 ) -> OneHot:
@@ -102,6 +103,7 @@ class _OneHotFunction:
         return vector
 
 
+@check_keywords
 def bucketize(
     column: str, boundaries: Sequence[float], *, into: str | None = None, keep: bool = False
 ) -> Bucketize:
@@ -255,6 +257,7 @@ _SCALE_BITS = 200
 """Numbers are summed as multiples of 2^-200: every float32 is one."""
 
 
+@check_keywords
 def standardize(
     column: str,
     mean: float | Sequence[float] | None = None,
@@ -431,6 +434,7 @@ _MAX_DIGITS = 400  # of a number in a text; more say nothing
 _BOOL_WORDS = {"true": 1, "false": 0, "1": 1, "0": 0}
 
 
+@check_keywords
 def cast(
     column: str, dtype: str, *, lossy: bool = False, into: str | None = None, keep: bool = False
 ) -> Cast:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rekord.arguments import integer, one_of
+from rekord.arguments import check_keywords, integer, one_of
 from rekord.codec.columns import Array
 from rekord.errors import error
 from rekord.location import Location
@@ -46,6 +46,7 @@ from rekord.transforms.vocabularies import (
 _MAX_BUCKETS = 1 << 40
 
 
+@check_keywords
 def hash_into(
     column: str, buckets: int, *, salt: int = 0, into: str | None = None, keep: bool = False
 ) -> HashInto:
@@ -134,6 +135,7 @@ class _BytesHashFunction:
         return hashed if self.feature.shape else hashed[0]
 
 
+@check_keywords
 def hash_words(
     column: str,
     size: int,
@@ -208,6 +210,7 @@ _NO_WORDS = WordList(("[UNK]",))
 """Where rows have no words at all: a vector needs a size, and this one is always empty."""
 
 
+@check_keywords
 def tfidf(
     column: str,
     size: int = 30_000,

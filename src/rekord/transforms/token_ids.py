@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from rekord.arguments import as_path, integer, invalid, one_of
+from rekord.arguments import as_path, check_keywords, integer, invalid, one_of
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Int64, Schema, Text
@@ -195,6 +195,7 @@ PAD_TOKEN = "[PAD]"
 """The first word of every vocabulary that is learned, so that 0 is free to fill up with."""
 
 
+@check_keywords
 def tokenize(
     column: str,
     with_: str | os.PathLike[str] = "words",

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from heapq import nsmallest
 from typing import Any, Literal, TypeAlias
 
-from rekord.arguments import flag, integer, invalid, one_of
+from rekord.arguments import check_keywords, flag, integer, invalid, one_of
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Int64, Label, Schema, Text
@@ -308,6 +308,7 @@ def read_companion(
 # Looking up.
 
 
+@check_keywords
 def vocabulary(
     column: str,
     words: Sequence[str | int] | None = None,

@@ -7,7 +7,7 @@ Everything behind it, and its command, takes the struct.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
@@ -23,11 +23,17 @@ from rekord.storage.remote import reject_remote_write
 
 if TYPE_CHECKING:
     from rekord.codec.columns import Array
+    from rekord.dataset.postprocess import Batch
     from rekord.transforms.base import Transform
 
 ClassCounts: TypeAlias = "Mapping[str, int] | Mapping[int, int] | Mapping[bytes, int]"
 SamplingStrategy: TypeAlias = "str | float | ClassCounts | Callable[[Array], ClassCounts]"
 """What imbalanced-learn takes: a word, a ratio for two classes, records by class, or a function of all classes."""
+
+RecordCondition: TypeAlias = "str | Callable[[Batch], object] | Mapping[str, Sequence[int]] | Sequence[int]"
+"""Which records: a condition in SQL, a function of a batch, or numbers, of the only split or by split."""
+RecordPairs: TypeAlias = "PathLike | Iterable[tuple[str, int]]"
+"""Which records: pairs of a split and a number, or the path of a file of them."""
 
 METHODS = ("oversample", "undersample", "smote")
 _MOST_SHARDS = 99_999
@@ -169,6 +175,59 @@ class BalanceOptions(OutputOptions):
         positive_int("k_neighbors", self.k_neighbors, most=1_000_000)
         optional_names("columns", self.columns)
         optional_names("per_box", self.per_box)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditOptions(VerbOptions):
+    """How the dataset that an edit makes is put in its place."""
+
+    replace: bool = False
+    workers: int | None = None
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        resolve_worker_count(self.workers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppendOptions(EditOptions):
+    """The options of `rk.append`: some of those of `rk.write`, for the new rows."""
+
+    split: Mapping[str, float] | str | None = None
+    map: RowFunction | None = None
+    names: Sequence[str] | None = None
+    shard_size: str | int = "128MB"
+    shards: int | None = None
+    verify: Verify = "full"
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.to_write_options()
+
+    def to_write_options(self, **others: Any) -> WriteOptions:
+        """How the new rows are written; `others` are what the dataset decides."""
+        own = [field.name for field in fields(AppendOptions)][len(fields(EditOptions)) :]
+        return WriteOptions(**{name: getattr(self, name) for name in own} | others)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteOptions(EditOptions):
+    """The options of `rk.delete`."""
+
+    where: RecordCondition | None = None
+    records: RecordPairs | None = None
+    split: str | Sequence[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelabelOptions(DeleteOptions):
+    """The options of `rk.relabel`: `where`, `records` and `split` are those of `rk.delete`."""
+
+    column: str | None = None
+    file: PathLike | None = None
+    key: str | None = None
+    names: Sequence[str] | int | None = None
 
 
 FormatName: TypeAlias = Literal[

@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 import numpy as np
 import pyarrow as pa
 
-from rekord.arguments import non_blank
+from rekord.arguments import check_keywords, non_blank
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.order import Ids
@@ -45,6 +45,7 @@ def query(
 ) -> pa.RecordBatchReader: ...
 
 
+@check_keywords
 def query(
     path: PathLike | Sequence[PathLike] | Dataset,
     sql: str,

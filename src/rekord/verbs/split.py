@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rekord.arguments import integer, invalid
+from rekord.arguments import check_keywords, integer, invalid
 from rekord.conversion.splits import (
     HashArray,
     SplitRule,
@@ -214,6 +214,7 @@ def _assign_records(
     return assign_by_ratio(hash_records(whole, None, seed), strata, rule)
 
 
+@check_keywords
 def split(
     path: DatasetLike,
     out: PathLike,
@@ -255,6 +256,7 @@ def split(
 _FOLD = re.compile(r"fold(0|[1-9]\d*)")
 
 
+@check_keywords
 def folds(dataset: Dataset) -> list[tuple[Split, Split]]:
     """For each fold of a dataset (`rk.split(…, folds=5)`) all others as one split, and the fold itself.
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from rekord.arguments import column_name, invalid, one_of
+from rekord.arguments import check_keywords, column_name, invalid, one_of
 from rekord.codec.encode import validate_schema
 from rekord.conversion.driver import Conversion, ConversionListener, ConversionResult, convert
 from rekord.conversion.encode_rows import TransformedLayout
@@ -349,6 +349,7 @@ def run_with_progress(conversion: Conversion) -> ConversionResult:
         return convert(conversion, progress)
 
 
+@check_keywords
 def write(
     rows: RowsLike,
     out: PathLike,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import rekord as rk
 from rekord.cli.main import run_command_line
 from rekord.testing import (
     corrupt_payload,
@@ -265,3 +266,18 @@ def test_a_record_without_a_kind_in_a_step_and_empty_lists_is_shown(tmp_path: Pa
     assert record["features"]["b"] == {"kind": None, "count": 0, "values": []}
     assert run_command_line(["show", str(path), "-n", "1"]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == ["  a  int64  0", "  b  unset"]
+
+
+@pytest.mark.parametrize(("zone", "text"), [(None, "2026-01-31T12:30:00"), ("UTC", "2026-01-31T12:30:00Z")])
+def test_times_are_text_as_export_writes_them(
+    zone: str | None, text: str, tmp_path: Path, capsys: Captured
+) -> None:
+    schema = rk.Schema({"at": rk.Timestamp("s", tz=zone), "n": rk.Int64()})
+    rk.write([{"at": text, "n": 7}], tmp_path / "data", schema=schema, progress=False, workers=1)
+    rk.export(tmp_path / "data", tmp_path / "x.jsonl")
+    exported = json.loads((tmp_path / "x.jsonl").read_text())
+    [record] = shown_json([str(tmp_path / "data")], capsys)
+    assert record["features"]["at"] == {"kind": "int64", "count": 1, "values": [exported["at"]]}
+    assert (exported["at"], record["features"]["n"]["values"]) == (text, [7])
+    assert run_command_line(["show", str(tmp_path / "data")]) == 0
+    assert f"at  int64  1  {text}" in capsys.readouterr().out

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pages import messages
 from PIL import Image
@@ -224,3 +225,27 @@ def test_the_reference_page_names_every_field(tmp_path: Path, capsys: Captured) 
     fields = {name for feature in document["features"].values() for name in feature}
     assert {"top_most_missed", "images", "classes", "histogram"} <= fields
     assert [name for name in sorted(fields) if f"`{name}`" not in page] == []
+
+
+def test_times_are_text_in_their_zone(tmp_path: Path, capsys: Captured) -> None:
+    schema = rk.Schema({"at": rk.Timestamp("ms", tz="Europe/Berlin"), "n": rk.Int64()})
+    made = [{"at": f"2026-01-{day:02d}T12:00:00Z", "n": day} for day in range(1, 12)]
+    rk.write(made, tmp_path / "data", schema=schema, progress=False, workers=1)
+    assert run_command_line(["stats", "--json", str(tmp_path / "data")]) == 0
+    features = json.loads(capsys.readouterr().out)["features"]
+    at = features["at"]
+    assert (at["min"], at["mean"], at["max"]) == (
+        "2026-01-01T12:00:00.000Z",
+        "2026-01-06T12:00:00.000Z",
+        "2026-01-11T12:00:00.000Z",
+    )
+    assert at["quantiles"]["0.5"] == "2026-01-06T12:00:00.000Z"
+    assert ["2026-01-03T12:00:00.000Z", 1] in at["top"]
+    assert (features["n"]["min"], features["n"]["mean"]) == (1, 6.0)
+    page = tmp_path / "page.html"
+    assert run_command_line(["stats", str(tmp_path / "data"), "--html", str(page)]) == 0
+    assert "2026-01-01T12:00:00Z..2026-01-11T12:00:00Z" in capsys.readouterr().out
+    ticks = int(np.datetime64("2026-01-01T12:00:00", "ms").astype(int))
+    assert "2026-01-06T12:00:00Z" in page.read_text()
+    assert f"{ticks:,}" not in page.read_text()
+    assert f"{ticks:.4g}" not in page.read_text()

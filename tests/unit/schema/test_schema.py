@@ -1,6 +1,8 @@
 """A schema checks its columns together, behaves like a mapping, and is kept as JSON."""
 
+import errno
 import json
+import os
 import pickle
 
 import pytest
@@ -270,6 +272,31 @@ def test_a_place_that_cannot_be_written_is_said_so(tmp_path):
     with pytest.raises(DatasetError) as caught:
         everything().save(place)
     assert (caught.value.code, caught.value.location.path) == ("X504", str(place))
+
+
+def test_a_saved_schema_replaces_what_a_link_leads_to_and_the_link_stays(tmp_path):
+    kept, link = tmp_path / "kept.json", tmp_path / "schema.json"
+    kept.write_text("{}")
+    link.symlink_to(kept)
+    everything().save(link)
+    assert link.is_symlink()
+    assert Schema.load(kept) == everything()
+
+
+def test_a_schema_is_saved_whole_or_not_at_all(tmp_path, monkeypatch):
+    place = tmp_path / "schema.json"
+    Schema({"a": Int64()}).save(place)
+    before = place.read_bytes()
+
+    def fail(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(DatasetError) as caught:
+        everything().save(place)
+    assert (caught.value.code, caught.value.location.path) == ("X504", str(place))
+    assert place.read_bytes() == before
+    assert os.listdir(tmp_path) == ["schema.json"]
 
 
 def test_a_path_must_be_a_path():

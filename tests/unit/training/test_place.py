@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import rekord as rk
 from rekord.training import run
-from rekord.training.checkpoint import get_default_run_folder, prepare_run_folder
+from rekord.training.checkpoint import RunFolder, get_default_run_folder, prepare_run_folder
 
 SCHEMA = rk.Schema({"x": rk.Float32(shape=(2,)), "label": rk.Label(2)})
 
@@ -181,3 +182,27 @@ def test_a_validation_split_without_records_holds_nothing_out(data: Path, tmp_pa
     assert run._select_splits(dataset, None, None, None).val is None
     failure = refusal(tmp_path / "few", tmp_path / "out", validation="val")
     assert (failure.code, failure.what) == ("U608", "there are no records in `val` to validate on")
+
+
+class _Learner:
+    """Writes by name, as Keras does."""
+
+    def save(self, path: str) -> None:
+        assert path.endswith(".keras")
+        Path(path).write_bytes(b"model")
+
+
+def test_a_model_is_published_as_every_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = RunFolder(str(tmp_path))
+    run._save_model(_Learner(), place)  # type: ignore[arg-type]
+    assert Path(place.model).read_bytes() == b"model"
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    os.unlink(place.model)
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(rk.DatasetError) as caught:
+        run._save_model(_Learner(), place)  # type: ignore[arg-type]
+    assert (caught.value.code, caught.value.location.path) == ("X504", place.model)
+    assert os.listdir(tmp_path) == []

@@ -13,8 +13,11 @@ import rekord as rk
 from rekord.cli import balance, edit, export, rewrite, split, train, write
 from rekord.training.run import TrainOptions
 from rekord.verbs.options import (
+    AppendOptions,
     BalanceOptions,
+    DeleteOptions,
     ExportOptions,
+    RelabelOptions,
     RewriteOptions,
     SplitOptions,
     VerbOptions,
@@ -27,6 +30,9 @@ VERBS: list[tuple[type[VerbOptions], Callable[..., Any], Callable[..., Any]]] = 
     (SplitOptions, rk.split, split.split),
     (BalanceOptions, rk.balance, balance.balance),
     (ExportOptions, rk.export, export.export),
+    (AppendOptions, rk.append, edit.append),
+    (DeleteOptions, rk.delete, edit.delete),
+    (RelabelOptions, rk.relabel, edit.relabel),
     (TrainOptions, rk.train, train.train),
 ]
 NOT_OPTIONS = {"progress", "on_records", "watch"}
@@ -87,6 +93,10 @@ def test_options_do_not_change(options: type[VerbOptions]) -> None:
         (lambda: BalanceOptions(columns="label"), "columns"),
         (lambda: ExportOptions(columns=[]), "columns"),
         (lambda: ExportOptions(labels="name"), "labels"),
+        (lambda: AppendOptions(verify="some"), "verify"),
+        (lambda: AppendOptions(shards=0), "shards"),
+        (lambda: DeleteOptions(workers=0), "workers"),
+        (lambda: RelabelOptions(workers=0), "workers"),
         (lambda: TrainOptions(learning_rate=0), "learning_rate"),
         (lambda: TrainOptions(image_size=(1, 1)), "image_size"),
     ],

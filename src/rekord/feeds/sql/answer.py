@@ -73,13 +73,13 @@ class QueryResult:
             raise self._told(failure) from None
 
     @property
-    def schema(self) -> Any:
+    def schema(self) -> pa.Schema:
         """The types of the answer. It begins to run for that."""
         if self._schema is None:
             self._schema = self._started().schema
         return self._schema
 
-    def table(self) -> Any:
+    def table(self) -> pa.Table:
         """The whole answer."""
         try:
             answer = self._relation
@@ -87,7 +87,7 @@ class QueryResult:
         except BaseException as failure:
             raise self._told(failure) from None
 
-    def batches(self) -> Iterator[Any]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
         """The answer, batch by batch; at its end all is closed."""
         try:
             reader = self._started()

@@ -34,6 +34,8 @@ from rekord.location import Location
 from rekord.schema.messages import preview
 
 if TYPE_CHECKING:
+    import torch.utils.data
+
     from rekord.dataset.split import Split
 
 
@@ -457,7 +459,7 @@ def to_torch(
     style: Style,
     workers: int,
     **options: Unpack[BatchOptions],
-) -> Any:
+) -> Feed | torch.utils.data.Dataset[dict[str, Any]]:
     """What `style` names: our loader, an IterableDataset of batches, or a map-style Dataset of rows."""
     _check_style(style)
     import_framework("torch", _CALL, "torch")
@@ -472,13 +474,13 @@ def to_torch(
     chosen = with_ranks(options, _get_process_group, start="torch.distributed.init_process_group(…)")
     request = split.request(batch_size, **chosen)  # type: ignore[arg-type]
     count = integer("workers", workers, least=0)
-    if style == "map":
-        return build_map_dataset(request)
-
     if style == "loader":
         return build_loader(request, count)
-    _reject_order_options(workers=count != 0)
-    return build_iterable_dataset(request)
+    if style == "iterable":
+        _reject_order_options(workers=count != 0)
+    build = build_map_dataset if style == "map" else build_iterable_dataset
+    dataset: torch.utils.data.Dataset[dict[str, Any]] = build(request)
+    return dataset
 
 
 def batch_to_tensors(batch: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import Protocol
 
+from rekord.arguments import check_keywords
 from rekord.dataset.read import group_shard_sets
 from rekord.health.check.duplicates import DuplicateContentRule
 from rekord.health.check.images import BoxRule, ImageRule, find_declared_boxes, find_declared_images
@@ -65,6 +66,7 @@ class CheckObserver(Protocol):
         """That a file has been read."""
 
 
+@check_keywords
 def check(
     path: PathLike | Sequence[PathLike],
     schema: Schema | PathLike | None = None,

@@ -11,7 +11,7 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from rekord.arguments import non_blank
+from rekord.arguments import check_keywords, non_blank
 from rekord.dataset.manifest import Manifest
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError, error
@@ -547,6 +547,7 @@ def _get_record_key(schema: Schema | None, name: str) -> str:
     return name if feature is None else feature.record_keys(name)[0]
 
 
+@check_keywords
 def diff(
     a: PathLike | Sequence[PathLike],
     b: PathLike | Sequence[PathLike],

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
+from rekord.arguments import check_keywords
 from rekord.errors import RekordError
 from rekord.health.check.manifest import ManifestListing, read_manifest_listing
 from rekord.health.check.run import iter_findings
@@ -36,6 +37,7 @@ from rekord.storage.local import PathLike
 _SPEC_CLASSES = (FixedLenSpec, VarLenSpec, FixedLenSequenceSpec, SparseSpec, RaggedSpec)
 
 
+@check_keywords
 def doctor(
     path: PathLike | Sequence[PathLike],
     *,

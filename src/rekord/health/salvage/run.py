@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from rekord import _core
-from rekord.arguments import as_path
+from rekord.arguments import as_path, check_keywords
 from rekord.codec.columns import Optional
 from rekord.codes import CODES
 from rekord.dataset.dataset import open as open_dataset
@@ -237,6 +237,7 @@ def _build_lost_file_gap(folder: str, name: str, storage: Storage, code: str) ->
 _GLOB_CHARACTERS = re.compile(r"[*?[]")
 
 
+@check_keywords
 def salvage(src: PathLike, out: PathLike) -> SalvageReport:
     """Copy every intact record of `src` to a new place, and report what lies between them.
 

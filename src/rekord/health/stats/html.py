@@ -83,7 +83,7 @@ def _iter_card_columns(feature: FeatureStats, parts: Mapping[str, FeatureStats])
         yield _render_histograms(feature, feature.numbers, parts)
     # The mean of class ids means nothing.
     if feature.numbers is not None and feature.numbers.moments.count and feature.declared is None:
-        yield _render_quantiles(feature.numbers)
+        yield _render_quantiles(feature, feature.numbers)
     strings = feature.strings
     if strings is not None and feature.has_images:
         yield from _iter_image_sections(strings)
@@ -140,26 +140,26 @@ def _render_histograms(
     shown_edges: Sequence[float] = edges.tolist()
     if not parts:
         counts = count_between_edges(numbers, edges).tolist()
-        return f"<h4>Distribution</h4>{render_histogram(shown_edges, counts, feature.name)}"
+        return f"<h4>Distribution</h4>{render_histogram(shown_edges, counts, feature.name, feature.format)}"
     figures = []
     for name, part in parts.items():
         if part.numbers is None or part.kind != feature.kind or not part.numbers.moments.count:
             continue
         counts = count_between_edges(part.numbers, edges).tolist()
-        chart = render_histogram(shown_edges, counts, f"{feature.name} in {name}")
+        chart = render_histogram(shown_edges, counts, f"{feature.name} in {name}", feature.format)
         figures.append(f"<figure><figcaption>{escape_html(name)}</figcaption>{chart}</figure>")
     return f'<h4>Distribution by split</h4><div class="charts">{"".join(figures)}</div>'
 
 
-def _render_quantiles(numbers: NumberStatistics) -> str:
+def _render_quantiles(feature: FeatureStats, numbers: NumberStatistics) -> str:
     moments = numbers.moments
     known = quantiles_to_dict(numbers.quantiles)
     rows = [("min", to_json_value(moments.min))]
     rows += [(label, to_json_value(known[at])) for at, label in _QUANTILES.items() if at in known]
-    rows += [("max", to_json_value(moments.max)), ("mean", moments.mean), ("std", moments.std)]
+    rows += [("max", to_json_value(moments.max)), ("mean", moments.mean)]
+    shown = [(label, feature.format(value)) for label, value in rows] + [("std", format_number(moments.std))]
     body = "".join(
-        f'<tr><th scope="row">{label}</th><td class="n">{format_number(value)}</td></tr>'
-        for label, value in rows
+        f'<tr><th scope="row">{label}</th><td class="n">{value}</td></tr>' for label, value in shown
     )
     zeros = f"{numbers.zeros:,} ({format_percent(numbers.zeros, numbers.count)})"
     body += f'<tr><th scope="row">zeros</th><td class="n">{zeros}</td></tr>'
@@ -376,7 +376,7 @@ def _render_overview_row(feature: FeatureStats, anchors: dict[str, str]) -> str:
     about = "" if feature.distinct is None or feature.distinct.is_exact else "~"
     unique = "–" if feature.distinct is None else f"{about}{feature.distinct.unique:,}"
     low, mean, high = (
-        ("", "", "") if moments is None else map(format_number, (moments.min, moments.mean, moments.max))
+        ("", "", "") if moments is None else map(feature.format, (moments.min, moments.mean, moments.max))
     )
     return (
         f'<tr><th scope="row">{_render_link(feature.name, anchors)}</th><td>{escape_html(feature.kind or "–")}</td>'

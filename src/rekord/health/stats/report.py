@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rekord.arguments import INT64_MAX
 from rekord.health.finding import Finding, Report
 from rekord.health.stats.accumulate import Accumulator, FeatureAccumulator
 from rekord.health.stats.numbers import (
@@ -82,7 +83,7 @@ def _measure_skew(
         distance, bins = jensen_shannon(ours.numbers, theirs.numbers)
         chance = _CHANCE_FACTOR * max(bins - 1, 0) / (8 * math.log(2)) * sizes
         means = ours.numbers.moments.mean, theirs.numbers.moments.mean
-        says = "" if None in means else f"mean {format_number(means[0])} against {format_number(means[1])}"
+        says = "" if None in means else f"mean {ours.format(means[0])} against {ours.format(means[1])}"
         yield _judge_skew(ours.name, base, other, "js", distance, js, chance, says)
     elif ours.distinct is not None and theirs.distinct is not None and not ours.has_images:
         if not (ours.distinct.total and theirs.distinct.total):
@@ -205,6 +206,7 @@ MAX_CLASSES = 1000
 _MAX_UNDECLARED_CLASSES = 20
 """Numbers and strings of so few different values, each met twice on average, are taken for classes."""
 
+_ZERO_FRACTION = re.compile(r"\.0+(?=Z?$)")
 _CLASS_NAMES = ("label", "class", "category", "target", "labels", "text")
 
 
@@ -219,6 +221,24 @@ class FeatureStats:
     is_step: bool = False
     declared: Label | None = None
     declared_kind: ListKind | None = None
+    declared_text: Callable[[int], str] | None = None  # where its integers stand for points in time
+
+    @property
+    def text(self) -> Callable[[int], str] | None:
+        """What makes a text of a value, where that is not the number itself."""
+        return self.declared_text if self.kind == "int64" else None
+
+    def to_json(self, value: Any) -> Any:
+        """A value, or the mean of some, as JSON holds it; a point in time is text in ISO 8601."""
+        if self.text is None or value is None:
+            return to_json_value(value)
+        return self.text(min(round(value), INT64_MAX))  # a mean is a float, and may be rounded up
+
+    def format(self, value: float | None) -> str:
+        """A value, or the mean of some, for a person."""
+        if self.text is None or value is None:
+            return format_number(value)
+        return _ZERO_FRACTION.sub("", self.to_json(value))
 
     @property
     def kind(self) -> ListKind | None:
@@ -268,11 +288,11 @@ class FeatureStats:
         return self.strings is not None and 2 * self.strings.images.count > self.strings.count
 
     @cached_property
-    def top(self) -> list[tuple[Any, int]]:
+    def top(self) -> list[tuple[float | str, int]]:
         """The most frequent values with their counts, as a person reads them."""
         pairs = [] if self.distinct is None else self.distinct.top(MAX_TOP_VALUES)
         # Of images only those that occur again say anything: nobody reads their bytes.
-        return [(to_json_value(value), times) for value, times in pairs if times > 1 or not self.has_images]
+        return [(self.to_json(value), times) for value, times in pairs if times > 1 or not self.has_images]
 
     @cached_property
     def classes(self) -> dict[str, int] | None:
@@ -311,9 +331,13 @@ class FeatureStats:
             "present": self.present,
             "missing": self.missing,
             "kinds": dict(seen.kinds),
-            "min": None if moments is None else to_json_value(moments.min),
-            "max": None if moments is None else to_json_value(moments.max),
-            "mean": None if moments is None else moments.mean,
+            "min": None if moments is None else self.to_json(moments.min),
+            "max": None if moments is None else self.to_json(moments.max),
+            "mean": None
+            if moments is None
+            else moments.mean
+            if self.text is None
+            else self.to_json(moments.mean),
             "values": self.values,
             "values_min": per_row.min,
             "values_max": per_row.max,
@@ -331,25 +355,24 @@ class FeatureStats:
         if seen.steps is not None:
             document["steps"] = seen.steps.to_dict()
         if self.numbers is not None:
-            document |= _numbers_to_dict(self.numbers)
+            document |= self._numbers_to_dict(self.numbers)
         if self.strings is not None:
             document |= _strings_to_dict(self.strings)
         if self.classes is not None:
             document |= {"classes": self.classes, "imbalance": self.imbalance}
         return document
 
-
-def _numbers_to_dict(numbers: NumberStatistics) -> dict[str, Any]:
-    quantiles = quantiles_to_dict(numbers.quantiles)
-    return {
-        "std": numbers.moments.std,
-        "quantiles": {share: to_json_value(value) for share, value in quantiles.items()},
-        "quantiles_is_exact": numbers.quantiles.is_exact,
-        "zeros": numbers.zeros,
-        "nan": numbers.nan,
-        "inf": numbers.negative_inf + numbers.positive_inf,
-        "histogram": numbers.histogram(),
-    }
+    def _numbers_to_dict(self, numbers: NumberStatistics) -> dict[str, Any]:
+        quantiles = quantiles_to_dict(numbers.quantiles)
+        return {
+            "std": numbers.moments.std,
+            "quantiles": {share: self.to_json(value) for share, value in quantiles.items()},
+            "quantiles_is_exact": numbers.quantiles.is_exact,
+            "zeros": numbers.zeros,
+            "nan": numbers.nan,
+            "inf": numbers.negative_inf + numbers.positive_inf,
+            "histogram": numbers.histogram(),
+        }
 
 
 def _strings_to_dict(strings: StringStatistics) -> dict[str, Any]:
@@ -480,12 +503,15 @@ def build_part_stats(name: str, seen: Accumulator, schema: Schema | None) -> Par
     """The statistics that an accumulator holds, with what a schema says of its keys."""
     labels: dict[tuple[bool, str], Label] = {}
     kinds: dict[tuple[bool, str], ListKind] = {}
+    texts: dict[tuple[bool, str], Callable[[int], str]] = {}
     for is_step, columns in ((False, schema.context), (True, schema.steps)) if schema is not None else ():
         for column, feature in columns.items():
             for key, kind in zip(feature.record_keys(column), feature.record_kinds(), strict=True):
                 kinds[is_step, key] = kind
                 if isinstance(feature, Label):
                     labels[is_step, key] = feature
+            if feature.number_text is not None:
+                texts[is_step, feature.record_keys(column)[0]] = feature.number_text
     features = {}
     for place in sorted({*seen.features, *kinds}, key=_natural_sort_key):
         is_step, key = place
@@ -499,6 +525,7 @@ def build_part_stats(name: str, seen: Accumulator, schema: Schema | None) -> Par
             is_step,
             labels.get(place),
             kinds.get(place),
+            texts.get(place),
         )
     return PartStats(name, seen.records, seen.payload_bytes, features, len(seen.left_out))
 

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from rekord.arguments import fraction
+from rekord.arguments import check_keywords, fraction
 from rekord.errors import RekordError, error
 from rekord.health.dataset_files import find_dataset_files, list_split_files
 from rekord.health.finding import Finding, Report
@@ -22,6 +22,7 @@ MAX_DAMAGE = 1000
 _UNCOUNTED_CODES = ("H711", "H712", "H713", "H714", "H715", "H727")
 
 
+@check_keywords
 def stats(
     path: PathLike | Sequence[PathLike],
     *,

@@ -308,7 +308,7 @@ _FEATURE_TYPES: dict[Dtype, type[Int64] | type[Float32] | type[Bytes]] = {
 }
 
 
-def to_tf_spec(schema: Schema) -> Any:
+def to_tf_spec(schema: Schema) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
     """What tf.io's parsers take; for a sequence the pair (context spec, sequence spec)."""
     tf = _import_tensorflow("to_tf_spec")
     spec = spec_from_schema(schema)

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
 
+from rekord.arguments import check_keywords
 from rekord.conversion.copy_records import RecordRange, RecordSequence, plan_record_ranges
 from rekord.conversion.derive import (
     CopiedShard,
@@ -379,6 +380,7 @@ def _estimate_framed_bytes(splits: Mapping[str, DerivedSplit]) -> int:
     return sum(int(lengths.sum()) for shard in shards for _, lengths in shard.stretch.pieces())
 
 
+@check_keywords
 def balance(
     path: DatasetLike,
     out: PathLike,

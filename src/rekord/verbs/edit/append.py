@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace as replaced
 from typing import Any, Literal
 
+from rekord.arguments import check_keywords
 from rekord.conversion.derive import DerivedShard, reuse_shard
 from rekord.conversion.driver import Conversion, OutputTarget, complete_dataset
 from rekord.conversion.plan import RowFunction
@@ -39,13 +39,14 @@ from rekord.verbs.edit.common import (
     keep_shard,
     open_edit,
     open_editable,
-    parse_edit_target,
+    resolve_edit_target,
     run_edit,
 )
-from rekord.verbs.options import WriteOptions
+from rekord.verbs.options import AppendOptions
 from rekord.verbs.write import prepare_conversion, run_prepared_conversion, run_with_progress
 
 
+@check_keywords
 def append(
     path: PathLike,
     rows: RowsLike,
@@ -71,30 +72,20 @@ def append(
 
     With `replace` the new dataset takes the place of the old one, in one step where the system can.
     """
-    target = parse_edit_target(out, replace=replace, workers=workers, fresh=fresh, progress=progress)
-    options = WriteOptions(
-        split=split,
-        map=map,
-        names=names,
-        shard_size=shard_size,
-        shards=shards,
-        verify=verify,
-        limit=limit,
-    )
-    ended = append_rows(path, rows, target, options)
-    return open_dataset(ended.dataset)
+    options = AppendOptions.of(locals())
+    target = resolve_edit_target(out, options, progress=progress)
+    return open_dataset(append_rows(path, rows, target, options).dataset)
 
 
-def append_rows(path: PathLike, rows: RowsLike, target: EditTarget, options: WriteOptions) -> EditResult:
-    """What `append` does, and how it ended; only what `append` has too is taken from `options`."""
+def append_rows(path: PathLike, rows: RowsLike, target: EditTarget, options: AppendOptions) -> EditResult:
+    """What `append` does, and how it ended."""
     with open_edit(path, target) as (work, done):
         old = open_editable(path, target)
         assert old.manifest is not None
         where = _default_split(old) if options.split is None else options.split
         layout, chain = _load_recorded_layout(old)
         told_key = old.manifest.options.get("key")
-        written = replaced(
-            options,
+        written = options.to_write_options(
             schema=old.schema if layout is None else None,
             layout=layout,
             transforms=() if chain is None else chain.steps,

@@ -50,7 +50,7 @@ from rekord.verbs.derive_common import (
     open_source_dataset,
     run_derivation,
 )
-from rekord.verbs.options import output_folder, resolve_worker_count
+from rekord.verbs.options import EditOptions, output_folder, resolve_worker_count
 from rekord.verbs.write import TFDS_VERSION, infer_tfds_name, make_shard_template
 from rekord.version import VERSION
 
@@ -203,11 +203,9 @@ class EditResult:
         }
 
 
-def parse_edit_target(
-    out: PathLike | None, *, replace: bool, workers: int | None, fresh: bool, progress: bool
-) -> EditTarget:
-    """Where it is to go, as it was asked for."""
-    if (out is None) == (not replace):
+def resolve_edit_target(out: PathLike | None, options: EditOptions, *, progress: bool) -> EditTarget:
+    """Where the edited dataset goes."""
+    if (out is None) == (not options.replace):
         raise error(
             "U605",
             "`out` is missing" if out is None else "`out` cannot be given beside `replace`",
@@ -217,8 +215,8 @@ def parse_edit_target(
         )
     return EditTarget(
         out=None if out is None else output_folder(out),
-        workers=resolve_worker_count(workers),
-        fresh=bool(fresh),
+        workers=resolve_worker_count(options.workers),
+        fresh=bool(options.fresh),
         progress=bool(progress),
     )
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from rekord.arguments import invalid
+from rekord.arguments import check_keywords, invalid
 from rekord.conversion.copy_records import RecordRange, RecordSequence
 from rekord.conversion.derive import CopiedShard, DerivedShard
 from rekord.conversion.plan import digest_function
@@ -32,17 +32,17 @@ from rekord.verbs.edit.common import (
     keep_shard,
     open_edit,
     open_editable,
-    parse_edit_target,
+    resolve_edit_target,
     run_edit,
 )
-from rekord.verbs.edit.record_list import RecordList, RecordPairs, parse_record_list, resolve_record_numbers
+from rekord.verbs.edit.record_list import RecordList, parse_record_list, resolve_record_numbers
+from rekord.verbs.options import DeleteOptions, RecordCondition, RecordPairs
 from rekord.verbs.query import find_matching_records
-
-RecordCondition: TypeAlias = "str | Callable[[Batch], Any] | Mapping[str, Sequence[int]] | Sequence[int]"
 
 _ROWS = 1024
 
 
+@check_keywords
 def delete(
     path: PathLike,
     out: PathLike | None = None,
@@ -65,31 +65,25 @@ def delete(
 
     With `replace` the new dataset takes the place of the old one, in one step where the system can.
     """
-    target = parse_edit_target(out, replace=replace, workers=workers, fresh=fresh, progress=progress)
-    return open_dataset(delete_records(path, target, where=where, records=records, split=split).dataset)
+    options = DeleteOptions.of(locals())
+    target = resolve_edit_target(out, options, progress=progress)
+    return open_dataset(delete_records(path, target, options).dataset)
 
 
-def delete_records(
-    path: PathLike,
-    target: EditTarget,
-    *,
-    where: RecordCondition | None = None,
-    records: RecordPairs | None = None,
-    split: str | Sequence[str] | None = None,
-) -> EditResult:
+def delete_records(path: PathLike, target: EditTarget, options: DeleteOptions) -> EditResult:
     """What `delete` does, and how it ended."""
-    if (where is None) == (records is None):
+    if (options.where is None) == (options.records is None):
         raise error(
             "U605",
             "`where` and `records` cannot both be given"
-            if records is not None
+            if options.records is not None
             else "nothing says which records are to be deleted",
             expected="either `where` or `records`",
-            found="none of them" if records is None else "both",
+            found="none of them" if options.records is None else "both",
             do='where="label = 3", or records=[("train", 3)]',
         )
-    which = RecordSelector.of(where, records, split)
-    said = digest_options("delete", which.words(), None if split is None else to_split_names(split))
+    which = RecordSelector.of(options)
+    said = digest_options("delete", which.words(), which.split)
     with open_edit(path, target) as (work, done):
         if done is not None and done.request_digest == said:
             return build_recovered_result(done, path, target)
@@ -125,14 +119,12 @@ class RecordSelector:
 
     where: RecordCondition | None
     listed: RecordList | None
-    split: str | Sequence[str] | None
+    split: list[str] | None
 
     @classmethod
-    def of(
-        cls, where: RecordCondition | None, records: RecordPairs | None, split: str | Sequence[str] | None
-    ) -> RecordSelector:
+    def of(cls, options: DeleteOptions) -> RecordSelector:
         """Refuse what cannot stand together, and read the list."""
-        if records is not None and split is not None:
+        if options.records is not None and options.split is not None:
             raise error(
                 "U605",
                 "`split` cannot be given beside `records`",
@@ -140,7 +132,11 @@ class RecordSelector:
                 found="both",
                 do="leave `split` out",
             )
-        return cls(where, None if records is None else parse_record_list(records), split)
+        return cls(
+            options.where,
+            None if options.records is None else parse_record_list(options.records),
+            None if options.split is None else to_split_names(options.split),
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -160,9 +156,9 @@ class RecordSelector:
         return {name: np.zeros(0, np.int64) for name in old.splits} | resolve_record_numbers(old, self.listed)
 
 
-def select_records(old: SourceDataset, where: Any, split: str | Sequence[str] | None) -> dict[str, Ids]:
+def select_records(old: SourceDataset, where: Any, split: list[str] | None) -> dict[str, Ids]:
     """The numbers of the records of each split that `where` is about, in order."""
-    names = list(old.splits) if split is None else to_split_names(split)
+    names = list(old.splits) if split is None else split
     for name in names:
         check_split_name(old, name)
     by_split = _numbers_by_split(old, where, names)

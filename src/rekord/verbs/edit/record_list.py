@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from rekord.location import Location
 from rekord.schema.messages import preview
 from rekord.storage.local import read_error
 from rekord.verbs.derive_common import SourceDataset
-
-RecordPairs: TypeAlias = "str | os.PathLike[str] | Iterable[tuple[str, int]]"
+from rekord.verbs.options import RecordPairs
 
 _SQL_NAMES = ("_split", "_record")
 _COLUMN_NAMES = (_SQL_NAMES, ("split", "split_record"), ("split", "record"))

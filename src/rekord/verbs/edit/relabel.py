@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from rekord.arguments import check_keywords
 from rekord.conversion.copy_records import RecordRange, RecordSequence
 from rekord.conversion.derive import DerivedShard
 from rekord.conversion.derive import ReencodedShard as ChangedShard
@@ -33,10 +34,10 @@ from rekord.verbs.edit.common import (
     keep_shard,
     open_edit,
     open_editable,
-    parse_edit_target,
+    resolve_edit_target,
     run_edit,
 )
-from rekord.verbs.edit.delete import RecordCondition, RecordSelector, select_records, to_split_names
+from rekord.verbs.edit.delete import RecordSelector, select_records
 from rekord.verbs.edit.label_values import (
     ClassMapping,
     Flags,
@@ -54,7 +55,7 @@ from rekord.verbs.edit.label_values import (
     update_companions,
     update_feature,
 )
-from rekord.verbs.edit.record_list import RecordPairs
+from rekord.verbs.options import RecordCondition, RecordPairs, RelabelOptions
 
 LabelChange: TypeAlias = "Mapping[Any, Any] | Callable[[Batch], Any] | str | int"
 
@@ -62,6 +63,7 @@ _ROWS = 1024
 _SAMPLE_RECORDS = 200
 
 
+@check_keywords
 def relabel(
     path: PathLike,
     out: PathLike | None = None,
@@ -93,55 +95,35 @@ def relabel(
 
     With `replace` the new dataset takes the place of the old one, in one step where the system can.
     """
-    target = parse_edit_target(out, replace=replace, workers=workers, fresh=fresh, progress=progress)
-    ended = relabel_records(
-        path,
-        target,
-        change,
-        column=column,
-        where=where,
-        records=records,
-        file=file,
-        key=key,
-        names=names,
-        split=split,
-    )
-    return open_dataset(ended.dataset)
+    options = RelabelOptions.of(locals())
+    target = resolve_edit_target(out, options, progress=progress)
+    return open_dataset(relabel_records(path, target, change, options).dataset)
 
 
 def relabel_records(
-    path: PathLike,
-    target: EditTarget,
-    change: LabelChange | None,
-    *,
-    column: str | None = None,
-    where: RecordCondition | None = None,
-    records: RecordPairs | None = None,
-    file: PathLike | None = None,
-    key: str | None = None,
-    names: Sequence[str] | int | None = None,
-    split: str | Sequence[str] | None = None,
+    path: PathLike, target: EditTarget, change: LabelChange | None, options: RelabelOptions
 ) -> EditResult:
     """What `relabel` does, and how it ended."""
-    _validate_options(change, where, records, file, key, names)
-    which = RecordSelector.of(where, records, split)
+    _check_options(change, options)
+    which = RecordSelector.of(options)
+    file, key, names = options.file, options.key, options.names
     content = None if file is None else hashlib.sha256(read_bytes(LOCAL, os.fspath(file))).hexdigest()
     said = digest_options(
         "relabel",
         _describe_change(change),
-        column,
+        options.column,
         which.words(),
         content,
         key,
         names,
-        None if split is None else to_split_names(split),
+        which.split,
     )
     with open_edit(path, target) as (work, done):
         if done is not None and done.request_digest == said:
             return build_recovered_result(done, path, target)
         old = open_editable(path, target)
-        label = resolve_label_column(old, column)
-        everywhere = where is None and records is None and split is None
+        label = resolve_label_column(old, options.column)
+        everywhere = which.where is None and which.listed is None and which.split is None
         mapping = change if isinstance(change, Mapping) else None
         changed = map_classes(read_label_classes(old, label), mapping, names, everywhere=everywhere)
         schema = _update_schema(old.schema, label, changed)
@@ -178,7 +160,8 @@ def relabel_records(
         return run_edit(edit, path, target, work)
 
 
-def _validate_options(change: Any, where: Any, records: Any, file: Any, key: Any, names: Any) -> None:
+def _check_options(change: LabelChange | None, options: RelabelOptions) -> None:
+    where, records, file = options.where, options.records, options.file
     if where is not None and records is not None:
         raise relabel_error(
             "`where` and `records` cannot both be given", "one of the two", "both", "leave one out"
@@ -187,7 +170,7 @@ def _validate_options(change: Any, where: Any, records: Any, file: Any, key: Any
         raise relabel_error(
             "labels come from `change` or from `file`", "one of the two", "both", "leave one out"
         )
-    if change is None and file is None and names is None:
+    if change is None and file is None and options.names is None:
         raise relabel_error(
             "nothing is said of the new labels",
             "a dict of classes, a class, a function, a file of labels or the names of all classes",
@@ -200,7 +183,7 @@ def _validate_options(change: Any, where: Any, records: Any, file: Any, key: Any
         raise relabel_error(what, "a class, a dict or a function", "none", f"leave {named}= out")
     if file is not None and not isinstance(file, (str, os.PathLike)):
         raise relabel_error("`file` is no path", "the path of a CSV file", preview(file), 'file="labels.csv"')
-    if key is not None and file is None:
+    if options.key is not None and file is None:
         raise relabel_error("`key` is about a file of labels", "a file", "none", "file=")
 
 
@@ -232,7 +215,7 @@ def _update_schema(schema: Schema, column: str, changed: ClassMapping) -> Schema
 def _select_record_masks(old: SourceDataset, which: RecordSelector) -> dict[str, Flags]:
     """Which records of each split are meant."""
     if which.where is None and which.listed is None:
-        names = to_split_names(which.split or ())
+        names = which.split or []
         found = select_records(old, dict.fromkeys(names, ()), names)
         return {name: np.full(len(old.splits[name]), name in names) for name in found}
     flags = {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from rekord.arguments import as_path, bytes_size, column_name, invalid, one_of, optional_names
+from rekord.arguments import as_path, bytes_size, check_keywords, column_name, invalid, one_of, optional_names
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.split import Split
@@ -269,6 +269,7 @@ class ExportReport:
         }
 
 
+@check_keywords
 def export(
     source: PathLike | Dataset | Split,
     out: PathLike,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from rekord.arguments import check_keywords
 from rekord.conversion.copy_records import RecordSequence, plan_record_ranges
 from rekord.conversion.derive import CopiedShard, Derivation, DerivedSplit
 from rekord.conversion.driver import Companions, Conversion, ConversionResult
@@ -433,6 +434,7 @@ class _MergedCompanions:
         return {**self.kept, **self.made(manifest)}
 
 
+@check_keywords
 def rewrite(
     path: DatasetLike | Iterable[DatasetLike],
     out: PathLike,

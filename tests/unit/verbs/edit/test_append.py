@@ -12,7 +12,7 @@ from rekord.dataset.manifest import read_manifest
 from rekord.testing.datasets import read_tree
 from rekord.verbs.edit.append import append_rows
 from rekord.verbs.edit.common import EditTarget
-from rekord.verbs.options import WriteOptions
+from rekord.verbs.options import AppendOptions
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "text": rk.Text(), "label": rk.Label(["cat", "dog"])})
 
@@ -134,14 +134,14 @@ def test_the_same_again_has_nothing_to_do_and_other_rows_are_refused(path, tmp_p
     for more in (rows(200, 210), file):
         out = tmp_path / f"out{len(os.listdir(tmp_path))}"
         target = EditTarget(out=str(out))
-        assert not append_rows(path, more, target, WriteOptions()).nothing_to_do
+        assert not append_rows(path, more, target, AppendOptions()).nothing_to_do
         before = read_tree(out)
-        again = append_rows(path, more, target, WriteOptions())
+        again = append_rows(path, more, target, AppendOptions())
         assert again.nothing_to_do
         assert sum(again.counts.values()) == (10 if isinstance(more, list) else 1)
         assert (again.linked_shards, again.written_shards) == (4, 1)
         with pytest.raises(rk.UsageError) as caught:
-            append_rows(path, rows(1, 2), target, WriteOptions())
+            append_rows(path, rows(1, 2), target, AppendOptions())
         assert (caught.value.code, caught.value.what, caught.value.location.path) == (
             "U618",
             "output already exists",

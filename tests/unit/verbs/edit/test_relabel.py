@@ -14,6 +14,7 @@ from rekord.schema.interop.label_map import format_label_map, read_label_map
 from rekord.testing.datasets import read_tree
 from rekord.verbs.edit.common import EditTarget
 from rekord.verbs.edit.relabel import relabel_records
+from rekord.verbs.options import RelabelOptions
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "caption": rk.Text(), "label": rk.Label(["cat", "dog", "cow"])})
 
@@ -61,7 +62,7 @@ def test_the_last_class_goes_into_another_and_only_its_own_shards_change(path, t
 
 
 def test_a_new_name_changes_no_record(path, tmp_path):
-    done = relabel_records(path, EditTarget(out=str(tmp_path / "out")), {"cow": "ox"})
+    done = relabel_records(path, EditTarget(out=str(tmp_path / "out")), {"cow": "ox"}, RelabelOptions())
     made = rk.open(tmp_path / "out")
     assert made.schema["label"].names == ("cat", "dog", "ox")
     assert other_shards(path, made) == []
@@ -246,7 +247,9 @@ def test_a_label_that_was_not_there_can_be_set_and_others_stay_away(tmp_path):
     made = relabel(tmp_path / "in", tmp_path / "out", {"cat": "dog"})
     assert made.schema["label"] == rk.Label(["dog"], optional=True)
     assert [row["label"] for row in made[:]] == [None if i % 2 else 0 for i in range(10)]
-    done = relabel_records(tmp_path / "in", EditTarget(out=str(tmp_path / "set")), "dog", where="x < 4")
+    done = relabel_records(
+        tmp_path / "in", EditTarget(out=str(tmp_path / "set")), "dog", RelabelOptions(where="x < 4")
+    )
     assert [row["label"] for row in rk.open(tmp_path / "set")[:]] == [1, 1, 1, 1, 0, None, 0, None, 0, None]
     assert done.counts == {"train": 4}
 
@@ -308,10 +311,12 @@ def test_a_text_that_names_the_class_too_is_told_of(tmp_path):
     schema = rk.Schema({"label": rk.Label(["cat", "dog"]), "word": rk.Text(), "other": rk.Text()})
     rows = [{"label": i % 2, "word": ("cat", "dog")[i % 2], "other": f"{i}"} for i in range(10)]
     rk.write(rows, tmp_path / "in", schema=schema, progress=False)
-    done = relabel_records(tmp_path / "in", EditTarget(out=str(tmp_path / "out")), {"dog": "wolf"})
+    done = relabel_records(
+        tmp_path / "in", EditTarget(out=str(tmp_path / "out")), {"dog": "wolf"}, RelabelOptions()
+    )
     assert done.notes == ("`word` holds the names of the classes too, and was left as it is",)
     done = relabel_records(
-        tmp_path / "in", EditTarget(out=str(tmp_path / "order")), None, names=["dog", "cat"]
+        tmp_path / "in", EditTarget(out=str(tmp_path / "order")), None, RelabelOptions(names=["dog", "cat"])
     )
     assert done.notes == ()
 

@@ -14,6 +14,7 @@ from rekord.testing.datasets import read_tree
 from rekord.verbs.edit import common
 from rekord.verbs.edit.common import EditTarget
 from rekord.verbs.edit.delete import delete_records
+from rekord.verbs.options import DeleteOptions
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "label": rk.Label(["cat", "dog", "cow"])})
 
@@ -59,7 +60,7 @@ def test_edits_in_place_follow_each_other(path, tmp_path):
 
 def test_where_nothing_matches_the_dataset_stays_the_very_same(path, tmp_path):
     before, inode = read_tree(path), os.stat(path).st_ino
-    done = delete_records(path, EditTarget(out=None), where="x = 1000")
+    done = delete_records(path, EditTarget(out=None), DeleteOptions(where="x = 1000"))
     assert (done.nothing_to_do, done.counts) == (True, {"train": 0})
     assert (read_tree(path), os.stat(path).st_ino) == (before, inode)
     assert os.listdir(tmp_path) == ["in"]
@@ -94,7 +95,7 @@ def test_a_file_that_comes_at_the_last_moment_is_kept_beside(path, tmp_path, mon
             (path / "late.txt").write_text("mine")
 
     monkeypatch.setattr(common, "check_owned_files", checked_and_then_added)
-    done = delete_records(path, EditTarget(out=None), where="x = 3")
+    done = delete_records(path, EditTarget(out=None), DeleteOptions(where="x = 3"))
     assert done.left is not None
     assert read_tree(done.left) == {"late.txt": b"mine"}
     assert os.path.basename(done.left).startswith(".in.rekord-old-")
