@@ -16,12 +16,11 @@ from rekord import _core
 from rekord.conversion.plan import ConversionJob, ConversionPlan
 from rekord.conversion.shards import CompletedShard
 from rekord.conversion.spill import CompletedPart
-from rekord.dataset.index import BLOCK_BYTES, CHUNK_RECORDS
+from rekord.dataset.index import BLOCK_BYTES, CHUNK_RECORDS, METADATA_FOLDER
 from rekord.dataset.manifest import (
     CHECKSUM,
     MANIFEST_FORMAT,
     MANIFEST_NAME,
-    METADATA_FOLDER,
     IndexChecksums,
     Manifest,
     ManifestShards,

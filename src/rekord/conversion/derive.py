@@ -33,9 +33,15 @@ from rekord.conversion.engines.local import WorkerPool
 from rekord.conversion.plan import ConversionPlan
 from rekord.conversion.progress import ThreadTally
 from rekord.conversion.shards import CompletedShard, StagedShard, load_completed_shard, staged_index_path
-from rekord.dataset.compact_manifest import find_shard_entry
 from rekord.dataset.index import compute_blocks, index_path
-from rekord.dataset.manifest import MANIFEST_FORMAT, Manifest, ManifestSource, ManifestSplit, shard_name
+from rekord.dataset.manifest import (
+    MANIFEST_FORMAT,
+    Manifest,
+    ManifestSource,
+    ManifestSplit,
+    find_shard_entry,
+    shard_name,
+)
 from rekord.dataset.order import Ids
 from rekord.dataset.postprocess import Batch
 from rekord.dataset.readers.compressed import InflatedCopies
@@ -44,8 +50,7 @@ from rekord.dataset.shard_index import open_shard_index, read_stamp
 from rekord.errors import DecodeError, RekordError, error
 from rekord.schema import Schema
 from rekord.storage.local import LOCAL, Storage
-from rekord.storage.remote import is_remote
-from rekord.storage.router import ROUTED_STORAGE
+from rekord.storage.router import ROUTED_STORAGE, is_remote
 from rekord.storage.transaction import Staging, Transaction
 
 FramedRecords: TypeAlias = "tuple[Any, Any, pa.Table]"

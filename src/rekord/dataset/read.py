@@ -13,7 +13,7 @@ import msgspec
 from rekord import _core
 from rekord.codec.decode import row_error
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.manifest import Count
+from rekord.dataset.index import Count
 from rekord.errors import RekordError, error
 from rekord.faults import frame_error
 from rekord.framing.frames import EVIDENCE_BYTES, FrameReader, SlabReader, read_payload
@@ -23,8 +23,7 @@ from rekord.schema.interop.tfds import FILE_TEMPLATE, INFO_NAME
 from rekord.schema.messages import preview
 from rekord.storage.find import FoundFiles, filter_record_files, resolve_record_files
 from rekord.storage.local import LOCAL, PathLike, Storage, read_file
-from rekord.storage.remote import is_remote
-from rekord.storage.router import ROUTED_STORAGE
+from rekord.storage.router import ROUTED_STORAGE, is_remote
 
 _SHARD_NAME = re.compile(
     r"^(?P<before>.*?)(?P<mark>[-_.])(?P<shard>\d{3,})-of-(?P<shards>\d{3,})(?P<after>.*)$"

@@ -10,12 +10,11 @@ from rekord.codec.decode import assemble_columns, new_batch
 from rekord.codec.encode import new_row_encoder, shared_pool
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.background import IdlePool
-from rekord.dataset.infer import LazySchema
 from rekord.errors import RekordError, error
 from rekord.schema import Bytes, Feature, Schema
 
 if TYPE_CHECKING:
-    from rekord.dataset.split import Split
+    from rekord.dataset.split import LazySchema, Split
     from rekord.transforms.base import Bound
     from rekord.transforms.chain import Chain
 

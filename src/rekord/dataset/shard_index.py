@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.compact_manifest import find_shard_entry
-from rekord.dataset.external_index import find_external_index, is_index_of_file, parse_frame_size
+from rekord.dataset.external_index import find_external_index, is_index_of_file
 from rekord.dataset.index import (
     CHUNK_CACHE_BYTES,
     CHUNK_RECORDS,
@@ -33,7 +32,9 @@ from rekord.dataset.index import (
     encode_offsets_file,
     index_path,
     open_index_file,
+    parse_frame_size,
 )
+from rekord.dataset.manifest import find_shard_entry
 from rekord.dataset.order import Ids
 from rekord.dataset.read import explain_frame_error, open_frames, open_slabs
 from rekord.errors import RekordError, error
@@ -43,8 +44,7 @@ from rekord.framing.inflate import read_head, sniff_compression
 from rekord.location import Location
 from rekord.storage.local import LOCAL, read_error, read_file
 from rekord.storage.portability import open_to_read, pread
-from rekord.storage.remote import is_remote
-from rekord.storage.router import REMOTE, ROUTED_STORAGE
+from rekord.storage.router import REMOTE, ROUTED_STORAGE, is_remote
 from rekord.storage.transaction import StagedFile
 
 if TYPE_CHECKING:
@@ -630,7 +630,8 @@ def _is_valid_flush_points(points: tuple[FlushPoint, ...], offsets: Offsets, siz
 def detect_file_compression(path: str) -> str:
     """`none`, `gzip` or `zlib`, by content."""
     with ROUTED_STORAGE.open_read(path) as file:
-        if _core.header_agrees(read_head(file, _core.HEADER_BYTES)):
+        header = bytearray(_core.HEADER_BYTES)
+        if file.readinto(header) == len(header) and _core.header_agrees(bytes(header)):
             return "none"
         file.seek(0)
         return sniff_compression(read_head(file))

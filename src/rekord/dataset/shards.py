@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from time import monotonic
 from typing import Any, TypeAlias
@@ -14,9 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.compact_manifest import ConcatListing, ShardListing
 from rekord.dataset.index import Stamp
-from rekord.dataset.manifest import MANIFEST_NAME, shard_size_error
+from rekord.dataset.manifest import MANIFEST_NAME, ConcatListing, ShardListing, shard_size_error
 from rekord.dataset.order import Ids
 from rekord.dataset.readers.compressed import CompressedShard, InflatedBlockCache, InflatedCopies
 from rekord.dataset.readers.remote import MAX_CACHED_BYTES, FetchedRangeCache, RemoteShard, fetch_records
@@ -32,8 +32,7 @@ from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
 from rekord.storage.local import LOCAL, read_error
 from rekord.storage.portability import open_to_read, pread
-from rekord.storage.remote import is_remote
-from rekord.storage.router import map_concurrently
+from rekord.storage.router import is_remote, map_concurrently
 
 
 class RecordIndexError(UsageError, IndexError):
@@ -101,12 +100,20 @@ class Shards:
         self._stamps: dict[int, Stamp] = dict(enumerate(stamps))
         self._open: OrderedDict[int, _OpenShard] = OrderedDict()
         self._checked_at: dict[int, float] = {}  # when shards elsewhere were last asked whether they changed
-        self._blocks = InflatedBlockCache() if block_records is None else InflatedBlockCache(MAX_CACHED_BYTES)
-        self._pieces = FetchedRangeCache()
         self._process = os.getpid()
         self._has_random_access = False
         self._inflated_copies: InflatedCopies | None = None
         self._lock = Lock()
+
+    # Most shards are plain files here, which need neither.
+
+    @cached_property
+    def _blocks(self) -> InflatedBlockCache:
+        return InflatedBlockCache() if self._block_records is None else InflatedBlockCache(MAX_CACHED_BYTES)
+
+    @cached_property
+    def _pieces(self) -> FetchedRangeCache:
+        return FetchedRangeCache()
 
     @classmethod
     def concat(cls, parts: Sequence[Shards]) -> Shards:
@@ -290,8 +297,8 @@ class Shards:
         """Let go of all files; they are opened again when they are needed."""
         with self._lock:
             self._open.clear()
-        self._blocks.clear()
-        self._pieces.clear()
+            self.__dict__.pop("_blocks", None)
+            self.__dict__.pop("_pieces", None)
 
     def _gather(self, ids: Ids, pool: _core.Pool) -> tuple[GatheredFrames, dict[int, _OpenShard]]:
         shards, records = self.locate(ids)

@@ -15,8 +15,6 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.dataset.infer import LazySchema
-from rekord.dataset.record_view import RecordView
 from rekord.dataset.samplers import (
     Selection,
     digest_selection,
@@ -26,7 +24,7 @@ from rekord.dataset.samplers import (
     slice_selection,
 )
 from rekord.dataset.shards import Shards
-from rekord.dataset.split import SplitMethods
+from rekord.dataset.split import LazySchema, RecordView, SplitMethods
 from rekord.testing import example_bytes, frames
 
 RECORDS = 100

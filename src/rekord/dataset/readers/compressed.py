@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.external_index import parse_frame_size
+from rekord.dataset.index import parse_frame_size
 from rekord.dataset.order import Ids
 from rekord.dataset.read import explain_frame_error, open_frames, open_slabs
 from rekord.dataset.shard_index import ShardIndex, file_changed_error, read_stamp
