@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from rekord import _core
+from rekord.codec.columns import Batch
 from rekord.codec.encode_columns import encode_batches
 from rekord.codec.plan import compile_plan
 from rekord.conversion.commit import (
@@ -43,10 +44,10 @@ from rekord.dataset.manifest import (
     shard_name,
 )
 from rekord.dataset.order import Ids
-from rekord.dataset.postprocess import Batch
 from rekord.dataset.readers.compressed import InflatedCopies
-from rekord.dataset.readers.indexed import IndexedDecoder
+from rekord.dataset.readers.pipeline import BatchDecoder
 from rekord.dataset.shard_index import open_shard_index, read_stamp
+from rekord.dataset.shards import Shards
 from rekord.errors import DecodeError, RekordError, error
 from rekord.schema import Schema
 from rekord.storage.local import LOCAL, Storage
@@ -317,11 +318,11 @@ class _DerivationRun:
         index = compile_plan(wanted.schema, wanted.index) if wanted.index else None
         records = shard.stretch.records
         plan = compile_plan(shard.before, None, strict=True)
-        decoder = IndexedDecoder(records.shards, plan, _core.Pool(0))
+        decoder = BatchDecoder(plan, _core.Pool(0))
         for ids, _ in shard.stretch.pieces():
             for at in range(0, len(ids), _REENCODE_RECORDS):
                 numbers = ids[at : at + _REENCODE_RECORDS]
-                batch = _decode_records(decoder, numbers, shard.before)
+                batch = _decode_records(decoder, records.shards, numbers, shard.before)
                 batch = shard.function(batch, numbers) if shard.numbered else shard.function(batch)
                 if not batch or not len(next(iter(batch.values()))):
                     continue
@@ -354,10 +355,10 @@ class _ThreadLocal(ThreadTally):
         self.buffers = BufferRing()
 
 
-def _decode_records(decoder: IndexedDecoder, numbers: Ids, schema: Schema) -> Batch:
+def _decode_records(decoder: BatchDecoder, shards: Shards, numbers: Ids, schema: Schema) -> Batch:
     """Some records that are to be encoded anew: a key that the schema does not name would be lost."""
     try:
-        return decoder.decode(numbers)
+        return decoder.decode(shards.gather(numbers, decoder.pool))
     except DecodeError as failure:
         if failure.code != "D408":
             raise

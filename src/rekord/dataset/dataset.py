@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from rekord.codec.columns import Batch
 from rekord.dataset.index import Stamp
 from rekord.dataset.infer import PAYLOAD_COLUMN, Kind
 from rekord.dataset.manifest import (
@@ -22,7 +23,6 @@ from rekord.dataset.manifest import (
     load_manifest,
     manifest_path,
 )
-from rekord.dataset.postprocess import Batch
 from rekord.dataset.read import check_complete, group_by_split, list_record_files, read_tfds_listing
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import LazySchema, RecordView, Split, SplitMethods

@@ -36,7 +36,7 @@ from rekord.dataset.index import (
 )
 from rekord.dataset.manifest import find_shard_entry
 from rekord.dataset.order import Ids
-from rekord.dataset.read import explain_frame_error, open_frames, open_slabs
+from rekord.dataset.read import next_frames, open_frames, open_slabs
 from rekord.errors import RekordError, error
 from rekord.framing.deflate import FLUSH_BYTES, FlushPoint
 from rekord.framing.frames import EVIDENCE_BYTES
@@ -644,19 +644,15 @@ def _scan_offsets(path: str, stamp: Stamp) -> ShardIndex:
     with open_slabs(path, pool, reuse=True) as reader:
         compression = reader.compression
         jumps = compression == "none" and not is_remote(path)
-        try:
-            while (segment := reader.next(_MAX_FRAMES)) is not None:
-                parts.append(_core.frame_offsets(segment.slab, segment.begin, segment.end, segment.offset))
-                if (
-                    jumps
-                    and reader.record >= _MIN_SAMPLE_RECORDS
-                    and reader.offset >= _LARGE_RECORD_BYTES * reader.record
-                ):
-                    parts.append(_scan_headers(path, reader.record, reader.offset, stamp))
-                    break
-        except RekordError as failure:
-            failure.location = failure.location.within(path=path, record=reader.record, offset=reader.offset)
-            raise _explain_safely(failure) from None
+        while (segment := next_frames(reader, _MAX_FRAMES)) is not None:
+            parts.append(_core.frame_offsets(segment.slab, segment.begin, segment.end, segment.offset))
+            if (
+                jumps
+                and reader.record >= _MIN_SAMPLE_RECORDS
+                and reader.offset >= _LARGE_RECORD_BYTES * reader.record
+            ):
+                parts.append(_scan_headers(path, reader.record, reader.offset, stamp))
+                break
         stream_bytes = None if jumps else reader.offset
     now = read_stamp(path)
     if now != stamp:
@@ -707,10 +703,3 @@ def diagnose_frame(path: str, record: int, offset: int, stamp: Stamp) -> RekordE
         except RekordError as failure:
             return reader.recover(failure, within=EVIDENCE_BYTES)[0]
     return file_changed_error(path, stamp, None)
-
-
-def _explain_safely(failure: RekordError) -> RekordError:
-    try:
-        return explain_frame_error(failure)
-    except RekordError:
-        return failure  # the file cannot be looked at any more

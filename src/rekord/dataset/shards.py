@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -64,10 +64,27 @@ MAX_OPEN_FILES = 1024
 
 @dataclass(frozen=True, slots=True)
 class GatheredFrames:
-    """Frames of records one behind another, `size_bytes` of a slab, in the order that was asked for."""
+    """Frames of records one after another, the first `size_bytes` of a slab, in the order of `ids`."""
 
     slab: _core.Slab
     size_bytes: int
+    ids: Ids
+    shards: Shards
+    begin: Literal[0] = 0
+
+    @property
+    def end(self) -> int:
+        """Where the last frame ends in the slab."""
+        return self.size_bytes
+
+    @property
+    def frames(self) -> int:
+        """How many records these are."""
+        return len(self.ids)
+
+    def where(self, frame: int, at: int | None = None) -> Location:
+        """The record that a frame is."""
+        return self.shards.where(int(self.ids[frame]))
 
 
 class Shards:
@@ -251,12 +268,12 @@ class Shards:
     def gather(self, ids: Ids, pool: _core.Pool) -> GatheredFrames:
         """The frames of these records."""
         gathered, opened = self._gather(ids, pool)
-        whole, damaged = _verify_frames(gathered, len(ids))
+        whole, damaged = _verify_frames(gathered)
         if whole:
             return gathered
         if self._repair_index(opened):
             gathered, opened = self._gather(ids, pool)
-            whole, damaged = _verify_frames(gathered, len(ids))
+            whole, damaged = _verify_frames(gathered)
         if not whole and not damaged:
             # Good frames, but not one for each record: whoever decodes them could not tell.
             one = next(iter(opened.values()))
@@ -297,8 +314,9 @@ class Shards:
         """Let go of all files; they are opened again when they are needed."""
         with self._lock:
             self._open.clear()
-            self.__dict__.pop("_blocks", None)
-            self.__dict__.pop("_pieces", None)
+        for cache in (self.__dict__.get("_blocks"), self.__dict__.get("_pieces")):
+            if cache is not None:
+                cache.clear()
 
     def _gather(self, ids: Ids, pool: _core.Pool) -> tuple[GatheredFrames, dict[int, _OpenShard]]:
         shards, records = self.locate(ids)
@@ -318,7 +336,8 @@ class Shards:
             with self._lock:  # its mapping may have pages of zeros instead of the file's
                 self._open.pop(shard, None)
             raise _gather_error(opened[shard], int(records[gathered]))
-        return GatheredFrames(*gathered), opened
+        slab, size_bytes = gathered
+        return GatheredFrames(slab, size_bytes, ids, self), opened
 
     def _inflate_copies(self, shards: Ids) -> None:
         """Inflate what can only be read from its front, without keeping others from what they read."""
@@ -532,11 +551,11 @@ def _numbers_to_list(numbers: Ids | None) -> list[int] | None:
     return None if numbers is None else numbers.tolist()
 
 
-def _verify_frames(gathered: GatheredFrames, records: int) -> tuple[bool, bool]:
+def _verify_frames(gathered: GatheredFrames) -> tuple[bool, bool]:
     """Whether frames follow each other exactly, one for each record, and whether one of them is damaged.
 
     By their headers, which cost little while they are in the cache.
     """
-    size_bytes = gathered.size_bytes
+    size_bytes, records = gathered.size_bytes, gathered.frames
     frames, consumed, _, problem = _core.skip_frames(gathered.slab, 0, size_bytes, size_bytes, records)
     return frames == records and consumed == size_bytes, problem is not None

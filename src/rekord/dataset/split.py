@@ -16,21 +16,16 @@ import numpy as np
 
 from rekord import _core
 from rekord.arguments import integer
+from rekord.codec.columns import Batch
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.batches import Batches, BatchRequest
 from rekord.dataset.index import BLOCK_BYTES
 from rekord.dataset.infer import Kind, infer_files
-from rekord.dataset.options import BatchOptions, CheckedOptions, Shuffle, accepts_batch_options
+from rekord.dataset.options import BatchOptions, CheckedOptions, MapFunction, Shuffle, accepts_batch_options
 from rekord.dataset.order import EpochOrder, Ids, OrderKind
-from rekord.dataset.postprocess import (
-    Batch,
-    MapFunction,
-    build_image_decoder,
-    build_postprocessor,
-    compose_maps,
-)
+from rekord.dataset.postprocess import build_image_decoder, build_postprocessor, compose_maps
 from rekord.dataset.read_transforms import SplitTransforms
-from rekord.dataset.readers.indexed import IndexedDecoder
+from rekord.dataset.readers.pipeline import BatchDecoder
 from rekord.dataset.readers.remote import MAX_CACHED_BYTES
 from rekord.dataset.samplers import (
     FileOrderSampler,
@@ -581,7 +576,9 @@ class Split(SplitMethods):
                 ragged=checked.ragged,
                 pad=checked.pad,
                 map=compose_maps(self.batch_map, checked.map),
-            ),
+            )
+            if checked.has_postprocessing or self.batch_map is not None
+            else None,
             prefetch=checked.prefetch,
             threads=checked.threads,
         )
@@ -592,7 +589,8 @@ class Split(SplitMethods):
         plan, then = (
             (self.stored_schema.plan(None), None) if made is None else (made.reading(), made.then(None))
         )
-        batch = IndexedDecoder(self.view.shards, plan, _core.Pool(0), then).decode(ids)
+        decoder = BatchDecoder(plan, _core.Pool(0), then)
+        batch = decoder.decode(self.view.shards.gather(ids, decoder.pool))
         finish = build_postprocessor((), fill=None, ragged="ragged", pad=None, map=self.batch_map)
         return batch if finish is None else finish(batch)
 

@@ -223,11 +223,11 @@ def test_a_split_of_a_thousand_shards_pickles_as_its_paths() -> None:
 def test_no_number_of_batches_ahead_begins_more_than_some_thousands(
     split: rk.Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rekord.dataset.background._MAX_PREFETCH", 5)
-    monkeypatch.setattr("rekord.dataset.background._MAX_THREADS", 2)
+    monkeypatch.setattr("rekord.dataset.readers.pipeline._MAX_PREFETCH", 5)
+    monkeypatch.setattr("rekord.dataset.readers.pipeline._MAX_THREADS", 2)
     batches = iter(split.batches(1, shuffle=True, threads=10**9, prefetch=10**9))
     next(batches)
-    work: Any = batches._reading
+    work: Any = batches._reading._work
     assert (len(work._threads), len(work._waiting)) == (2, 7 - 1)
     batches.close()
 
