@@ -6,11 +6,10 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from time import monotonic
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -62,8 +61,7 @@ MAX_OPEN_FILES = 1024
 """So many shards are open at a time. A mapped one holds no file descriptor, only a range of addresses."""
 
 
-@dataclass(frozen=True, slots=True)
-class GatheredFrames:
+class GatheredFrames(NamedTuple):
     """Frames of records one after another, the first `size_bytes` of a slab, in the order of `ids`."""
 
     slab: _core.Slab
@@ -327,7 +325,8 @@ class Shards:
             self._process, self._lock = os.getpid(), Lock()
         self._inflate_copies(used)
         with self._lock:
-            self._open_remote([int(shard) for shard in used if is_remote(self.paths[shard])])
+            if self.remote:
+                self._open_remote([int(shard) for shard in used if is_remote(self.paths[shard])])
             opened = {int(shard): self._opened(int(shard), len(used)) for shard in used}
         files, which, numbers = self._files(list(opened.values()), which.astype(np.int64), records)
         gathered: Any = _core.gather(pool, files, which, numbers)
@@ -382,7 +381,7 @@ class Shards:
     def _opened(self, shard: int, at_once: int) -> _OpenShard:
         path = self.paths[shard]
         found = self._open.get(shard)
-        if found is not None and is_remote(path):
+        if found is not None and self.remote and is_remote(path):
             self._open.move_to_end(shard)
             return found
         # A file that changed must not be read where it was mapped, nor beside what was read of it before.

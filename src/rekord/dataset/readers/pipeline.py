@@ -160,14 +160,14 @@ class BatchPipeline(Generic[WorkItem]):
         prefetch: int,
         on_end: Callable[[], None] | None = None,
     ) -> None:
-        def fill(made: deque[tuple[Batch, int]], work: WorkItem) -> None:
-            for batch, consumed in decode(work):
-                made.append((batch if finish is None else finish(batch), consumed))
-
         def make(work: WorkItem) -> tuple[deque[tuple[Batch, int]], BaseException | None]:
             made: deque[tuple[Batch, int]] = deque()
-            # Not caught here: the traceback of a failure would hold this frame, and with it the failure.
-            return made, _call_safely(fill, made, work)[1]
+            try:
+                for batch, consumed in decode(work):
+                    made.append((batch if finish is None else finish(batch), consumed))
+            except BaseException as failure:
+                return made, failure  # beside them: its traceback holds this frame, which holds them
+            return made, None
 
         self._work = ordered_work(
             take, make, threads=threads, prefetch=prefetch, name=_THREAD_NAME, on_end=on_end
