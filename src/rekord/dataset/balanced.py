@@ -119,7 +119,7 @@ class ClassIndex:
         kept = dict(self.__dict__)
         kept["_order"] = None
         if self._from_index:
-            kept["_encode_classes"] = None
+            kept["_coded"] = None
         return kept
 
     def load(self) -> ClassCodes:

@@ -139,7 +139,7 @@ class BatchRequest:
     world: int = 1
     remainder: Remainder = "keep"
     transform: BatchTransformer | None = None  # of rows, before anything else is done with them
-    pictures: Callable[[Batch], Batch] | None = None  # decodes them; its errors name the row in the batch
+    images: Callable[[Batch], Batch] | None = None  # decodes them; its errors name the row in the batch
     finish: Callable[[Batch], Batch] | None = None
     prefetch: int = 2
     threads: int = 1
@@ -150,8 +150,8 @@ class BatchRequest:
     def decoding(self) -> tuple[CodecPlan, Callable[[Batch], Batch] | None]:
         """The plan that records are decoded by, and what may refuse a row of what it gives."""
         if self.transform is None:
-            return self.plan(), self.pictures
-        return self.transform.reading(), self.transform.then(self.pictures)
+            return self.plan(), self.images
+        return self.transform.reading(), self.transform.then(self.images)
 
     @property
     def streams(self) -> bool:
@@ -455,9 +455,9 @@ class Batches(Loader[Batch]):
 
 def read_batches(request: BatchRequest, epoch: int, consumed: int) -> BatchReader[Batch]:
     """The batches of an epoch from a position on: of all files from front to end, or of records by number."""
-    plan, pictures = request.decoding()
+    plan, images = request.decoding()
     pool = pipeline.new_pool()
-    decoders = IdlePool(lambda: BatchDecoder(plan, pool, pictures))
+    decoders = IdlePool(lambda: BatchDecoder(plan, pool, images))
     threads, prefetch, finish = request.threads, request.prefetch, request.finish
     if request.streams:
         inline = is_inline(threads, prefetch)

@@ -118,11 +118,11 @@ class BatchTransformer:
         wanted = set(columns) if self._is_passthrough else {*columns, *self._touches}
         return before.plan(tuple([name for name in stored if name in wanted]))
 
-    def then(self, pictures: Callable[[Batch], Batch] | None) -> Callable[[Batch], Batch] | None:
+    def then(self, images: Callable[[Batch], Batch] | None) -> Callable[[Batch], Batch] | None:
         """The transforms, and what decodes images behind them. Errors name the row in the batch."""
         if self._is_passthrough:
-            return pictures
-        return self if pictures is None else _TransformAndDecode(self, pictures)
+            return images
+        return self if images is None else _TransformAndDecode(self, images)
 
     @property
     def _touches(self) -> frozenset[str] | None:

@@ -567,7 +567,7 @@ class Split(SplitMethods):
             world=checked.world,
             remainder=checked.remainder,
             transform=made,
-            pictures=build_image_decoder(self.schema, checked.columns, checked.resize)
+            images=build_image_decoder(self.schema, checked.columns, checked.resize)
             if checked.decode
             else None,
             finish=build_postprocessor(

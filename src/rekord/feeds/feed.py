@@ -236,8 +236,8 @@ class RowReader:
         return [dict(zip(batch, values, strict=True)) for values in zip(*columns, strict=True)]
 
     def _decoder(self) -> BatchDecoder:
-        plan, pictures = self.request.decoding()
-        return BatchDecoder(plan, _core.Pool(0), pictures)
+        plan, images = self.request.decoding()
+        return BatchDecoder(plan, _core.Pool(0), images)
 
     def _positions(self, numbers: Sequence[int]) -> Ids:
         size = len(self)

@@ -70,15 +70,15 @@ class FramePiece(Protocol):
 class BatchDecoder:
     """Decodes frames by a plan, and perhaps their images, batch after batch, for one thread at a time.
 
-    `pictures` decodes the images of a batch. It may refuse a row, unlike what finishes a batch.
+    `images` decodes the images of a batch. It may refuse a row, unlike what finishes a batch.
     """
 
     def __init__(
-        self, plan: CodecPlan, pool: _core.Pool, pictures: Callable[[Batch], Batch] | None = None
+        self, plan: CodecPlan, pool: _core.Pool, images: Callable[[Batch], Batch] | None = None
     ) -> None:
         self.pool = pool
         self._plan = plan
-        self._image_decoder = pictures
+        self._image_decoder = images
         self._batch = new_batch(plan, pool)
         self._pieces: list[tuple[int, FramePiece]] = []  # with the first row of each
 

@@ -197,11 +197,11 @@ def plan_forms(request: BatchRequest) -> dict[str, TensorForm]:
     """The forms of all columns, by the schema and what becomes of holes, ragged rows and images."""
     plan = request.plan()
     forms = infer_schema_forms(plan)
-    if isinstance(request.pictures, ImageColumnDecoder):
-        decoded = request.pictures(make_empty_batch(plan))
-        for name in request.pictures.features:
+    if isinstance(request.images, ImageColumnDecoder):
+        decoded = request.images(make_empty_batch(plan))
+        for name in request.images.features:
             form = infer_form(decoded[name], optional=False)
-            forms[name] = form if request.pictures.resize else _allow_any_image_size(form)
+            forms[name] = form if request.images.resize else _allow_any_image_size(form)
     if isinstance(request.finish, Postprocessor):
         for name, form in forms.items():
             if name in request.finish.fill and isinstance(form, MaskedForm) and _is_fillable(form.values):
