@@ -11,8 +11,8 @@ from peers.rekord_peer import schema_of
 from workloads import Workload
 
 import rekord as rk
-from rekord.dataset.index import index_path
-from rekord.dataset.manifest import METADATA_FOLDER, ManifestSplit, manifest_path, read_manifest
+from rekord.dataset.index import METADATA_FOLDER, index_path
+from rekord.dataset.manifest import ManifestSplit, manifest_path, read_manifest
 
 _SPLIT = "train"
 

@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 import pytest
 
 import rekord as rk
-from rekord.dataset import compact_manifest, shard_index
 from rekord.dataset import index as index_module
+from rekord.dataset import manifest as manifest_module
+from rekord.dataset import shard_index
 from rekord.dataset.index import index_path
 from rekord.testing.datasets import disable_fsync
 from rekord.verbs.edit.delete import delete
@@ -34,7 +35,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def forget() -> None:
     """As a new process knows nothing."""
     shard_index._index_cache.clear()
-    compact_manifest._manifest_cache.clear()
+    manifest_module._manifest_cache.clear()
     index_module._chunk_cache.clear()
 
 

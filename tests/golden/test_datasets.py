@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import rekord as rk
-from rekord.dataset import compact_manifest, shard_index
+from rekord.dataset import manifest as manifest_module
+from rekord.dataset import shard_index
 from rekord.dataset.manifest import read_manifest
 from rekord.verbs.edit.delete import delete
 
@@ -31,7 +32,7 @@ SUM = 50
 def nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REKORD_CACHE", str(tmp_path / "cache"))
     shard_index._index_cache.clear()
-    compact_manifest._manifest_cache.clear()
+    manifest_module._manifest_cache.clear()
 
 
 @pytest.fixture(params=DIGESTS)

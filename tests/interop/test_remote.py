@@ -19,8 +19,8 @@ from moto.server import ThreadedMotoServer
 
 import rekord as rk
 from rekord.cli.main import run_command_line
-from rekord.storage.remote import FIRST_BYTES, is_remote
-from rekord.storage.router import REMOTE, ROUTED_STORAGE
+from rekord.storage.remote import FIRST_BYTES
+from rekord.storage.router import REMOTE, ROUTED_STORAGE, is_remote
 from rekord.testing import corrupt_payload, example_bytes, frames
 
 SCHEMA = rk.Schema(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
-from rekord.dataset.background import InlineWork, OrderedWork
+from rekord.dataset.readers.pipeline import InlineWork, OrderedWork
 
 _DEADLINE_SECONDS = 120.0
 

@@ -362,6 +362,7 @@ class SparseColumn:
 
 
 Column: TypeAlias = "Array | Strings | Ragged | Optional | SparseColumn"
+Batch: TypeAlias = "dict[str, Column]"
 
 
 def _normalize_index(index: int, rows: int) -> int:

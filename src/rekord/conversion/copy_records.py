@@ -19,7 +19,7 @@ from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.conversion.plan import ShardingRule
 from rekord.dataset.index import CHUNK_RECORDS
 from rekord.dataset.order import Ids
-from rekord.dataset.readers.indexed import IndexedDecoder
+from rekord.dataset.readers.pipeline import BatchDecoder
 from rekord.dataset.samplers import Sampler
 from rekord.dataset.shard_index import ShardIndex, diagnose_frame, rebuild_index
 from rekord.dataset.shards import Shards
@@ -271,7 +271,8 @@ class RecordCopier:
                 columns = assemble_columns(self._plan, batch.take(), len(ids))
         if columns is None:
             # Once more, by somebody who can tell where a record lies.
-            columns = IndexedDecoder(self._records.shards, self._plan, self._pool).decode(ids)
+            gathered = self._records.shards.gather(ids, self._pool)
+            columns = BatchDecoder(self._plan, self._pool).decode(gathered)
         return pa.table({f"index:{name}": column_to_arrow(column) for name, column in columns.items()})
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from rekord import _core
+from rekord.codec.columns import Batch
 from rekord.codec.encode_columns import encode_batches
 from rekord.codec.plan import compile_plan
 from rekord.conversion.copy_records import BufferRing, RecordCopier, RecordRange, RecordSequence
@@ -32,19 +33,24 @@ from rekord.conversion.engines.local import WorkerPool
 from rekord.conversion.plan import ConversionPlan
 from rekord.conversion.shards import CompletedShard, StagedShard, load_completed_shard, staged_index_path
 from rekord.conversion.tasks import ThreadTally
-from rekord.dataset.compact_manifest import find_shard_entry
 from rekord.dataset.index import compute_blocks, index_path
-from rekord.dataset.manifest import MANIFEST_FORMAT, Manifest, ManifestSource, ManifestSplit, shard_name
+from rekord.dataset.manifest import (
+    MANIFEST_FORMAT,
+    Manifest,
+    ManifestSource,
+    ManifestSplit,
+    find_shard_entry,
+    shard_name,
+)
 from rekord.dataset.order import Ids
-from rekord.dataset.postprocess import Batch
 from rekord.dataset.readers.compressed import InflatedCopies
-from rekord.dataset.readers.indexed import IndexedDecoder
+from rekord.dataset.readers.pipeline import BatchDecoder
 from rekord.dataset.shard_index import open_shard_index, read_stamp
+from rekord.dataset.shards import Shards
 from rekord.errors import DecodeError, RekordError, error
 from rekord.schema import Schema
 from rekord.storage.local import LOCAL, Storage
-from rekord.storage.remote import is_remote
-from rekord.storage.router import ROUTED_STORAGE
+from rekord.storage.router import ROUTED_STORAGE, is_remote
 from rekord.storage.transaction import Staging, Transaction
 
 FramedRecords: TypeAlias = "tuple[Any, Any, pa.Table]"
@@ -311,11 +317,11 @@ class _DerivationRun:
         index = compile_plan(wanted.schema, wanted.index) if wanted.index else None
         records = shard.stretch.records
         plan = compile_plan(shard.before, None, strict=True)
-        decoder = IndexedDecoder(records.shards, plan, _core.Pool(0))
+        decoder = BatchDecoder(plan, _core.Pool(0))
         for ids, _ in shard.stretch.pieces():
             for at in range(0, len(ids), _REENCODE_RECORDS):
                 numbers = ids[at : at + _REENCODE_RECORDS]
-                batch = _decode_records(decoder, numbers, shard.before)
+                batch = _decode_records(decoder, records.shards, numbers, shard.before)
                 batch = shard.function(batch, numbers) if shard.numbered else shard.function(batch)
                 if not batch or not len(next(iter(batch.values()))):
                     continue
@@ -346,10 +352,10 @@ class _ThreadLocal(ThreadTally):
         self.buffers = BufferRing()
 
 
-def _decode_records(decoder: IndexedDecoder, numbers: Ids, schema: Schema) -> Batch:
+def _decode_records(decoder: BatchDecoder, shards: Shards, numbers: Ids, schema: Schema) -> Batch:
     """Some records that are to be encoded anew: a key that the schema does not name would be lost."""
     try:
-        return decoder.decode(numbers)
+        return decoder.decode(shards.gather(numbers, decoder.pool))
     except DecodeError as failure:
         if failure.code != "D408":
             raise

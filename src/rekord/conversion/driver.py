@@ -32,12 +32,11 @@ from rekord.conversion.tasks import (
     write_shard,
     write_shard_in_worker,
 )
-from rekord.dataset.index import BLOCK_BYTES, CHUNK_RECORDS
+from rekord.dataset.index import BLOCK_BYTES, CHUNK_RECORDS, METADATA_FOLDER
 from rekord.dataset.manifest import (
     CHECKSUM,
     MANIFEST_FORMAT,
     MANIFEST_NAME,
-    METADATA_FOLDER,
     IndexChecksums,
     Manifest,
     ManifestShards,

@@ -14,8 +14,8 @@ import pyarrow as pa
 from rekord.conversion.plan import ShardingRule
 from rekord.conversion.spill import RUN_BYTES, CompletedPart
 from rekord.conversion.splits import HASH_BITS
-from rekord.dataset.index import encode_index_file
-from rekord.dataset.manifest import METADATA_FOLDER, Count, tag_digest
+from rekord.dataset.index import METADATA_FOLDER, Count, encode_index_file
+from rekord.dataset.manifest import tag_digest
 from rekord.framing.deflate import DeflateSink
 from rekord.schema import Schema
 from rekord.storage.local import AsyncWriter

@@ -19,11 +19,9 @@ import pyarrow.compute as pc
 from rekord import _core
 from rekord.codec.columns import column_to_arrow
 from rekord.dataset.index import CHUNK_RECORDS
-from rekord.dataset.infer import LazySchema
 from rekord.dataset.options import ClassKey, ClassShares
 from rekord.dataset.order import Ids
 from rekord.dataset.read_transforms import reject_transformed_column
-from rekord.dataset.record_view import RecordView
 from rekord.dataset.samplers import (
     UINT64_RANGE,
     QuotaSampler,
@@ -37,7 +35,7 @@ from rekord.dataset.samplers import (
 )
 from rekord.dataset.shard_index import index_mismatch_error
 from rekord.dataset.shards import Shards
-from rekord.dataset.split import Split
+from rekord.dataset.split import LazySchema, RecordView, Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Feature, Label

@@ -12,13 +12,11 @@ from typing import Any, Literal, TypeAlias
 from rekord import _core
 from rekord.arguments import check_keywords, invalid
 from rekord.dataset.dataset import Dataset
-from rekord.dataset.infer import LazySchema
 from rekord.dataset.order import Ids
 from rekord.dataset.read_transforms import has_same_transforms
-from rekord.dataset.record_view import RecordView
 from rekord.dataset.samplers import UINT64_RANGE, QuotaSampler, Sampler, allocate_quotas, parse_share
 from rekord.dataset.shards import Shards
-from rekord.dataset.split import Split
+from rekord.dataset.split import LazySchema, RecordView, Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Schema

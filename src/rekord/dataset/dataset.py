@@ -12,23 +12,28 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from rekord.arguments import check_keywords
-from rekord.dataset.compact_manifest import CompactManifest, CompactSplit, SplitListing, load_compact_manifest
+from rekord.codec.columns import Batch
 from rekord.dataset.index import Stamp
-from rekord.dataset.infer import PAYLOAD_COLUMN, Kind, LazySchema, check_kind
-from rekord.dataset.manifest import check_shard, has_manifest, manifest_path
-from rekord.dataset.postprocess import Batch
+from rekord.dataset.infer import PAYLOAD_COLUMN, Kind
+from rekord.dataset.manifest import (
+    CompactManifest,
+    CompactSplit,
+    SplitListing,
+    check_shard,
+    has_manifest,
+    load_manifest,
+    manifest_path,
+)
 from rekord.dataset.read import check_complete, group_by_split, list_record_files, read_tfds_listing
-from rekord.dataset.record_view import RecordView
 from rekord.dataset.shards import Shards
-from rekord.dataset.split import Split, SplitMethods
+from rekord.dataset.split import LazySchema, RecordView, Split, SplitMethods
 from rekord.errors import DatasetError, add_location, error
 from rekord.schema import Payload, Schema
 from rekord.schema.interop.tfds import INFO_NAME, read_tfds_folder
 from rekord.schema.messages import closest_match
-from rekord.schema.schema import KIND_NAMES
+from rekord.schema.schema import KIND_NAMES, check_kind
 from rekord.storage.local import PathLike
-from rekord.storage.remote import is_remote
-from rekord.storage.router import get_path_kind, map_concurrently
+from rekord.storage.router import get_path_kind, is_remote, map_concurrently
 
 if TYPE_CHECKING:
     from rekord.transforms.chain import Chain
@@ -83,11 +88,8 @@ def _open_from_manifest(path: object, schema: Schema | None, *, allow_missing: b
     folder = os.fspath(path)
     if not isinstance(folder, str) or not has_manifest(folder):
         return None
-    manifest = load_compact_manifest(folder)
-    if schema is None:
-        with add_location(path=manifest_path(folder)):
-            schema = manifest.schema
-    declared = LazySchema((), schema, None)
+    manifest = load_manifest(folder)
+    declared = LazySchema((), manifest.schema if schema is None else schema, None)
     splits = [
         Split(
             name,

@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
-from rekord.dataset.index import Offsets, compact_offsets
+from rekord.dataset.index import Offsets, compact_offsets, parse_frame_size
 from rekord.storage.portability import pread
-from rekord.storage.remote import is_remote
+from rekord.storage.router import is_remote
 
 TEXT_SUFFIX = {"dali": ".idx", "vahidk": ".tfindex"}
 _EXTENSION = re.compile(r"\.(tfrecords?|records?|tfrecs?|tfr)$", re.IGNORECASE)
@@ -141,11 +141,6 @@ def is_index_of_file(offsets: Offsets, size_bytes: int, descriptor: int) -> bool
         if not _core.header_agrees(header) or begin + parse_frame_size(header) != end:
             return False
     return True
-
-
-def parse_frame_size(header: bytes) -> int:
-    """The size of the frame that begins with a header."""
-    return int.from_bytes(header[:8], "little") + _FRAMING_BYTES
 
 
 def is_ascending(offsets: Offsets) -> bool:

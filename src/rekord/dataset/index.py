@@ -29,14 +29,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from rekord import _core
-from rekord.dataset.manifest import METADATA_FOLDER, Count
 from rekord.framing.deflate import FlushPoint
 from rekord.schema import Feature, Schema
 from rekord.storage.portability import open_to_read, pread
@@ -45,6 +44,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+
+METADATA_FOLDER = ".rekord"
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 Offsets = npt.NDArray[Any]
 """Where frames begin, as uint32 or uint64."""
@@ -111,6 +114,11 @@ class IndexExpectation:
 
 class IndexMismatch(Exception):
     """An index is not what it should be. Never seen by a user: something else is done, or it becomes an X547."""
+
+
+def parse_frame_size(header: bytes) -> int:
+    """The size of the frame that begins with a header."""
+    return int.from_bytes(header[:8], "little") + _FRAMING_BYTES
 
 
 def encode_index_file(

@@ -12,9 +12,8 @@ from typing import Any, TypeAlias
 
 from rekord import _core
 from rekord._core import PayloadKind
-from rekord.arguments import check_keywords, invalid, positive_int
+from rekord.arguments import check_keywords, positive_int
 from rekord.codec.decode import PayloadBytes
-from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.read import list_record_files, open_frames
 from rekord.errors import FormatError, RekordError, add_location, error
 from rekord.faults import wire_error
@@ -24,7 +23,7 @@ from rekord.schema import Payload, RecordKind, Schema
 from rekord.schema.infer import Evidence, KeyEvidence, infer_rows, schema_from_evidence
 from rekord.schema.messages import preview
 from rekord.schema.row_adapters import is_table
-from rekord.schema.schema import KIND_NAMES
+from rekord.schema.schema import check_kind
 from rekord.sources.base import RowsLike
 
 DEFAULT_INFER_RECORDS = 10_000
@@ -366,49 +365,3 @@ def _check_arguments(limit: object, kind: object) -> None:
     if limit is not None:
         positive_int("limit", limit, do="infer(source, limit=1000)")
     check_kind(kind)
-
-
-def check_kind(kind: object) -> None:
-    """Refuse what is no kind of records."""
-    if kind not in (None, *KIND_NAMES):
-        raise invalid("kind", kind, '"example", "sequence" or "bytes"', 'kind="example"')
-
-
-class LazySchema:
-    """One schema for all splits of a dataset."""
-
-    def __init__(
-        self,
-        paths: Sequence[str],
-        declared: Schema | None,
-        kind: Kind | None,
-        *,
-        inferred: Schema | None = None,
-    ) -> None:
-        self._paths = tuple(paths)
-        self._declared = declared
-        self._kind = kind
-        self._inferred = inferred
-
-    @property
-    def declared(self) -> bool:
-        """Whether somebody said what records hold."""
-        return self._declared is not None
-
-    @property
-    def known(self) -> bool:
-        """Whether there is a schema without reading any record."""
-        return self._declared is not None or self._inferred is not None
-
-    def get(self) -> Schema:
-        """The schema; the first records are read for it where none is declared."""
-        if self._declared is not None:
-            return self._declared
-        if self._inferred is None:
-            self._inferred, _ = infer_files(self._paths, kind=self._kind)
-        return self._inferred
-
-    def plan(self, columns: tuple[str, ...] | None) -> CodecPlan:
-        """How records are decoded by it, or some of their columns."""
-        # Under a declared schema other keys are none of its business; an inferred one claims to know them all.
-        return compile_plan(self.get(), columns, strict=self._declared is None)

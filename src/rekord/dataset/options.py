@@ -13,12 +13,13 @@ from functools import wraps
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
 from rekord.arguments import integer, invalid, seed_number, unknown_keyword
+from rekord.codec.columns import Batch
 from rekord.dataset.batches import get_default_threads
 from rekord.dataset.order import Remainder, validate_ranks
-from rekord.dataset.postprocess import Batch, MapFunction, check_callable, validate_resize
 from rekord.errors import error
 
 Shuffle: TypeAlias = 'bool | Literal["exact", "block"]'
+MapFunction: TypeAlias = "Callable[[Batch], dict[str, Any]] | None"
 ClassKey: TypeAlias = "int | str | bytes"
 ClassShares: TypeAlias = (
     "Mapping[int, float] | Mapping[str, float] | Mapping[bytes, float] | Mapping[ClassKey, float]"
@@ -52,7 +53,7 @@ class BatchOptions(TypedDict, total=False):
 class CheckedOptions:
     """The options with their defaults, checked.
 
-    What `fill`, `ragged` and `pad` may be depends on the columns: `finisher` checks them.
+    What `fill`, `ragged` and `pad` may be depends on the columns: `build_postprocessor` checks them.
     """
 
     columns: tuple[str, ...] | None = None
@@ -91,6 +92,11 @@ class CheckedOptions:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
+    @property
+    def has_postprocessing(self) -> bool:
+        """Whether holes are filled, rows padded, or a function applied."""
+        return self.ragged != "ragged" or any(one is not None for one in (self.fill, self.pad, self.map))
+
 
 def accepts_batch_options(method: Method, *, without: Sequence[str] = ()) -> Method:
     """A method that takes the batch options as `**options`, with all of them in its signature.
@@ -126,6 +132,33 @@ def accepts_batch_options(method: Method, *, without: Sequence[str] = ()) -> Met
 def _check_shuffle(shuffle: object) -> None:
     if not isinstance(shuffle, (bool, str)) or shuffle not in (False, True, "exact", "block"):
         raise invalid("shuffle", shuffle, 'False, True, "exact" or "block"', "shuffle=True")
+
+
+def validate_resize(decode: object, resize: object) -> tuple[int, int] | None:
+    """The size that decoded images are brought to; `decode` and `resize` as they were given."""
+    if not isinstance(decode, bool):
+        raise invalid("decode", decode, "True or False", "decode=True; columns=[…] chooses among the images")
+    if resize is None:
+        return None
+    if not decode:
+        raise error(
+            "U605",
+            "`resize` is given, and images are not decoded",
+            expected="decode=True beside it",
+            found="decode=False",
+            do="decode=True, or leave `resize` out",
+        )
+    parts = resize if isinstance(resize, (tuple, list)) else ()
+    whole = [not isinstance(part, bool) and hasattr(part, "__index__") for part in parts]
+    if len(parts) != 2 or not all(whole) or min(parts) < 1:
+        raise invalid("resize", resize, "(height, width), two whole numbers from 1 on", "resize=(224, 224)")
+    return int(parts[0].__index__()), int(parts[1].__index__())
+
+
+def check_callable(function: object) -> None:
+    """Refuse a `map` that is no function."""
+    if function is not None and not callable(function):
+        raise invalid("map", function, "a function from batch to batch", "map=lambda batch: batch")
 
 
 def validate_columns(columns: Sequence[str]) -> tuple[str, ...]:

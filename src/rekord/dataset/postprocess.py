@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
 from rekord.arguments import invalid
-from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings
+from rekord.codec.columns import Batch, Column, Optional, Ragged, SparseColumn, Strings
 from rekord.codec.images.decode import ImageColumnDecoder, pad_images
+from rekord.dataset.options import MapFunction, check_callable
 from rekord.errors import add_location, error
 from rekord.location import Location
 from rekord.schema import Schema
-
-Batch: TypeAlias = "dict[str, Column]"
-MapFunction: TypeAlias = "Callable[[Batch], dict[str, Any]] | None"
 
 
 @dataclass(frozen=True)
@@ -87,27 +85,6 @@ def compose_maps(first: MapFunction, last: MapFunction) -> MapFunction:
     if first is None or last is None:
         return last if first is None else first
     return _ComposedMap(first, last)
-
-
-def validate_resize(decode: object, resize: object) -> tuple[int, int] | None:
-    """The size that decoded images are brought to; `decode` and `resize` as they were given."""
-    if not isinstance(decode, bool):
-        raise invalid("decode", decode, "True or False", "decode=True; columns=[…] chooses among the images")
-    if resize is None:
-        return None
-    if not decode:
-        raise error(
-            "U605",
-            "`resize` is given, and images are not decoded",
-            expected="decode=True beside it",
-            found="decode=False",
-            do="decode=True, or leave `resize` out",
-        )
-    parts = resize if isinstance(resize, (tuple, list)) else ()
-    whole = [not isinstance(part, bool) and hasattr(part, "__index__") for part in parts]
-    if len(parts) != 2 or not all(whole) or min(parts) < 1:
-        raise invalid("resize", resize, "(height, width), two whole numbers from 1 on", "resize=(224, 224)")
-    return int(parts[0].__index__()), int(parts[1].__index__())
 
 
 def build_image_decoder(
@@ -218,9 +195,3 @@ def _check_names(option: str, given: object, columns: tuple[str, ...]) -> None:
                 found=repr(name)[:60],
                 do=f"{option}={{{columns[0]!r}: …}}" if columns else f"leave `{option}` out",
             )
-
-
-def check_callable(function: object) -> None:
-    """Refuse a `map` that is no function."""
-    if function is not None and not callable(function):
-        raise invalid("map", function, "a function from batch to batch", "map=lambda batch: batch")

@@ -6,6 +6,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -14,18 +15,17 @@ from rekord import _core
 from rekord.arguments import check_keywords
 from rekord.codec.decode import row_error
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.manifest import Count
+from rekord.dataset.index import Count
 from rekord.errors import RekordError, error
 from rekord.faults import frame_error
-from rekord.framing.frames import EVIDENCE_BYTES, FrameReader, SlabReader, read_payload
+from rekord.framing.frames import EVIDENCE_BYTES, FrameReader, FrameSegment, SlabReader, read_payload
 from rekord.framing.inflate import starts_with_record
 from rekord.location import Location
 from rekord.schema.interop.tfds import FILE_TEMPLATE, INFO_NAME
 from rekord.schema.messages import preview
 from rekord.storage.find import FoundFiles, filter_record_files, resolve_record_files
 from rekord.storage.local import LOCAL, PathLike, Storage, read_file
-from rekord.storage.remote import is_remote
-from rekord.storage.router import ROUTED_STORAGE
+from rekord.storage.router import ROUTED_STORAGE, is_remote
 
 _SHARD_NAME = re.compile(
     r"^(?P<before>.*?)(?P<mark>[-_.])(?P<shard>\d{3,})-of-(?P<shards>\d{3,})(?P<after>.*)$"
@@ -315,12 +315,23 @@ def open_slabs(path: str, pool: _core.Pool, *, reuse: bool, storage: Storage = R
     return SlabReader(storage.open_read(path), path=path, sized=sized, pool=pool, reuse=reuse)
 
 
+def next_frames(reader: SlabReader, most_frames: int) -> FrameSegment | None:
+    """The next frames of a reader, None at the end; a failure says where it is, with what a look around adds."""
+    try:
+        return reader.next(most_frames)
+    except RekordError as failure:
+        failure.location = failure.location.within(
+            path=reader.path, record=reader.record, offset=reader.offset
+        )
+        raise explain_frame_error(failure) from None
+
+
 def explain_frame_error(failure: RekordError) -> RekordError:
-    """A failure of a frame, met while decoding, with what a look around in its file adds."""
+    """A failure of a frame, met while decoding, with what a look around in its file adds, if that can be read."""
     where = failure.location
     if where.path is None or failure.code[0] != "F":
         return failure
-    with open_frames(where.path) as reader:
+    with suppress(RekordError), open_frames(where.path) as reader:
         if not reader.start_at(offset=where.offset or 0, record=where.record or 0):
             return failure
         try:
@@ -347,15 +358,7 @@ def decode_error(
     assert frame is not None
     failure = frame_error(frame, record=where.record or 0, offset=where.offset or 0)
     failure.location = where
-    return explained(failure)
-
-
-def explained(failure: RekordError) -> RekordError:
-    """The failure with what `explain_frame_error` adds, if the file can still be read."""
-    try:
-        return explain_frame_error(failure)
-    except RekordError:
-        return failure
+    return explain_frame_error(failure)
 
 
 def _iter_payloads(paths: list[str]) -> Iterator[bytes]:

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rekord.codec.columns import Column
+from rekord.codec.columns import Batch
 from rekord.codec.decode import assemble_columns, new_batch
 from rekord.codec.encode import new_row_encoder, shared_pool
 from rekord.codec.plan import CodecPlan, compile_plan
-from rekord.dataset.background import IdlePool
-from rekord.dataset.infer import LazySchema
+from rekord.dataset.readers.pipeline import IdlePool
 from rekord.errors import RekordError, error
 from rekord.schema import Bytes, Feature, Schema
 
 if TYPE_CHECKING:
-    from rekord.dataset.split import Split
+    from rekord.dataset.split import LazySchema, Split
     from rekord.transforms.base import Bound
     from rekord.transforms.chain import Chain
-
-    Batch = dict[str, Column]
 
 
 def extended(split: Split, transforms: Sequence[Any]) -> SplitTransforms:
@@ -144,7 +141,7 @@ class BatchTransformer:
         stored, apply = self._stored_schema(), self._transforms.bound.apply
         rows = len(batch[names[0]])
         wanted = tuple(stored)
-        with self._encoders.write_borrowed() as encoder:
+        with self._encoders.borrow() as encoder:
             for row in range(rows):
                 try:
                     made = apply({name: batch[name][row] for name in names})

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.compact_manifest import find_shard_entry
-from rekord.dataset.external_index import find_external_index, is_index_of_file, parse_frame_size
+from rekord.dataset.external_index import find_external_index, is_index_of_file
 from rekord.dataset.index import (
     CHUNK_CACHE_BYTES,
     CHUNK_RECORDS,
@@ -33,9 +32,11 @@ from rekord.dataset.index import (
     encode_offsets_file,
     index_path,
     open_index_file,
+    parse_frame_size,
 )
+from rekord.dataset.manifest import find_shard_entry
 from rekord.dataset.order import Ids
-from rekord.dataset.read import explain_frame_error, open_frames, open_slabs
+from rekord.dataset.read import next_frames, open_frames, open_slabs
 from rekord.errors import RekordError, error
 from rekord.framing.deflate import FLUSH_BYTES, FlushPoint
 from rekord.framing.frames import EVIDENCE_BYTES
@@ -43,8 +44,7 @@ from rekord.framing.inflate import read_head, sniff_compression
 from rekord.location import Location
 from rekord.storage.local import LOCAL, read_error, read_file
 from rekord.storage.portability import open_to_read, pread
-from rekord.storage.remote import is_remote
-from rekord.storage.router import REMOTE, ROUTED_STORAGE
+from rekord.storage.router import REMOTE, ROUTED_STORAGE, is_remote
 from rekord.storage.transaction import StagedFile
 
 if TYPE_CHECKING:
@@ -630,7 +630,8 @@ def _is_valid_flush_points(points: tuple[FlushPoint, ...], offsets: Offsets, siz
 def detect_file_compression(path: str) -> str:
     """`none`, `gzip` or `zlib`, by content."""
     with ROUTED_STORAGE.open_read(path) as file:
-        if _core.header_agrees(read_head(file, _core.HEADER_BYTES)):
+        header = bytearray(_core.HEADER_BYTES)
+        if file.readinto(header) == len(header) and _core.header_agrees(bytes(header)):
             return "none"
         file.seek(0)
         return sniff_compression(read_head(file))
@@ -643,19 +644,15 @@ def _scan_offsets(path: str, stamp: Stamp) -> ShardIndex:
     with open_slabs(path, pool, reuse=True) as reader:
         compression = reader.compression
         jumps = compression == "none" and not is_remote(path)
-        try:
-            while (segment := reader.next(_MAX_FRAMES)) is not None:
-                parts.append(_core.frame_offsets(segment.slab, segment.begin, segment.end, segment.offset))
-                if (
-                    jumps
-                    and reader.record >= _MIN_SAMPLE_RECORDS
-                    and reader.offset >= _LARGE_RECORD_BYTES * reader.record
-                ):
-                    parts.append(_scan_headers(path, reader.record, reader.offset, stamp))
-                    break
-        except RekordError as failure:
-            failure.location = failure.location.within(path=path, record=reader.record, offset=reader.offset)
-            raise _explain_safely(failure) from None
+        while (segment := next_frames(reader, _MAX_FRAMES)) is not None:
+            parts.append(_core.frame_offsets(segment.slab, segment.begin, segment.end, segment.offset))
+            if (
+                jumps
+                and reader.record >= _MIN_SAMPLE_RECORDS
+                and reader.offset >= _LARGE_RECORD_BYTES * reader.record
+            ):
+                parts.append(_scan_headers(path, reader.record, reader.offset, stamp))
+                break
         stream_bytes = None if jumps else reader.offset
     now = read_stamp(path)
     if now != stamp:
@@ -706,10 +703,3 @@ def diagnose_frame(path: str, record: int, offset: int, stamp: Stamp) -> RekordE
         except RekordError as failure:
             return reader.recover(failure, within=EVIDENCE_BYTES)[0]
     return file_changed_error(path, stamp, None)
-
-
-def _explain_safely(failure: RekordError) -> RekordError:
-    try:
-        return explain_frame_error(failure)
-    except RekordError:
-        return failure  # the file cannot be looked at any more

@@ -6,18 +6,16 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.compact_manifest import ConcatListing, ShardListing
 from rekord.dataset.index import Stamp
-from rekord.dataset.manifest import MANIFEST_NAME, shard_size_error
+from rekord.dataset.manifest import MANIFEST_NAME, ConcatListing, ShardListing, shard_size_error
 from rekord.dataset.order import Ids
 from rekord.dataset.readers.compressed import CompressedShard, InflatedBlockCache, InflatedCopies
 from rekord.dataset.readers.remote import MAX_CACHED_BYTES, FetchedRangeCache, RemoteShard, fetch_records
@@ -33,8 +31,7 @@ from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
 from rekord.storage.local import LOCAL, read_error
 from rekord.storage.portability import open_to_read, pread
-from rekord.storage.remote import is_remote
-from rekord.storage.router import map_concurrently
+from rekord.storage.router import is_remote, map_concurrently
 
 
 class RecordIndexError(UsageError, IndexError):
@@ -64,12 +61,28 @@ MAX_OPEN_FILES = 1024
 """So many shards are open at a time. A mapped one holds no file descriptor, only a range of addresses."""
 
 
-@dataclass(frozen=True, slots=True)
-class GatheredFrames:
-    """Frames of records one behind another, `size_bytes` of a slab, in the order that was asked for."""
+class GatheredFrames(NamedTuple):
+    """Frames of records one after another, the first `size_bytes` of a slab, in the order of `ids`."""
 
     slab: _core.Slab
     size_bytes: int
+    ids: Ids
+    shards: Shards
+    begin: Literal[0] = 0
+
+    @property
+    def end(self) -> int:
+        """Where the last frame ends in the slab."""
+        return self.size_bytes
+
+    @property
+    def frames(self) -> int:
+        """How many records these are."""
+        return len(self.ids)
+
+    def where(self, frame: int, at: int | None = None) -> Location:
+        """The record that a frame is."""
+        return self.shards.where(int(self.ids[frame]))
 
 
 class Shards:
@@ -253,12 +266,12 @@ class Shards:
     def gather(self, ids: Ids, pool: _core.Pool) -> GatheredFrames:
         """The frames of these records."""
         gathered, opened = self._gather(ids, pool)
-        whole, damaged = _verify_frames(gathered, len(ids))
+        whole, damaged = _verify_frames(gathered)
         if whole:
             return gathered
         if self._repair_index(opened):
             gathered, opened = self._gather(ids, pool)
-            whole, damaged = _verify_frames(gathered, len(ids))
+            whole, damaged = _verify_frames(gathered)
         if not whole and not damaged:
             # Good frames, but not one for each record: whoever decodes them could not tell.
             one = next(iter(opened.values()))
@@ -299,8 +312,9 @@ class Shards:
         """Let go of all files; they are opened again when they are needed."""
         with self._lock:
             self._open.clear()
-        self._blocks.clear()
-        self._pieces.clear()
+        for cache in (self.__dict__.get("_blocks"), self.__dict__.get("_pieces")):
+            if cache is not None:
+                cache.clear()
 
     def _gather(self, ids: Ids, pool: _core.Pool) -> tuple[GatheredFrames, dict[int, _OpenShard]]:
         shards, records = self.locate(ids)
@@ -311,7 +325,8 @@ class Shards:
             self._process, self._lock = os.getpid(), Lock()
         self._inflate_copies(used)
         with self._lock:
-            self._open_remote([int(shard) for shard in used if is_remote(self.paths[shard])])
+            if self.remote:
+                self._open_remote([int(shard) for shard in used if is_remote(self.paths[shard])])
             opened = {int(shard): self._opened(int(shard), len(used)) for shard in used}
         files, which, numbers = self._files(list(opened.values()), which.astype(np.int64), records)
         gathered: Any = _core.gather(pool, files, which, numbers)
@@ -320,7 +335,8 @@ class Shards:
             with self._lock:  # its mapping may have pages of zeros instead of the file's
                 self._open.pop(shard, None)
             raise _gather_error(opened[shard], int(records[gathered]))
-        return GatheredFrames(*gathered), opened
+        slab, size_bytes = gathered
+        return GatheredFrames(slab, size_bytes, ids, self), opened
 
     def _inflate_copies(self, shards: Ids) -> None:
         """Inflate what can only be read from its front, without keeping others from what they read."""
@@ -365,7 +381,7 @@ class Shards:
     def _opened(self, shard: int, at_once: int) -> _OpenShard:
         path = self.paths[shard]
         found = self._open.get(shard)
-        if found is not None and is_remote(path):
+        if found is not None and self.remote and is_remote(path):
             self._open.move_to_end(shard)
             return found
         # A file that changed must not be read where it was mapped, nor beside what was read of it before.
@@ -534,11 +550,11 @@ def _numbers_to_list(numbers: Ids | None) -> list[int] | None:
     return None if numbers is None else numbers.tolist()
 
 
-def _verify_frames(gathered: GatheredFrames, records: int) -> tuple[bool, bool]:
+def _verify_frames(gathered: GatheredFrames) -> tuple[bool, bool]:
     """Whether frames follow each other exactly, one for each record, and whether one of them is damaged.
 
     By their headers, which cost little while they are in the cache.
     """
-    size_bytes = gathered.size_bytes
+    size_bytes, records = gathered.size_bytes, gathered.frames
     frames, consumed, _, problem = _core.skip_frames(gathered.slab, 0, size_bytes, size_bytes, records)
     return frames == records and consumed == size_bytes, problem is not None

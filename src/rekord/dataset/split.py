@@ -1,7 +1,12 @@
-"""A split: a named subset of a dataset, or a view of some of its records."""
+"""A split: a named subset of a dataset, or a view of some of its records.
+
+It is composed of a view of records (`RecordView`), a schema (`LazySchema`), and what is done to rows and batches.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -11,31 +16,43 @@ import numpy as np
 
 from rekord import _core
 from rekord.arguments import integer
-from rekord.codec.plan import CodecPlan
+from rekord.codec.columns import Batch
+from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.batches import Batches, BatchRequest
-from rekord.dataset.infer import LazySchema
+from rekord.dataset.index import BLOCK_BYTES
+from rekord.dataset.infer import Kind, infer_files
 from rekord.dataset.options import (
     BatchOptions,
     CheckedOptions,
     ClassKey,
     ClassShares,
+    MapFunction,
     Shuffle,
     accepts_batch_options,
 )
-from rekord.dataset.order import Ids
-from rekord.dataset.postprocess import (
-    Batch,
-    MapFunction,
-    build_image_decoder,
-    build_postprocessor,
-    compose_maps,
-)
+from rekord.dataset.order import EpochOrder, Ids, OrderKind
+from rekord.dataset.postprocess import build_image_decoder, build_postprocessor, compose_maps
 from rekord.dataset.read_transforms import SplitTransforms
-from rekord.dataset.readers.indexed import IndexedDecoder
-from rekord.dataset.record_view import RecordView
-from rekord.dataset.samplers import Sampler, Sampling, normalize_selection
+from rekord.dataset.readers.pipeline import BatchDecoder
+from rekord.dataset.readers.remote import MAX_CACHED_BYTES
+from rekord.dataset.samplers import (
+    FileOrderSampler,
+    FullSampler,
+    Sampler,
+    Sampling,
+    Selection,
+    SubsetSampler,
+    concat_selections,
+    expand_selection,
+    normalize_selection,
+    select_numbers,
+    slice_selection,
+)
+from rekord.dataset.shards import RecordIndexError, Shards
 from rekord.errors import error
 from rekord.schema import Schema
+from rekord.storage.local import Stat
+from rekord.storage.router import ROUTED_STORAGE, map_concurrently
 
 if TYPE_CHECKING:
     import jax
@@ -48,6 +65,185 @@ if TYPE_CHECKING:
     from rekord.transforms.base import Transform
 
 _FILTERED_ROWS = 1024
+
+
+class RecordView:
+    """Records of some shards: those whose numbers are `ids`, or all of them."""
+
+    def __init__(
+        self,
+        shards: Shards,
+        ids: Selection | None = None,
+        *,
+        block_records: int | None = None,
+        digest: str | None = None,
+    ) -> None:
+        self.shards = shards
+        self.ids = ids
+        self.block_records = block_records
+        self.known_digest = digest
+
+    @classmethod
+    def concat(cls, views: Sequence[RecordView], *, digest: str | None = None) -> RecordView:
+        """The records of all views, in this order."""
+        ids = None
+        if any(view.ids is not None for view in views):
+            begins = np.cumsum([0, *(len(view.shards) for view in views[:-1])])
+            ids = concat_selections(
+                [
+                    expand_selection(view.all_ids) + int(begin)
+                    for view, begin in zip(views, begins, strict=True)
+                ]
+            )
+        blocks = [view.block_records for view in views if view.block_records is not None]
+        return cls(
+            Shards.concat([view.shards for view in views]),
+            ids,
+            block_records=min(blocks) if len(blocks) == len(views) else None,
+            digest=digest,
+        )
+
+    def __len__(self) -> int:
+        return len(self.shards) if self.ids is None else len(self.ids)
+
+    @property
+    def all_ids(self) -> Selection:
+        """The numbers of its records in the shards."""
+        return range(len(self.shards)) if self.ids is None else self.ids
+
+    def ids_at(self, places: Ids) -> Ids:
+        """The numbers in the shards of the records at some places of this view."""
+        return places if self.ids is None else select_numbers(self.ids, places)
+
+    def select(self, ids: Selection) -> RecordView:
+        """A view of records by their numbers in the shards."""
+        return RecordView(self.shards, ids, block_records=self.block_records, digest=self.known_digest)
+
+    def whole(self) -> RecordView:
+        """All records of the shards."""
+        return RecordView(self.shards, block_records=self.block_records, digest=self.known_digest)
+
+    def at(self, places: Ids) -> RecordView:
+        """A view of the records at some places of this one."""
+        return self.select(normalize_selection(self.ids_at(places)))
+
+    def slice(self, which: slice) -> RecordView:
+        """A view of a slice of this one."""
+        try:
+            which.indices(len(self))
+        except (TypeError, ValueError):
+            raise RecordIndexError(which, "a slice of whole numbers, whose step is not 0") from None
+        return self.select(slice_selection(self.all_ids, which))
+
+    def id_of(self, which: object) -> int:
+        """The number in the shards of one record, counted from the end where it is negative."""
+        size = len(self)
+        if isinstance(which, bool) or not hasattr(which, "__index__"):
+            raise RecordIndexError(which, "a whole number, a list of them, or a slice")
+        number = int(which.__index__())
+        if not -size <= number < size:
+            raise RecordIndexError(
+                number, f"a number from {-size:,} to {size - 1:,}" if size else "no records at all"
+            )
+        return int(self.ids_at(np.array([number % size], np.int64))[0])
+
+    def ids_of(self, numbers: Any) -> Ids:
+        """The numbers in the shards of several records, or of those that an array of truth values marks."""
+        size = len(self)
+        given = np.asarray(numbers)
+        if given.dtype == np.bool_ and given.shape == (size,):
+            given = np.flatnonzero(given)
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise RecordIndexError(numbers, "a list of whole numbers")
+        outside = (given < -size) | (given >= size)  # before they are int64: of 2^64 - 1 that makes -1
+        if outside.any():
+            raise RecordIndexError(int(given[outside][0]), f"numbers from {-size:,} to {size - 1:,}")
+        ids = given.astype(np.int64)
+        return self.ids_at(np.where(ids < 0, ids + size, ids))
+
+    def digest(self) -> str:
+        """What tells the files from others: of the manifest, or of names, sizes and times."""
+        if self.known_digest is None:
+            digest = hashlib.sha256()
+            for path, found in zip(self.shards.paths, self.stats(), strict=True):
+                name = os.path.basename(path)
+                digest.update(f"{name}\0{found.size_bytes}\0{found.mtime_ns}\0".encode(errors="replace"))
+            self.known_digest = digest.hexdigest()
+        return self.known_digest
+
+    def stats(self) -> list[Stat]:
+        """The state of each file now."""
+        return map_concurrently(ROUTED_STORAGE.stat, self.shards.paths, remote=self.shards.remote)
+
+    def sampler(self, shuffle: Shuffle, seed: int, world: int) -> Sampler:
+        """Every record once per epoch, in an order computed from seed and epoch."""
+        kind: OrderKind = "sequential"
+        if shuffle is True:
+            # In a remote place neighbours come together, and each of them alone would be a request.
+            kind = "block" if self.shards.remote else "exact"
+        elif shuffle:
+            kind = shuffle
+        if kind == "sequential" and self.ids is None:
+            return FileOrderSampler(self.shards)
+        is_block = kind == "block"
+        order = EpochOrder(
+            kind, len(self), seed, block=self._block() if is_block else 1, lanes=world if is_block else 1
+        )
+        return FullSampler(order) if self.ids is None else SubsetSampler(order, self.ids)
+
+    def shards_for(self, sampler: Sampler) -> Shards:
+        """The shards; remote ones in whole blocks where these are used up soon, or can all be kept."""
+        if not self.shards.remote or not isinstance(sampler, (FullSampler, SubsetSampler)):
+            return self.shards
+        kind = sampler.order.kind
+        fits = kind == "exact" and sum(one.size_bytes for one in self.stats()) <= MAX_CACHED_BYTES
+        return self.shards.in_blocks(self._block()) if fits or kind == "block" else self.shards
+
+    def _block(self) -> int:
+        if self.block_records is None:
+            size_bytes = sum(found.size_bytes for found in self.stats())
+            self.block_records = BLOCK_BYTES * len(self.shards) // max(size_bytes, 1)
+        return max(1, self.block_records)  # a manifest may say anything
+
+
+class LazySchema:
+    """One schema for all splits of a dataset."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        declared: Schema | None,
+        kind: Kind | None,
+        *,
+        inferred: Schema | None = None,
+    ) -> None:
+        self._paths = tuple(paths)
+        self._declared = declared
+        self._kind = kind
+        self._inferred = inferred
+
+    @property
+    def declared(self) -> bool:
+        """Whether somebody said what records hold."""
+        return self._declared is not None
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a schema without reading any record."""
+        return self._declared is not None or self._inferred is not None
+
+    def get(self) -> Schema:
+        """The schema; the first records are read for it where none is declared."""
+        if self._declared is not None:
+            return self._declared
+        if self._inferred is None:
+            self._inferred, _ = infer_files(self._paths, kind=self._kind)
+        return self._inferred
+
+    def plan(self, columns: tuple[str, ...] | None) -> CodecPlan:
+        """How records are decoded by it, or some of their columns."""
+        # Under a declared schema other keys are none of its business; an inferred one claims to know them all.
+        return compile_plan(self.get(), columns, strict=self._declared is None)
 
 
 class SplitMethods(ABC):
@@ -421,7 +617,9 @@ class Split(SplitMethods):
                 ragged=checked.ragged,
                 pad=checked.pad,
                 map=compose_maps(self.batch_map, checked.map),
-            ),
+            )
+            if checked.has_postprocessing or self.batch_map is not None
+            else None,
             prefetch=checked.prefetch,
             threads=checked.threads,
         )
@@ -432,7 +630,8 @@ class Split(SplitMethods):
         plan, then = (
             (self.stored_schema.plan(None), None) if made is None else (made.reading(), made.then(None))
         )
-        batch = IndexedDecoder(self.view.shards, plan, _core.Pool(0), then).decode(ids)
+        decoder = BatchDecoder(plan, _core.Pool(0), then)
+        batch = decoder.decode(self.view.shards.gather(ids, decoder.pool))
         finish = build_postprocessor((), fill=None, ragged="ragged", pad=None, map=self.batch_map)
         return batch if finish is None else finish(batch)
 

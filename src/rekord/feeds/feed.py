@@ -13,14 +13,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.codec.columns import Optional, Ragged, SparseColumn
-from rekord.dataset.background import IdlePool
-from rekord.dataset.batches import BatchRequest, read_batches
-from rekord.dataset.loader import BatchReader, Loader
+from rekord.codec.columns import Batch, Optional, Ragged, SparseColumn
+from rekord.dataset.batches import BatchReader, BatchRequest, Loader, read_batches
 from rekord.dataset.options import BatchOptions
 from rekord.dataset.order import Ids, validate_ranks
-from rekord.dataset.postprocess import Batch
-from rekord.dataset.readers.indexed import IndexedDecoder
+from rekord.dataset.readers.pipeline import BatchDecoder, IdlePool
 from rekord.dataset.shards import RecordIndexError
 from rekord.errors import error
 
@@ -224,8 +221,8 @@ class RowReader:
             self.__init__(replace(self.request, shards=copy(self.request.shards)))  # type: ignore[misc]
         request = self.request
         ids = request.sampler.records(request.epoch, self._positions(numbers))
-        with self._decoders.write_borrowed() as decoder:
-            batch = decoder.decode(ids)
+        with self._decoders.borrow() as decoder:
+            batch = decoder.decode(request.shards.gather(ids, decoder.pool))
         return request.finish(batch) if request.finish else batch
 
     def row(self, number: int) -> dict[str, Any]:
@@ -238,9 +235,9 @@ class RowReader:
         columns = [list(column) for column in batch.values()]
         return [dict(zip(batch, values, strict=True)) for values in zip(*columns, strict=True)]
 
-    def _decoder(self) -> IndexedDecoder:
+    def _decoder(self) -> BatchDecoder:
         plan, images = self.request.decoding()
-        return IndexedDecoder(self.request.shards, plan, _core.Pool(0), images)
+        return BatchDecoder(plan, _core.Pool(0), images)
 
     def _positions(self, numbers: Sequence[int]) -> Ids:
         size = len(self)

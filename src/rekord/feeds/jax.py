@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import numpy as np
 
-from rekord.codec.columns import Column, Ragged, SparseColumn
-from rekord.dataset.batches import BatchRequest
-from rekord.dataset.loader import BatchReader
+from rekord.codec.columns import Batch, Column, Ragged, SparseColumn
+from rekord.dataset.batches import BatchReader, BatchRequest
 from rekord.dataset.options import BatchOptions
 from rekord.dataset.order import Remainder
-from rekord.dataset.postprocess import Batch
 from rekord.errors import RekordError, add_location, error
 from rekord.feeds.feed import Array, Feed, convert_column, import_framework, is_image_column, with_ranks
 from rekord.location import Location

@@ -8,9 +8,9 @@ from typing import Generic, TypeVar
 
 from rekord import _core
 from rekord._core import PayloadKind
-from rekord.dataset.background import OrderedWork
 from rekord.dataset.infer import SAMPLED_RECORDS, detect_payload_kind
 from rekord.dataset.read import infer_compression, open_frames
+from rekord.dataset.readers.pipeline import OrderedWork
 from rekord.errors import RekordError
 from rekord.faults import is_wire_fault, wire_error
 from rekord.framing.frames import FrameReader, VerifiedFrames

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar, overload
 
-from rekord.arguments import check_keywords
+from rekord.arguments import check_keywords, invalid
 from rekord.errors import add_location, error
 from rekord.location import Location
 from rekord.schema import json_form
@@ -144,6 +144,12 @@ KIND_NAMES: Mapping[RecordKind, str] = {
 }
 
 T = TypeVar("T")
+
+
+def check_kind(kind: object) -> None:
+    """Refuse what is no kind of records."""
+    if kind not in (None, *KIND_NAMES):
+        raise invalid("kind", kind, '"example", "sequence" or "bytes"', 'kind="example"')
 
 
 @check_keywords

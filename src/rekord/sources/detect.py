@@ -25,7 +25,7 @@ from rekord.sources.image_csv import ImageCsvReader, find_columns
 from rekord.sources.image_folder import IMAGE_EXTENSIONS, SPLIT_NAMES, is_image_name, join_path
 from rekord.storage.find import is_record_name
 from rekord.storage.local import LOCAL
-from rekord.storage.remote import is_remote
+from rekord.storage.router import is_remote
 
 _HEAD_BYTES = 256 * 1024
 _SAMPLE_ROWS = 20

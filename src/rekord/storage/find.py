@@ -20,8 +20,8 @@ from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
 from rekord.schema.messages import closest_match, preview
 from rekord.storage.local import LOCAL, DirectoryEntry, Stat, Storage
-from rekord.storage.remote import CHECK_ADDRESS_HINT, is_remote
-from rekord.storage.router import REMOTE, map_concurrently
+from rekord.storage.remote import CHECK_ADDRESS_HINT
+from rekord.storage.router import REMOTE, is_remote, map_concurrently
 
 # Names that are always taken, damaged or not, so that damage is seen. Matched in lower case.
 _RECORD_NAME = re.compile(

@@ -135,12 +135,6 @@ _DENIED_STATUSES = (401, 403)
 _INCOMPLETE_ERRORS = ("IncompleteRead", "ClientPayloadError", "ContentLengthError", "ResponseStreaming")
 
 
-def is_remote(path: str) -> bool:
-    """Whether a path names a place elsewhere: `scheme://…`. A drive letter is no scheme."""
-    scheme, found, _ = path.partition("://")
-    return bool(found) and len(scheme) > 1 and scheme.replace("+", "").replace("-", "").isalnum()
-
-
 class RemoteStorage:
     """All places with a scheme. Files are known by their URLs."""
 
@@ -215,7 +209,7 @@ class RemoteStorage:
         return path
 
     def _refuse_to_write(self, *paths: str, **named: str) -> NoReturn:
-        raise _read_only_error([*paths, *named.values()][-1])
+        raise read_only_error([*paths, *named.values()][-1])
 
     create = rename = exchange = link = remove = lock = _refuse_to_write
     make_folder = remove_folder = sync_folder = _refuse_to_write
@@ -364,13 +358,8 @@ def _path_identity(path: str) -> tuple[int, int]:
     return int.from_bytes(digest[:7], "big"), int.from_bytes(digest[7:], "big")
 
 
-def reject_remote_write(path: str) -> None:
-    """Raise where a path is one elsewhere: on this machine it would become a folder with a colon in its name."""
-    if is_remote(path):
-        raise _read_only_error(path)
-
-
-def _read_only_error(path: str) -> RekordError:
+def read_only_error(path: str) -> RekordError:
+    """The error for a remote path that was to be written to."""
     return error(
         "X504",
         "remote places are only read",

@@ -9,12 +9,24 @@ from typing import Final, TypeVar
 
 from rekord.errors import RekordError
 from rekord.storage.local import LOCAL, DirectoryEntry, PathKind, Readable, Stat, Storage, Writable
-from rekord.storage.remote import MAX_CONCURRENT_REQUESTS, RemoteStorage, is_remote
+from rekord.storage.remote import MAX_CONCURRENT_REQUESTS, RemoteStorage, read_only_error
 
 REMOTE: Final = RemoteStorage()
 
 ArgumentT = TypeVar("ArgumentT")
 ResultT = TypeVar("ResultT")
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path names a place elsewhere: `scheme://…`. A drive letter is no scheme."""
+    scheme, found, _ = path.partition("://")
+    return bool(found) and len(scheme) > 1 and scheme.replace("+", "").replace("-", "").isalnum()
+
+
+def reject_remote_write(path: str) -> None:
+    """Raise where a path is one elsewhere: on this machine it would become a folder with a colon in its name."""
+    if is_remote(path):
+        raise read_only_error(path)
 
 
 class _RoutedStorage:

@@ -28,7 +28,7 @@ import msgspec
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
 from rekord.storage.local import LOCAL, PathKind, PathLike, Storage, Writable, read_file
-from rekord.storage.remote import reject_remote_write
+from rekord.storage.router import reject_remote_write
 
 if TYPE_CHECKING:
     from types import TracebackType

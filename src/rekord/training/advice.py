@@ -45,7 +45,7 @@ class InputFacts:
 
 def collect_input_facts(split: Split, task: Task, image_size: tuple[int, int] | None) -> InputFacts:
     """Look at the first few records and at the head of one file; whatever goes wrong there goes without saying."""
-    from rekord.storage.remote import is_remote
+    from rekord.storage.router import is_remote
 
     used = (*(each.column for each in task.inputs), task.target)
     sample = _read_sample(split)

@@ -28,8 +28,7 @@ from rekord.report.formatting import format_byte_size
 from rekord.schema import Label, Schema, of_type
 from rekord.schema.interop.tfds import FEATURES_NAME, INFO_NAME, build_label_files
 from rekord.schema.messages import closest_match, preview
-from rekord.storage.remote import is_remote
-from rekord.storage.router import ROUTED_STORAGE
+from rekord.storage.router import ROUTED_STORAGE, is_remote
 from rekord.storage.transaction import Transaction, exists, read_bytes
 from rekord.verbs.write import TFDS_VERSION, infer_tfds_name
 

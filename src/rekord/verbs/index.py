@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from rekord.arguments import one_of
 from rekord.codec.columns import column_to_arrow
-from rekord.dataset.compact_manifest import find_shard_entry
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.external_index import (
     encode_text_index,
@@ -22,7 +21,7 @@ from rekord.dataset.external_index import (
     is_external_index,
 )
 from rekord.dataset.index import encode_index_file, encode_offsets_file, index_path
-from rekord.dataset.manifest import MANIFEST_NAME, read_manifest
+from rekord.dataset.manifest import MANIFEST_NAME, find_shard_entry, read_manifest
 from rekord.dataset.read import list_record_files
 from rekord.dataset.shard_index import (
     ShardIndex,

@@ -19,11 +19,10 @@ from rekord.framing.deflate import compression_name
 from rekord.layouts.base import Layout, Verify
 from rekord.schema import Feature, RecordKind, Schema
 from rekord.storage.local import PathLike
-from rekord.storage.remote import reject_remote_write
+from rekord.storage.router import reject_remote_write
 
 if TYPE_CHECKING:
-    from rekord.codec.columns import Array
-    from rekord.dataset.postprocess import Batch
+    from rekord.codec.columns import Array, Batch
     from rekord.transforms.base import Transform
 
 ClassCounts: TypeAlias = "Mapping[str, int] | Mapping[int, int] | Mapping[bytes, int]"

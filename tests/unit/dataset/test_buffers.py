@@ -18,7 +18,7 @@ import pytest
 import rekord as rk
 from rekord import _core
 from rekord.codec.plan import compile_plan
-from rekord.dataset.readers import sequential
+from rekord.dataset.readers import pipeline
 from rekord.testing import example_bytes, frames
 
 pytestmark = pytest.mark.slow
@@ -83,7 +83,7 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> list[_core.Pool]:
         made.append(_core.Pool(256 << 20, poison=True))
         return made[-1]
 
-    monkeypatch.setattr(sequential, "new_pool", poisoned)
+    monkeypatch.setattr(pipeline, "new_pool", poisoned)
     return made
 
 
@@ -342,7 +342,7 @@ def test_a_string_that_was_taken_out_is_a_copy(pools, path) -> None:
 
 def test_idle_bytes_stay_within_their_limit(monkeypatch, path) -> None:
     pool = _core.Pool(1 << 20, poison=True)
-    monkeypatch.setattr(sequential, "new_pool", lambda: pool)
+    monkeypatch.setattr(pipeline, "new_pool", lambda: pool)
     for batch in rk.open(path, schema=SCHEMA).batches(BATCH, threads=2, prefetch=2):
         assert pool.idle_bytes <= 1 << 20
         del batch

@@ -15,7 +15,8 @@ import pytest
 
 import rekord as rk
 from rekord.conversion.shards import CompletedShard
-from rekord.dataset import compact_manifest, shard_index
+from rekord.dataset import manifest as manifest_module
+from rekord.dataset import shard_index
 from rekord.dataset.index import index_path
 from rekord.schema.interop.label_map import read_label_map
 from rekord.storage.local import LOCAL, read_file
@@ -49,7 +50,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     disable_fsync(monkeypatch)
     monkeypatch.setenv("REKORD_CACHE", str(tmp_path / "cache"))
     shard_index._index_cache.clear()
-    compact_manifest._manifest_cache.clear()
+    manifest_module._manifest_cache.clear()
     # Only so that a reader that waits for a pipe fails, instead of the whole suite never ending.
     signal.alarm(120)
     yield

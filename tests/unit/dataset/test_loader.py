@@ -301,6 +301,20 @@ def test_batches_before_a_function_fails_are_delivered(split, way, shuffle) -> N
     assert loader.state_dict()["consumed"] == 24
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_remainder_that_is_dropped_takes_no_failure_with_it(folder, tmp_path, way) -> None:
+    path = tmp_path / "x.tfrecord"
+    data = bytearray(b"".join(sorted(folder.glob("*.tfrecord"))[i].read_bytes() for i in range(5)))
+    data[-5] ^= 1  # the last record: fewer than a batch come before it
+    path.write_bytes(data)
+    loader = rk.open(path, schema=rk.Schema({"n": rk.Int64()})).batches(8, remainder="drop", **way)
+    delivered: list[int] = []
+    with pytest.raises(rk.FrameError) as caught:
+        delivered.extend(n for batch in loader for n in batch["n"].tolist())
+    assert (caught.value.code, caught.value.location.record) == ("F102", RECORDS - 1)
+    assert len(delivered) == (RECORDS - 1) // 8 * 8
+
+
 def test_an_iterator_that_is_never_used_takes_nothing_from_another(split) -> None:
     loader = split.batches(8, shuffle=True)
     running, unused = iter(loader), iter(loader)

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.dataset import compact_manifest, shard_index
 from rekord.dataset import dataset as dataset_module
 from rekord.dataset import index as index_module
+from rekord.dataset import manifest as manifest_module
+from rekord.dataset import shard_index
 from rekord.dataset.index import (
     CHUNK_RECORDS,
     IndexExpectation,
@@ -36,7 +37,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     disable_fsync(monkeypatch)
     monkeypatch.setenv("REKORD_CACHE", str(tmp_path / "cache"))
     shard_index._index_cache.clear()
-    compact_manifest._manifest_cache.clear()
+    manifest_module._manifest_cache.clear()
     index_module._chunk_cache.clear()
     yield
     index_module._chunk_cache.clear()
@@ -99,7 +100,7 @@ def test_100_000_shards_are_opened_without_a_look_at_any_of_them(
 
 
 def test_a_shard_is_found_by_its_name_without_all_the_others(huge: Path) -> None:
-    manifest = compact_manifest.load_compact_manifest(str(huge))
+    manifest = manifest_module.load_manifest(str(huge))
     assert manifest.find("train-00007-of-100000.tfrecord")[1] == 7  # type: ignore[index]
     for name in (
         "train-100000-of-100000.tfrecord",
@@ -108,7 +109,7 @@ def test_a_shard_is_found_by_its_name_without_all_the_others(huge: Path) -> None
         "train-00007-of-00008.tfrecord",
     ):
         assert manifest.find(name) is None
-    listed = compact_manifest.find_shard_entry(str(huge / "train-00007-of-100000.tfrecord"))
+    listed = manifest_module.find_shard_entry(str(huge / "train-00007-of-100000.tfrecord"))
     assert listed is not None
     assert listed.expected is not None
     assert listed.expected.checksums == [14, 15]

@@ -9,13 +9,8 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.dataset.postprocess import (
-    Postprocessor,
-    build_image_decoder,
-    build_postprocessor,
-    compose_maps,
-    validate_resize,
-)
+from rekord.dataset.options import validate_resize
+from rekord.dataset.postprocess import Postprocessor, build_image_decoder, build_postprocessor, compose_maps
 
 COLUMNS = ("a", "b")
 

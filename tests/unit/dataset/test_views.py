@@ -15,8 +15,6 @@ import numpy as np
 import pytest
 
 import rekord as rk
-from rekord.dataset.infer import LazySchema
-from rekord.dataset.record_view import RecordView
 from rekord.dataset.samplers import (
     Selection,
     digest_selection,
@@ -26,7 +24,7 @@ from rekord.dataset.samplers import (
     slice_selection,
 )
 from rekord.dataset.shards import Shards
-from rekord.dataset.split import SplitMethods
+from rekord.dataset.split import LazySchema, RecordView, SplitMethods
 from rekord.testing import example_bytes, frames
 
 RECORDS = 100
@@ -225,11 +223,11 @@ def test_a_split_of_a_thousand_shards_pickles_as_its_paths() -> None:
 def test_no_number_of_batches_ahead_begins_more_than_some_thousands(
     split: rk.Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rekord.dataset.background._MAX_PREFETCH", 5)
-    monkeypatch.setattr("rekord.dataset.background._MAX_THREADS", 2)
+    monkeypatch.setattr("rekord.dataset.readers.pipeline._MAX_PREFETCH", 5)
+    monkeypatch.setattr("rekord.dataset.readers.pipeline._MAX_THREADS", 2)
     batches = iter(split.batches(1, shuffle=True, threads=10**9, prefetch=10**9))
     next(batches)
-    work: Any = batches._reading
+    work: Any = batches._reading._work
     assert (len(work._threads), len(work._waiting)) == (2, 7 - 1)
     batches.close()
 

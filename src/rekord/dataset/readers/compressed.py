@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.external_index import parse_frame_size
+from rekord.dataset.index import parse_frame_size
 from rekord.dataset.order import Ids
-from rekord.dataset.read import explain_frame_error, open_frames, open_slabs
+from rekord.dataset.read import next_frames, open_frames, open_slabs
 from rekord.dataset.shard_index import ShardIndex, file_changed_error, read_stamp
 from rekord.errors import RekordError, error
 from rekord.framing.deflate import FlushPoint
@@ -234,12 +234,6 @@ class InflatedCopies:
 
     def _copy_frames(self, path: str, write: Callable[[memoryview], object]) -> int:
         with open_slabs(path, _core.Pool(_IDLE_BYTES), reuse=True) as reader:
-            try:
-                while (segment := reader.next(_MAX_FRAMES)) is not None:
-                    write(memoryview(segment.slab.view())[segment.begin : segment.end])
-            except RekordError as failure:
-                failure.location = failure.location.within(
-                    path=path, record=reader.record, offset=reader.offset
-                )
-                raise explain_frame_error(failure) from None
+            while (segment := next_frames(reader, _MAX_FRAMES)) is not None:
+                write(memoryview(segment.slab.view())[segment.begin : segment.end])
             return reader.offset

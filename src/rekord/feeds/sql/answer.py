@@ -31,7 +31,7 @@ from rekord.feeds.sql.tables import (
 )
 from rekord.schema import Schema
 from rekord.schema.messages import closest_match
-from rekord.storage.remote import is_remote
+from rekord.storage.router import is_remote
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split

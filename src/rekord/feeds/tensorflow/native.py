@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 from rekord import _core
 from rekord.arguments import integer, invalid
-from rekord.codec.columns import Column
+from rekord.codec.columns import Batch, Column
 from rekord.codec.decode import assemble_columns, new_batch
 from rekord.codec.images.decode import ImageColumnDecoder
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.batches import BatchRequest, read_batches
-from rekord.dataset.loader import BatchReader, LoaderState
+from rekord.dataset.batches import BatchReader, BatchRequest, LoaderState, read_batches
 from rekord.dataset.options import BatchOptions
-from rekord.dataset.postprocess import Batch, Postprocessor
+from rekord.dataset.postprocess import Postprocessor
 from rekord.errors import RekordError, error
 from rekord.feeds.feed import import_framework
 from rekord.feeds.tensorflow.columns import (

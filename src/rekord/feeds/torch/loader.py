@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack
 import numpy as np
 
 from rekord.arguments import integer, invalid
-from rekord.codec.columns import Optional, Ragged, SparseColumn, Strings
-from rekord.dataset.batches import BatchRequest, make_worker_request, read_batches
-from rekord.dataset.loader import BatchReader, LoaderState
+from rekord.codec.columns import Batch, Optional, Ragged, SparseColumn, Strings
+from rekord.dataset.batches import BatchReader, BatchRequest, LoaderState, make_worker_request, read_batches
 from rekord.dataset.options import BatchOptions
-from rekord.dataset.postprocess import Batch
 from rekord.errors import RekordError, error
 from rekord.feeds.feed import (
     Feed,

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.compact_manifest import find_shard_entry
 from rekord.dataset.index import CHUNK_RECORDS, IndexFile, IndexMismatch, index_path, open_index_file
 from rekord.dataset.manifest import (
     MANIFEST_NAME,
     Manifest,
     check_shard,
+    find_shard_entry,
     has_manifest,
     manifest_path,
     read_manifest,

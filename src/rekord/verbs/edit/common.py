@@ -23,9 +23,9 @@ from rekord.conversion.derive import (
 )
 from rekord.conversion.driver import REJECTS, REMARKS, remove_dataset
 from rekord.dataset.external_index import TEXT_SUFFIX, external_index_name, index_folder
+from rekord.dataset.index import METADATA_FOLDER
 from rekord.dataset.manifest import (
     MANIFEST_NAME,
-    METADATA_FOLDER,
     Manifest,
     ManifestSplit,
     manifest_path,
@@ -39,8 +39,7 @@ from rekord.layouts.tfds import check_tfds
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.storage.local import LOCAL, PathLike, Storage
-from rekord.storage.remote import reject_remote_write
-from rekord.storage.router import ROUTED_STORAGE
+from rekord.storage.router import ROUTED_STORAGE, reject_remote_write
 from rekord.storage.transaction import Replacement, SwapRecord, Transaction, exists, read_bytes
 from rekord.verbs.derive_common import (
     DerivedCompanions,

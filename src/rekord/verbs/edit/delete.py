@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from rekord.arguments import check_keywords, invalid
+from rekord.codec.columns import Batch
 from rekord.conversion.copy_records import RecordRange, RecordSequence
 from rekord.conversion.derive import CopiedShard, DerivedShard
 from rekord.conversion.plan import digest_function
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.order import Ids
-from rekord.dataset.postprocess import Batch
 from rekord.dataset.samplers import digest_selection
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error

@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rekord.codec.columns import Optional, Ragged
+from rekord.codec.columns import Batch, Optional, Ragged
 from rekord.dataset.order import Ids
-from rekord.dataset.postprocess import Batch
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.feeds.sql.tables import IndexedColumns

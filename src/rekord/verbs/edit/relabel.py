@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rekord.arguments import check_keywords
+from rekord.codec.columns import Batch
 from rekord.conversion.copy_records import RecordRange, RecordSequence
 from rekord.conversion.derive import DerivedShard
 from rekord.conversion.derive import ReencodedShard as ChangedShard
 from rekord.conversion.plan import digest_function
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
-from rekord.dataset.postprocess import Batch
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, add_location, error
 from rekord.location import Location

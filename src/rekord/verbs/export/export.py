@@ -20,7 +20,7 @@ from rekord.schema import RecordKind, Schema
 from rekord.sources.records import records as record_source
 from rekord.sources.rows import rows as row_source
 from rekord.storage.local import LOCAL, Storage
-from rekord.storage.remote import reject_remote_write
+from rekord.storage.router import reject_remote_write
 from rekord.storage.transaction import Output, StagedFolder, Transaction, exists, kind_at
 from rekord.verbs.export.reading import ExportedRecords, Options, safe_part
 from rekord.verbs.options import ExportOptions, FormatName

@@ -14,7 +14,7 @@ from rekord.codec.columns import Optional, Ragged, Strings
 from rekord.codec.decode import SequenceExample, assemble_columns, decode, new_batch, row_error
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.order import Ids
-from rekord.dataset.read import explain_frame_error, open_slabs
+from rekord.dataset.read import explain_frame_error, next_frames, open_slabs
 from rekord.errors import RekordError, error
 from rekord.faults import frame_error
 from rekord.framing.frames import FrameSegment
@@ -483,16 +483,12 @@ class _RewriteFileReader:
         self._done = 0  # rows that were given
 
     def chunks(self) -> Iterator[Chunk]:
-        path = self._file.path
-        with open_slabs(path, self._pool, reuse=False) as reader:
+        with open_slabs(self._file.path, self._pool, reuse=False) as reader:
             while True:
                 try:
-                    segment = reader.next(_MAX_ROWS)
+                    segment = next_frames(reader, _MAX_ROWS)
                 except RekordError as failure:
-                    failure.location = failure.location.within(
-                        path=path, record=reader.record, offset=reader.offset
-                    )
-                    yield SourceRow(self._name, self._done, _explain_safely(failure))
+                    yield SourceRow(self._name, self._done, failure)
                     return
                 if segment is None:
                     return
@@ -553,7 +549,7 @@ class _RewriteFileReader:
             record = segment.first_record + len(payloads)
             failure = frame_error(problem, record=record, offset=offset)
             failure.location = failure.location.within(path=self._file.path)
-            yield SourceRow(self._name, self._done, _explain_safely(failure))
+            yield SourceRow(self._name, self._done, explain_frame_error(failure))
 
     def _kinds_of(self, payload: bytes, record: int, offset: int) -> dict[str, str] | SourceRow:
         """The kinds that a record has of the columns to be cast; a bad row where it cannot be read or changed."""
@@ -609,13 +605,6 @@ def _detect_kind(values: Any) -> str | None:
     if isinstance(values, list):
         return "bytes"
     return "int64" if values.dtype.kind == "i" else "float"
-
-
-def _explain_safely(failure: RekordError) -> RekordError:
-    try:
-        return explain_frame_error(failure)
-    except RekordError:
-        return failure
 
 
 def _file_changed_error(path: str) -> RekordError:

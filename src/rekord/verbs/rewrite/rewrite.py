@@ -17,10 +17,9 @@ from rekord.conversion.driver import Companions, Conversion, ConversionResult
 from rekord.dataset.combine import concat, resolve_common_schema
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
-from rekord.dataset.infer import LazySchema, infer
+from rekord.dataset.infer import infer
 from rekord.dataset.manifest import Manifest
 from rekord.dataset.order import EpochOrder
-from rekord.dataset.record_view import RecordView
 from rekord.dataset.samplers import (
     FileOrderSampler,
     FullSampler,
@@ -32,7 +31,7 @@ from rekord.dataset.samplers import (
 )
 from rekord.dataset.shard_index import detect_file_compression
 from rekord.dataset.shards import Shards
-from rekord.dataset.split import Split
+from rekord.dataset.split import LazySchema, RecordView, Split
 from rekord.errors import RekordError, error
 from rekord.framing.deflate import compression_name
 from rekord.layouts.tfds import check_tfds

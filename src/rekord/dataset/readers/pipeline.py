@@ -1,4 +1,8 @@
-"""Work on background threads, whose results come in order.
+"""The pipeline of all reading: frames are taken in order, decoded side by side, and batches delivered in order.
+
+Reading from front to end (`readers/sequential.py`) and by record number (`Shards.gather`) differ in how they come by
+frames. What becomes of these is the same: `BatchDecoder` verifies and decodes them and says which record is at fault,
+`BatchPipeline` finishes batches and keeps them in order, on the caller's thread or on several.
 
 The garbage collector may run a finalizer on any thread, in the middle of anything: while a lock is held, or inside
 `Thread.start()`. So the finalizer here only signals. It sets a flag and puts into a `SimpleQueue`, whose `put` is
@@ -12,17 +16,27 @@ import atexit
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from queue import SimpleQueue
 from time import monotonic
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from rekord import _core
+from rekord.codec.columns import Batch
+from rekord.codec.decode import assemble_columns, new_batch, truncate_rows
+from rekord.codec.plan import CodecPlan
+from rekord.dataset.read import decode_error
+from rekord.errors import RekordError
+from rekord.location import Location
 
 WorkItem = TypeVar("WorkItem")
 Result = TypeVar("Result")
 Tool = TypeVar("Tool")
 
+_IDLE_BYTES = 256 << 20
+_THREAD_NAME = "rekord-decode"
 _MAX_THREADS = 256
 _MAX_PREFETCH = 4096
 """Beyond a few hundred threads and a few thousand results ahead, more only take more memory."""
@@ -30,6 +44,152 @@ _MAX_PREFETCH = 4096
 _EXIT_SECONDS = 10.0
 """How long the end of the process waits for threads that are in the middle of their work. One of them may hang in a
 read that never comes back."""
+
+
+def new_pool() -> _core.Pool:
+    """The buffers of one iteration. Tests put another in its place."""
+    return _core.Pool(_IDLE_BYTES)
+
+
+class FramePiece(Protocol):
+    """Frames of some records in a slab, from byte `begin` to before `end`."""
+
+    @property
+    def slab(self) -> _core.Slab: ...
+    @property
+    def begin(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def frames(self) -> int: ...
+
+    def where(self, frame: int, at: int | None = None) -> Location:
+        """The record that a frame of the piece is; `at` is its first byte in the piece, where that is known."""
+
+
+class BatchDecoder:
+    """Decodes frames by a plan, and perhaps their images, batch after batch, for one thread at a time.
+
+    `images` decodes the images of a batch. It may refuse a row, unlike what finishes a batch.
+    """
+
+    def __init__(
+        self, plan: CodecPlan, pool: _core.Pool, images: Callable[[Batch], Batch] | None = None
+    ) -> None:
+        self.pool = pool
+        self._plan = plan
+        self._image_decoder = images
+        self._batch = new_batch(plan, pool)
+        self._pieces: list[tuple[int, FramePiece]] = []  # with the first row of each
+
+    def decode(self, piece: FramePiece) -> Batch:
+        """The batch of a piece: whole, or not at all."""
+        try:
+            self.add(piece)
+        except RekordError:
+            self._reset()  # the rows before it go with it
+            raise
+        rows, pieces, taken = self._reset()
+        try:
+            return self._assemble(taken, rows)
+        except RekordError as failure:
+            _locate_row(failure, pieces)
+            raise
+
+    def add(self, piece: FramePiece) -> None:
+        """Verify and decode the frames of a piece. On a failure the rows before it stay."""
+        before = self._batch.rows
+        self._pieces.append((before, piece))
+        consumed, _, frame, row = self._batch.feed(
+            piece.slab, piece.begin, piece.end, piece.end - piece.begin, before + piece.frames
+        )
+        if frame is not None or row is not None:
+            where = piece.where(self._batch.rows - before, consumed)
+            raise decode_error(self._plan, where, frame, row, piece.slab, piece.begin + consumed)
+
+    def take(self) -> tuple[Batch | None, int, RekordError | None]:
+        """The batch so far and its rows, if it has any, and what is wrong with the row after it."""
+        rows, pieces, taken = self._reset()
+        failure = None
+        while rows:
+            try:
+                return self._assemble(taken, rows), rows, failure
+            except RekordError as met:
+                if met.location.row is None:
+                    raise
+                # The rows before it come first; another column may have found an earlier one.
+                rows = met.location.row
+                taken = truncate_rows(self._plan, taken, rows)
+                failure = _locate_row(met, pieces)
+        return None, 0, failure
+
+    def _assemble(self, taken: Any, rows: int) -> Batch:
+        batch = assemble_columns(self._plan, taken, rows)
+        return batch if self._image_decoder is None else self._image_decoder(batch)
+
+    def _reset(self) -> tuple[int, list[tuple[int, FramePiece]], Any]:
+        """Rows, pieces and what the core has decoded of them so far; then begin another batch."""
+        rows, pieces, self._pieces = self._batch.rows, self._pieces, []
+        return rows, pieces, self._batch.take()
+
+
+def _locate_row(failure: RekordError, pieces: list[tuple[int, FramePiece]]) -> RekordError:
+    """A failure of a row in the batch, with the record that it was."""
+    row = failure.location.row
+    if row is not None:
+        first, piece = next(item for item in reversed(pieces) if item[0] <= row)
+        where = piece.where(row - first)
+        failure.location = Location(feature=failure.location.feature).within(**where.to_dict())
+    return failure
+
+
+class BatchPipeline(Generic[WorkItem]):
+    """Finished batches in order, each with how many positions of the epoch are delivered once it is.
+
+    One thread at a time takes work. What `decode` makes of it, one batch after another, may end with a failure, which
+    is raised after these are delivered; `finish` is applied to each.
+    """
+
+    def __init__(
+        self,
+        take: Callable[[], WorkItem | None],
+        decode: Callable[[WorkItem], Iterable[tuple[Batch, int]]],
+        *,
+        finish: Callable[[Batch], Batch] | None,
+        threads: int,
+        prefetch: int,
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
+        def make(work: WorkItem) -> tuple[deque[tuple[Batch, int]], BaseException | None]:
+            made: deque[tuple[Batch, int]] = deque()
+            try:
+                for batch, consumed in decode(work):
+                    made.append((batch if finish is None else finish(batch), consumed))
+            except BaseException as failure:
+                return made, failure  # beside them: its traceback holds this frame, which holds them
+            return made, None
+
+        self._work = ordered_work(
+            take, make, threads=threads, prefetch=prefetch, name=_THREAD_NAME, on_end=on_end
+        )
+        self._ready: deque[tuple[Batch, int]] = deque()
+        self._failure: BaseException | None = None
+
+    def __next__(self) -> tuple[Batch, int]:
+        while not self._ready:
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                try:
+                    raise failure
+                finally:
+                    del failure  # its traceback holds this frame
+            self._ready, self._failure = next(self._work)
+        return self._ready.popleft()
+
+    def close(self) -> None:
+        """End the threads, wait for them, and close files."""
+        self._ready.clear()
+        self._work.close()
 
 
 class OrderedWork(Generic[WorkItem, Result]):
@@ -167,7 +327,7 @@ class IdlePool(Generic[Tool]):
         self._idle: list[Tool] = []
 
     @contextmanager
-    def write_borrowed(self) -> Iterator[Tool]:
+    def borrow(self) -> Iterator[Tool]:
         """A tool, which is used again unless the block fails: it may then hold half a batch."""
         try:
             tool = self._idle.pop()

@@ -15,7 +15,7 @@ import pytest
 from lifetimes import ended, eventually
 
 import rekord as rk
-from rekord.dataset.background import OrderedWork
+from rekord.dataset.readers.pipeline import OrderedWork
 
 pytestmark = pytest.mark.concurrency
 
