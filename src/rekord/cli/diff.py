@@ -12,7 +12,7 @@ from rekord.cli.console import StyledText, escape_controls, shorten_paths, trunc
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 if TYPE_CHECKING:
-    from rekord.health.diff.report import Diff, RecordExample, RecordPosition
+    from rekord.health.diff.report import Diff, RecordExample
     from rekord.health.finding import Report
 
 MAX_LISTED = 10
@@ -177,16 +177,12 @@ def _format_example(example: RecordExample, names: dict[str, str], key: str | No
     # Of a changed record B's place will do: that is the one to look at, and JSON has both.
     place = example.b or example.a
     if place is not None:
-        parts.append(_format_position(place, names))
+        parts.append(f"{names.get(place.path, escape_controls(place.path))} record {place.record:,}")
     parts += [
         f"{truncate(escape_controls(name))}: {_format_value(a)} → {_format_value(b)}"
         for name, (a, b) in example.features.items()
     ]
     return [_MARKS[example.change], f" {'  '.join(parts)}"]
-
-
-def _format_position(place: RecordPosition, names: dict[str, str]) -> str:
-    return f"{names.get(place.path, escape_controls(place.path))} record {place.record:,}"
 
 
 def _format_value(value: str | None) -> str:

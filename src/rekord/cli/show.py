@@ -156,7 +156,14 @@ def iter_picked_records(
                 raise reader.recover(failure, within=EVIDENCE_BYTES)[0] from None
             before += reader.record
     if record is not None:
-        raise _missing_record_error(paths, record, before)
+        raise error(
+            "U606",
+            f"there is no record {record:,}",
+            location=Location(path=paths[0] if len(paths) == 1 else None),
+            expected=f"a record from 0 to {before - 1:,}" if before else None,
+            found=f"{format_count(before, 'record')} in {format_count(len(paths), 'file')}",
+            do=f"rekord show PATH --record {before - 1}" if before else "name a file with records",
+        )
 
 
 def format_heading(name: str, picked: PickedRecord) -> list[Any]:
@@ -164,14 +171,3 @@ def format_heading(name: str, picked: PickedRecord) -> list[Any]:
     size = format_byte_size(len(picked.payload))
     exact = f"  {size}" if len(picked.payload) < 1000 else f"  {size} ({len(picked.payload):,} bytes)"
     return [(name, "bold"), f"  record {picked.record:,}  byte {picked.offset:,}{exact}"]
-
-
-def _missing_record_error(paths: list[str], record: int, records: int) -> RekordError:
-    return error(
-        "U606",
-        f"there is no record {record:,}",
-        location=Location(path=paths[0] if len(paths) == 1 else None),
-        expected=f"a record from 0 to {records - 1:,}" if records else None,
-        found=f"{format_count(records, 'record')} in {format_count(len(paths), 'file')}",
-        do=f"rekord show PATH --record {records - 1}" if records else "name a file with records",
-    )

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -109,7 +109,7 @@ def _describe_values(feature: FeatureStats) -> str:
         parts.append(
             format_number(moments.min)
             if moments.min == moments.max
-            else _format_range(moments.min, moments.max)
+            else f"{format_number(moments.min)}..{format_number(moments.max)}"
         )
         if feature.classes is None and moments.min != moments.max:
             parts.append(f"mean {format_number(moments.mean)}")
@@ -135,10 +135,6 @@ def _describe_values(feature: FeatureStats) -> str:
         steps = feature.seen.steps.moments
         parts.append(f"{format_range(steps.min, steps.max)} steps")
     return ", ".join(parts)
-
-
-def _format_range(low: Any, high: Any) -> str:
-    return f"{format_number(low)}..{format_number(high)}"
 
 
 def _iter_class_lines(feature: FeatureStats, width: int) -> Iterator[StyledLine]:

@@ -436,7 +436,13 @@ def parse_image_transforms(
     ):
         if value is not None and not needs:
             beside = "--resize HxW" if option.startswith("--resize") else "--normalize"
-            raise _missing_option_error(option, beside)
+            raise error(
+                "U605",
+                f"`{option}` means nothing without `{beside.partition(' ')[0]}`",
+                expected=f"{beside} beside it",
+                found="only the one",
+                do=f"add {beside}, or leave {option} out",
+            )
     if sum([encode is not None, decode, normalize]) > 1:
         raise error(
             "U605",
@@ -525,13 +531,3 @@ def _parse_channels(text: str) -> Any:
         return tuple([float(part) for part in text.split(",")])
     except ValueError:
         raise error("U605", expected="a number, or one for each channel, or imagenet") from None
-
-
-def _missing_option_error(option: str, beside: str) -> RekordError:
-    return error(
-        "U605",
-        f"`{option}` means nothing without `{beside.partition(' ')[0]}`",
-        expected=f"{beside} beside it",
-        found="only the one",
-        do=f"add {beside}, or leave {option} out",
-    )

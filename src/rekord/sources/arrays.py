@@ -341,14 +341,28 @@ def _open_npz_members(
                 if info.filename == name or (keep is not None and name not in keep):
                     continue
                 if name in members:
-                    raise _duplicate_array_error(name, path)
+                    raise error(
+                        "X522",
+                        f"two arrays are called `{name[:60]}`",
+                        location=Location(path=path, feature=name[:60]),
+                        expected="each name once in an archive",
+                        found="two arrays of this name",
+                        do="save the arrays again, each under its own name: np.savez(path, x=…, y=…)",
+                    )
                 # What an archive says of a size is no more than its bytes can hold.
                 size_bytes = min(info.file_size, _MAX_COMPRESSION_RATIO * info.compress_size + 1024)
                 stream = stack.enter_context(archive.open(info))
                 members[name] = stream, read_npy_header(stream, size_bytes, path, name)
             for name in keep or ():
                 if name not in members:
-                    raise _missing_array_error(name, path)
+                    raise error(
+                        "X522",
+                        f"there is no array `{name[:60]}`",
+                        location=Location(path=path, feature=name[:60]),
+                        expected="an array of this name, since `columns` has it",
+                        found="none",
+                        do="name arrays as the file does: np.load(path).files",
+                    )
             if not members:
                 raise empty_file_error(
                     path, "an archive without arrays", expected="a .npy file in it for each column"
@@ -364,28 +378,6 @@ def _open_npz_members(
         raise unread or corrupt_file_error(
             path, ".npz file", f"an archive that cannot be read: {words}"
         ) from None
-
-
-def _missing_array_error(name: str, path: str) -> RekordError:
-    return error(
-        "X522",
-        f"there is no array `{name[:60]}`",
-        location=Location(path=path, feature=name[:60]),
-        expected="an array of this name, since `columns` has it",
-        found="none",
-        do="name arrays as the file does: np.load(path).files",
-    )
-
-
-def _duplicate_array_error(name: str, path: str) -> RekordError:
-    return error(
-        "X522",
-        f"two arrays are called `{name[:60]}`",
-        location=Location(path=path, feature=name[:60]),
-        expected="each name once in an archive",
-        found="two arrays of this name",
-        do="save the arrays again, each under its own name: np.savez(path, x=…, y=…)",
-    )
 
 
 def _check_row_counts(members: Mapping[str, tuple[Any, NpyHeader]], path: str) -> None:

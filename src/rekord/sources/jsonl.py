@@ -271,24 +271,27 @@ def _parse_line(raw: bytes, where: Location) -> Mapping[str, Any] | RekordError:
     if isinstance(value, dict) and raw.count(b":") != len(value):
         twice = _find_duplicate_name(raw)
         if twice is not None:
-            return _duplicate_name_error(twice, where)
+            return error(
+                "E355",
+                f"an object has two values for {preview(twice)}",
+                location=where,
+                expected="each name once in an object",
+                found="the same name twice",
+                do="mend this line: take one of the two out, or rename it",
+            )
     if BASE64_MARKER in raw:
         try:
             value = decode_base64_values(value)
         except ValueError as failure:
-            return _base64_error(str(failure), where)
+            return error(
+                "E355",
+                'a value {"base64": …} is not base64',
+                location=where,
+                expected="bytes in base64, with their padding",
+                found=preview(str(failure)),
+                do="encode the bytes again, or give the member another name than base64",
+            )
     return _to_row(value, where)
-
-
-def _base64_error(text: str, where: Location) -> RekordError:
-    return error(
-        "E355",
-        'a value {"base64": …} is not base64',
-        location=where,
-        expected="bytes in base64, with their padding",
-        found=preview(text),
-        do="encode the bytes again, or give the member another name than base64",
-    )
 
 
 class _DuplicateName(Exception):
@@ -312,17 +315,6 @@ def _find_duplicate_name(raw: bytes) -> str | None:
     except (ValueError, RecursionError):  # what another parser took is not judged here
         return None
     return None
-
-
-def _duplicate_name_error(name: str, where: Location) -> RekordError:
-    return error(
-        "E355",
-        f"an object has two values for {preview(name)}",
-        location=where,
-        expected="each name once in an object",
-        found="the same name twice",
-        do="mend this line: take one of the two out, or rename it",
-    )
 
 
 def _to_row(value: object, where: Location) -> Mapping[str, Any] | RekordError:

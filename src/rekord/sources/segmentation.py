@@ -293,7 +293,14 @@ class SegmentationSource(ImageMaskSource):
         images, masks = validate_folder(self.root, name="images"), validate_folder(self.masks, name="masks")
         inside = os.path.relpath(os.path.realpath(masks), os.path.realpath(images))
         if inside == ".":
-            raise _same_folder_error(images)
+            raise error(
+                "U605",
+                "`images` and `masks` are one folder",
+                location=Location(path=to_printable_path(images)),
+                expected="a folder of images and another one of masks",
+                found=preview(os.path.basename(images)),
+                do="move the masks to a folder of their own, under the same names",
+            )
         pictures, others = find_images(images)
         # Masks that lie below the images are no images.
         pictures = tuple([file for file in pictures if not file.path.startswith(f"{inside}/")])
@@ -465,17 +472,6 @@ def _pair_files(
             pairs.append(alone._replace(code="E364", other=os.path.basename(name) + convention.image))
     pairs.sort(key=lambda pair: os.fsencode(pair.path))
     return pairs
-
-
-def _same_folder_error(path: str) -> RekordError:
-    return error(
-        "U605",
-        "`images` and `masks` are one folder",
-        location=Location(path=to_printable_path(path)),
-        expected="a folder of images and another one of masks",
-        found=preview(os.path.basename(path)),
-        do="move the masks to a folder of their own, under the same names",
-    )
 
 
 VOC_SEGMENTATION_CLASSES = (

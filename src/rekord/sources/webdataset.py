@@ -296,7 +296,14 @@ def _build_values(path: str, sample: list[_SampleMember]) -> tuple[dict[str, Any
         for name, value in found.items():
             # A text can be the whole name that the key was made of; nothing else is a name.
             if name in values or (name == "filename" and not isinstance(value, (str, type(None)))):
-                raise _duplicate_member_error(path, member, name)
+                raise error(
+                    "E378",
+                    f"the sample {preview(member.key)} has two values for `{name[:60]}`",
+                    location=Location(path=to_printable_path(path), feature=name),
+                    expected="each column once",
+                    found=f"another in .{member.extension[:40]}",
+                    do="give one of them another extension, such as .other.json",
+                )
             values[name] = value
     return {"filename": sample[0].key, **values}, pictures
 
@@ -371,17 +378,6 @@ def _member_error(path: str, key: str, extension: str, expected: str, found: str
         expected=expected,
         found=found,
         do="mend the member and pack the tar again, or leave the sample out",
-    )
-
-
-def _duplicate_member_error(path: str, member: _SampleMember, name: str) -> RekordError:
-    return error(
-        "E378",
-        f"the sample {preview(member.key)} has two values for `{name[:60]}`",
-        location=Location(path=to_printable_path(path), feature=name),
-        expected="each column once",
-        found=f"another in .{member.extension[:40]}",
-        do="give one of them another extension, such as .other.json",
     )
 
 

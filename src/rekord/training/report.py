@@ -350,7 +350,7 @@ def _render_inputs(trained: TrainingResult) -> str:
     left_out = list(task.left_out.items())
     rows += [(name, "left out", why) for name, why in left_out[:_MAX_LEFT_OUT]]
     body = "".join(
-        f'<tr><th scope="row">{escape_html(_shorten_name(name))}</th>'
+        f'<tr><th scope="row">{escape_html(name if len(name) <= 60 else f"{name[:59]}…")}</th>'
         f'<td><span class="pill{" kind" if use != "left out" else ""}">'
         f"{escape_html(use)}</span></td><td>{escape_html(why)}</td></tr>"
         for name, use, why in rows
@@ -416,7 +416,3 @@ def _format_rate(records_per_second: float) -> str:
 
 def _capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _shorten_name(name: str) -> str:
-    return name if len(name) <= 60 else f"{name[:59]}…"

@@ -11,7 +11,6 @@ import numpy as np
 from rekord.arguments import invalid, one_of, optional_names, positive_int
 from rekord.codec.columns import Array
 from rekord.codec.values import InvalidValue
-from rekord.errors import RekordError
 from rekord.schema import Image
 from rekord.schema.messages import schema_error
 from rekord.transforms.base import validate_colour, validate_numbers, validate_side
@@ -247,18 +246,14 @@ def _count_channels(known: ImageState, image: Image) -> int:
 
 def _check_size(transform: str, column: str, known: ImageState) -> None:
     if known.size is None:
-        raise _unknown_size_error(transform, column)
-
-
-def _unknown_size_error(transform: str, column: str) -> RekordError:
-    return schema_error(
-        "S139",
-        f"`{transform}` needs images of one size, and those of `{column}` may have any",
-        column=column,
-        expected="a tensor of one shape",
-        found="images, whose sizes no schema says",
-        do=f"resize before `{transform}`: rk.transforms.resize(224, 224), or --resize 224x224",
-    )
+        raise schema_error(
+            "S139",
+            f"`{transform}` needs images of one size, and those of `{column}` may have any",
+            column=column,
+            expected="a tensor of one shape",
+            found="images, whose sizes no schema says",
+            do=f"resize before `{transform}`: rk.transforms.resize(224, 224), or --resize 224x224",
+        )
 
 
 def _to_list(names: tuple[str, ...] | None) -> list[str] | None:
@@ -385,7 +380,11 @@ def crop(
 
     An image that is smaller is a bad row. Boxes are treated as by `resize`.
     """
-    if at != "center" and not _is_position(at):
+    if at != "center" and not (
+        isinstance(at, (tuple, list))
+        and len(at) == 2
+        and all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in at)
+    ):
         raise invalid("at", at, '"center", or the first row and column', 'at="center"')
     return Crop(
         height=validate_side("height", height),
@@ -476,14 +475,6 @@ def _center_part(size: Size, wanted: Size) -> tuple[float, float, float, float]:
 
 def _scale_length(length: int, scale: float, most: int) -> int:
     return min(max(round(length * scale), 1), most)
-
-
-def _is_position(at: object) -> bool:
-    return (
-        isinstance(at, (tuple, list))
-        and len(at) == 2
-        and all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in at)
-    )
 
 
 def _join_names(first: tuple[str, ...] | None, last: tuple[str, ...] | None) -> tuple[str, ...] | None:

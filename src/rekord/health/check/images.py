@@ -590,7 +590,7 @@ class BoxRule:
             number = place[cell] - int(np.searchsorted(owners, cell))
             shown = f"box {number:,}: {', '.join([f'{side:.4g}' for side in box])}"
             return say(
-                _format_boxes_name(boxes), box, shown + (f"; {more:,} more in the record" if more else "")
+                format_key(boxes.feature), box, shown + (f"; {more:,} more in the record" if more else "")
             )
 
         yield from self._report(batch, boxes, sides[0].records(cells), code, severity, words)
@@ -671,10 +671,6 @@ def _select_row_values(column: KeyColumn, rows: RowMask) -> Array:
     return values[
         np.repeat(rows & find_present_rows(column, len(rows)), np.diff(compute_value_offsets(column)))
     ]
-
-
-def _format_boxes_name(boxes: BoxKeys) -> str:
-    return format_key(boxes.feature)
 
 
 def _describe_uneven_sides(boxes: BoxKeys, counts: list[Any], cell: int) -> dict[str, Any]:

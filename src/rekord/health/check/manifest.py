@@ -216,7 +216,11 @@ def find_manifest_mismatches(
     to their ends without damage.
     """
     records = {os.path.normpath(path): count for path, count in records_by_path.items()}
-    known = _map_names_by_digest(listing)
+    known = {
+        digest: name
+        for split, part in listing.manifest.splits.items()
+        for digest, name in zip(part.shards.digest, part.names(split), strict=True)
+    }
     for split, part in listing.manifest.splits.items():
         missing = []
         for number, name in enumerate(part.names(split)):
@@ -230,7 +234,15 @@ def find_manifest_mismatches(
                 missing.append(number)
             elif (count := records.get(os.path.normpath(path))) is not None:
                 if count != part.shards.records[number]:
-                    yield _count_mismatch_finding(path, name, part.shards.records[number], count)
+                    yield Finding.of(
+                        "X516",
+                        "error",
+                        path=path,
+                        message="a shard holds another number of records than the manifest says",
+                        expected=f"{format_record_count(part.shards.records[number])}, as {MANIFEST_NAME} says",
+                        found=format_record_count(count),
+                        do=f"copy {name} again, or write the dataset again",
+                    )
                 elif (found := digests.digest(path)) not in (None, part.shards.digest[number]):
                     yield _digest_mismatch_finding(path, name, part.shards.digest[number], str(found), known)
         pattern = part.template.replace("{split}", split).replace("{shard:05d}", "*")
@@ -243,26 +255,6 @@ def find_manifest_mismatches(
             yield finding
     yield from _find_companion_mismatches(listing)
     yield from _find_unlisted_files(listing, paths)
-
-
-def _map_names_by_digest(listing: ManifestListing) -> dict[str, str]:
-    return {
-        digest: name
-        for split, part in listing.manifest.splits.items()
-        for digest, name in zip(part.shards.digest, part.names(split), strict=True)
-    }
-
-
-def _count_mismatch_finding(path: str, name: str, expected: int, found: int) -> Finding:
-    return Finding.of(
-        "X516",
-        "error",
-        path=path,
-        message="a shard holds another number of records than the manifest says",
-        expected=f"{format_record_count(expected)}, as {MANIFEST_NAME} says",
-        found=format_record_count(found),
-        do=f"copy {name} again, or write the dataset again",
-    )
 
 
 def _digest_mismatch_finding(

@@ -206,7 +206,7 @@ def _describe_non_finite(
     declared = None if key.limits is None else key.limits.range
     return {
         "message": f"{whose} is {name}"
-        if not _has_several_values(cells, cell)
+        if not (isinstance(cells.column.values, np.ndarray) is False or int(cells.column.counts[cell]) > 1)
         else f"{whose} has a value that is {name}",
         "expected": "a finite number"
         if declared is None
@@ -305,10 +305,6 @@ VALUE_DESCRIBERS: dict[str, Callable[[str, ExpectedColumn, ExpectedKey, Cells, i
     "H752": _describe_invalid_class,
     "H753": _describe_unknown_class,
 }
-
-
-def _has_several_values(cells: Cells, cell: int) -> bool:
-    return isinstance(cells.column.values, np.ndarray) is False or int(cells.column.counts[cell]) > 1
 
 
 def _format_value(cells: Cells, cell: int, at: int, *, unsigned: bool = False) -> str:

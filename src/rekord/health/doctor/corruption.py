@@ -350,7 +350,19 @@ def _find_symptoms(case: DoctorCase, facts: FileEvidence) -> Iterator[FileSympto
     if "H701" in codes or "H702" in codes:
         yield from _find_misnamed(case, facts)
     if "F110" in codes:
-        yield _diagnose_pointer_file(facts)
+        yield FileSymptom(
+            code="H807",
+            facts=facts,
+            findings=("F110",),
+            all_records=True,
+            evidence=[
+                f"{format_count(get_file_size(facts.path), 'byte')} of text that begin `version https://git-lfs.github.com/spec/`"
+            ],
+            ruled_out=["not damage: a pointer is text, and the data itself was never fetched"],
+            likely="the repository was cloned without Git LFS",
+            do="git lfs pull      (in the repository that the file came from)",
+            tensorflow_error=f"corrupted record at 0{TFRECORD_HINT}",
+        )
     if "C205" in codes:
         yield _diagnose_other_compression(facts, get_single_finding(facts, "C205"))
     for code in _FOREIGN_CODES:
@@ -400,22 +412,6 @@ def _find_misnamed(case: DoctorCase, facts: FileEvidence) -> Iterator[FileSympto
 
 def _is_undamaged(facts: FileEvidence) -> bool:
     return not any(code[0] in "FC" for code, *_ in facts.groups)
-
-
-def _diagnose_pointer_file(facts: FileEvidence) -> FileSymptom:
-    return FileSymptom(
-        code="H807",
-        facts=facts,
-        findings=("F110",),
-        all_records=True,
-        evidence=[
-            f"{format_count(get_file_size(facts.path), 'byte')} of text that begin `version https://git-lfs.github.com/spec/`"
-        ],
-        ruled_out=["not damage: a pointer is text, and the data itself was never fetched"],
-        likely="the repository was cloned without Git LFS",
-        do="git lfs pull      (in the repository that the file came from)",
-        tensorflow_error=f"corrupted record at 0{TFRECORD_HINT}",
-    )
 
 
 def _diagnose_foreign_file(facts: FileEvidence, finding: Finding) -> FileSymptom:

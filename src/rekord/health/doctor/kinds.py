@@ -411,15 +411,11 @@ def _tally_findings(case: DoctorCase, code: str, key: str) -> RecordTally | None
     return tally_finding_groups(groups) if groups else None
 
 
-def _fold_name(name: str) -> str:
-    return re.sub(r"\s+", " ", name).strip().casefold()
-
-
 def _diagnose_class_names(case: DoctorCase, key: str, stored: KindProfile) -> Iterator[Diagnosis]:
     assert stored.texts is not None
     alike: dict[str, list[str]] = {}
     for name in stored.texts:
-        alike.setdefault(_fold_name(name), []).append(name)
+        alike.setdefault(re.sub(r"\s+", " ", name).strip().casefold(), []).append(name)
     twice = [names for names in alike.values() if len(names) > 1]
     padded = [name for name in stored.texts if name != name.strip()]
     if not twice and not padded:

@@ -366,7 +366,7 @@ def _diagnose_base64(case: DoctorCase, key: str, sized: SizedKey) -> Iterator[Di
     fits = [
         (place, shape, size)
         for place, shape, size in sized.shapes
-        if size == _base64_size(int(_count_pixels(shape)))
+        if size == (-(-int(_count_pixels(shape)) // 3) * 4)
     ]
     if not fits or len(fits) < len(sized.shapes):
         return
@@ -389,10 +389,6 @@ def _diagnose_base64(case: DoctorCase, key: str, sized: SizedKey) -> Iterator[Di
         do=f"tf.io.decode_base64 when reading, or write the bytes themselves to {format_key(key)}",
         agree=False,
     )
-
-
-def _base64_size(n_bytes: int) -> int:
-    return -(-n_bytes // 3) * 4
 
 
 def _diagnose_sized_bytes(
