@@ -197,13 +197,7 @@ def make_integer_parser(option: str, *, do: str | None = None) -> Callable[[obje
 
 
 def invalid_option(
-    option: str,
-    text: str,
-    expected: str,
-    do: str | None,
-    *,
-    found: str | None = None,
-    code: str = "U605",
+    option: str, text: str, expected: str, do: str | None, *, found: str | None = None, code: str = "U605"
 ) -> RekordError:
     """The error for an option that cannot have this value, with its text as it may stand in a terminal."""
     shown = truncate(escape_controls(text if found is None else found)) or "nothing"

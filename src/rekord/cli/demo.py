@@ -17,6 +17,7 @@ import typer
 
 from rekord.cli import console
 from rekord.cli.console import StyledText, escape_controls
+from rekord.cli.options import argument, flag_option
 from rekord.errors import UsageError, error
 from rekord.location import Location
 from rekord.report.formatting import format_byte_size, format_count, format_duration
@@ -326,14 +327,9 @@ def _print_lines(lines: list[list[StyledText]]) -> None:
 
 def demo(
     folder: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[DIR]",
-            show_default=False,
-            help="Keep the data here: a new or empty folder. Default: nowhere.",
-        ),
+        str | None, argument("[DIR]", "Keep the data here: a new or empty folder. Default: nowhere.")
     ] = None,
-    no_train: Annotated[bool, typer.Option("--no-train", help="Leave out the training at the end.")] = False,
+    no_train: Annotated[bool, flag_option("--no-train", "Leave out the training at the end.")] = False,
 ) -> int:
     """Take a short tour on generated data. Write, check, break, find out why, mend, read, and train a model."""
     began = time.perf_counter()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from rekord.cli import console
 from rekord.cli.console import StyledText, escape_controls, shorten_paths, truncate
+from rekord.cli.options import argument, flag_option, text_option
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 if TYPE_CHECKING:
@@ -23,18 +22,16 @@ _MARKS: dict[str, StyledText] = {"added": ("+", "green"), "removed": ("-", "red"
 
 
 def diff(
-    a: Annotated[str, typer.Argument(metavar="A", help="The older dataset: a folder, file or pattern.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The newer one.")],
+    a: Annotated[str, argument("A", "The older dataset: a folder, file or pattern.")],
+    b: Annotated[str, argument("B", "The newer one.")],
     key: Annotated[
         str | None,
-        typer.Option(
-            "--key", metavar="K", help="Match records by this column; tells which of them changed, and how."
-        ),
+        text_option("--key", "K", "Match records by this column; tells which of them changed, and how."),
     ] = None,
     read: Annotated[
-        bool, typer.Option("--read", help="Read all files, even where two manifests list the same checksums.")
+        bool, flag_option("--read", "Read all files, even where two manifests list the same checksums.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
 ) -> int:
     """Say what changed between two datasets. Exit code 1 where something did."""
     from contextlib import nullcontext

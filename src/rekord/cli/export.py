@@ -7,12 +7,11 @@ import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from rekord.cli import console
 from rekord.cli import options as shared
 from rekord.cli.console import escape_controls
 from rekord.cli.exit_handling import report_bad_data
+from rekord.cli.options import argument, flag_option, text_option
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 if TYPE_CHECKING:
@@ -49,40 +48,36 @@ def export(
     path: shared.PathArgument,
     target: Annotated[
         str,
-        typer.Argument(
-            metavar="OUT",
-            help="A file (.parquet, .arrow, .csv, .tsv, .jsonl, .tar; .csv.gz and .jsonl.gz too) or a folder.",
-            show_default=False,
+        argument(
+            "OUT",
+            "A file (.parquet, .arrow, .csv, .tsv, .jsonl, .tar; .csv.gz and .jsonl.gz too) or a folder.",
         ),
     ],
     format: Annotated[
         ExportFormat | None,
-        typer.Option(
+        text_option(
             "--format",
-            metavar="FORMAT",
-            help="For a folder: images, coco, voc, tfds, or a file a split: parquet, arrow, csv, jsonl, webdataset.",
+            "FORMAT",
+            "For a folder: images, coco, voc, tfds, or a file a split: parquet, arrow, csv, jsonl, webdataset.",
         ),
     ] = None,
     split: shared.SplitsOption = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", metavar="A,B", help="Only these columns, in this order.")
+        str | None, text_option("--columns", "A,B", "Only these columns, in this order.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", help="Of each split only the first N records.")
+        int | None, text_option("--limit", "N", "Of each split only the first N records.")
     ] = None,
     labels: Annotated[
         LabelForm | None,
-        typer.Option(
-            "--labels", metavar="ids|names", help="How text formats say classes: by id, unless said."
-        ),
+        text_option("--labels", "ids|names", "How text formats say classes: by id, unless said."),
     ] = None,
     shard_size: Annotated[
-        str | None,
-        typer.Option("--shard-size", metavar="SIZE", help="Cut tars to this size: OUT-000000.tar, …"),
+        str | None, text_option("--shard-size", "SIZE", "Cut tars to this size: OUT-000000.tar, …")
     ] = None,
     schema: shared.SchemaOption = None,
     kind: shared.KindOption = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT, if it is a file.")] = False,
+    overwrite: Annotated[bool, flag_option("--overwrite", "Replace OUT, if it is a file.")] = False,
     as_json: shared.JsonOption = False,
 ) -> int:
     """Write records in a format of other tools. OUT appears when it is complete, or not at all.

@@ -27,6 +27,7 @@ from rekord.cli.explain import explain
 from rekord.cli.export import export
 from rekord.cli.index import index
 from rekord.cli.infer import infer
+from rekord.cli.options import flag_option
 from rekord.cli.query import query
 from rekord.cli.reader import reader
 from rekord.cli.rewrite import rewrite
@@ -75,10 +76,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "export": ("rekord export data/flowers flowers.parquet --split train",),
     "index": ("rekord index data/flowers --format dali",),
     "reader": ("rekord reader data/flowers --for torch",),
-    "train": (
-        "rekord train data/flowers --epochs 10",
-        "rekord train data/flowers flowers-model --resume",
-    ),
+    "train": ("rekord train data/flowers --epochs 10", "rekord train data/flowers flowers-model --resume"),
     "demo": ("rekord demo tour",),
     "explain": ("rekord explain F102",),
 }
@@ -191,7 +189,7 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def root(
     ctx: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    version: Annotated[bool, flag_option("--version", "Print the version and exit.")] = False,
 ) -> None:
     """TFRecord datasets: write them from raw data, see what is in them, and check every byte."""
     if version:

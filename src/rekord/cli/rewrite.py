@@ -6,13 +6,12 @@ import json
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from rekord.cli import console as output
 from rekord.cli import options as shared
 from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls, invalid_option
 from rekord.cli.exit_handling import report_conversion, report_forecast, report_resumable
+from rekord.cli.options import flag_option, integer_option, text_option
 from rekord.report.formatting import format_byte_size, format_count
 
 if TYPE_CHECKING:
@@ -24,41 +23,31 @@ def rewrite(
     source: shared.InputArgument,
     out: shared.OutputArgument,
     also: Annotated[
-        list[str] | None,
-        typer.Option("--also", metavar="PATH", help="Another dataset to come behind IN; may be repeated."),
+        list[str] | None, text_option("--also", "PATH", "Another dataset to come behind IN; may be repeated.")
     ] = None,
     cast: Annotated[
-        list[str] | None,
-        typer.Option("--cast", metavar="KEY=TYPE", help="Another type, if nothing is lost: label=int64."),
+        list[str] | None, text_option("--cast", "KEY=TYPE", "Another type, if nothing is lost: label=int64.")
     ] = None,
     rename: Annotated[
-        list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="Another name for a column.")
+        list[str] | None, text_option("--rename", "OLD=NEW", "Another name for a column.")
     ] = None,
-    drop: Annotated[
-        str | None, typer.Option("--drop", metavar="A,B", help="Leave these columns out.")
-    ] = None,
-    keep: Annotated[str | None, typer.Option("--keep", metavar="A,B", help="Leave all others out.")] = None,
+    drop: Annotated[str | None, text_option("--drop", "A,B", "Leave these columns out.")] = None,
+    keep: Annotated[str | None, text_option("--keep", "A,B", "Leave all others out.")] = None,
     fill: Annotated[
-        list[str] | None,
-        typer.Option("--fill", metavar="KEY=VALUE", help="What stands in for missing values."),
+        list[str] | None, text_option("--fill", "KEY=VALUE", "What stands in for missing values.")
     ] = None,
-    where: Annotated[
-        str | None, typer.Option("--where", metavar="SQL", help="Only records of which this is true.")
-    ] = None,
+    where: Annotated[str | None, text_option("--where", "SQL", "Only records of which this is true.")] = None,
     kind: shared.KindOption = None,
     schema: Annotated[
-        str | None,
-        typer.Option("--schema", metavar="FILE", help="Columns as they are to be: JSON or .pbtxt."),
+        str | None, text_option("--schema", "FILE", "Columns as they are to be: JSON or .pbtxt.")
     ] = None,
-    index: Annotated[
-        str | None, typer.Option("--index", metavar="A,B", help="More columns to keep in the index.")
-    ] = None,
+    index: Annotated[str | None, text_option("--index", "A,B", "More columns to keep in the index.")] = None,
     shard_size: shared.ShardSizeOption = "128MB",
     shards: shared.ShardsOption = None,
     compression: shared.CompressionOption = None,
-    shuffle: Annotated[bool, typer.Option("--shuffle", help="Across each split.")] = False,
-    seed: Annotated[int, shared.integer_option("--seed", "Of the order.")] = 0,
-    lossy: Annotated[bool, typer.Option("--lossy", help="Casts may cut off and round.")] = False,
+    shuffle: Annotated[bool, flag_option("--shuffle", "Across each split.")] = False,
+    seed: Annotated[int, integer_option("--seed", "Of the order.")] = 0,
+    lossy: Annotated[bool, flag_option("--lossy", "Casts may cut off and round.")] = False,
     format_: shared.FormatOption = None,
     workers: shared.WorkersOption = None,
     dry_run: shared.DryRunOption = False,

@@ -11,6 +11,7 @@ import typer
 from rekord.cli import console
 from rekord.cli import options as shared
 from rekord.cli.console import make_integer_parser, shorten_paths
+from rekord.cli.options import argument, flag_option, integer_option
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.report.formatting import format_byte_size, format_count
@@ -23,16 +24,8 @@ _RECORD_HINT = "rekord show PATH --record 0"
 
 
 def show(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A record file, a folder or a pattern.")],
-    number: Annotated[
-        int,
-        typer.Option(
-            "-n",
-            metavar="N",
-            help="How many records, from the first on.",
-            parser=make_integer_parser("-n", do=_NUMBER_HINT),
-        ),
-    ] = 5,
+    path: Annotated[str, argument("PATH", "A record file, a folder or a pattern.")],
+    number: Annotated[int, integer_option("-n", "How many records, from the first on.", do=_NUMBER_HINT)] = 5,
     record: Annotated[
         int | None,
         typer.Option(
@@ -43,7 +36,7 @@ def show(
         ),
     ] = None,
     kind: shared.KindOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
 ) -> int:
     """Show records in the terminal. Which features they have, and what is in them."""
     from rekord.cli.payload_view import format_message, message_to_json, parse_message

@@ -5,30 +5,25 @@ from __future__ import annotations
 import time
 from typing import Annotated
 
-import typer
-
 from rekord.cli import options as shared
 from rekord.cli import write_options as options
 from rekord.cli.exit_handling import report_conversion, report_resumable
+from rekord.cli.options import flag_option, integer_option, text_option
 from rekord.cli.rewrite import report_rewrite_forecast
 
 
 def split(
     source: shared.InputArgument,
     out: shared.OutputArgument,
-    split_: Annotated[
-        str | None, typer.Option("--split", metavar="SPLITS", help="Ratios: train=0.8,val=0.2.")
-    ] = None,
+    split_: Annotated[str | None, text_option("--split", "SPLITS", "Ratios: train=0.8,val=0.2.")] = None,
     split_by: Annotated[
-        str | None, typer.Option("--split-by", metavar="KEY", help="Records of one value share a split.")
+        str | None, text_option("--split-by", "KEY", "Records of one value share a split.")
     ] = None,
     stratify: shared.StratifyOption = None,
-    folds: Annotated[int | None, shared.integer_option("--folds", "Instead: fold0, fold1, …")] = None,
-    only: Annotated[
-        str | None, typer.Option("--only", metavar="SPLIT", help="The records of this split alone.")
-    ] = None,
-    shuffle: Annotated[bool, typer.Option("--shuffle", help="Within each new split.")] = False,
-    seed: Annotated[int, shared.integer_option("--seed", "Of splits and order.")] = 0,
+    folds: Annotated[int | None, integer_option("--folds", "Instead: fold0, fold1, …")] = None,
+    only: Annotated[str | None, text_option("--only", "SPLIT", "The records of this split alone.")] = None,
+    shuffle: Annotated[bool, flag_option("--shuffle", "Within each new split.")] = False,
+    seed: Annotated[int, integer_option("--seed", "Of splits and order.")] = 0,
     shard_size: shared.ShardSizeOption = "128MB",
     shards: shared.ShardsOption = None,
     compression: shared.CompressionOption = None,
