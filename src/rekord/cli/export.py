@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from rekord.cli import console
 from rekord.cli import options as shared
@@ -15,8 +14,7 @@ from rekord.cli.options import argument, flag_option, text_option
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 if TYPE_CHECKING:
-    from rich.live import Live
-    from rich.text import Text
+    pass
 
 _DATA_ERROR_CODES = ("X560", "X561", "X562")
 
@@ -127,39 +125,13 @@ def _split_names(names: str) -> list[str]:
     return [name for name in names.split(",") if name]
 
 
-class _ExportProgress:
-    """A line on stderr that says how far the export is, where a person watches."""
-
+class _ExportProgress(console.LiveLine):
     def __init__(self) -> None:
+        super().__init__()
         self._records = 0
-        self._began = time.monotonic()
-        self._live: Live | None = None
-        if console.is_terminal(sys.stderr):
-            from rich.live import Live
-
-            self._live = Live(
-                console=console.get_console(sys.stderr),
-                get_renderable=self._line,
-                refresh_per_second=8,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
-
-    def __enter__(self) -> _ExportProgress:
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(self, *failure: Any) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def add(self, records: int) -> None:
         self._records += records
 
-    def _line(self) -> Text:
-        from rich.text import Text
-
-        told = f"{format_count(self._records, 'record')} · {format_duration(time.monotonic() - self._began)}"
-        return Text(told, style="dim", no_wrap=True, overflow="ellipsis")
+    def _text(self) -> str:
+        return f"{format_count(self._records, 'record')} · {format_duration(time.monotonic() - self._began)}"

@@ -30,13 +30,11 @@ from rekord.cli.infer import infer
 from rekord.cli.options import flag_option
 from rekord.cli.query import query
 from rekord.cli.reader import reader
-from rekord.cli.rewrite import rewrite
+from rekord.cli.rewrite import rewrite, split
 from rekord.cli.salvage import salvage
-from rekord.cli.show import show
-from rekord.cli.split import split
+from rekord.cli.show import show, view
 from rekord.cli.stats import stats
 from rekord.cli.train import train
-from rekord.cli.view import view
 from rekord.cli.write import write
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location

@@ -1,4 +1,4 @@
-"""`rekord show`: records in the terminal."""
+"""`rekord show`: records in the terminal; and `view`, which will show them in the browser."""
 
 from __future__ import annotations
 
@@ -164,3 +164,8 @@ def format_heading(name: str, picked: PickedRecord) -> list[Any]:
     size = format_byte_size(len(picked.payload))
     exact = f"  {size}" if len(picked.payload) < 1000 else f"  {size} ({len(picked.payload):,} bytes)"
     return [(name, "bold"), f"  record {picked.record:,}  byte {picked.offset:,}{exact}"]
+
+
+def view(path: Annotated[str, typer.Argument(metavar="PATH", show_default=False)] = "") -> int:
+    """Records, images and histograms in the browser."""
+    raise error("U604", "`rekord view` is not available yet", do="rekord show PATH")
