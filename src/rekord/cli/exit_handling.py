@@ -29,7 +29,7 @@ UsageFailure: type[Exception] = typer.BadParameter.__mro__[1]
 
 def explain_usage_error(failure: Any, group: Any, arguments: Sequence[str]) -> RekordError:
     """The UsageError for a command line that could not be parsed."""
-    from rekord.schema.messages import closest_match
+    from rekord.errors import closest_match
 
     command, path = _find_command(failure, group, arguments)
     help_line = f"{path} --help"

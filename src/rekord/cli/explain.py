@@ -13,7 +13,7 @@ from rekord.codes import CODES, page
 from rekord.errors import RekordError, error
 
 if TYPE_CHECKING:
-    from rekord.health.tensorflow.message_pattern import Explanation
+    from rekord.health.tensorflow.messages import Explanation
 
 _MAX_SUGGESTIONS = 4
 _MAX_CODE_CHARACTERS = 12

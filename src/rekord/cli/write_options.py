@@ -174,7 +174,7 @@ def load_function(text: str | None) -> Callable[[Mapping[str, Any]], Any] | None
         raise _function_error(text, path, "a file that Python can run", found, line=line) from failure
     found_function = getattr(module, name, None)
     if not callable(found_function):
-        from rekord.schema.messages import closest_match
+        from rekord.errors import closest_match
 
         known = [one for one, value in vars(module).items() if callable(value) and not one.startswith("_")]
         near = closest_match(name, known)

@@ -20,10 +20,9 @@ from rekord.dataset.read import check_complete, group_by_split, list_record_file
 from rekord.dataset.record_view import RecordView
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split, SplitMethods
-from rekord.errors import DatasetError, add_location, error
+from rekord.errors import DatasetError, add_location, closest_match, error
 from rekord.schema import Payload, Schema
 from rekord.schema.interop.tfds import INFO_NAME, read_tfds_folder
-from rekord.schema.messages import closest_match
 from rekord.schema.schema import KIND_NAMES
 from rekord.storage.local import PathLike
 from rekord.storage.remote import is_remote

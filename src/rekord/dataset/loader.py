@@ -13,8 +13,7 @@ import msgspec
 
 from rekord import _core
 from rekord.arguments import seed_number
-from rekord.errors import RekordError, error
-from rekord.schema.messages import preview
+from rekord.errors import RekordError, error, preview
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -15,9 +15,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
-from rekord.schema.messages import preview
 from rekord.storage.local import Stat, Storage, read_file
 from rekord.storage.remote import is_remote
 from rekord.storage.router import ROUTED_STORAGE, get_path_kind

@@ -16,8 +16,7 @@ from rekord.arguments import integer, invalid, seed_number
 from rekord.dataset.batches import get_default_threads
 from rekord.dataset.order import Remainder, validate_ranks
 from rekord.dataset.postprocess import Batch, MapFunction, check_callable, validate_resize
-from rekord.errors import UsageError, error
-from rekord.schema.messages import closest_match
+from rekord.errors import UsageError, closest_match, error
 
 Shuffle: TypeAlias = 'bool | Literal["exact", "block"]'
 

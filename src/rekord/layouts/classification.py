@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekord.arguments import invalid
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.layouts.base import DerivedRow, Verify, inspect_row_image
 from rekord.location import Location
 from rekord.schema import Feature, Image, Int64, Label, Schema, Text
-from rekord.schema.messages import closest_match, preview
 
 
 def classification(

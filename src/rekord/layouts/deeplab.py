@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from rekord.codec.images.store import check_mask_size, inspect_mask
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.layouts.base import DerivedRow, RowRemark, Verify, inspect_row_image
 from rekord.location import Location
 from rekord.schema import Image, Int64, Mask, Schema, Text
-from rekord.schema.messages import preview
 
 Colour = tuple[int, int, int]
 

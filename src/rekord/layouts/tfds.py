@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.schema import Schema
 from rekord.schema.interop.tfds import (
     FEATURES_NAME,
@@ -17,7 +17,6 @@ from rekord.schema.interop.tfds import (
     features_from_schema,
     unsupported_column_error,
 )
-from rekord.schema.messages import preview
 
 SHARD_TEMPLATE = "{name}-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
 """How TFDS calls the shards of a split."""

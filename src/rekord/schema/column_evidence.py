@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rekord.errors import error
+from rekord.errors import error, preview, schema_error
 from rekord.location import Location
 from rekord.schema.base import FLOAT_DTYPES, TENSOR_DTYPES, Feature, Shape
 from rekord.schema.features import Bytes, Float32, Int64, Tensor, Text
-from rekord.schema.messages import preview, schema_error
 from rekord.schema.row_adapters import is_missing
 from rekord.schema.timestamp import TICKS_PER_SECOND, Timestamp
 

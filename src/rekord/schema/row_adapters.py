@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rekord.errors import error
+from rekord.errors import error, preview, schema_error
 from rekord.location import Location
-from rekord.schema.messages import preview, schema_error
 
 TUPLE_NAMES = ("x", "y", "weight")
 """What the parts of a tuple are called, as Keras does."""

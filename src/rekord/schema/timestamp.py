@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from rekord.errors import preview
 from rekord.schema.base import (
     Changes,
     Feature,
@@ -26,7 +27,6 @@ from rekord.schema.base import (
     validate_range,
     validate_shape,
 )
-from rekord.schema.messages import preview
 
 Unit = Literal["s", "ms", "us", "ns"]
 TICKS_PER_SECOND: dict[str, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from rekord.arguments import invalid
-from rekord.errors import RekordError, add_location, error
+from rekord.errors import RekordError, add_location, error, preview
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer import infer_rows
-from rekord.schema.messages import preview
 from rekord.schema.row_adapters import column_batches
 from rekord.sources.arrow import polars
 from rekord.sources.base import (

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rekord.arguments import as_path
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
-from rekord.schema.messages import preview
 from rekord.sources.coco import find_root
 from rekord.sources.detection_common import (
     AnnotationListing,

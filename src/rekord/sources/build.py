@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
-from rekord.schema.messages import preview
 from rekord.sources.base import Source
 from rekord.sources.detect import DetectedSource
 from rekord.sources.image_folder import join_path

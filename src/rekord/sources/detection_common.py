@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rekord.arguments import as_path, is_utf8_encodable
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem, read_label_items
-from rekord.schema.messages import preview
 from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow
 from rekord.sources.image_folder import (
     SPLIT_NAMES,

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rekord.arguments import invalid, tuple_names
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Label, Schema, Tensor, Text
 from rekord.schema.base import FLOAT_DTYPES, INTEGER_DTYPES, TENSOR_DTYPES, Shape
 from rekord.schema.column_evidence import Float32CollisionDetector
 from rekord.schema.interop.tfds import FLAT_VALUES, ROW_LENGTHS
-from rekord.schema.messages import preview
 from rekord.sources.base import ColumnChunk, IndexedRows, SourceFacts, SourceRow
 from rekord.sources.rows import PEEK_ROWS, RowsSource, infer_row_schema, to_pixels
 from rekord.sources.tf_data import element_error, tf_data

@@ -12,11 +12,10 @@ from typing import Any
 
 import msgspec
 
-from rekord.errors import RekordError, add_location, error
+from rekord.errors import RekordError, add_location, error, preview
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer import infer_rows
-from rekord.schema.messages import preview
 from rekord.schema.row_adapters import flatten_row
 from rekord.sources.base import (
     PART_BYTES,

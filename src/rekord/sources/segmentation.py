@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rekord.arguments import as_path, is_utf8_encodable
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
-from rekord.schema.messages import preview
 from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow
 from rekord.sources.image_folder import (
     SPLIT_NAMES,

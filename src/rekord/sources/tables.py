@@ -15,11 +15,10 @@ from rekord.arguments import is_utf8_encodable, name_list
 from rekord.codec.columns import Optional, Ragged, SparseColumn, column_to_arrow
 from rekord.codec.decode import assemble_columns, new_batch
 from rekord.codec.plan import compile_plan
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Sparse, Tensor, Text, Timestamp
 from rekord.schema.column_evidence import is_lossy_in_float32
-from rekord.schema.messages import closest_match, preview
 from rekord.sources.base import FileListing, SourceFile
 
 

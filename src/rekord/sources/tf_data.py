@@ -15,12 +15,11 @@ import numpy as np
 
 from rekord.arguments import invalid, tuple_names
 from rekord.codec.columns import Ragged, Strings
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, schema_error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Sparse, Tensor
 from rekord.schema.base import FLOAT_DTYPES, INTEGER_DTYPES, TENSOR_DTYPES
 from rekord.schema.interop.tfds import FLAT_VALUES, ROW_LENGTHS
-from rekord.schema.messages import schema_error
 from rekord.schema.row_adapters import flatten_row
 from rekord.sources.base import Chunk, ColumnChunk, SourceFacts, SourceRow
 from rekord.sources.rows import PEEK_BYTES, PEEK_ROWS

@@ -27,10 +27,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rekord.arguments import is_utf8_encodable
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Image, Schema
-from rekord.schema.messages import preview
 from rekord.schema.row_adapters import flatten_row
 from rekord.sources.base import (
     PART_BYTES,

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rekord.arguments import as_path
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
-from rekord.schema.messages import preview
 from rekord.sources.base import SourceFile
 from rekord.sources.detection_common import (
     MAX_LABEL_BYTES,

@@ -14,10 +14,9 @@ from rekord.dataset.balanced import ClassCodes, ClassIndex
 from rekord.dataset.options import validate_columns
 from rekord.dataset.read_transforms import reject_transformed_column
 from rekord.dataset.split import Split
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Boxes, Bytes, Feature, Image, Mask, Schema, of_type
-from rekord.schema.messages import preview
 from rekord.training.task import (
     TOKEN_COMPANIONS,
     ColumnForm,

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
-from rekord.schema.messages import preview
 from rekord.training.choose import target_error
 from rekord.training.task import MAX_CHANNELS, InputForm, Task, decode_string, find_valid_rows
 from rekord.transforms.vocabularies import WordList, WordSplitter

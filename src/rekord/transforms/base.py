@@ -14,10 +14,9 @@ from rekord.arguments import flag, invalid, is_utf8_encodable, positive_int
 from rekord.codec.columns import Array
 from rekord.codec.numbers import NumberRule, store_numbers
 from rekord.codec.values import InvalidValue, store_string, store_strings
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, schema_error
 from rekord.schema import Feature, Schema
 from rekord.schema.base import dtype_name
-from rekord.schema.messages import schema_error
 
 _MAX_SIDE = 16_384
 """Larger images are hardly meant, and a batch of them would not fit into memory."""

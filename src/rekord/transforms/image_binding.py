@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
-from rekord.errors import RekordError
+from rekord.errors import RekordError, closest_match, preview, schema_error
 from rekord.schema import Boxes, Bytes, Feature, Image, Int64, Mask, Schema, Tensor, Text, of_type
 from rekord.schema.base import ABSENT
-from rekord.schema.messages import closest_match, preview, schema_error
 from rekord.transforms.base import Bound, Row
 from rekord.transforms.image_row import ImageColumns, ImageOutput, ImagePipeline, PixelOperation, Size
 

@@ -11,8 +11,8 @@ import numpy as np
 from rekord.arguments import invalid, one_of, optional_names, positive_int
 from rekord.codec.columns import Array
 from rekord.codec.values import InvalidValue
+from rekord.errors import schema_error
 from rekord.schema import Image
-from rekord.schema.messages import schema_error
 from rekord.transforms.base import validate_colour, validate_numbers, validate_side
 from rekord.transforms.image_binding import BindableImageTransform, ImageState
 from rekord.transforms.image_row import (

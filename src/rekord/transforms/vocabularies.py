@@ -14,10 +14,9 @@ from heapq import nsmallest
 from typing import Any, Literal, TypeAlias
 
 from rekord.arguments import flag, integer, invalid, one_of
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Bytes, Int64, Label, Schema, Text
-from rekord.schema.messages import preview
 from rekord.storage.router import ROUTED_STORAGE
 from rekord.transforms.base import Bound, ColumnTransform, NumberReader, Row, TextReader, is_text_feature
 

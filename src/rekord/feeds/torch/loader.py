@@ -19,7 +19,7 @@ from rekord.dataset.batches import BatchRequest, make_worker_request, read_batch
 from rekord.dataset.loader import BatchReader, LoaderState
 from rekord.dataset.options import BatchOptions
 from rekord.dataset.postprocess import Batch
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.feeds.feed import (
     Feed,
     RowReader,
@@ -31,7 +31,6 @@ from rekord.feeds.feed import (
 )
 from rekord.feeds.torch.cursor import IterationStart, SharedCursor
 from rekord.location import Location
-from rekord.schema.messages import preview
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split

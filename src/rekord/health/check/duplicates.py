@@ -15,7 +15,7 @@ import numpy.typing as npt
 from rekord import _core
 from rekord._core import Colour, ImageFormat
 from rekord.dataset.read import SPLIT_STEMS
-from rekord.errors import RekordError
+from rekord.errors import RekordError, preview
 from rekord.health.check.rule import MAX_LISTED_PER_CODE
 from rekord.health.check.shards import format_record_count
 from rekord.health.duplicates import (
@@ -29,7 +29,6 @@ from rekord.health.duplicates import (
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
 from rekord.schema import Feature, Mask, Schema
-from rekord.schema.messages import preview
 
 MIN_CONTENT_BYTES = 256
 """Images of fewer bytes on average are icons or the like, and repeat by nature."""

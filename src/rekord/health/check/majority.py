@@ -14,6 +14,7 @@ import numpy as np
 
 from rekord import _core
 from rekord._core import ImageFormat
+from rekord.errors import closest_match
 from rekord.health.check.images import MASK_KEY, BoxKeys, ImageKey
 from rekord.health.check.rule import (
     MIN_EVIDENCE_RECORDS,
@@ -30,7 +31,6 @@ from rekord.health.finding import Finding
 from rekord.health.key_columns import KeyColumn, KeyedBatch
 from rekord.schema.base import ListKind
 from rekord.schema.features import BOX_SIDES
-from rekord.schema.messages import closest_match
 
 MAJORITY_SHARE = 0.95
 

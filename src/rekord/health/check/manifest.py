@@ -29,7 +29,7 @@ from rekord.dataset.manifest import (
     read_manifest,
     tag_digest,
 )
-from rekord.errors import RekordError, add_location, error
+from rekord.errors import RekordError, add_location, error, preview
 from rekord.health.check.rule import MAX_LISTED_PER_CODE, RepeatedFindings
 from rekord.health.check.shards import build_missing_shards_finding, format_record_count, group_runs
 from rekord.health.finding import Finding, Severity
@@ -37,7 +37,6 @@ from rekord.health.key_columns import KeyColumn, KeyedBatch
 from rekord.schema import Feature, Schema
 from rekord.schema.interop.label_map import read_label_map
 from rekord.schema.interop.tfds import INFO_NAME, TfdsFolder
-from rekord.schema.messages import preview
 from rekord.storage.local import LOCAL, read_file
 
 _LABEL_MAP_SUFFIXES = ("label_map.pbtxt", "labelmap.pbtxt")

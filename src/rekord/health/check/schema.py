@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rekord.codec.values import suggest_key_fix, suggest_kind_fix
+from rekord.errors import closest_match
 from rekord.health.check import expected
 from rekord.health.check.expected import (
     ExpectedColumn,
@@ -29,7 +30,6 @@ from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
 from rekord.schema import Bytes, Float32, Int64, Label, Schema, Tensor, Text
 from rekord.schema.base import dtype_name
-from rekord.schema.messages import closest_match
 
 FindingDetails = dict[str, Any]
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from rekord.arguments import non_blank
 from rekord.dataset.manifest import Manifest
 from rekord.dataset.read import open_frames
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.health.dataset_files import find_dataset_files, list_split_files
 from rekord.health.diff.match import (
     DigestArray,
@@ -48,7 +48,6 @@ from rekord.health.stats.accumulate import Accumulator
 from rekord.health.stats.report import build_part_stats
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import closest_match, preview
 from rekord.storage.local import PathLike
 
 

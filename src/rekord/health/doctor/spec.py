@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rekord.codec.decode import SequenceExample
+from rekord.errors import closest_match
 from rekord.health.doctor import kinds, raw_tensors
 from rekord.health.doctor.diagnosis import (
     Diagnosis,
@@ -35,7 +36,6 @@ from rekord.schema.interop.tf_spec import (
     record_keys,
     to_source,
 )
-from rekord.schema.messages import closest_match
 
 _MAX_SIGNATURES = 4096
 _MAX_STEPS = 64

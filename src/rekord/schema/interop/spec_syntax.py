@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_match, error
 from rekord.location import Location
 from rekord.schema.interop.tf_spec import (
     FEATURE_CLASSES,
@@ -23,7 +23,6 @@ from rekord.schema.interop.tf_spec import (
     SpecFeature,
     VarLenSpec,
 )
-from rekord.schema.messages import closest_match
 
 MAX_ENTRIES = 100_000
 MAX_INTEGER = 1 << 63

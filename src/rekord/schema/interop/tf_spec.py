@@ -10,10 +10,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from rekord.errors import RekordError, add_location, error
+from rekord.errors import RekordError, add_location, error, not_examples_error, preview, schema_error
 from rekord.schema.base import ABSENT, Feature, Shape, flat_values, validate_name
 from rekord.schema.features import Bytes, Float32, Int64, Sparse
-from rekord.schema.messages import not_examples_error, preview, schema_error
 from rekord.schema.schema import Schema
 
 Dtype: TypeAlias = Literal["int64", "float32", "string"]
