@@ -201,8 +201,7 @@ def _resolve_source(
     optional_masks: bool,
 ) -> tuple[str, Any]:
     """Where the dataset goes, and the source that it is made from."""
-    from rekord.sources.build import SourceOverrides, build_source
-    from rekord.sources.detect import DetectedSource, identify_source
+    from rekord.sources.detect import DetectedSource, SourceOverrides, build_source, identify_source
     from rekord.verbs.resolve_source import LAYOUTS
 
     if layout is not None and layout not in LAYOUTS:

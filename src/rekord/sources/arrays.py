@@ -23,7 +23,6 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer import infer_rows
 from rekord.schema.row_adapters import column_batches
-from rekord.sources.arrow import polars
 from rekord.sources.base import (
     PART_BYTES,
     Chunk,
@@ -32,15 +31,20 @@ from rekord.sources.base import (
     SourceFacts,
     SourceFile,
     SourcePart,
-    check_unchanged,
     corrupt_file_error,
-    disk_failure_error,
     empty_file_error,
     list_files,
     open_source_file,
     source_path,
 )
-from rekord.sources.tables import choose_batch_rows, inconsistent_file_error, kept_columns
+from rekord.sources.tables import (
+    TableFiles,
+    build_facts,
+    choose_batch_rows,
+    inconsistent_file_error,
+    kept_columns,
+    open_library_file,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -171,13 +175,7 @@ class NpySource:
 
     def facts(self) -> SourceFacts:
         schema, headers, listing = _survey_npy(self._listing(), self.column)
-        return SourceFacts(
-            layout="table",
-            schema=schema,
-            rows=sum(header.rows for header in headers),
-            source_bytes=listing.source_bytes,
-            files=listing.files,
-        )
+        return build_facts(schema, sum(header.rows for header in headers), listing)
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         _, headers, listing = _survey_npy(self._listing(), self.column)
@@ -202,28 +200,14 @@ class NpySource:
 
 
 @dataclass(frozen=True, slots=True)
-class NpzSource:
+class NpzSource(TableFiles):
     """Rows of .npz files: each array is a column."""
 
-    path: str
-    columns: tuple[str, ...] | None = None
-
-    @property
-    def kind(self) -> str:
-        return "npz"
-
-    @property
-    def root(self) -> str:
-        return self._listing().root
-
-    def options(self) -> Mapping[str, Any]:
-        return {"columns": None if self.columns is None else list(self.columns)}
+    kind = "npz"
+    extensions = (".npz",)
 
     def facts(self) -> SourceFacts:
-        schema, rows, listing = _survey_npz(self._listing(), self.columns)
-        return SourceFacts(
-            layout="table", schema=schema, rows=rows, source_bytes=listing.source_bytes, files=listing.files
-        )
+        return build_facts(*_survey_npz(self._listing(), self.columns))
 
     def rows(self) -> Iterator[Chunk]:
         listing = self._listing()
@@ -232,9 +216,6 @@ class NpzSource:
             with _open_npz_members(path, file, self.columns) as members:
                 rows = next(iter(members.values()))[1].rows
                 yield from _read_array_chunks(members, 0, rows, file.path, path)
-
-    def _listing(self) -> FileListing:
-        return list_files(self.path, (".npz",))
 
 
 def npy(path: str | os.PathLike[str], *, column: str = "x") -> NpySource:
@@ -328,55 +309,47 @@ def _open_npz_members(
     path: str, file: SourceFile, keep: tuple[str, ...] | None
 ) -> Iterator[dict[str, tuple[Any, NpyHeader]]]:
     """The arrays of a .npz file, each open behind its header."""
-    check_unchanged(path, file)
-    if not file.size_bytes:
-        raise empty_file_error(path, "an empty file", expected="a .npz file")
-    try:
-        with ExitStack() as stack:
-            archive = stack.enter_context(zipfile.ZipFile(path))
-            members = {}
-            for info in archive.infolist():
-                name = info.filename.removesuffix(".npy")
-                if info.filename == name or (keep is not None and name not in keep):
-                    continue
-                if name in members:
-                    raise error(
-                        "X522",
-                        f"two arrays are called `{name[:60]}`",
-                        location=Location(path=path, feature=name[:60]),
-                        expected="each name once in an archive",
-                        found="two arrays of this name",
-                        do="save the arrays again, each under its own name: np.savez(path, x=…, y=…)",
-                    )
-                # What an archive says of a size is no more than its bytes can hold.
-                size_bytes = min(info.file_size, _MAX_COMPRESSION_RATIO * info.compress_size + 1024)
-                stream = stack.enter_context(archive.open(info))
-                members[name] = stream, read_npy_header(stream, size_bytes, path, name)
-            for name in keep or ():
-                if name not in members:
-                    raise error(
-                        "X522",
-                        f"there is no array `{name[:60]}`",
-                        location=Location(path=path, feature=name[:60]),
-                        expected="an array of this name, since `columns` has it",
-                        found="none",
-                        do="name arrays as the file does: np.load(path).files",
-                    )
-            if not members:
-                raise empty_file_error(
-                    path, "an archive without arrays", expected="a .npy file in it for each column"
+    failures = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+    with (
+        open_library_file(
+            path, file, ".npz file", failures, lambda text: f"an archive that cannot be read: {text[:60]}"
+        ),
+        ExitStack() as stack,
+    ):
+        archive = stack.enter_context(zipfile.ZipFile(path))
+        members: dict[str, tuple[Any, NpyHeader]] = {}
+        for info in archive.infolist():
+            name = info.filename.removesuffix(".npy")
+            if info.filename == name or (keep is not None and name not in keep):
+                continue
+            if name in members:
+                raise error(
+                    "X522",
+                    f"two arrays are called `{name[:60]}`",
+                    location=Location(path=path, feature=name[:60]),
+                    expected="each name once in an archive",
+                    found="two arrays of this name",
+                    do="save the arrays again, each under its own name: np.savez(path, x=…, y=…)",
                 )
-            _check_row_counts(members, path)
-            yield members
-    except RekordError:  # some of them are an OSError or a ValueError too
-        raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as failure:
-        check_unchanged(path, file)
-        words = str(failure).split("\n", 1)[0][:60]
-        unread = disk_failure_error(path, failure)
-        raise unread or corrupt_file_error(
-            path, ".npz file", f"an archive that cannot be read: {words}"
-        ) from None
+            # What an archive says of a size is no more than its bytes can hold.
+            size_bytes = min(info.file_size, _MAX_COMPRESSION_RATIO * info.compress_size + 1024)
+            stream = stack.enter_context(archive.open(info))
+            members[name] = stream, read_npy_header(stream, size_bytes, path, name)
+        for name in keep or ():
+            if name not in members:
+                raise error(
+                    "X522",
+                    f"there is no array `{name[:60]}`",
+                    location=Location(path=path, feature=name[:60]),
+                    expected="an array of this name, since `columns` has it",
+                    found="none",
+                    do="name arrays as the file does: np.load(path).files",
+                )
+        if not members:
+            expected = "a .npy file in it for each column"
+            raise empty_file_error(path, "an archive without arrays", expected=expected)
+        _check_row_counts(members, path)
+        yield members
 
 
 def _check_row_counts(members: Mapping[str, tuple[Any, NpyHeader]], path: str) -> None:
@@ -416,14 +389,8 @@ def _read_rows(stream: Any, header: NpyHeader, rows: int, path: str) -> Any:
     return array.astype(header.dtype.newbyteorder("="), copy=False)
 
 
-__all__ = ["DataFrameSource", "columns", "npy", "npz", "pandas", "polars"]
-
-
-_NOT_INFERABLE_CODES = (
-    "S129",
-    "S130",
-    "S131",
-)  # values of several types, or of one that only a declared feature takes
+# Values of several types, or of one that only a declared feature takes.
+_NOT_INFERABLE_CODES = ("S129", "S130", "S131")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rekord.arguments import invalid
-from rekord.errors import RekordError, error
+from rekord.errors import error
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.sources.base import (
@@ -22,25 +22,22 @@ from rekord.sources.base import (
     SourceFacts,
     SourceFile,
     SourcePart,
-    check_unchanged,
-    corrupt_file_error,
-    disk_failure_error,
     empty_file_error,
-    list_files,
     source_path,
 )
 from rekord.sources.tables import (
     TableColumn,
+    TableFiles,
+    build_facts,
     build_table_schema,
     check_same_columns,
     choose_batch_rows,
     common_schema,
     find_table_columns,
     kept_columns,
+    open_library_file,
+    read_batch,
     read_column,
-    read_exported_schema,
-    restore_columns,
-    to_record_batch,
     widen_lossy_floats,
 )
 from rekord.storage.local import PathLike
@@ -63,32 +60,15 @@ class _BatchRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowSource:
+class ArrowSource(TableFiles):
     """Rows of Arrow IPC files: of the file format (Feather too), and of the stream format."""
 
-    path: str
-    columns: tuple[str, ...] | None = None
-
-    @property
-    def kind(self) -> str:
-        return "arrow"
-
-    @property
-    def root(self) -> str:
-        return self._listing().root
-
-    def options(self) -> Mapping[str, Any]:
-        return {"columns": None if self.columns is None else list(self.columns)}
+    kind = "arrow"
+    extensions = EXTENSIONS
 
     def facts(self) -> SourceFacts:
         seen = _survey_files(self._listing(), self.columns)
-        return SourceFacts(
-            layout="table",
-            schema=seen.schema,
-            rows=seen.rows,
-            source_bytes=seen.listing.source_bytes,
-            files=seen.listing.files,
-        )
+        return build_facts(seen.schema, seen.rows, seen.listing)
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         seen = _survey_files(self._listing(), self.columns)
@@ -119,9 +99,6 @@ class ArrowSource:
                 for batch in batches(piece.begin, piece.end):
                     yield from _slice_batch(batch, columns, piece.file.path, first)
                     first += batch.num_rows
-
-    def _listing(self) -> FileListing:
-        return list_files(self.path, EXTENSIONS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,12 +179,7 @@ def _slice_batch(
     rows = choose_batch_rows(batch.num_rows, batch.nbytes)
     for begin in range(0, batch.num_rows, rows):
         piece = batch.slice(begin, rows)
-        values = (
-            restore_columns(piece, columns)
-            if isinstance(columns, Schema)
-            else to_record_batch(piece, columns)
-        )
-        yield ColumnChunk(path, first + begin, values, piece.num_rows)
+        yield ColumnChunk(path, first + begin, read_batch(piece, columns), piece.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +198,7 @@ def _survey_files(listing: FileListing, keep: tuple[str, ...] | None) -> _ArrowS
     pieces: list[_BatchRange] = []
     holes: set[str] = set()
     rows = 0
-    exported = common_schema(_iter_exported_schemas(listing, keep))
+    exported = common_schema(listing, keep, _read_arrow_schema)
     for file in listing.files:
         path = listing.full(file)
         with _open_arrow_file(path, file) as (schema, batches, can_seek):
@@ -255,50 +227,41 @@ def _survey_files(listing: FileListing, keep: tuple[str, ...] | None) -> _ArrowS
     )
 
 
-def _iter_exported_schemas(listing: FileListing, keep: tuple[str, ...] | None) -> Iterator[Schema | None]:
-    for file in listing.files:
-        with _open_arrow_file(listing.full(file), file) as (schema, _, _):
-            found = read_exported_schema(schema, keep)
-        yield found
-        if found is None:
-            return
+def _read_arrow_schema(path: str, file: SourceFile) -> Any:
+    with _open_arrow_file(path, file) as (schema, _, _):
+        return schema
 
 
 @contextmanager
 def _open_arrow_file(path: str, file: SourceFile) -> Iterator[tuple[Any, Any, bool]]:
-    """The schema of an Arrow file, a function that gives its batches from one to another, and whether it can seek.
-
-    Whatever Arrow says of the file, while it is open, becomes one error of ours.
-    """
+    """The schema of an Arrow file, a function that gives its batches from one to another, and whether it can seek."""
     import pyarrow as pa
     from pyarrow import ipc
 
-    check_unchanged(path, file)
-    if not file.size_bytes:
-        raise empty_file_error(path, "an empty file", expected="an Arrow file")
-    try:
-        with pa.OSFile(path) as raw:
-            whole = raw.read(len(_FILE_MAGIC)) == _FILE_MAGIC
-            raw.seek(0)
-            reader = ipc.open_file(raw) if whole else ipc.open_stream(raw)
+    with (
+        open_library_file(
+            path,
+            file,
+            "Arrow file",
+            (pa.ArrowException,),
+            lambda text: f"data that cannot be read: {text[:60]}",
+        ),
+        pa.OSFile(path) as raw,
+    ):
+        whole = raw.read(len(_FILE_MAGIC)) == _FILE_MAGIC
+        raw.seek(0)
+        reader = ipc.open_file(raw) if whole else ipc.open_stream(raw)
 
-            def batches(begin: int, end: int | None) -> Iterator[Any]:
-                found: Iterator[Any]
-                if whole:
-                    last = reader.num_record_batches if end is None else end
-                    found = (reader.get_batch(i) for i in range(begin, last))
-                else:
-                    found = islice(reader, begin, end)
-                for batch in found:
-                    # Offsets and lengths in a file can say anything; Arrow follows them unchecked.
-                    batch.validate(full=True)
-                    yield batch
+        def batches(begin: int, end: int | None) -> Iterator[Any]:
+            found: Iterator[Any]
+            if whole:
+                last = reader.num_record_batches if end is None else end
+                found = (reader.get_batch(i) for i in range(begin, last))
+            else:
+                found = islice(reader, begin, end)
+            for batch in found:
+                # Offsets and lengths in a file can say anything; Arrow follows them unchecked.
+                batch.validate(full=True)
+                yield batch
 
-            yield reader.schema, batches, whole
-    except RekordError:  # some of them are an OSError or a ValueError too
-        raise
-    except (pa.ArrowException, OSError, ValueError) as failure:
-        check_unchanged(path, file)
-        text = str(failure).split("\n", 1)[0][:60]
-        unread = disk_failure_error(path, failure)
-        raise unread or corrupt_file_error(path, "Arrow file", f"data that cannot be read: {text}") from None
+        yield reader.schema, batches, whole

@@ -1,4 +1,4 @@
-"""Which source a path is: recognised by names, and by the first bytes of a few files."""
+"""Which source a path is, recognised by names and by the first bytes of a few files, and that source itself."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from glob import iglob
 from typing import NamedTuple
 
@@ -178,8 +179,6 @@ class DetectedSource(NamedTuple):
 
 def detect_source(path: str | os.PathLike[str], *, layout: str | None = None) -> Source:
     """The source that a path is, with nothing said about it but perhaps the layout that is wanted."""
-    from rekord.sources.build import build_source
-
     return build_source(identify_source(path, layout=layout))
 
 
@@ -517,4 +516,73 @@ def _unknown_source_error(path: str, found: str, do: str) -> RekordError:
         "NumPy, text, tar (WebDataset) or record files",
         found=found,
         do=do,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOverrides:
+    """What may be said of a source beside its path; None is nothing."""
+
+    classes: int | Sequence[str] | None = None
+    ignore: int | None = None  # the id of pixels without a class
+    label_map: str | None = None
+    images: str | None = None  # the folder of images that a list or a json names
+    optional_masks: bool | None = None
+
+
+_NO_OVERRIDES = SourceOverrides()
+_ACCEPTED_OVERRIDES = {
+    "image_folder": ("classes",),
+    "image_csv": ("classes", "images"),
+    "segmentation": ("classes", "ignore", "optional_masks"),
+    "voc_segmentation": ("classes", "ignore", "optional_masks"),
+    "cityscapes": ("ignore", "optional_masks"),
+    "voc": ("label_map",),
+    "coco": ("label_map", "images"),
+    "yolo": ("label_map",),
+    "boxes_csv": ("label_map", "images"),
+}
+
+
+def build_source(found: DetectedSource, said: SourceOverrides = _NO_OVERRIDES) -> Source:
+    """The source. What was said and means nothing to it is refused, not passed over."""
+    from rekord import sources
+
+    accepted = _ACCEPTED_OVERRIDES.get(found.kind, ())
+    for name in ("classes", "ignore", "label_map", "images", "optional_masks"):
+        value = getattr(said, name)
+        if value is not None and name not in accepted:
+            raise _unused_override_error(found, name, value)
+    classes = said.classes
+    if isinstance(classes, int) and found.kind in ("image_folder", "image_csv"):
+        raise _unused_override_error(found, "classes", classes)
+    arguments = {name: getattr(said, name) for name in accepted}
+    if found.kind == "segmentation":
+        arguments |= {"masks": found.masks or found.path, "optional_masks": bool(said.optional_masks)}
+    elif "classes" in arguments:
+        # How many classes there are is for the layout to know; the names are VOC's own, or those of the folder.
+        arguments["classes"] = None if classes is None or isinstance(classes, int) else list(classes)
+    if found.kind == "image_csv":
+        arguments["root"] = arguments.pop("images")
+    if found.kind in ("voc_segmentation", "cityscapes"):
+        del arguments["ignore"]  # the layout is told; the source has its own
+    source: Source = getattr(sources, found.kind)(found.path, **arguments)
+    return source
+
+
+def _unused_override_error(found: DetectedSource, name: str, value: object) -> RekordError:
+    takes = _ACCEPTED_OVERRIDES.get(found.kind, ())
+    expected = (
+        "a file of names, one a line"
+        if name in takes
+        else f"options for {found.kind}: "
+        + (", ".join(f"--{one.replace('_', '-')}" for one in takes) or "none of these")
+    )
+    return error(
+        "U605",
+        f"`{name}` means nothing for a source of the kind {found.kind}",
+        location=Location(path=join_path(found.path, "")),
+        expected=expected,
+        found=f"{name} = {preview(value)}",
+        do=f"leave --{name.replace('_', '-')} out" if name not in takes else "--classes names.txt",
     )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from rekord.errors import RekordError
 from rekord.schema import Schema
 from rekord.sources.base import (
     PART_BYTES,
@@ -19,16 +18,14 @@ from rekord.sources.base import (
     SourceFacts,
     SourceFile,
     SourcePart,
-    check_unchanged,
-    corrupt_file_error,
-    disk_failure_error,
     empty_file_error,
-    list_files,
     source_path,
 )
 from rekord.sources.tables import (
     SAMPLE_ROWS,
     TableColumn,
+    TableFiles,
+    build_facts,
     build_table_schema,
     check_same_columns,
     choose_batch_rows,
@@ -36,10 +33,9 @@ from rekord.sources.tables import (
     find_double_columns,
     find_table_columns,
     kept_columns,
+    open_library_file,
+    read_batch,
     read_column,
-    read_exported_schema,
-    restore_columns,
-    to_record_batch,
     widen_lossy_floats,
 )
 
@@ -57,32 +53,16 @@ class RowGroup(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetSource:
+class ParquetSource(TableFiles):
     """Rows of Parquet files."""
 
-    path: str
-    columns: tuple[str, ...] | None = None
-
-    @property
-    def kind(self) -> str:
-        return "parquet"
-
-    @property
-    def root(self) -> str:
-        return self._listing().root
-
-    def options(self) -> Mapping[str, Any]:
-        return {"columns": None if self.columns is None else list(self.columns)}
+    kind = "parquet"
+    extensions = EXTENSIONS
 
     def facts(self) -> SourceFacts:
         seen = _survey_files(self._listing(), self.columns)
-        return SourceFacts(
-            layout="table",
-            schema=seen.schema,
-            rows=sum(group.rows for groups in seen.groups for group in groups),
-            source_bytes=seen.listing.source_bytes,
-            files=seen.listing.files,
-        )
+        rows = sum(group.rows for groups in seen.groups for group in groups)
+        return build_facts(seen.schema, rows, seen.listing)
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         seen = _survey_files(self._listing(), self.columns)
@@ -112,9 +92,6 @@ class ParquetSource:
                     yield from _read_row_group(parquet, pieces[at][1], columns, file.path)
                     at += 1
 
-    def _listing(self) -> FileListing:
-        return list_files(self.path, EXTENSIONS)
-
 
 def parquet(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -> ParquetSource:
     """Rows of Parquet files: a file, a folder or a pattern. `columns` names those to keep; None keeps all.
@@ -141,7 +118,7 @@ def _survey_files(listing: FileListing, keep: tuple[str, ...] | None) -> _Parque
     typed: tuple[TableColumn, ...] | None = None
     groups = []
     holes: set[str] = set()
-    exported = common_schema(_iter_exported_schemas(listing, keep))
+    exported = common_schema(listing, keep, _read_arrow_schema)
     for file in listing.files:
         path = listing.full(file)
         with _open_parquet_file(path, file) as parquet:
@@ -163,14 +140,9 @@ def _survey_files(listing: FileListing, keep: tuple[str, ...] | None) -> _Parque
     return _ParquetSurvey(listing, schema, tuple(groups), exported)
 
 
-def _iter_exported_schemas(listing: FileListing, keep: tuple[str, ...] | None) -> Iterator[Schema | None]:
-    for file in listing.files:
-        path = listing.full(file)
-        with _open_parquet_file(path, file) as parquet:
-            schema = read_exported_schema(parquet.schema_arrow, keep)
-        yield schema
-        if schema is None:
-            return
+def _read_arrow_schema(path: str, file: SourceFile) -> Any:
+    with _open_parquet_file(path, file) as parquet:
+        return parquet.schema_arrow
 
 
 def _widen_lossy_floats(parquet: Any, columns: tuple[TableColumn, ...]) -> tuple[TableColumn, ...]:
@@ -185,26 +157,17 @@ def _widen_lossy_floats(parquet: Any, columns: tuple[TableColumn, ...]) -> tuple
 
 @contextmanager
 def _open_parquet_file(path: str, file: SourceFile) -> Iterator[Any]:
-    """A Parquet file. Whatever Arrow says of it, while it is open, becomes one error of ours."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    check_unchanged(path, file)
-    if not file.size_bytes:
-        raise empty_file_error(path, "an empty file", expected="a Parquet file")
-    try:
-        with pa.OSFile(path) as raw:
-            yield parquet.ParquetFile(raw)
-    except RekordError:  # some of them are an OSError or a ValueError too
-        raise
-    except (pa.ArrowException, OSError, ValueError) as failure:
-        check_unchanged(path, file)
-        unread = disk_failure_error(path, failure)
-        raise unread or corrupt_file_error(path, "Parquet file", _describe_failure(failure)) from None
+    with (
+        open_library_file(path, file, "Parquet file", (pa.ArrowException,), _describe_failure),
+        pa.OSFile(path) as raw,
+    ):
+        yield parquet.ParquetFile(raw)
 
 
-def _describe_failure(failure: Exception) -> str:
-    text = str(failure).split("\n", 1)[0]
+def _describe_failure(text: str) -> str:
     if "magic bytes" in text or "footer" in text.lower():
         return "no Parquet footer at its end"
     return f"data that cannot be decoded: {text[:60]}"
@@ -267,10 +230,5 @@ def _read_row_group(
     )
     first = group.first
     for batch in batches:
-        values = (
-            restore_columns(batch, columns)
-            if isinstance(columns, Schema)
-            else to_record_batch(batch, columns)
-        )
-        yield ColumnChunk(path, first, values, batch.num_rows)
+        yield ColumnChunk(path, first, read_batch(batch, columns), batch.num_rows)
         first += batch.num_rows
