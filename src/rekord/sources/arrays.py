@@ -23,20 +23,8 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer import infer_rows
 from rekord.schema.row_adapters import column_batches
-from rekord.sources.base import (
-    PART_BYTES,
-    Chunk,
-    ColumnChunk,
-    FileListing,
-    SourceFacts,
-    SourceFile,
-    SourcePart,
-    corrupt_file_error,
-    empty_file_error,
-    list_files,
-    open_source_file,
-    source_path,
-)
+from rekord.sources import base
+from rekord.sources.base import PART_BYTES, Chunk, ColumnChunk, FileListing, SourceFacts, SourceFile
 from rekord.sources.tables import (
     TableFiles,
     build_facts,
@@ -71,7 +59,7 @@ def read_npy_header(stream: Any, size_bytes: int, path: str, column: str) -> Npy
     """The header of the array for `column`, in a file of `size_bytes`. Refuses what holds no rows of values."""
     parsed = _parse_header(stream)
     if parsed is None:
-        raise corrupt_file_error(path, "NumPy file", f"no header of an array for `{column[:60]}`")
+        raise base.corrupt_file_error(path, "NumPy file", f"no header of an array for `{column[:60]}`")
     dtype, by_columns, shape, offset = parsed
     if (
         dtype.hasobject
@@ -95,7 +83,7 @@ def read_npy_header(stream: Any, size_bytes: int, path: str, column: str) -> Npy
     if header.rows * header.row_bytes > size_bytes - offset:
         needed = header.rows * header.row_bytes
         found = f"{size_bytes - offset:,} bytes of data, where the header of `{column[:60]}` says {needed:,}"
-        raise corrupt_file_error(path, "NumPy file", found)
+        raise base.corrupt_file_error(path, "NumPy file", found)
     return header
 
 
@@ -177,7 +165,7 @@ class NpySource:
         schema, headers, listing = _survey_npy(self._listing(), self.column)
         return build_facts(schema, sum(header.rows for header in headers), listing)
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[base.SourcePart]:
         _, headers, listing = _survey_npy(self._listing(), self.column)
         parts = []
         for file, header in zip(listing.files, headers, strict=True):
@@ -185,18 +173,18 @@ class NpySource:
             for begin in range(0, header.rows, step):
                 end = min(begin + step, header.rows)
                 piece = _ArraySlice(file, header, begin, end)
-                parts.append(SourcePart((listing.root, piece), (end - begin) * header.row_bytes))
+                parts.append(base.SourcePart((listing.root, piece), (end - begin) * header.row_bytes))
         return parts
 
-    def read(self, part: SourcePart) -> Iterator[Chunk]:
+    def read(self, part: base.SourcePart) -> Iterator[Chunk]:
         root, (file, header, begin, end) = part.content
         path = FileListing(root, ()).full(file)
         at = header.offset + begin * header.row_bytes
-        with open_source_file(path, file, at, header.offset + end * header.row_bytes) as stream:
+        with base.open_source_file(path, file, at, header.offset + end * header.row_bytes) as stream:
             yield from _read_array_chunks({self.column: (stream, header)}, begin, end, file.path, path)
 
     def _listing(self) -> FileListing:
-        return list_files(self.path, (".npy",))
+        return base.list_files(self.path, (".npy",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +208,7 @@ class NpzSource(TableFiles):
 
 def npy(path: str | os.PathLike[str], *, column: str = "x") -> NpySource:
     """Rows of .npy files (a file, a folder or a pattern), as the column `column`; the first dimension is rows."""
-    return NpySource(source_path(path, "npy"), column)
+    return NpySource(base.source_path(path, "npy"), column)
 
 
 def npz(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -> NpzSource:
@@ -228,7 +216,7 @@ def npz(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -
 
     `columns` names the arrays to keep; None keeps all.
     """
-    return NpzSource(source_path(path, "npz"), kept_columns(columns))
+    return NpzSource(base.source_path(path, "npz"), kept_columns(columns))
 
 
 @lru_cache(maxsize=4)
@@ -238,8 +226,8 @@ def _survey_npy(listing: FileListing, column: str) -> tuple[Schema, tuple[NpyHea
     for file in listing.files:
         path = listing.full(file)
         if not file.size_bytes:
-            raise empty_file_error(path, "an empty file", expected="a .npy file")
-        with open_source_file(path, file) as stream:
+            raise base.empty_file_error(path, "an empty file", expected="a .npy file")
+        with base.open_source_file(path, file) as stream:
             header = read_npy_header(stream, file.size_bytes, path, column)
             _check_same_headers(listing, file, {column: header}, {column: (headers or [header])[0]})
             headers.append(header)
@@ -278,7 +266,7 @@ def _take_sample(sample: list[Any], chunks: Iterator[ColumnChunk]) -> None:
 def _infer_schema(sample: list[Any], listing: FileListing) -> Schema:
     path = listing.full(listing.files[0])
     if not sample:
-        raise empty_file_error(path, "an array without rows", expected="at least one row")
+        raise base.empty_file_error(path, "an array without rows", expected="at least one row")
     joined = {
         name: np.concatenate([piece[name] for piece in sample])
         if isinstance(sample[0][name], np.ndarray)
@@ -347,7 +335,7 @@ def _open_npz_members(
                 )
         if not members:
             expected = "a .npy file in it for each column"
-            raise empty_file_error(path, "an archive without arrays", expected=expected)
+            raise base.empty_file_error(path, "an archive without arrays", expected=expected)
         _check_row_counts(members, path)
         yield members
 
@@ -382,7 +370,9 @@ def _read_rows(stream: Any, header: NpyHeader, rows: int, path: str) -> Any:
     wanted = rows * header.row_bytes
     data = stream.read(wanted)
     if len(data) != wanted:
-        raise corrupt_file_error(path, "NumPy file", f"{len(data):,} bytes where {wanted:,} were to come")
+        raise base.corrupt_file_error(
+            path, "NumPy file", f"{len(data):,} bytes where {wanted:,} were to come"
+        )
     array = np.frombuffer(data, header.dtype).reshape(rows, *header.row_shape)
     if header.dtype.kind in "SU":
         return array.tolist()

@@ -17,35 +17,9 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer import infer_rows
 from rekord.schema.row_adapters import flatten_row
-from rekord.sources.base import (
-    PART_BYTES,
-    ByteStream,
-    Chunk,
-    FileListing,
-    SourceFacts,
-    SourceFile,
-    SourcePart,
-    SourceRow,
-    corrupt_file_error,
-    empty_file_error,
-    is_gzip_name,
-    open_source_file,
-    source_path,
-)
-from rekord.sources.lines import (
-    LINE_SYNTAX,
-    LineSource,
-    RowBlock,
-    RowIndex,
-    RowStart,
-    group_spans,
-    index_file,
-    not_utf8_error,
-    read_span,
-    read_stream,
-    read_text_head,
-    split_into_spans,
-)
+from rekord.sources import base, lines
+from rekord.sources.base import PART_BYTES, ByteStream, Chunk, FileListing, SourceFacts, SourceFile
+from rekord.sources.lines import LINE_SYNTAX, LineSource, RowBlock, RowIndex, RowStart
 
 BASE64_MARKER = b'"base64"'
 """What a line with bytes in it has in it."""
@@ -94,20 +68,22 @@ class JsonSource(LineSource):
     def facts(self) -> SourceFacts:
         return _build_facts(_survey_files(self.listing(), False))
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[base.SourcePart]:
         seen = _survey_files(self.listing(), False)
-        cut = group_spans(split_into_spans(seen.indexes, part_bytes), part_bytes)
-        return [SourcePart((seen.listing.root, seen.arrays, part.content), part.source_bytes) for part in cut]
+        cut = lines.group_spans(lines.split_into_spans(seen.indexes, part_bytes), part_bytes)
+        return [
+            base.SourcePart((seen.listing.root, seen.arrays, part.content), part.source_bytes) for part in cut
+        ]
 
-    def read(self, part: SourcePart) -> Iterator[Chunk]:
+    def read(self, part: base.SourcePart) -> Iterator[Chunk]:
         root, arrays, pieces = part.content
         for span in pieces:
             if span.file.path in arrays:
                 path = FileListing(root, ()).full(span.file)
-                with open_source_file(path, span.file) as stream:
+                with base.open_source_file(path, span.file) as stream:
                     yield from _read_array_rows(stream, span.file, path)
             else:
-                yield from read_span(span, root, _parse_block)
+                yield from lines.read_span(span, root, _parse_block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +100,12 @@ class GzipJsonSource(LineSource):
         listing = self.listing()
         for file in listing.files:
             path = listing.full(file)
-            with open_source_file(path, file, gzipped=True) as stream:
-                head, offset = read_text_head(stream, path)
+            with base.open_source_file(path, file, gzipped=True) as stream:
+                head, offset = lines.read_text_head(stream, path)
                 if _is_array(head):
                     yield from _read_array_rows(stream, file, path, head)
                 else:
-                    yield from read_stream(stream, (head, offset), file.path, path, _parse_block)
+                    yield from lines.read_stream(stream, (head, offset), file.path, path, _parse_block)
 
 
 def jsonl(path: str | os.PathLike[str]) -> JsonSource | GzipJsonSource:
@@ -139,8 +115,8 @@ def jsonl(path: str | os.PathLike[str]) -> JsonSource | GzipJsonSource:
     256 MiB. Lines without anything are passed over. An object {"base64": "…"} and nothing else is bytes, as
     `rk.export` writes them.
     """
-    place = source_path(path, "jsonl")
-    return GzipJsonSource(place) if is_gzip_name(place, EXTENSIONS) else JsonSource(place)
+    place = base.source_path(path, "jsonl")
+    return GzipJsonSource(place) if base.is_gzip_name(place, EXTENSIONS) else JsonSource(place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +145,8 @@ def _survey_files(listing: FileListing, gzipped: bool) -> _JsonSurvey:
     arrays = set()
     for file in listing.files:
         path = sample.path = listing.full(file)
-        with open_source_file(path, file, gzipped=gzipped) as stream:
-            head, offset = read_text_head(stream, path)
+        with base.open_source_file(path, file, gzipped=gzipped) as stream:
+            head, offset = lines.read_text_head(stream, path)
             if _is_array(head):
                 rows = 0
                 for row in _read_array_rows(stream, file, path, head):
@@ -180,11 +156,13 @@ def _survey_files(listing: FileListing, gzipped: bool) -> _JsonSurvey:
                 indexes.append(RowIndex(file, (_FILE_START,), rows))
             else:
                 begin = RowStart(offset, 0, 1)
-                indexes.append(index_file(file, stream, LINE_SYNTAX, begin, head=head, look=sample.scan))
+                indexes.append(
+                    lines.index_file(file, stream, LINE_SYNTAX, begin, head=head, look=sample.scan)
+                )
     rows = sum(index.rows for index in indexes)
     if not sample.first:
         path = listing.full(listing.files[0])
-        raise sample.problem or empty_file_error(
+        raise sample.problem or base.empty_file_error(
             path, "a file without rows", expected='lines such as {"label": 3}'
         )
     with add_location(path=path if len(indexes) == 1 else None):
@@ -253,12 +231,12 @@ def _is_array(head: bytes) -> bool:
     return not rest.strip(_WHITESPACE)
 
 
-def _parse_block(block: RowBlock, path: str, full_path: str) -> Iterator[SourceRow]:
+def _parse_block(block: RowBlock, path: str, full_path: str) -> Iterator[base.SourceRow]:
     for i, line in enumerate(block.lines.tolist()):
         raw = block.row(i)
         if raw.strip(_WHITESPACE):
             where = Location(path=full_path, row=block.first + i, line=line)
-            yield SourceRow(path, block.first + i, _parse_line(raw, where), line)
+            yield base.SourceRow(path, block.first + i, _parse_line(raw, where), line)
 
 
 def _parse_line(raw: bytes, where: Location) -> Mapping[str, Any] | RekordError:
@@ -344,7 +322,7 @@ def _json_error(raw: bytes, failure: Exception, where: Location) -> RekordError:
     try:
         raw.decode()
     except UnicodeDecodeError as wrong:
-        return not_utf8_error(raw, wrong.start, where, None)
+        return lines.not_utf8_error(raw, wrong.start, where, None)
     return error(
         "E355",
         location=where,
@@ -362,7 +340,7 @@ def _describe_failure(failure: Exception) -> str:
 
 def _read_array_rows(
     stream: ByteStream, file: SourceFile, path: str, head: bytes = b""
-) -> Iterator[SourceRow]:
+) -> Iterator[base.SourceRow]:
     pieces = [head]
     size_bytes = len(head)
     while piece := stream.read(1 << 20):
@@ -381,6 +359,6 @@ def _read_array_rows(
     try:
         rows = msgspec.json.decode(raw, type=list[msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
-        raise corrupt_file_error(path, "JSON file", _describe_failure(failure)) from None
+        raise base.corrupt_file_error(path, "JSON file", _describe_failure(failure)) from None
     for i, row in enumerate(rows):
-        yield SourceRow(file.path, i, _parse_line(bytes(row), Location(path=path, row=i)))
+        yield base.SourceRow(file.path, i, _parse_line(bytes(row), Location(path=path, row=i)))

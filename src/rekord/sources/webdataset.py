@@ -31,18 +31,8 @@ from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Image, Schema
 from rekord.schema.row_adapters import flatten_row
-from rekord.sources.base import (
-    PART_BYTES,
-    FileListing,
-    SizeCheckedFile,
-    SourceFacts,
-    SourceFile,
-    SourcePart,
-    SourceRow,
-    empty_file_error,
-    list_files,
-    source_path,
-)
+from rekord.sources import base
+from rekord.sources.base import PART_BYTES, FileListing, SizeCheckedFile, SourceFacts, SourceFile, SourcePart
 from rekord.sources.image_folder import group_by_bytes, to_printable_path
 from rekord.sources.rows import PEEK_BYTES, estimate_row_bytes, infer_row_schema
 
@@ -64,7 +54,7 @@ _TAR_ERRORS = (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError, Value
 
 def webdataset(path: str | os.PathLike[str]) -> WebDatasetSource:
     """The samples of WebDataset tars: a tar, a folder of them, or a pattern; compressed or not."""
-    return WebDatasetSource(source_path(path, "webdataset"))
+    return WebDatasetSource(base.source_path(path, "webdataset"))
 
 
 @dataclass(frozen=True)
@@ -105,17 +95,17 @@ class WebDatasetSource:
         sized = ((file, file.size_bytes) for file in listing.files)
         return [SourcePart((listing.root, files), cost) for files, cost in group_by_bytes(sized, part_bytes)]
 
-    def read(self, part: SourcePart) -> Iterator[SourceRow]:
+    def read(self, part: SourcePart) -> Iterator[base.SourceRow]:
         root, files = part.content
         for file in files:
             for row, _ in _read_samples(FileListing(root, ()).full(file), file):
                 yield row
 
     def _listing(self) -> FileListing:
-        return list_files(self.path, EXTENSIONS)
+        return base.list_files(self.path, EXTENSIONS)
 
     def _schema(self, listing: FileListing) -> Schema:
-        rows: list[SourceRow] = []
+        rows: list[base.SourceRow] = []
         pictures: set[str] = set()
         taken_bytes = 0
         for file in listing.files:
@@ -129,7 +119,7 @@ class WebDatasetSource:
                 break
         if not rows:
             path = listing.full(listing.files[0])
-            raise empty_file_error(
+            raise base.empty_file_error(
                 path, "a tar without samples", expected="members such as 000017.jpg and 000017.cls"
             )
         schema = infer_row_schema(rows, complete=False)
@@ -148,7 +138,7 @@ class _SampleMember(NamedTuple):
     data: bytes | RekordError
 
 
-def _read_samples(path: str, file: SourceFile) -> Iterator[tuple[SourceRow, set[str]]]:
+def _read_samples(path: str, file: SourceFile) -> Iterator[tuple[base.SourceRow, set[str]]]:
     """The samples of a tar with the columns that hold images; last a bad row, where the tar is damaged."""
     position = 0
     sample: list[_SampleMember] = []
@@ -169,7 +159,10 @@ def _read_samples(path: str, file: SourceFile) -> Iterator[tuple[SourceRow, set[
     except _CorruptTar as damage:
         # The members of the sample that was being read may go on behind the damage, so it is not one.
         key = sample[0].key if sample else None
-        yield SourceRow(to_printable_path(file.path), position, damage.to_error(path, position, key)), set()
+        yield (
+            base.SourceRow(to_printable_path(file.path), position, damage.to_error(path, position, key)),
+            set(),
+        )
         return
     if sample:
         yield _build_row(path, file, position, sample)
@@ -266,13 +259,13 @@ def _read_member(path: str, archive: Any, info: tarfile.TarInfo) -> _SampleMembe
 
 def _build_row(
     path: str, file: SourceFile, position: int, sample: list[_SampleMember]
-) -> tuple[SourceRow, set[str]]:
+) -> tuple[base.SourceRow, set[str]]:
     try:
         values, pictures = _build_values(path, sample)
     except RekordError as failure:
         failure.location = failure.location.within(path=to_printable_path(path), row=position)
-        return SourceRow(to_printable_path(file.path), position, failure), set()
-    return SourceRow(to_printable_path(file.path), position, values), pictures
+        return base.SourceRow(to_printable_path(file.path), position, failure), set()
+    return base.SourceRow(to_printable_path(file.path), position, values), pictures
 
 
 def _build_values(path: str, sample: list[_SampleMember]) -> tuple[dict[str, Any], set[str]]:
