@@ -65,17 +65,6 @@ class Encode(BindableImageTransform):
 
     name = "encode"
 
-    def options(self) -> Mapping[str, Any]:
-        return {"format": self.format, "quality": self.quality, "columns": _to_list(self.columns)}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Encode:
-        """The transform that has these options."""
-        return encode(**options)
-
-    def step(self) -> None:
-        return None
-
     def after(self, known: ImageState, column: str, image: Image) -> ImageState:
         return replace(known, output=replace(known.output, format=self.format, quality=self.quality))
 
@@ -96,17 +85,6 @@ class Decode(BindableImageTransform):
     columns: tuple[str, ...] | None
 
     name = "decode"
-
-    def options(self) -> Mapping[str, Any]:
-        return {"columns": _to_list(self.columns)}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Decode:
-        """The transform that has these options."""
-        return decode(**options)
-
-    def step(self) -> None:
-        return None
 
     def after(self, known: ImageState, column: str, image: Image) -> ImageState:
         _check_size(self.name, column, known)
@@ -154,22 +132,6 @@ class Normalize(BindableImageTransform):
 
     name = "normalize"
 
-    def options(self) -> Mapping[str, Any]:
-        return {
-            "mean": list(self.mean),
-            "std": list(self.std),
-            "scale": self.scale,
-            "columns": _to_list(self.columns),
-        }
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Normalize:
-        """The transform that has these options."""
-        return normalize(**options)
-
-    def step(self) -> None:
-        return None
-
     def after(self, known: ImageState, column: str, image: Image) -> ImageState:
         _check_size(self.name, column, known)
         channels = _count_channels(known, image)
@@ -213,14 +175,6 @@ class Grayscale(BindableImageTransform):
         """None is needed."""
         return "nearest"
 
-    def options(self) -> Mapping[str, Any]:
-        return {"columns": _to_list(self.columns)}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Grayscale:
-        """The transform that has these options."""
-        return grayscale(**options)
-
     def step(self) -> PixelOperation:
         return self
 
@@ -254,10 +208,6 @@ def _check_size(transform: str, column: str, known: ImageState) -> None:
             found="images, whose sizes no schema says",
             do=f"resize before `{transform}`: rk.transforms.resize(224, 224), or --resize 224x224",
         )
-
-
-def _to_list(names: tuple[str, ...] | None) -> list[str] | None:
-    return None if names is None else list(names)
 
 
 Filter: TypeAlias = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
@@ -310,22 +260,6 @@ class Resize(BindableImageTransform):
     per_box: tuple[str, ...] | None
 
     name = "resize"
-
-    def options(self) -> Mapping[str, Any]:
-        return {
-            "height": self.height,
-            "width": self.width,
-            "filter": self.filter,
-            "fit": self.fit,
-            "pad": list(self.pad),
-            "columns": _to_list(self.columns),
-            "per_box": _to_list(self.per_box),
-        }
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Resize:
-        """The transform that has these options."""
-        return resize(**options)
 
     def step(self) -> PixelOperation:
         return self
@@ -413,18 +347,7 @@ class Crop(BindableImageTransform):
         return "nearest"
 
     def options(self) -> Mapping[str, Any]:
-        return {
-            "height": self.height,
-            "width": self.width,
-            "at": "center" if self.at is None else list(self.at),
-            "columns": _to_list(self.columns),
-            "per_box": _to_list(self.per_box),
-        }
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Crop:
-        """The transform that has these options."""
-        return crop(**options)
+        return {**super().options(), "at": "center" if self.at is None else list(self.at)}
 
     def step(self) -> PixelOperation:
         return self

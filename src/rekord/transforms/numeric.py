@@ -57,13 +57,6 @@ class OneHot(ColumnTransform):
 
     name = "one_hot"
 
-    def options(self) -> Mapping[str, Any]:
-        return {**self.placement_options(), "classes": self.classes}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str) -> OneHot:
-        return one_hot(**options)
-
     def bind(self, before: Schema) -> Bound:
         feature = self.require_source(before, (Label, Int64), "a Label, or whole numbers")
         classes = self.classes or feature.class_count
@@ -130,13 +123,6 @@ class Bucketize(ColumnTransform):
 
     name = "bucketize"
 
-    def options(self) -> Mapping[str, Any]:
-        return {**self.placement_options(), "boundaries": list(self.boundaries)}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str) -> Bucketize:
-        return bucketize(**options)
-
     def bind(self, before: Schema) -> Bound:
         feature = self.require_source(before, (Int64, Float32), "numbers")
         if len(feature.shape) > 1:
@@ -180,13 +166,6 @@ class Standardize(ColumnTransform):
     std: tuple[float, ...]
 
     name = "standardize"
-
-    def options(self) -> Mapping[str, Any]:
-        return {**self.placement_options(), "mean": list(self.mean), "std": list(self.std)}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str) -> Standardize:
-        return standardize_with(**options)
 
     def bind(self, before: Schema) -> Bound:
         feature = self.require_source(before, (Int64, Float32), "numbers")
@@ -452,13 +431,6 @@ class Cast(ColumnTransform):
     lossy: bool
 
     name = "cast"
-
-    def options(self) -> Mapping[str, Any]:
-        return {**self.placement_options(), "dtype": self.dtype, "lossy": self.lossy}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str) -> Cast:
-        return cast(**options)
 
     def bind(self, before: Schema) -> Bound:
         allowed = (Int64, Float32, Label, Text, Bytes, Tensor)

@@ -30,7 +30,7 @@ from rekord.transforms.base import (
 )
 from rekord.transforms.numeric import LEARN_FROM, LearnFrom, not_fitted_error
 from rekord.transforms.token_ids import require_text_column
-from rekord.transforms.vocabularies import MAX_LINES, SplitterName, WordCounts, WordList, WordSplitter
+from rekord.transforms.vocabularies import MAX_LINES, SplitterName, WordList, WordSplitter
 
 _MAX_BUCKETS = 1 << 40
 
@@ -60,13 +60,6 @@ class HashInto(ColumnTransform):
     salt: int
 
     name = "hash_into"
-
-    def options(self) -> Mapping[str, Any]:
-        return {**self.placement_options(), "buckets": self.buckets, "salt": self.salt}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str) -> HashInto:
-        return hash_into(**options)
 
     def bind(self, before: Schema) -> Bound:
         feature = self.require_source(
@@ -162,10 +155,6 @@ class HashWords(ColumnTransform):
     def options(self) -> Mapping[str, Any]:
         return {**self.placement_options(), "size": self.size, **self.split.options(), "salt": self.salt}
 
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str) -> HashWords:
-        return hash_words(**options)
-
     def bind(self, before: Schema) -> Bound:
         feature = self.require_source(before, (Text, Bytes), "texts")
         if feature.shape:
@@ -251,25 +240,13 @@ class UnfittedTfidf(ColumnTransform):
         raise not_fitted_error(self.name, self.column, do)
 
     def begin(self, before: Schema) -> FitState:
-        return _TfidfState(self, TextReader(self.column, require_text_column(self, before)))
+        return _TfidfState(self, TextReader(self.column, require_text_column(self, before)), by_text=True)
 
 
-class _TfidfState:
+class _TfidfState(vocabularies.WordCountState):
     """Counts words, and the texts that have them."""
 
-    def __init__(self, step: UnfittedTfidf, texts: TextReader) -> None:
-        self._step = step
-        self._texts = texts
-        self._counts = WordCounts(step.column, by_text=True)
-
-    def update(self, row: Row) -> None:
-        text = self._texts.one(row)
-        if text is not None:
-            self._counts.add(self._step.split(text))
-
-    def merge(self, other: FitState) -> None:
-        assert isinstance(other, _TfidfState)
-        self._counts.merge(other._counts)
+    _step: UnfittedTfidf
 
     def learned(self) -> Transform:
         step, counts = self._step, self._counts
@@ -283,10 +260,6 @@ class _TfidfState:
             into=step.into,
             keep=step.keep,
         )
-
-    def describe(self) -> str:
-        """What was learned, in words."""
-        return f"{len(self._counts.counts):,} different words in {self._counts.texts:,} texts"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from rekord.schema import Bytes, Feature, Int64, Schema, Text
 from rekord.transforms import vocabularies
 from rekord.transforms.base import Bound, ColumnTransform, FitState, Row, TextReader, Transform
 from rekord.transforms.numeric import LEARN_FROM, LearnFrom, not_fitted_error
-from rekord.transforms.vocabularies import MAX_LINES, WordCounts, WordList, WordSplitter
+from rekord.transforms.vocabularies import MAX_LINES, WordList, WordSplitter
 
 _MAX_LENGTH = 1 << 24
 _UNUSABLE = "tokenizer file cannot be used"
@@ -387,25 +387,15 @@ class UnfittedTokenize(ColumnTransform):
         )
 
     def begin(self, before: Schema) -> FitState:
-        return _VocabularyState(self, TextReader(self.column, require_text_column(self, before)))
+        return _VocabularyState(
+            self, TextReader(self.column, require_text_column(self, before)), by_text=False
+        )
 
 
-class _VocabularyState:
+class _VocabularyState(vocabularies.WordCountState):
     """Counts words, for a vocabulary."""
 
-    def __init__(self, step: UnfittedTokenize, texts: TextReader) -> None:
-        self._step = step
-        self._texts = texts
-        self._counts = WordCounts(step.column, by_text=False)
-
-    def update(self, row: Row) -> None:
-        text = self._texts.one(row)
-        if text is not None:
-            self._counts.add(self._step.split(text))
-
-    def merge(self, other: FitState) -> None:
-        assert isinstance(other, _VocabularyState)
-        self._counts.merge(other._counts)
+    _step: UnfittedTokenize
 
     def learned(self) -> Transform:
         step = self._step
@@ -421,7 +411,3 @@ class _VocabularyState:
             into=step.into,
             keep=step.keep,
         )
-
-    def describe(self) -> str:
-        """What was learned, in words."""
-        return f"{len(self._counts.counts):,} different words in {self._counts.texts:,} texts"

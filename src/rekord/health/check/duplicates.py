@@ -16,7 +16,7 @@ from rekord import _core
 from rekord._core import Colour, ImageFormat
 from rekord.dataset.read import SPLIT_STEMS
 from rekord.errors import RekordError, preview
-from rekord.health.check.rule import MAX_LISTED_PER_CODE
+from rekord.health.check.rule import MAX_LISTED_PER_CODE, CheckRule
 from rekord.health.check.shards import format_record_count
 from rekord.health.duplicates import (
     MEMORY_BYTES,
@@ -151,7 +151,7 @@ class _ComparedKeys:
     identity: frozenset[str]
 
 
-class DuplicateContentRule:
+class DuplicateContentRule(CheckRule):
     """The rule. `split_of` tells the split of a file, `key` the column that is a row's identity.
 
     The content keys are those of `schema`, or chosen when the first records are seen. Where splits were only guessed
@@ -167,6 +167,7 @@ class DuplicateContentRule:
         guessed_splits: bool = False,
         memory_bytes: int = MEMORY_BYTES,
     ) -> None:
+        super().__init__()
         self._split_of = split_of
         self._schema = schema
         self._key = key
@@ -200,10 +201,6 @@ class DuplicateContentRule:
         except RekordError as failure:
             self.close()
             yield Finding.from_error(failure)
-
-    def end_file(self, path: str) -> Iterator[Finding]:
-        """Nothing: the same content may be in another file."""
-        return iter(())
 
     def end(self) -> Iterator[Finding]:
         """What is there more than once."""

@@ -19,8 +19,8 @@ from rekord.health.check.images import MASK_KEY, BoxKeys, ImageKey
 from rekord.health.check.rule import (
     MIN_EVIDENCE_RECORDS,
     Cells,
+    CheckRule,
     DeferredFindings,
-    RepeatedFindings,
     RowMask,
     find_present_rows,
     format_key,
@@ -262,13 +262,12 @@ _MAX_COMPARED_KEYS = 1000
 _DIGITS = re.compile(r"\d+")
 
 
-class MajorityRule:
+class MajorityRule(CheckRule):
     """Every record is like most of the others."""
 
     def __init__(self, learnt: RecordPatterns) -> None:
+        super().__init__()
         self._patterns = learnt
-        self._repeated = RepeatedFindings()
-        self._once = DeferredFindings()
         self._held = DeferredFindings()
         self._path: str | None = None
 
@@ -323,13 +322,8 @@ class MajorityRule:
             # Few of them are odd ones out; all of them make an odd file; else this is how the file is.
             if finding.count == records or finding.count <= max(1, (1 - MAJORITY_SHARE) * records):
                 yield finding
-        yield from self._repeated.end_file()
-        yield from self._once.end_file()
+        yield from super().end_file(path)
         self._path = None
-
-    def end(self) -> Iterator[Finding]:
-        """Nothing: every file has had its say."""
-        yield from ()
 
     # Keys.
 

@@ -30,7 +30,7 @@ from rekord.dataset.manifest import (
     tag_digest,
 )
 from rekord.errors import RekordError, add_location, error, preview
-from rekord.health.check.rule import MAX_LISTED_PER_CODE, RepeatedFindings
+from rekord.health.check.rule import MAX_LISTED_PER_CODE, CheckRule
 from rekord.health.check.shards import build_missing_shards_finding, format_record_count, group_runs
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch
@@ -62,14 +62,14 @@ def build_label_map_rule(path: str) -> LabelMapRule | Finding:
         return Finding.from_error(failure)
 
 
-class LabelMapRule:
+class LabelMapRule(CheckRule):
     """A rule: every class id and name of an object is one of the map's. `classes` are names by their ids."""
 
     def __init__(self, name: str, classes: Mapping[int, str]) -> None:
+        super().__init__()
         self._name = name
         self._ids = np.array(sorted(classes), np.int64)
         self._names = {text.encode() for text in classes.values()}
-        self._repeated = RepeatedFindings()
 
     def update(self, batch: KeyedBatch) -> Iterator[Finding]:
         """The records that have another one."""
@@ -82,14 +82,6 @@ class LabelMapRule:
             # An empty name stands for a name that was left out.
             wrong = np.fromiter((bool(t) and t not in self._names for t in texts), np.bool_, len(texts))
             yield from self._told(batch, CLASS_NAME_KEY, names, wrong, lambda place: repr(texts[place])[:60])
-
-    def end_file(self, path: str) -> Iterator[Finding]:
-        """What was only counted so far."""
-        yield from self._repeated.end_file()
-
-    def end(self) -> Iterator[Finding]:
-        """Nothing: every file has had its say."""
-        return iter(())
 
     def _told(
         self, batch: KeyedBatch, key: str, column: KeyColumn, wrong: Any, shown: Any
@@ -312,10 +304,11 @@ def _find_unlisted_files(listing: ManifestListing, paths: Sequence[str]) -> Iter
         )
 
 
-class ClassCountRule:
+class ClassCountRule(CheckRule):
     """A rule: each class has as many records as the manifest says. Of splits that are not whole it says nothing."""
 
     def __init__(self, listing: ManifestListing) -> None:
+        super().__init__()
         self._listing = listing
         self._records: Counter[str] = Counter()
         self._counts: dict[tuple[str, str], Counter[int]] = {}
@@ -341,10 +334,6 @@ class ClassCountRule:
                     if values.offsets is None and values.valid is not None:
                         ids = ids[values.valid]
                     self._count(split, column, ids)
-        return iter(())
-
-    def end_file(self, path: str) -> Iterator[Finding]:
-        """Nothing: classes are counted by split."""
         return iter(())
 
     def end(self) -> Iterator[Finding]:
@@ -539,7 +528,7 @@ def _tfds_info_error(expected: str, found: str) -> RekordError:
     return error("X536", expected=expected, found=found, do="fetch the file again")
 
 
-class IndexRule:
+class IndexRule(CheckRule):
     """A rule: the index of each shard is whole, and says of each record where it is and what its columns hold.
 
     One that is not whole is ignored by all readers, so it costs time and no more; one that is whole and wrong would
@@ -547,6 +536,7 @@ class IndexRule:
     """
 
     def __init__(self, listing: ManifestListing) -> None:
+        super().__init__()
         self._listing = listing
         self._path: str | None = None
         self._index: IndexFile | None = None
@@ -571,10 +561,6 @@ class IndexRule:
         if self._path != path:
             yield from self._open(path)
         self._index = self._path = None
-
-    def end(self) -> Iterator[Finding]:
-        """Nothing: indexes are compared file by file."""
-        return iter(())
 
     def _open(self, path: str) -> Iterator[Finding]:
         self._path, self._index = path, None

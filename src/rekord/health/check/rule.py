@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,17 +21,40 @@ MAX_LISTED_PER_CODE = 20
 """So many findings of one code, feature and file are told one by one; the rest are one finding with a count."""
 
 
-class CheckRule(Protocol):
+class CheckRule:
     """Something that records are held against, batch by batch."""
+
+    def __init__(self) -> None:
+        self._repeated = RepeatedFindings()
+        self._once = DeferredFindings()
 
     def update(self, batch: KeyedBatch) -> Iterator[Finding]:
         """What is wrong with these records."""
+        raise NotImplementedError
 
     def end_file(self, path: str) -> Iterator[Finding]:
-        """What remains to be said after the last batch of a file."""
+        """What remains to be said after the last batch of a file: what was only counted so far."""
+        yield from self._repeated.end_file()
+        yield from self._once.end_file()
 
     def end(self) -> Iterator[Finding]:
         """What remains to be said after the last file."""
+        return iter(())
+
+    def _report(
+        self,
+        batch: KeyedBatch,
+        rows: Iterable[int],
+        code: str,
+        severity: Severity,
+        feature: str | None,
+        say: Callable[[int], dict[str, Any]],
+    ) -> Iterator[Finding]:
+        """Errors one by one, up to a number of them; anything less once a file, with how many records share it."""
+        if severity == "error":
+            yield from self._repeated.report(batch, rows, code, severity, feature, say)
+        else:
+            self._once.report(batch, list(rows), code, severity, feature, say)
 
 
 class RepeatedFindings:
@@ -57,16 +80,7 @@ class RepeatedFindings:
             if told >= MAX_LISTED_PER_CODE and (more := self._more.get(where)) is not None:
                 more.count += 1
                 continue
-            said = {"message": None, **say(row)}
-            finding = Finding.of(
-                code,
-                severity,
-                path=batch.path,
-                record=int(batch.records[row]),
-                offset=int(batch.offsets[row]),
-                feature=feature,
-                **{name: text for name, text in said.items() if text is not None},
-            )
+            finding = build_finding(batch, row, code, severity, feature, say(row))
             self._told[where] = told + 1
             if told < MAX_LISTED_PER_CODE:
                 yield finding

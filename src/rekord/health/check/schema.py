@@ -20,21 +20,19 @@ from rekord.health.check.expected import (
 from rekord.health.check.rule import (
     MIN_EVIDENCE_RECORDS,
     Cells,
-    DeferredFindings,
-    RepeatedFindings,
+    CheckRule,
     RowMask,
     find_present_rows,
     format_key,
 )
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
-from rekord.schema import Bytes, Float32, Int64, Label, Schema, Tensor, Text
+from rekord.schema import Schema, Tensor
 from rekord.schema.base import dtype_name
 
 FindingDetails = dict[str, Any]
 
 LIST_NAMES = {"bytes": "bytes_list", "float": "float_list", "int64": "int64_list"}
-_SHAPED_FEATURES = (Int64, Float32, Bytes, Text, Label)
 _MAX_PIXEL = 255
 
 
@@ -322,14 +320,13 @@ def _format_value_count(count: int) -> str:
 _MAX_COMPARED_KEYS = 1000
 
 
-class SchemaRule:
+class SchemaRule(CheckRule):
     """Every record is one that the schema declares."""
 
     def __init__(self, schema: Schema, *, tfds: bool = False) -> None:
+        super().__init__()
         self._expected = compile_schema(schema)
         self._tfds = tfds
-        self._repeated = RepeatedFindings()
-        self._once = DeferredFindings()
         self._meant: dict[tuple[bool, str], str | None] = {}
 
     def update(self, batch: KeyedBatch) -> Iterator[Finding]:
@@ -348,14 +345,8 @@ class SchemaRule:
                 self._add_unknown_key(batch, key, step=step, explained=explained.get((step, key)))
 
     def end_file(self, path: str) -> Iterator[Finding]:
-        """What was only counted so far."""
         self._meant.clear()
-        yield from self._repeated.end_file()
-        yield from self._once.end_file()
-
-    def end(self) -> Iterator[Finding]:
-        """Nothing: every file has had its say."""
-        yield from ()
+        yield from super().end_file(path)
 
     # Keys that the schema lacks.
 
@@ -439,7 +430,7 @@ class SchemaRule:
             there_at_all.append(cells)
             if cells.column.kind != key.kind and (len(cells.column.values) or not column.step):
                 rows = cells.records(np.flatnonzero(find_present_rows(cells.column, len(cells.column))))
-                yield from self._report(batch, column, key, cells, rows, "D403", describe_wrong_kind)
+                yield from self._report_cells(batch, column, key, cells, rows, "D403", describe_wrong_kind)
                 continue
             parts.append(cells)
             yield from self._counts(column, key, batch, cells)
@@ -460,7 +451,7 @@ class SchemaRule:
             column, key, cells.column
         )
         rows = cells.records(np.flatnonzero(wrong))
-        yield from self._report(batch, column, key, cells, rows, "D402", describe_wrong_count)
+        yield from self._report_cells(batch, column, key, cells, rows, "D402", describe_wrong_count)
 
     def _values(
         self,
@@ -480,10 +471,7 @@ class SchemaRule:
             whose = column.describe_key(key.key, cells.step(row, cell))
             return VALUE_DESCRIBERS[code](whose, column, key, cells, cell, first[cell])
 
-        if severity == "error":
-            yield from self._repeated.report(batch, rows, code, severity, column.name, say)
-        else:
-            self._once.report(batch, list(rows), code, severity, column.name, say)
+        yield from self._report(batch, rows, code, severity, column.name, say)
 
     def _together(self, column: ExpectedColumn, batch: KeyedBatch, parts: list[Cells]) -> Iterator[Finding]:
         """The keys of one column agree about how many values there are, step by step where there are steps."""
@@ -524,7 +512,7 @@ class SchemaRule:
             lambda row: describe_uneven_steps(column, steps, row),
         )
 
-    def _report(
+    def _report_cells(
         self,
         batch: KeyedBatch,
         column: ExpectedColumn,
