@@ -17,7 +17,6 @@ from rekord._core import Colour, ImageFormat
 from rekord.dataset.read import SPLIT_STEMS
 from rekord.errors import RekordError, preview
 from rekord.health.check.rule import MAX_LISTED_PER_CODE, CheckRule
-from rekord.health.check.shards import format_record_count
 from rekord.health.duplicates import (
     MEMORY_BYTES,
     PLACE_DTYPE,
@@ -28,6 +27,7 @@ from rekord.health.duplicates import (
 )
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
+from rekord.report.formatting import format_count
 from rekord.schema import Feature, Mask, Schema
 
 MIN_CONTENT_BYTES = 256
@@ -336,7 +336,7 @@ class _DuplicateFindings:
         names = preview(self._splits[one]), preview(self._splits[other])
         severity: Severity = "error" if self._has_certain_splits(one, other) else "warning"
         in_all = (
-            f"{format_record_count(tally.others)} of {names[0]} and {tally.records:,} of {names[1]} in all"
+            f"{format_count(tally.others, 'record')} of {names[0]} and {tally.records:,} of {names[1]} in all"
         )
         message = f"the same `{feature[:60]}` is in split {names[0]} and in split {names[1]}"
         do = "keep one of them, and split by what equal records share: rekord write --split-by KEY"
@@ -366,7 +366,7 @@ class _DuplicateFindings:
             "note",
             feature,
             f"`{feature[:60]}` has only {distinct:,} different "
-            f"{'value' if distinct == 1 else 'values'} in {format_record_count(total)}",
+            f"{'value' if distinct == 1 else 'values'} in {format_count(total, 'record')}",
             pair,
             f"also {self._where(pair.second)}",
             "nothing, where records share such values; else remove the copies",
@@ -441,7 +441,7 @@ class _DuplicateFindings:
                 feature,
                 f"{message}: {left:,} more",
                 last,
-                format_record_count(records),
+                format_count(records, "record"),
                 _FIX_LISTED_HINT,
             )
             finding.record = finding.offset = None

@@ -33,6 +33,7 @@ from rekord.health.check.rule import (
 )
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch
+from rekord.report.formatting import format_count
 from rekord.schema import Boxes, Image, Mask, Schema, of_type
 from rekord.schema.features import BOX_SIDES
 
@@ -364,9 +365,9 @@ class _ImageMetadata:
             "H738",
             "note" if said == 3 else "warning",
             {
-                "message": f"{whose} has {_format_channels(facts.channels)}, {source} says {said}",
-                "expected": _format_channels(said),
-                "found": f"{_format_channels(facts.channels)} of {facts.bits} bits",
+                "message": f"{whose} has {format_count(facts.channels, 'channel')}, {source} says {said}",
+                "expected": format_count(said, "channel"),
+                "found": f"{format_count(facts.channels, 'channel')} of {facts.bits} bits",
                 "do": f"tf.io.decode_image(…, channels={said}) gives what is said"
                 if said in (1, 3, 4)
                 else "write the key from the image itself",
@@ -431,10 +432,6 @@ def _get_single_values(batch: KeyedBatch, key: str) -> list[Any]:
     if column.valid is not None:
         values = [value if here else None for value, here in zip(values, column.valid.tolist(), strict=True)]
     return values
-
-
-def _format_channels(count: int) -> str:
-    return f"{count} channel" if count == 1 else f"{count} channels"
 
 
 CLASS_IDS = "class/label"

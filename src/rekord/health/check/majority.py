@@ -24,11 +24,11 @@ from rekord.health.check.rule import (
     RowMask,
     find_present_rows,
     format_key,
-    format_records,
 )
 from rekord.health.check.schema import LIST_NAMES
 from rekord.health.finding import Finding
 from rekord.health.key_columns import KeyColumn, KeyedBatch
+from rekord.report.formatting import format_count
 from rekord.schema.base import ListKind
 from rekord.schema.features import BOX_SIDES
 
@@ -347,7 +347,7 @@ class MajorityRule(CheckRule):
         return {
             "message": f"{format_key(key)} is here instead of {format_key(meant)}: did you mean {format_key(meant)}?",
             "expected": f"{format_key(meant)}, as in {self._seen.keys[step, meant].present:,} of "
-            f"{format_records(self._seen.records)} that were looked at",
+            f"{format_count(self._seen.records, 'record')} that were looked at",
             "found": format_key(key),
             "do": f"write the records again with {format_key(meant)}",
         }
@@ -384,7 +384,7 @@ class MajorityRule(CheckRule):
             lambda _: {
                 "message": f"{format_key(key)} is missing, and nearly all records have it",
                 "expected": f"a {'list of steps' if step else 'value'} under {format_key(key)}, as in {present:,} of "
-                f"{format_records(self._seen.records)} that were looked at",
+                f"{format_count(self._seen.records, 'record')} that were looked at",
                 "found": "no such key, or one without a kind",
                 "do": "write the records again with it, or declare a schema in which it is optional",
             },

@@ -31,9 +31,10 @@ from rekord.dataset.manifest import (
 )
 from rekord.errors import RekordError, add_location, error, preview
 from rekord.health.check.rule import MAX_LISTED_PER_CODE, CheckRule
-from rekord.health.check.shards import build_missing_shards_finding, format_record_count, group_runs
+from rekord.health.check.shards import build_missing_shards_finding, group_runs
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch
+from rekord.report.formatting import format_count
 from rekord.schema import Feature, Schema
 from rekord.schema.interop.label_map import read_label_map
 from rekord.schema.interop.tfds import INFO_NAME, TfdsFolder
@@ -230,8 +231,8 @@ def find_manifest_mismatches(
                         "error",
                         path=path,
                         message="a shard holds another number of records than the manifest says",
-                        expected=f"{format_record_count(part.shards.records[number])}, as {MANIFEST_NAME} says",
-                        found=format_record_count(count),
+                        expected=f"{format_count(part.shards.records[number], 'record')}, as {MANIFEST_NAME} says",
+                        found=format_count(count, "record"),
                         do=f"copy {name} again, or write the dataset again",
                     )
                 elif (found := digests.digest(path)) not in (None, part.shards.digest[number]):
@@ -370,8 +371,8 @@ class ClassCountRule(CheckRule):
             path=manifest_path(self._listing.folder),
             feature=self._keys[split][column],
             message=f"the manifest counts other classes of `{column[:60]}` than split {preview(split)} has",
-            expected=f"{format_record_count(expected)} of class {name[:20]}, as {MANIFEST_NAME} says",
-            found=format_record_count(found),
+            expected=f"{format_count(expected, 'record')} of class {name[:20]}, as {MANIFEST_NAME} says",
+            found=format_count(found, "record"),
             do="write the dataset again: its class weights and balanced batches would be wrong",
         )
 
@@ -456,8 +457,8 @@ def _find_tfds_shard_mismatches(
             yield _tfds_mismatch_finding(
                 path,
                 "a shard holds another number of records than dataset_info.json says",
-                format_record_count(lengths[number]),
-                format_record_count(found),
+                format_count(lengths[number], "record"),
+                format_count(found, "record"),
             )
 
 

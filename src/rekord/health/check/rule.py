@@ -245,8 +245,3 @@ class DeferredFindings:
 def format_key(key: str) -> str:
     """A key of a record as a message shows it: whoever wrote the file chose its length."""
     return f"`{key}`" if len(key) <= MAX_SHOWN_CHARACTERS else f"`{key[: MAX_SHOWN_CHARACTERS - 1]}…`"
-
-
-def format_records(count: int) -> str:
-    """So many records, in words."""
-    return f"{count:,} record" if count == 1 else f"{count:,} records"

@@ -27,6 +27,7 @@ from rekord.health.check.rule import (
 )
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
+from rekord.report.formatting import format_count
 from rekord.schema import Schema, Tensor
 from rekord.schema.base import dtype_name
 
@@ -80,9 +81,9 @@ def describe_wrong_count(
     return {
         "message": f"{whose} has another number of values than the schema says",
         "expected": many
-        + _format_value_count(key.count)
+        + format_count(key.count, "value")
         + (f", for shape {shape}" if of_shape else f", as {declared} is stored"),
-        "found": _format_value_count(int(cells.column.counts[cell])),
+        "found": format_count(int(cells.column.counts[cell]), "value"),
         "do": f"declare the shape that was written, e.g. {declared}(shape=(None,)) for any number"
         if of_shape
         else f"declare {format_key(column.name)} as rk.Bytes(shape=(None,)), or write the records again",
@@ -311,10 +312,6 @@ def _format_value(cells: Cells, cell: int, at: int, *, unsigned: bool = False) -
     shown = str(int(value) % (1 << 64)) if unsigned else str(value)
     count = int(cells.column.counts[cell])
     return shown if count == 1 else f"{shown}, value {at - cells.begin(cell):,} of {count:,}"
-
-
-def _format_value_count(count: int) -> str:
-    return f"{count:,} value" if count == 1 else f"{count:,} values"
 
 
 _MAX_COMPARED_KEYS = 1000

@@ -10,9 +10,10 @@ from rekord import _core
 from rekord.dataset.read import infer_compression
 from rekord.errors import RekordError
 from rekord.framing.inflate import open_stream, read_head, sniff_compression
-from rekord.health.doctor.diagnosis import Diagnosis, find_worst_severity, format_bytes, format_count
+from rekord.health.doctor.diagnosis import Diagnosis, find_worst_severity
 from rekord.health.doctor.evidence import DoctorCase, FileEvidence, tally_finding_groups
 from rekord.health.finding import Finding
+from rekord.report.formatting import format_byte_size, format_count
 from rekord.storage.local import LOCAL
 
 TFRECORD_HINT = " (Is this even a TFRecord file?)"
@@ -166,7 +167,7 @@ def _diagnose_truncation(facts: FileEvidence, finding: Finding, plain: bool) -> 
         evidence.insert(
             1, f"its size, {size:,} bytes, is a whole multiple of {block}, as copies that stop are"
         )
-        likely = f"a copy or download stopped after {format_bytes(size)}"
+        likely = f"a copy or download stopped after {format_byte_size(size)}"
     else:
         evidence.insert(1, f"its size, {size:,} bytes, is no multiple of a block of 512 bytes")
     return FileSymptom(

@@ -17,9 +17,10 @@ from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
 from rekord.framing.frames import FrameReader
 from rekord.health.check.rule import MIN_EVIDENCE_RECORDS
-from rekord.health.doctor.diagnosis import AffectedRecord, Diagnosis, format_count
+from rekord.health.doctor.diagnosis import AffectedRecord, Diagnosis
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch
+from rekord.report.formatting import format_count
 from rekord.schema import Schema
 from rekord.schema.base import Feature, ListKind
 from rekord.schema.interop.tf_spec import SequenceSpec, Spec

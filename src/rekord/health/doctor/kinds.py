@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from rekord.codec.values import EXACT_FLOAT32_LIMIT
 from rekord.health.doctor.diagnosis import (
     Diagnosis,
-    format_count,
     format_key,
     format_number,
     format_some,
@@ -26,6 +25,7 @@ from rekord.health.doctor.evidence import (
     RecordTally,
     tally_finding_groups,
 )
+from rekord.report.formatting import format_count
 from rekord.schema import Mask, of_type
 
 LIST_NAMES = {"int64": "int64_list", "float": "float_list", "bytes": "bytes_list"}
@@ -164,7 +164,7 @@ def diagnose_float_labels(
         feature=key,
         evidence=[
             f"float_list; every one of {format_count(stored.values, 'value')} is whole, "
-            f"from {format_number(stored.low)} to {format_number(stored.high)}",
+            f"from {format_number(stored.low)} to {format_number(stored.high)}"
         ],
         ruled_out=["no sign of a regression target: no value has a fraction"] if is_label_key(key) else [],
         likely="the column was float when it was written, as pandas makes of ints beside missing values",

@@ -6,14 +6,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
+from rekord.codes import CODES
 from rekord.health.doctor import corruption as bytes_family
 from rekord.health.doctor.diagnosis import (
     AffectedRecord,
     Diagnosis,
     find_worst_severity,
-    format_count,
     format_key,
-    get_code_title,
     join_words,
 )
 from rekord.health.doctor.evidence import (
@@ -26,6 +25,7 @@ from rekord.health.doctor.evidence import (
 )
 from rekord.health.finding import Severity
 from rekord.health.tensorflow.parse_errors import predict_payload_error
+from rekord.report.formatting import format_count
 from rekord.schema.interop.tf_spec import SequenceSpec
 
 _MESSAGE_NAMES = {
@@ -177,7 +177,7 @@ def _diagnose_repeated_feature(
     return Diagnosis(
         code=code,
         severity=groups[0].severity,
-        title=first.message if alike else get_code_title(code),
+        title=first.message if alike else CODES[code],
         # The other records may be in any file: what was asked about holds them all.
         path=first.path if len(case.files) == 1 and first.path is not None else case.path,
         files=tally.files,
@@ -303,10 +303,10 @@ def diagnose_other_findings(
             code,
             severity,
             tally,
-            title=first.message if alone else get_code_title(code),
+            title=first.message if alone else CODES[code],
             feature=feature,
             evidence=[
-                None if alone or first.message == get_code_title(code) else f"first: {first.message}",
+                None if alone or first.message == CODES[code] else f"first: {first.message}",
                 f"expected {first.expected}" if first.expected else None,
                 f"found {first.found}" if first.found else None,
             ],

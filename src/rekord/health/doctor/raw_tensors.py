@@ -12,17 +12,11 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord._core import ImageFormat
-from rekord.health.doctor.diagnosis import (
-    Diagnosis,
-    format_bytes,
-    format_count,
-    format_key,
-    format_number,
-    join_words,
-)
+from rekord.health.doctor.diagnosis import Diagnosis, format_key, format_number, join_words
 from rekord.health.doctor.evidence import DoctorCase, ImageShape, KindProfile, SizedKey, tally_finding_groups
 from rekord.health.doctor.kinds import split_key_words
 from rekord.health.tensorflow.parse_errors import reshape_error
+from rekord.report.formatting import format_byte_size, format_count
 from rekord.schema import Tensor, of_type
 from rekord.schema.base import dtype_name
 
@@ -125,9 +119,9 @@ def _diagnose_raw_pixels(case: DoctorCase, key: str, stored: KindProfile) -> Ite
         feature=key,
         evidence=[
             layout.says,
-            f"{format_bytes(stored.total_bytes)} as stored; as PNG, which loses nothing, about "
-            f"{format_bytes(int(stored.total_bytes * png / raw))} "
-            f"(estimated: {format_count(looked, 'sample')} went from {format_bytes(raw)} to {format_bytes(png)})",
+            f"{format_byte_size(stored.total_bytes)} as stored; as PNG, which loses nothing, about "
+            f"{format_byte_size(int(stored.total_bytes * png / raw))} (estimated: "
+            f"{format_count(looked, 'sample')} went from {format_byte_size(raw)} to {format_byte_size(png)})",
         ],
         ruled_out=["not encoded already: the bytes begin as no image does"],
         likely="the image was decoded before it was written",
@@ -173,9 +167,9 @@ def estimate_encoded_size(stored: KindProfile, layout: PixelLayout, payload_byte
     raw, png, looked = sizes
     now = min(_estimate_list_bytes(stored), payload_bytes)
     return (
-        f"about {format_bytes(now)} as stored; {format_bytes(stored.values)} as raw bytes; as PNG, which loses "
-        "nothing, "
-        f"about {format_bytes(int(stored.values * png / raw))} (estimated from {format_count(looked, 'sample')})"
+        f"about {format_byte_size(now)} as stored; {format_byte_size(stored.values)} as raw bytes; "
+        f"as PNG, which loses nothing, about {format_byte_size(int(stored.values * png / raw))} "
+        f"(estimated from {format_count(looked, 'sample')})"
     )
 
 
@@ -234,7 +228,7 @@ def _diagnose_long_list(case: DoctorCase, key: str, stored: KindProfile) -> Iter
         feature=key,
         evidence=[
             f"{format_count(stored.values, 'value')}, at least {stored.fewest:,} in a record",
-            f"about {format_bytes(now)} as stored, {format_bytes(stored.values)} as one byte string a record "
+            f"about {format_byte_size(now)} as stored, {format_byte_size(stored.values)} as one byte string a record "
             f"(estimated from {format_count(len(stored.samples), 'sample')})",
         ],
         likely=None,
@@ -421,10 +415,7 @@ def _diagnose_sized_bytes(
                 _describe_values(sample, dtype),
                 _describe_decoded_shape(shape, ratio),
             ],
-            ruled_out=[
-                "not an encoded image: the bytes begin as none does",
-                "not a cut: every length fits",
-            ],
+            ruled_out=["not an encoded image: the bytes begin as none does", "not a cut: every length fits"],
             likely=f"the array was {dtype} when tobytes() was called",
             do=f"{_describe_uint8_conversion(sample, dtype)} when writing; or tf.io.decode_raw(x, tf.{dtype})",
             agree=False,
@@ -546,7 +537,7 @@ def diagnose_string_image(
         evidence=[
             f"up to {format_count(stored.most, 'string')} of one byte in a record",
             layout.says if layout is not None else None,
-            f"{format_bytes(stored_bytes)} with their tags; as one string {format_bytes(stored.values)}",
+            f"{format_byte_size(stored_bytes)} with their tags; as one string {format_byte_size(stored.values)}",
         ],
         ruled_out=["not text: no string has more than one byte"],
         likely="bytes were iterated: bytes_list=BytesList(value=data) instead of value=[data]",

@@ -15,7 +15,6 @@ from rekord.health.doctor import kinds, raw_tensors
 from rekord.health.doctor.diagnosis import (
     Diagnosis,
     ParsePrediction,
-    format_count,
     format_key,
     format_python_key,
     join_remedies,
@@ -23,6 +22,7 @@ from rekord.health.doctor.diagnosis import (
 from rekord.health.doctor.evidence import DoctorCase, KeyProfile, KindProfile, RecordTally
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
 from rekord.health.tensorflow.parse_errors import predict_record_error, predict_sequence_error
+from rekord.report.formatting import format_count
 from rekord.schema.interop.tf_spec import (
     Dtype,
     FixedLenSequenceSpec,
