@@ -82,8 +82,6 @@ def _choose_background_name(names: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassificationLayout:
-    """The layout that `classification` makes."""
-
     schema: Schema
     count: int | None
     names: tuple[str, ...] | None
@@ -92,13 +90,8 @@ class ClassificationLayout:
     optional_labels: bool
     ids: Mapping[str, int] = field(repr=False, compare=False)
 
-    @property
-    def name(self) -> str:
-        return "classification"
-
-    @property
-    def needs_derive(self) -> bool:
-        return True
+    name = "classification"
+    needs_derive = True
 
     def options(self) -> Mapping[str, Any]:
         return {

@@ -63,21 +63,14 @@ def deeplab(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeepLabLayout:
-    """The layout that `deeplab` makes."""
-
     schema: Schema
     classes: int
     ignore: int | None
     colours: tuple[tuple[Colour, int], ...] | None
     optional_masks: bool
 
-    @property
-    def name(self) -> str:
-        return "deeplab"
-
-    @property
-    def needs_derive(self) -> bool:
-        return True
+    name = "deeplab"
+    needs_derive = True
 
     def options(self) -> Mapping[str, Any]:
         colours = None if self.colours is None else [[*colour, class_id] for colour, class_id in self.colours]

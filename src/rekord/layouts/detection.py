@@ -56,8 +56,6 @@ def detection(
 
 @dataclass(frozen=True)
 class DetectionLayout:
-    """The layout that `detection` makes."""
-
     classes: tuple[tuple[int, str], ...]
     masks: bool
     has: tuple[str, ...]
@@ -90,13 +88,8 @@ class DetectionLayout:
         """The classes by id, for the label map beside the shards."""
         return self.names
 
-    @property
-    def name(self) -> str:
-        return "detection"
-
-    @property
-    def needs_derive(self) -> bool:
-        return True
+    name = "detection"
+    needs_derive = True
 
     def options(self) -> Mapping[str, Any]:
         return {

@@ -150,9 +150,7 @@ class NpySource:
     path: str
     column: str
 
-    @property
-    def kind(self) -> str:
-        return "npy"
+    kind = "npy"
 
     @property
     def root(self) -> str:

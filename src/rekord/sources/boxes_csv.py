@@ -108,8 +108,6 @@ class _ImageLines:
 
 @dataclass(eq=False)
 class BoxesCsvSource(AnnotationSource):
-    """The source that `boxes_csv` makes."""
-
     root: str
     csv: str
     images: str | None

@@ -499,8 +499,6 @@ class _CocoContext(NamedTuple):
 
 @dataclass(eq=False)
 class CocoSource(AnnotationSource):
-    """The source that `coco` makes."""
-
     root: str
     json: str
     images: str | None

@@ -244,16 +244,12 @@ class _ImageCsvListing(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageCsvSource:
-    """The source that `image_csv` makes."""
-
     path: str
     columns: tuple[tuple[str, str | None], ...]
     images: str | None
     classes: tuple[str, ...] | None
 
-    @property
-    def kind(self) -> str:
-        return "image_csv"
+    kind = "image_csv"
 
     @property
     def root(self) -> str:

@@ -215,14 +215,10 @@ class _ImageFolderListing(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageFolderSource:
-    """The source that `image_folder` makes."""
-
     root: str
     classes: tuple[str, ...] | None = None
 
-    @property
-    def kind(self) -> str:
-        return "image_folder"
+    kind = "image_folder"
 
     def options(self) -> Mapping[str, Any]:
         return {"classes": None if self.classes is None else list(self.classes)}

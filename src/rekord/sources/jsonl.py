@@ -20,6 +20,7 @@ from rekord.schema.row_adapters import flatten_row
 from rekord.sources import base, lines
 from rekord.sources.base import PART_BYTES, ByteStream, Chunk, FileListing, SourceFacts, SourceFile
 from rekord.sources.lines import LINE_SYNTAX, LineSource, RowBlock, RowIndex, RowStart
+from rekord.sources.tables import build_facts
 
 BASE64_MARKER = b'"base64"'
 """What a line with bytes in it has in it."""
@@ -66,7 +67,7 @@ class JsonSource(LineSource):
     extensions = EXTENSIONS
 
     def facts(self) -> SourceFacts:
-        return _build_facts(_survey_files(self.listing(), False))
+        return _survey_files(self.listing(), False).facts()
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[base.SourcePart]:
         seen = _survey_files(self.listing(), False)
@@ -94,7 +95,7 @@ class GzipJsonSource(LineSource):
     extensions = EXTENSIONS
 
     def facts(self) -> SourceFacts:
-        return _build_facts(_survey_files(self.listing(), True))
+        return _survey_files(self.listing(), True).facts()
 
     def rows(self) -> Iterator[Chunk]:
         listing = self.listing()
@@ -125,17 +126,10 @@ class _JsonSurvey:
     schema: Schema
     indexes: tuple[RowIndex, ...]
     arrays: frozenset[str]  # the files that are one array each
-    rows: int | None
+    rows: int
 
-
-def _build_facts(seen: _JsonSurvey) -> SourceFacts:
-    return SourceFacts(
-        layout="table",
-        schema=seen.schema,
-        rows=seen.rows,
-        source_bytes=seen.listing.source_bytes,
-        files=seen.listing.files,
-    )
+    def facts(self) -> SourceFacts:
+        return build_facts(self.schema, self.rows, self.listing)
 
 
 @lru_cache(maxsize=4)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from rekord.arguments import as_path, is_utf8_encodable
 from rekord.errors import RekordError, error, preview
@@ -67,9 +67,7 @@ class ImageMaskSource:
 
     root: str
 
-    @property
-    def kind(self) -> str:
-        raise NotImplementedError
+    kind: ClassVar[str]
 
     @property
     def mask_root(self) -> str:
@@ -265,17 +263,13 @@ def segmentation(
 
 @dataclass(frozen=True)
 class SegmentationSource(ImageMaskSource):
-    """The source that `segmentation` makes."""
-
     masks: str
     classes: tuple[str, ...] | None
     count: int | None
     ignore: int | None
     optional_masks: bool
 
-    @property
-    def kind(self) -> str:
-        return "segmentation"
+    kind = "segmentation"
 
     @property
     def mask_root(self) -> str:
@@ -333,13 +327,9 @@ def cityscapes(path: str | os.PathLike[str], *, optional_masks: bool | None = No
 
 @dataclass(frozen=True)
 class CityscapesSource(ImageMaskSource):
-    """The source that `cityscapes` makes."""
-
     optional_masks: bool | None
 
-    @property
-    def kind(self) -> str:
-        return "cityscapes"
+    kind = "cityscapes"
 
     def options(self) -> Mapping[str, Any]:
         return {"optional_masks": self.optional_masks}
@@ -507,14 +497,10 @@ def voc_segmentation(
 
 @dataclass(frozen=True)
 class VocSegmentationSource(ImageMaskSource):
-    """The source that `voc_segmentation` makes."""
-
     classes: tuple[str, ...] | None
     optional_masks: bool | None
 
-    @property
-    def kind(self) -> str:
-        return "voc_segmentation"
+    kind = "voc_segmentation"
 
     def options(self) -> Mapping[str, Any]:
         return {

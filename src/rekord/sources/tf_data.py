@@ -263,8 +263,6 @@ def tf_data(dataset: TensorFlowDataset, *, names: Sequence[str] | None = None) -
 
 
 class TfDataSource:
-    """The source that `tf_data` makes."""
-
     kind = "tf_data"
 
     def __init__(self, dataset: Any, names: Sequence[str] | None) -> None:

@@ -265,8 +265,6 @@ class _ListedXml(NamedTuple):
 
 @dataclass(eq=False)
 class VocSource(AnnotationSource):
-    """The source that `voc` makes."""
-
     root: str
     lists: tuple[str, ...] | None
     items: tuple[LabelItem, ...] | None

@@ -63,9 +63,7 @@ class WebDatasetSource:
 
     path: str
 
-    @property
-    def kind(self) -> str:
-        return "webdataset"
+    kind = "webdataset"
 
     @property
     def root(self) -> str:

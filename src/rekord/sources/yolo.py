@@ -255,8 +255,6 @@ class _YoloContext(NamedTuple):
 
 @dataclass(eq=False)
 class YoloSource(AnnotationSource):
-    """The source that `yolo` makes."""
-
     root: str
     items: tuple[LabelItem, ...] | None
 

@@ -57,8 +57,6 @@ def encode(
 
 @dataclass(frozen=True, kw_only=True)
 class Encode(BindableImageTransform):
-    """The transform that `encode` makes."""
-
     format: str
     quality: int | None
     columns: tuple[str, ...] | None
@@ -80,8 +78,6 @@ def decode(*, columns: Sequence[str] | None = None) -> Decode:
 
 @dataclass(frozen=True, kw_only=True)
 class Decode(BindableImageTransform):
-    """The transform that `decode` makes."""
-
     columns: tuple[str, ...] | None
 
     name = "decode"
@@ -123,8 +119,6 @@ def _is_one_of(value: object, *known: str | float) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Normalize(BindableImageTransform):
-    """The transform that `normalize` makes."""
-
     mean: tuple[float, ...]
     std: tuple[float, ...]
     scale: float
@@ -164,8 +158,6 @@ def grayscale(*, columns: Sequence[str] | None = None) -> Grayscale:
 
 @dataclass(frozen=True, kw_only=True)
 class Grayscale(BindableImageTransform):
-    """The transform that `grayscale` makes."""
-
     columns: tuple[str, ...] | None
 
     name = "grayscale"
@@ -249,8 +241,6 @@ def resize(
 
 @dataclass(frozen=True, kw_only=True)
 class Resize(BindableImageTransform):
-    """The transform that `resize` makes."""
-
     height: int
     width: int
     filter: str
@@ -331,8 +321,6 @@ def crop(
 
 @dataclass(frozen=True, kw_only=True)
 class Crop(BindableImageTransform):
-    """The transform that `crop` makes."""
-
     height: int
     width: int
     at: Size | None  # None: the middle

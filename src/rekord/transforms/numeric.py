@@ -51,8 +51,6 @@ def one_hot(
 
 @dataclass(frozen=True, kw_only=True)
 class OneHot(ColumnTransform):
-    """The transform that `one_hot` makes."""
-
     classes: int | None
 
     name = "one_hot"
@@ -117,8 +115,6 @@ def bucketize(
 
 @dataclass(frozen=True, kw_only=True)
 class Bucketize(ColumnTransform):
-    """The transform that `bucketize` makes."""
-
     boundaries: tuple[float, ...]
 
     name = "bucketize"
@@ -425,8 +421,6 @@ def cast(
 
 @dataclass(frozen=True, kw_only=True)
 class Cast(ColumnTransform):
-    """The transform that `cast` makes."""
-
     dtype: str
     lossy: bool
 

@@ -54,8 +54,6 @@ def hash_into(
 
 @dataclass(frozen=True, kw_only=True)
 class HashInto(ColumnTransform):
-    """The transform that `hash_into` makes."""
-
     buckets: int
     salt: int
 
@@ -144,8 +142,6 @@ def hash_words(
 
 @dataclass(frozen=True, kw_only=True)
 class HashWords(ColumnTransform):
-    """The transform that `hash_words` makes."""
-
     size: int
     split: WordSplitter
     salt: int

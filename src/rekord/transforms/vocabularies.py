@@ -366,8 +366,6 @@ def vocabulary(
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup(ColumnTransform):
-    """The transform that `vocabulary` makes."""
-
     words: WordList
     oov_buckets: int
 
