@@ -188,30 +188,11 @@ CITYSCAPES_TRAIN_IDS = (
     *("terrain", "sky", "person", "rider", "car", "truck", "bus", "train", "motorcycle", "bicycle"),
 )
 CITYSCAPES_IDS = (
-    *(
-        "unlabeled",
-        "ego vehicle",
-        "rectification border",
-        "out of roi",
-        "static",
-        "dynamic",
-        "ground",
-        "road",
-    ),
-    *("sidewalk", "parking", "rail track", "building", "wall", "fence", "guard rail", "bridge", "tunnel"),
-    *(
-        "pole",
-        "polegroup",
-        "traffic light",
-        "traffic sign",
-        "vegetation",
-        "terrain",
-        "sky",
-        "person",
-        "rider",
-    ),
-    *("car", "truck", "bus", "caravan", "trailer", "train", "motorcycle", "bicycle"),
-)
+    "unlabeled", "ego vehicle", "rectification border", "out of roi", "static", "dynamic", "ground", "road",
+    "sidewalk", "parking", "rail track", "building", "wall", "fence", "guard rail", "bridge", "tunnel",
+    "pole", "polegroup", "traffic light", "traffic sign", "vegetation", "terrain", "sky", "person", "rider",
+    "car", "truck", "bus", "caravan", "trailer", "train", "motorcycle", "bicycle",
+)  # fmt: skip
 _IMAGE_SUFFIX = "_leftImg8bit"
 _TRAIN_IDS_SUFFIX = "_gtFine_labelTrainIds"
 _IDS_SUFFIX = "_gtFine_labelIds"

@@ -272,23 +272,10 @@ def _find_longest_zero_run(data: bytes) -> int:
 _FOREIGN_CODES = ("F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F119", "F120")
 _MAX_LISTED_FILES = 3
 
-CORRUPTION_CODES = frozenset(
-    {
-        "F101",
-        "F102",
-        "F103",
-        "F104",
-        "F110",
-        "C201",
-        "C202",
-        "C203",
-        "C204",
-        "C205",
-        "H701",
-        "H702",
-        *_FOREIGN_CODES,
-    }
-)
+CORRUPTION_CODES = frozenset({
+    "F101", "F102", "F103", "F104", "F110", "C201", "C202", "C203", "C204", "C205", "H701", "H702",
+    *_FOREIGN_CODES,
+})  # fmt: skip
 """The findings that this family explains."""
 
 _TITLES = {

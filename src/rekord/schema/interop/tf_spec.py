@@ -22,20 +22,11 @@ PartitionKind: TypeAlias = Literal[
 
 SPEC_DTYPES: tuple[Dtype, ...] = ("int64", "float32", "string")
 FEATURE_CLASSES = (
-    "FixedLenFeature",
-    "VarLenFeature",
-    "FixedLenSequenceFeature",
-    "SparseFeature",
-    "RaggedFeature",
-)
+    "FixedLenFeature", "VarLenFeature", "FixedLenSequenceFeature", "SparseFeature", "RaggedFeature",
+)  # fmt: skip
 PARTITION_KINDS: tuple[PartitionKind, ...] = (
-    "RowSplits",
-    "RowLengths",
-    "RowStarts",
-    "RowLimits",
-    "ValueRowIds",
-    "UniformRowLength",
-)
+    "RowSplits", "RowLengths", "RowStarts", "RowLimits", "ValueRowIds", "UniformRowLength",
+)  # fmt: skip
 
 _DTYPE_OF_KIND: dict[str, Dtype] = {"int64": "int64", "float": "float32", "bytes": "string"}
 
