@@ -202,28 +202,11 @@ def root(
         os_hints.check_address_space(_ADDRESS_SPACE_BYTES, "NumPy and Arrow")
 
 
-for verb in (
-    write,
-    show,
-    stats,
-    query,
-    infer,
-    check,
-    doctor,
-    salvage,
-    diff,
-    rewrite,
-    split,
-    balance,
-    append,
-    delete,
-    relabel,
-    export,
-    index,
-    reader,
-    train,
-    demo,
-):
+_VERBS: tuple[Callable[..., int], ...] = (
+    write, show, stats, query, infer, check, doctor, salvage, diff, rewrite, split, balance, append,
+    delete, relabel, export, index, reader, train, demo,
+)  # fmt: skip
+for verb in _VERBS:
     app.command(cls=VerbCommand)(verb)
 # A message that was pasted without quotes may have words that look like options.
 app.command(cls=VerbCommand, context_settings={"ignore_unknown_options": True})(explain)

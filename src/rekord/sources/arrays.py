@@ -23,16 +23,9 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer import infer_rows
 from rekord.schema.row_adapters import column_batches
-from rekord.sources import base
+from rekord.sources import base, tables
 from rekord.sources.base import PART_BYTES, Chunk, ColumnChunk, FileListing, SourceFacts, SourceFile
-from rekord.sources.tables import (
-    TableFiles,
-    build_facts,
-    choose_batch_rows,
-    inconsistent_file_error,
-    kept_columns,
-    open_library_file,
-)
+from rekord.sources.tables import TableFiles
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -161,7 +154,7 @@ class NpySource:
 
     def facts(self) -> SourceFacts:
         schema, headers, listing = _survey_npy(self._listing(), self.column)
-        return build_facts(schema, sum(header.rows for header in headers), listing)
+        return tables.build_facts(schema, sum(header.rows for header in headers), listing)
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[base.SourcePart]:
         _, headers, listing = _survey_npy(self._listing(), self.column)
@@ -193,7 +186,7 @@ class NpzSource(TableFiles):
     extensions = (".npz",)
 
     def facts(self) -> SourceFacts:
-        return build_facts(*_survey_npz(self._listing(), self.columns))
+        return tables.build_facts(*_survey_npz(self._listing(), self.columns))
 
     def rows(self) -> Iterator[Chunk]:
         listing = self._listing()
@@ -214,7 +207,7 @@ def npz(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -
 
     `columns` names the arrays to keep; None keeps all.
     """
-    return NpzSource(base.source_path(path, "npz"), kept_columns(columns))
+    return NpzSource(base.source_path(path, "npz"), tables.kept_columns(columns))
 
 
 @lru_cache(maxsize=4)
@@ -281,7 +274,7 @@ def _check_same_headers(
     for name in dict.fromkeys([*first, *headers]):
         wanted, there = first.get(name), headers.get(name)
         if wanted is None or there is None or wanted[0] != there[0] or wanted[2] != there[2]:
-            raise inconsistent_file_error(
+            raise tables.inconsistent_file_error(
                 listing, file, name, expected=_describe_header(wanted), found=_describe_header(there)
             )
 
@@ -297,7 +290,7 @@ def _open_npz_members(
     """The arrays of a .npz file, each open behind its header."""
     failures = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
     with (
-        open_library_file(
+        tables.open_library_file(
             path, file, ".npz file", failures, lambda text: f"an archive that cannot be read: {text[:60]}"
         ),
         ExitStack() as stack,
@@ -357,7 +350,7 @@ def _read_array_chunks(
     members: Mapping[str, tuple[Any, NpyHeader]], begin: int, end: int, path: str, full_path: str
 ) -> Iterator[ColumnChunk]:
     row_bytes = sum(header.row_bytes for _, header in members.values())
-    step = choose_batch_rows(1, row_bytes)
+    step = tables.choose_batch_rows(1, row_bytes)
     for first in range(begin, end, step):
         rows = min(step, end - first)
         values = {name: _read_rows(*member, rows, full_path) for name, member in members.items()}
