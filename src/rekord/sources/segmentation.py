@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,6 +14,7 @@ from rekord.location import Location
 from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow
 from rekord.sources.image_folder import (
     SPLIT_NAMES,
+    ListingSource,
     class_names,
     find_images,
     fingerprint,
@@ -58,7 +59,7 @@ class PairListing(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ImageMaskSource:
+class ImageMaskSource(ListingSource):
     """What the sources of segmentation share. A subclass names its kind, and pairs its files in `_list`.
 
     The hints that facts give to the layout, where they are known: `classes` (how many), `ignore`, `colours`
@@ -77,13 +78,8 @@ class ImageMaskSource:
     def options(self) -> Mapping[str, Any]:
         raise NotImplementedError
 
-    def _list(self) -> PairListing:
-        raise NotImplementedError
-
     def facts(self) -> SourceFacts:
-        paired = self._list()
-        # Facts and parts must speak of the same files, and the next facts of what is there then.
-        self.__dict__["_listed"] = paired
+        paired: PairListing = self._refresh()
         splits = {pair.split for pair in paired.pairs if pair.split is not None}
         return SourceFacts(
             layout="deeplab",
@@ -96,7 +92,7 @@ class ImageMaskSource:
         )
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
-        paired: PairListing = self.__dict__.get("_listed") or self._list()
+        paired: PairListing = self._last_listing()
         sized = ((pair, pair.size_bytes) for pair in paired.pairs)
         return [SourcePart(pairs, size) for pairs, size in group_by_bytes(sized, part_bytes)]
 
@@ -113,9 +109,6 @@ class ImageMaskSource:
                 if pair.split is not None:
                     values["split"] = pair.split
             yield SourceRow(to_printable_path(pair.path), pair.position, values, pair.line)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _row_error(self, pair: ImageMaskPair) -> RekordError:
         where = Location(path=join_path(self.root, pair.path), line=pair.line)
@@ -461,10 +454,7 @@ _MAX_LINE_CHARACTERS = 1 << 16
 
 
 def voc_segmentation(
-    path: str | os.PathLike[str],
-    *,
-    classes: Sequence[str] | None = None,
-    optional_masks: bool | None = None,
+    path: str | os.PathLike[str], *, classes: Sequence[str] | None = None, optional_masks: bool | None = None
 ) -> VocSegmentationSource:
     """The images of a Pascal VOC folder that its segmentation lists name, with their masks and splits.
 

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import prod
 from time import monotonic
 from typing import Any, Literal, Protocol, TypeAlias
@@ -22,7 +23,7 @@ from rekord.schema.base import FLOAT_DTYPES, INTEGER_DTYPES, TENSOR_DTYPES
 from rekord.schema.interop.tfds import FLAT_VALUES, ROW_LENGTHS
 from rekord.schema.row_adapters import flatten_row
 from rekord.sources.base import Chunk, ColumnChunk, SourceFacts, SourceRow
-from rekord.sources.rows import PEEK_BYTES, PEEK_ROWS
+from rekord.sources.rows import PEEK_BYTES, PEEK_ROWS, drain_rows
 
 Dims: TypeAlias = "tuple[int | None, ...]"
 
@@ -330,7 +331,7 @@ class TfDataSource:
         waiting, running = self._waiting, self._running
         self._waiting, self._running = [], None
         if running is not None:
-            return _chain_rows(waiting, running)
+            return chain(drain_rows(waiting), running)
         if self._in_columns:
             return self._iter_batches()
         return (self._row(i, element) for i, element in enumerate(self._elements()))
@@ -473,11 +474,3 @@ def _tensor_bytes(tensor: Any) -> int:
     """About how much memory a tensor takes."""
     array = np.asarray(getattr(tensor, "flat_values", getattr(tensor, "values", tensor)).numpy())
     return sum(map(len, array.ravel().tolist())) if array.dtype == object else array.nbytes
-
-
-def _chain_rows(waiting: list[SourceRow], running: Iterator[SourceRow]) -> Iterator[SourceRow]:
-    """The rows that wait, each let go before the next, then those that come."""
-    waiting.reverse()
-    while waiting:
-        yield waiting.pop()
-    yield from running
