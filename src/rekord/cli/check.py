@@ -97,10 +97,10 @@ def check_with_progress(
             lines = listing.lines(finding)
             if lines:
                 with progress.suspended():
-                    _print_lines(lines)
+                    console.print_lines(lines)
                     console.flush_stdout()
-    _print_lines(listing.unlisted_lines())
-    _print_lines(
+    console.print_lines(listing.unlisted_lines())
+    console.print_lines(
         listing.summary(report, time.perf_counter() - began, doctor=escape_controls(shlex.join(given)))
     )
     return report
@@ -240,11 +240,6 @@ class FindingPrinter:
         if self._wrong:
             return f"{good:,} of {format_count(whole, 'record')} good at the most{lost}"
         return f"{format_count(good, 'record')} good{lost}"
-
-
-def _print_lines(lines: list[list[StyledText]]) -> None:
-    for line in lines:
-        console.print_line(*line)
 
 
 def _is_single_record_lost(finding: Finding) -> bool:

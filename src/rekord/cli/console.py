@@ -40,6 +40,12 @@ def print_line(*pieces: StyledText) -> None:
         _write_line(sys.stdout, pieces)
 
 
+def print_lines(lines: Iterable[Iterable[StyledText]]) -> None:
+    """Some lines of the result."""
+    for line in lines:
+        print_line(*line)
+
+
 def print_json(document: dict[str, Any]) -> None:
     """The result as one JSON document. Only ASCII goes out: no terminal and no locale can misread it."""
     print_line(json.dumps(document, allow_nan=False, separators=(", ", ": ")))
@@ -50,6 +56,14 @@ def print_status(*pieces: StyledText) -> None:
     if sys.stderr is not None:
         with suppress(OSError):
             _write_line(sys.stderr, pieces)
+
+
+def print_error(failure: RekordError, *, as_json: bool) -> None:
+    """An error for the person who waits, and as a document where one was asked for."""
+    for line in format_error_lines(failure):
+        print_status(*line)
+    if as_json:
+        print_json({"error": failure.to_dict()})
 
 
 def is_terminal(stream: TextIO | None) -> bool:

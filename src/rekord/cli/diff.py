@@ -50,8 +50,7 @@ def diff(
         console.print_json(found.to_dict())
     else:
         names = shorten_paths(a, one.files) | shorten_paths(b, other.files)
-        for line in format_diff(found, names, report, time.perf_counter() - began):
-            console.print_line(*line)
+        console.print_lines(format_diff(found, names, report, time.perf_counter() - began))
     if found.unreadable:
         return 3
     return 0 if found.same else 1

@@ -43,8 +43,7 @@ def doctor(
         console.print_json(found.to_dict())
     else:
         names = shorten_paths(asked, files)
-        for line in format_diagnoses(found, names, report.payload_bytes):
-            console.print_line(*line)
+        console.print_lines(format_diagnoses(found, names, report.payload_bytes))
     if found.unreadable:
         return 3
     return 0 if found.ok else 1

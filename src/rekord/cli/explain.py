@@ -98,8 +98,7 @@ def _print_explanation(explanation: Explanation, *, as_json: bool) -> None:
         console.print_json({"code": explanation.code, "title": explanation.title, "text": text})
         return
     console.print_line((escape_controls(explanation.title), "bold"))
-    for line in format_detail_lines(*details):
-        console.print_line(*line)
+    console.print_lines(format_detail_lines(*details))
 
 
 def _unknown_message_error(text: str) -> RekordError:

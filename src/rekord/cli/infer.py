@@ -44,8 +44,7 @@ def infer(
     if as_json:
         console.print_json(schema.to_dict())
     else:
-        for line in format_declaration(schema):
-            console.print_line(*line)
+        console.print_lines(format_declaration(schema))
     for remark in format_remarks(schema):
         console.print_status(remark)
     shared.print_opaque_payload_note(schema)

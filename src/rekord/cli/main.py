@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from rekord.cli import console
 from rekord.cli.balance import balance
 from rekord.cli.check import check
-from rekord.cli.console import escape_controls, format_error_lines, truncate
+from rekord.cli.console import escape_controls, truncate
 from rekord.cli.demo import demo
 from rekord.cli.diff import diff
 from rekord.cli.doctor import doctor
@@ -245,7 +245,7 @@ def run_command_line(argv: Sequence[str] | None = None, *, leave: Callable[[int]
         console.discard_stdout()
         return EXIT_OK
     except console.OutputError as failure:
-        _print_failure(_stdout_error(failure))
+        console.print_error(_stdout_error(failure), as_json=False)
         console.discard_stdout()
         return EXIT_NO_ACCESS
 
@@ -282,17 +282,10 @@ def _run_command(arguments: list[str], reserve: bytearray, *, as_json: bool) -> 
 
 
 def _report_failure(failure: RekordError, *, as_json: bool) -> int:
-    _print_failure(failure)
-    if as_json:
-        console.print_json({"error": failure.to_dict()})
+    console.print_error(failure, as_json=as_json)
     # A column that is not there was named on the command line.
     wrong_usage = isinstance(failure, UsageError) or failure.code == "S116"
     return EXIT_USAGE if wrong_usage else EXIT_NO_ACCESS
-
-
-def _print_failure(failure: RekordError) -> None:
-    for line in format_error_lines(failure):
-        console.print_status(*line)
 
 
 def _report_bug(bug: Exception, *, as_json: bool) -> int:

@@ -104,8 +104,7 @@ def _print_table(answer: QueryResult, rows: int) -> None:
     from rekord.cli.query_output import MAX_SHOWN_COLUMNS, format_table
 
     lines, more = format_table(answer, rows, console.is_terminal(sys.stdout))
-    for line in lines:
-        console.print_line(*line)
+    console.print_lines(lines)
     columns = len(answer.schema)
     if columns > MAX_SHOWN_COLUMNS:
         console.print_status(

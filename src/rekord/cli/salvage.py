@@ -53,8 +53,7 @@ def _salvage_with_progress(source: str, target: str, report: SalvageReport) -> N
                     console.flush_stdout()
 
         salvage_into(source, target, report, on_gap=say)
-    for line in _format_summary(report):
-        console.print_line(*line)
+    console.print_lines(_format_summary(report))
 
 
 def _count_files(source: str) -> int:

@@ -60,8 +60,7 @@ def show(
                 if found:
                     console.print_line()
                 console.print_line(*format_heading(names[picked.path], picked))
-                for line in format_message(content, times):
-                    console.print_line(*line)
+                console.print_lines(format_message(content, times))
             found += 1
     if as_json:
         console.print_json({"records": documents})

@@ -290,8 +290,7 @@ def stats(
     if as_json:
         console.print_json(found.to_dict())
     else:
-        for line in iter_stats_lines(found, _get_width()):
-            console.print_line(*line)
+        console.print_lines(iter_stats_lines(found, _get_width()))
     for target in (html, metadata):
         if target is not None:
             console.print_status(f"saved in {escape_controls(target)}")

@@ -15,7 +15,7 @@ import typer
 
 from rekord.cli import console as output
 from rekord.cli import write_options as options
-from rekord.cli.console import escape_controls, format_error_lines, invalid_option, option_parser
+from rekord.cli.console import escape_controls, invalid_option, option_parser
 from rekord.cli.exit_handling import is_data_error
 from rekord.cli.options import PathArgument, argument, flag_option, integer_option, text_option
 from rekord.errors import RekordError, error
@@ -139,7 +139,7 @@ def train(
         is_damage = is_data_error(failure)
         if not is_damage and failure.code != _LOSS_ERROR_CODE:
             raise
-        _print_bad_data(failure, as_json=as_json)
+        output.print_error(failure, as_json=as_json)
         if is_damage and show.kept:
             output.print_status(f"kept up to {show.place()}: when the data is as it was, go on with")
             output.print_status(
@@ -228,10 +228,3 @@ def print_outcome(trained: TrainingResult) -> None:
         output.print_line(f"  {escape_controls(line)}")
     output.print_line(f"{escape_controls(trained.out)}: {', '.join(_FILES.values())}")
     output.print_line(f"next: open {shlex.quote(escape_controls(os.path.join(trained.out, 'report.html')))}")
-
-
-def _print_bad_data(failure: RekordError, *, as_json: bool) -> None:
-    for line in format_error_lines(failure):
-        output.print_status(*line)
-    if as_json:
-        output.print_json({"error": failure.to_dict()})
