@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from glob import iglob
+from importlib import import_module
 from typing import NamedTuple
 
 from rekord.arguments import as_path
@@ -546,8 +547,6 @@ _ACCEPTED_OVERRIDES = {
 
 def build_source(found: DetectedSource, said: SourceOverrides = _NO_OVERRIDES) -> Source:
     """The source. What was said and means nothing to it is refused, not passed over."""
-    from rekord import sources
-
     accepted = _ACCEPTED_OVERRIDES.get(found.kind, ())
     for name in ("classes", "ignore", "label_map", "images", "optional_masks"):
         value = getattr(said, name)
@@ -566,7 +565,7 @@ def build_source(found: DetectedSource, said: SourceOverrides = _NO_OVERRIDES) -
         arguments["root"] = arguments.pop("images")
     if found.kind in ("voc_segmentation", "cityscapes"):
         del arguments["ignore"]  # the layout is told; the source has its own
-    source: Source = getattr(sources, found.kind)(found.path, **arguments)
+    source: Source = getattr(import_module("rekord.sources"), found.kind)(found.path, **arguments)
     return source
 
 

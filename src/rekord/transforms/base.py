@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
+from importlib import import_module
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -134,9 +135,7 @@ def fields_to_json(transform: Any) -> dict[str, Any]:
 
 def make_transform(name: str, options: Mapping[str, Any]) -> Transform:
     """What the function of this name in `rk.transforms` makes of the options."""
-    from rekord import transforms
-
-    made: Transform = getattr(transforms, name)(**options)
+    made: Transform = getattr(import_module("rekord.transforms"), name)(**options)
     return made
 
 

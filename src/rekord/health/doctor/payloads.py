@@ -222,19 +222,12 @@ def diagnose_color_masks(case: DoctorCase) -> Iterator[Diagnosis]:
 
 
 _EXPLAINED_CODES: dict[str, frozenset[str]] = {
-    "H814": frozenset({"D403", "H755"}),
-    "H815": frozenset({"D403", "H755"}),
-    "H816": frozenset({"D403", "H755"}),
-    "H817": frozenset({"D403", "H755"}),
-    "H818": frozenset({"D403", "H755"}),
+    **dict.fromkeys(("H814", "H815", "H816", "H817", "H818", "H820"), frozenset({"D403", "H755"})),
     "H819": frozenset({"D401", "H756"}),
-    "H820": frozenset({"D403", "H755"}),
-    "H821": frozenset({"D402", "H758"}),
-    "H822": frozenset({"D402", "H758"}),
+    **dict.fromkeys(("H821", "H822"), frozenset({"D402", "H758"})),
     "H823": frozenset({"D401", "H756", "H757", "H754"}),
     "H824": frozenset({"D401", "D402", "D403", "H755", "H758"}),
-    "H825": frozenset({"D406"}),
-    "H826": frozenset({"D406"}),
+    **dict.fromkeys(("H825", "H826"), frozenset({"D406"})),
     "H827": frozenset({"D403"}),
     "H828": frozenset({"D402"}),
     "H829": frozenset({"H766"}),
