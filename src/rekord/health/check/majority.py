@@ -23,6 +23,7 @@ from rekord.health.check.rule import (
     DeferredFindings,
     RowMask,
     find_present_rows,
+    find_records_with_key,
     format_key,
 )
 from rekord.health.check.schema import LIST_NAMES
@@ -248,14 +249,6 @@ def _find_common_kinds(
 def list_key_paths(batch: KeyedBatch) -> list[KeyPath]:
     """All keys of a batch."""
     return [(False, key) for key in batch.context] + [(True, key) for key in batch.steps]
-
-
-def find_records_with_key(batch: KeyedBatch, key: str, *, step: bool) -> RowMask:
-    """Which records have a key."""
-    found: Any = batch.steps.get(key) if step else batch.context.get(key)
-    if found is None:
-        return np.zeros(len(batch), np.bool_)
-    return np.ones(len(batch), np.bool_) if found.valid is None else found.valid
 
 
 _MAX_COMPARED_KEYS = 1000

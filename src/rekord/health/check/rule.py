@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rekord import _core
 from rekord.codes import CODES
 from rekord.health.finding import Finding, Severity
-from rekord.health.key_columns import IntArray, KeyColumn, KeyedBatch
+from rekord.health.key_columns import IntArray, KeyColumn, KeyedBatch, StepColumn
 
 MIN_EVIDENCE_RECORDS = 20
 """With fewer records, nothing is concluded that holds only because no record contradicts it."""
@@ -166,6 +166,14 @@ def find_present_rows(column: KeyColumn | None, rows: int) -> RowMask:
     if column is None:
         return np.zeros(rows, np.bool_)
     return np.ones(rows, np.bool_) if column.valid is None else column.valid
+
+
+def find_records_with_key(batch: KeyedBatch, key: str, *, step: bool) -> RowMask:
+    """Which records have a key, or a list of steps under it."""
+    found: KeyColumn | StepColumn | None = batch.steps.get(key) if step else batch.context.get(key)
+    if found is None:
+        return np.zeros(len(batch), np.bool_)
+    return np.ones(len(batch), np.bool_) if found.valid is None else found.valid
 
 
 def compute_value_offsets(column: KeyColumn) -> IntArray:

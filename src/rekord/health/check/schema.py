@@ -23,10 +23,11 @@ from rekord.health.check.rule import (
     CheckRule,
     RowMask,
     find_present_rows,
+    find_records_with_key,
     format_key,
 )
 from rekord.health.finding import Finding, Severity
-from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
+from rekord.health.key_columns import KeyColumn, KeyedBatch
 from rekord.report.formatting import format_count
 from rekord.schema import Schema, Tensor
 from rekord.schema.base import dtype_name
@@ -363,7 +364,7 @@ class SchemaRule(CheckRule):
         return self._meant[step, key]
 
     def _add_unknown_key(self, batch: KeyedBatch, key: str, *, step: bool, explained: RowMask | None) -> None:
-        here = _find_present_records(batch, key, step=step)
+        here = find_records_with_key(batch, key, step=step)
         rows = np.flatnonzero(here if explained is None else here & ~explained).tolist()
         meant = self._meaning(key, step=step)
         self._once.report(batch, rows, "H754", "warning", key, lambda _: describe_unknown_key(key, meant))
@@ -377,7 +378,7 @@ class SchemaRule(CheckRule):
         strangers: list[str],
         explained: dict[tuple[bool, str], RowMask],
     ) -> Iterator[Finding]:
-        here = [_find_present_records(batch, key.key, step=column.step) for key in column.keys]
+        here = [find_records_with_key(batch, key.key, step=column.step) for key in column.keys]
         if not column.required:
             if len(here) > 1:
                 yield from self._apart(column, batch, here)
@@ -389,7 +390,7 @@ class SchemaRule(CheckRule):
         instead: dict[str, RowMask] = {}
         for key in strangers:
             if self._meaning(key, step=column.step) in [one.key for one in column.keys]:
-                instead[key] = missing & _find_present_records(batch, key, step=column.step)
+                instead[key] = missing & find_records_with_key(batch, key, step=column.step)
                 explained[column.step, key] = instead[key]
 
         def say(row: int) -> dict[str, Any]:
@@ -533,14 +534,6 @@ def _find_uneven_records(parts: list[Cells]) -> RowMask:
     for each in others:
         uneven |= each != first
     return uneven
-
-
-def _find_present_records(batch: KeyedBatch, key: str, *, step: bool) -> RowMask:
-    """Which records have a key, or a list of steps under it."""
-    found: KeyColumn | StepColumn | None = batch.steps.get(key) if step else batch.context.get(key)
-    if found is None:
-        return np.zeros(len(batch), np.bool_)
-    return np.ones(len(batch), np.bool_) if found.valid is None else found.valid
 
 
 def _is_column_quickly_valid(column: ExpectedColumn, batch: KeyedBatch) -> bool:

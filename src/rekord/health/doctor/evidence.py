@@ -668,7 +668,7 @@ class DoctorCase:
         ruled_out: Iterable[str | None] = (),
         likely: str | None = None,
         tensorflow_error: str | None = None,
-        agree: bool = True,
+        agree: bool = False,
     ) -> Diagnosis:
         """A diagnosis of what a tally counted."""
         return Diagnosis(

@@ -84,9 +84,9 @@ def _diagnose_other_message(case: DoctorCase, code: str, name: str, groups: list
         title=f"the payloads are {name}, not tf.train.Example",
         evidence=[f"the first payloads have the form of {found or name}"],
         ruled_out=["not damage: the frames are intact, and so are the checksums of the payloads"],
-        likely=None,
         do=_READING_HINTS[code],
         tensorflow_error=_predict_parse_error(case, tally),
+        agree=True,
     )
 
 
@@ -108,7 +108,6 @@ def _diagnose_unparsable(case: DoctorCase) -> Iterator[Diagnosis]:
         likely="the writer framed something else than example.SerializeToString(), or cut it",
         do="look at one with `rekord show PATH --record N`, and mend what the writer passes to its write()",
         tensorflow_error=_predict_parse_error(case, tally),
-        agree=False,
     )
 
 
@@ -144,7 +143,6 @@ def _diagnose_form(case: DoctorCase, code: str, form: str, groups: list[FindingG
         likely="the records were put together by hand or joined, not written by one protobuf library",
         do="parse and serialize each record once: Example.FromString(payload).SerializeToString()",
         tensorflow_error=_predict_parse_error(case, tally),
-        agree=False,
     )
 
 
@@ -217,7 +215,6 @@ def diagnose_color_masks(case: DoctorCase) -> Iterator[Diagnosis]:
             likely=first.likely
             or ("the masks were coloured for people to look at, and stored so" if colours else None),
             do=first.do or "store masks as PNGs of one channel whose values are class ids",
-            agree=False,
         )
 
 
@@ -305,5 +302,4 @@ def diagnose_other_findings(
             ],
             likely=first.likely,
             do=first.do or f"rekord explain {code}",
-            agree=False,
         )

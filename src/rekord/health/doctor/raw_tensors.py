@@ -126,7 +126,6 @@ def _diagnose_raw_pixels(case: DoctorCase, key: str, stored: KindProfile) -> Ite
         ruled_out=["not encoded already: the bytes begin as no image does"],
         likely="the image was decoded before it was written",
         do=f"store the file's own JPEG or PNG bytes in {format_key(key)}, and decode them when reading",
-        agree=False,
     )
 
 
@@ -231,10 +230,8 @@ def _diagnose_long_list(case: DoctorCase, key: str, stored: KindProfile) -> Iter
             f"about {format_byte_size(now)} as stored, {format_byte_size(stored.values)} as one byte string a record "
             f"(estimated from {format_count(len(stored.samples), 'sample')})",
         ],
-        likely=None,
         do=f'store np.asarray(values, "uint8").tobytes() in {format_key(key)}, and read tf.io.decode_raw(x, '
         "tf.uint8)",
-        agree=False,
     )
 
 
@@ -303,7 +300,6 @@ def _diagnose_declared_tensor(
             ruled_out=["not the shape: the number of elements is right for another dtype"],
             likely=f"the array was {dtype} when tobytes() was called",
             do=f'array.astype("{name}").tobytes() when writing; or declare Tensor("{dtype}", …)',
-            agree=False,
         )
         return
     whole = length % size_bytes == 0
@@ -317,7 +313,6 @@ def _diagnose_declared_tensor(
         ruled_out=["not another dtype: no size of 1, 2, 4 or 8 bytes gives this number of elements"],
         likely=f"{length // size_bytes:,} elements were stored" if whole else None,
         do=f"declare the shape that is stored, or resize to {list(shape)} before writing",
-        agree=False,
     )
 
 
@@ -352,6 +347,7 @@ def _diagnose_raw_bytes(case: DoctorCase, key: str, stored: KindProfile) -> Iter
             ruled_out=["not float32: every second number would be nonsense"],
             likely="the array was float64, which is what NumPy makes unless told otherwise",
             do='tf.io.decode_raw(x, tf.float64); or write array.astype("float32").tobytes(), which is half the size',
+            agree=True,
         )
 
 
@@ -381,7 +377,6 @@ def _diagnose_base64(case: DoctorCase, key: str, sized: SizedKey) -> Iterator[Di
         ruled_out=["not another dtype: no pixel is outside of the letters of base64"],
         likely="the bytes were made fit for JSON, and stored like that",
         do=f"tf.io.decode_base64 when reading, or write the bytes themselves to {format_key(key)}",
-        agree=False,
     )
 
 
@@ -418,7 +413,6 @@ def _diagnose_sized_bytes(
             ruled_out=["not an encoded image: the bytes begin as none does", "not a cut: every length fits"],
             likely=f"the array was {dtype} when tobytes() was called",
             do=f"{_describe_uint8_conversion(sample, dtype)} when writing; or tf.io.decode_raw(x, tf.{dtype})",
-            agree=False,
         )
     if sized.mismatched and sized.mismatched.records * 2 > stored.tally.records and _is_image_key(key):
         place, shape, size = sized.shapes[0]
@@ -437,7 +431,6 @@ def _diagnose_sized_bytes(
             ],
             likely=_describe_other_depth(shape.channels, _count_pixels(shape), size),
             do=f"write {said} of the array whose bytes are stored: array.shape",
-            agree=False,
         )
 
 
@@ -515,6 +508,7 @@ def diagnose_list_image(
         likely="the array was flattened and passed to a list of numbers",
         do=f"store the file's own JPEG or PNG bytes in {format_key(key)}; or tf.io.encode_png(array).numpy()",
         tensorflow_error=tensorflow_error,
+        agree=True,
     )
 
 
@@ -543,6 +537,7 @@ def diagnose_string_image(
         likely="bytes were iterated: bytes_list=BytesList(value=data) instead of value=[data]",
         do=f"BytesList(value=[data]) for {format_key(key)}: one string in a list",
         tensorflow_error=tensorflow_error,
+        agree=True,
     )
 
 

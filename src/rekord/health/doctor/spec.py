@@ -406,7 +406,6 @@ def _diagnose_wrong_count(
             else None,
             do=_suggest_fix(case, verdict, "change the shape in the spec"),
             tensorflow_error=verdict.error,
-            agree=False,
         )
     return case.diagnosis(
         "H822",
@@ -423,7 +422,6 @@ def _diagnose_wrong_count(
         likely="the data is ragged, and a FixedLenFeature takes one length only",
         do=_suggest_fix(case, verdict, "read it as tf.io.VarLenFeature or tf.io.RaggedFeature"),
         tensorflow_error=verdict.error,
-        agree=False,
     )
 
 
@@ -449,5 +447,4 @@ def _diagnose_other(case: DoctorCase, verdict: SpecVerdict, title: str, stored: 
         ],
         do=_suggest_fix(case, verdict, f"change what the spec says of {format_key(verdict.name)}"),
         tensorflow_error=verdict.error,
-        agree=False,
     )
