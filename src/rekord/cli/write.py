@@ -9,9 +9,7 @@ import typer
 
 from rekord.cli import console as output
 from rekord.cli import options as shared
-from rekord.cli import write_options as columns
 from rekord.cli import write_options as options
-from rekord.cli import write_options as shape
 from rekord.cli.console import escape_controls
 from rekord.cli.exit_handling import report_conversion, report_forecast, report_resumable
 from rekord.cli.options import argument, flag_option, integer_option, text_option
@@ -51,25 +49,25 @@ def write(
         str | None, text_option("--schema", "FILE", "Columns as declared: JSON or .pbtxt.")
     ] = None,
     map_: shared.MapOption = None,
-    resize: shape.ResizeOption = None,
-    resize_filter: shape.ResizeFilterOption = None,
-    resize_fit: shape.ResizeFitOption = None,
-    crop: shape.CropOption = None,
-    encode: shape.EncodeOption = None,
-    decode: shape.DecodeOption = False,
-    normalize: shape.NormalizeOption = False,
-    mean: shape.MeanOption = None,
-    std: shape.StdOption = None,
-    cast: columns.CastOption = None,
-    standardize: columns.StandardizeOption = None,
-    bucketize: columns.BucketizeOption = None,
-    vocabulary: columns.VocabularyOption = None,
-    hashes: columns.HashOption = None,
-    one_hot: columns.OneHotOption = None,
-    tfidf: columns.TfidfOption = None,
-    tokenize: columns.TokenizeOption = None,
-    vocab_size: columns.VocabSizeOption = None,
-    max_tokens: columns.MaxTokensOption = None,
+    resize: options.ResizeOption = None,
+    resize_filter: options.ResizeFilterOption = None,
+    resize_fit: options.ResizeFitOption = None,
+    crop: options.CropOption = None,
+    encode: options.EncodeOption = None,
+    decode: options.DecodeOption = False,
+    normalize: options.NormalizeOption = False,
+    mean: options.MeanOption = None,
+    std: options.StdOption = None,
+    cast: options.CastOption = None,
+    standardize: options.StandardizeOption = None,
+    bucketize: options.BucketizeOption = None,
+    vocabulary: options.VocabularyOption = None,
+    hashes: options.HashOption = None,
+    one_hot: options.OneHotOption = None,
+    tfidf: options.TfidfOption = None,
+    tokenize: options.TokenizeOption = None,
+    vocab_size: options.VocabSizeOption = None,
+    max_tokens: options.MaxTokensOption = None,
     split: Annotated[
         str | None, text_option("--split", "SPLITS", "train=0.9,val=0.1, or one name, or source (its own).")
     ] = None,
@@ -113,7 +111,7 @@ def write(
     from rekord.verbs.write import prepare_conversion, run_with_progress
 
     began = time.perf_counter()
-    transforms = shape.parse_image_transforms(
+    transforms = options.parse_image_transforms(
         resize=resize,
         resize_filter=resize_filter,
         resize_fit=resize_fit,
@@ -124,7 +122,7 @@ def write(
         mean=mean,
         std=std,
     )
-    transforms += columns.parse_column_transforms(
+    transforms += options.parse_column_transforms(
         cast=cast,
         standardize=standardize,
         bucketize=bucketize,
