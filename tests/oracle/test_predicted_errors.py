@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
@@ -12,12 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
 import rekord as rk
 from rekord.health.tensorflow.parse_errors import (
-    decode_image_error,
-    decode_raw_error,
     predict_feature_error,
     predict_payload_error,
     predict_record_error,
@@ -385,34 +381,9 @@ def test_the_message_for_the_context_of_a_sequence(tf: ModuleType, one: SpecFeat
         assert predicted == sequence_message(tf, spec, payload), stored
 
 
-def test_the_message_of_decode_raw(tf: ModuleType) -> None:
-    for dtype, length in product(("uint8", "uint16", "float16", "int32", "float32", "float64"), range(9)):
-        said = message_of(tf, lambda: tf.io.decode_raw(bytes(length), getattr(tf, dtype)))  # noqa: B023
-        assert decode_raw_error(length, dtype) == said
-
-
 def test_the_message_of_reshape(tf: ModuleType) -> None:
     shapes: list[Sequence[int | None]] = [(), (3,), (2, 3), (None,), (None, 4), (2, None, 3), (0,)]
     for values, shape in product((0, 1, 6, 12, 24), shapes):
         asked = [-1 if size is None else size for size in shape]
         said = message_of(tf, lambda: tf.reshape(tf.zeros(values), asked))  # noqa: B023
         assert reshape_error(values, shape) == said, (values, shape)
-
-
-def image(kind: str) -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", (40, 40), (200, 10, 30)).save(file, kind)
-    return file.getvalue()
-
-
-def test_the_message_of_the_image_decoders(tf: ModuleType) -> None:
-    png, jpeg = image("PNG"), image("JPEG")
-    cases = [(image(kind), False) for kind in ("PNG", "JPEG", "GIF", "BMP", "WEBP")]
-    cases += [(data, False) for data in (b"", b"x", b"hello world", bytes(48), b"\x89P", png[:20])]
-    cases += [(png[:-15], True), (jpeg[: len(jpeg) // 2], True), (jpeg[:10], True)]
-    for (data, damaged), decoder in product(
-        cases, ("decode_jpeg", "decode_png", "decode_gif", "decode_bmp", "decode_image")
-    ):
-        said = message_of(tf, lambda: getattr(tf.io, decoder)(data))  # noqa: B023
-        predicted = decode_image_error(data, decoder, damaged=damaged)  # type: ignore[arg-type]
-        assert predicted == said, (data[:8], decoder)

@@ -6,13 +6,12 @@ import shlex
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from rekord.cli import console as output
 from rekord.cli import options as shared
 from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls, truncate
 from rekord.cli.exit_handling import report_resumable
+from rekord.cli.options import flag_option, integer_option, text_option
 from rekord.errors import error
 from rekord.report.formatting import format_count, format_duration
 
@@ -25,42 +24,33 @@ _MAX_SHOWN_CLASSES = 20
 def balance(
     source: shared.InputArgument,
     out: shared.OutputArgument,
-    by: Annotated[str, typer.Option("--by", metavar="KEY", help="The column of the class.")] = "label",
+    by: Annotated[str, text_option("--by", "KEY", "The column of the class.")] = "label",
     method: Annotated[
-        str,
-        typer.Option("--method", metavar="NAME", help="oversample, undersample or smote."),
+        str, text_option("--method", "NAME", "oversample, undersample or smote.")
     ] = "oversample",
     strategy: Annotated[
         str,
-        typer.Option(
-            "--strategy",
-            metavar="WHAT",
-            help="How many: auto, minority, …, a ratio such as 0.5, or cat=500,dog=300.",
+        text_option(
+            "--strategy", "WHAT", "How many: auto, minority, …, a ratio such as 0.5, or cat=500,dog=300."
         ),
     ] = "auto",
     splits: Annotated[
-        str | None,
-        typer.Option(
-            "--splits", metavar="A,B", help="Those to be balanced, each on its own. Default: train."
-        ),
+        str | None, text_option("--splits", "A,B", "Those to be balanced, each on its own. Default: train.")
     ] = None,
     augment: Annotated[
-        str | None,
-        typer.Option("--augment", metavar="A,B", help="Vary the copies: flip, crop, rotate, colour."),
+        str | None, text_option("--augment", "A,B", "Vary the copies: flip, crop, rotate, colour.")
     ] = None,
     per_box: Annotated[
-        str | None,
-        typer.Option("--per-box", metavar="A,B", help="Columns with a value for each box, beside the usual."),
+        str | None, text_option("--per-box", "A,B", "Columns with a value for each box, beside the usual.")
     ] = None,
     columns: Annotated[
-        str | None,
-        typer.Option("--columns", metavar="A,B", help="Of smote: the numbers of a vector. Default: all."),
+        str | None, text_option("--columns", "A,B", "Of smote: the numbers of a vector. Default: all.")
     ] = None,
-    k_neighbors: Annotated[int, shared.integer_option("--k-neighbors", "Of smote: so many neighbours.")] = 5,
+    k_neighbors: Annotated[int, integer_option("--k-neighbors", "Of smote: so many neighbours.")] = 5,
     no_shuffle: Annotated[
-        bool, typer.Option("--no-shuffle", help="Keep the order; copies come behind all others.")
+        bool, flag_option("--no-shuffle", "Keep the order; copies come behind all others.")
     ] = False,
-    seed: Annotated[int, shared.integer_option("--seed", "Of choice, order and copies.")] = 0,
+    seed: Annotated[int, integer_option("--seed", "Of choice, order and copies.")] = 0,
     shard_size: shared.ShardSizeOption = "128MB",
     shards: shared.ShardsOption = None,
     compression: shared.CompressionOption = None,

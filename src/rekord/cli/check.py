@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rekord.cli import console
-from rekord.cli.console import (
-    StyledText,
-    escape_controls,
-    format_detail_lines,
-    make_integer_parser,
-    shorten_paths,
-    truncate,
-)
+from rekord.cli.console import StyledText, escape_controls, format_detail_lines, shorten_paths, truncate
+from rekord.cli.options import argument, flag_option, integer_option
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 if TYPE_CHECKING:
@@ -48,18 +42,9 @@ _DOCTOR_HINT = "check does not look for labels stored as floats, numbers stored 
 
 
 def check(
-    paths: Annotated[
-        list[str],
-        typer.Argument(metavar="PATH", help="Record files, folders or patterns.", show_default=False),
-    ],
+    paths: Annotated[list[str], argument("PATH", "Record files, folders or patterns.")],
     max_findings: Annotated[
-        int | None,
-        typer.Option(
-            "--max-findings",
-            metavar="N",
-            help="List so many findings; the rest is counted.",
-            parser=make_integer_parser("--max-findings", do=_HINT),
-        ),
+        int | None, integer_option("--max-findings", "List so many findings; the rest is counted.", do=_HINT)
     ] = None,
     schema: Annotated[
         str | None,
@@ -70,7 +55,7 @@ def check(
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
 ) -> int:
     """Say what is wrong, and where. Every record is read. Exit code 1 where there is an error."""
     from rekord.cli import write_options
@@ -112,10 +97,10 @@ def check_with_progress(
             lines = listing.lines(finding)
             if lines:
                 with progress.suspended():
-                    _print_lines(lines)
+                    console.print_lines(lines)
                     console.flush_stdout()
-    _print_lines(listing.unlisted_lines())
-    _print_lines(
+    console.print_lines(listing.unlisted_lines())
+    console.print_lines(
         listing.summary(report, time.perf_counter() - began, doctor=escape_controls(shlex.join(given)))
     )
     return report
@@ -255,11 +240,6 @@ class FindingPrinter:
         if self._wrong:
             return f"{good:,} of {format_count(whole, 'record')} good at the most{lost}"
         return f"{format_count(good, 'record')} good{lost}"
-
-
-def _print_lines(lines: list[list[StyledText]]) -> None:
-    for line in lines:
-        console.print_line(*line)
 
 
 def _is_single_record_lost(finding: Finding) -> bool:

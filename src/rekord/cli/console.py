@@ -10,16 +10,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, TypeVar
 
 from rekord.errors import RekordError, UsageError, error
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -42,6 +40,12 @@ def print_line(*pieces: StyledText) -> None:
         _write_line(sys.stdout, pieces)
 
 
+def print_lines(lines: Iterable[Iterable[StyledText]]) -> None:
+    """Some lines of the result."""
+    for line in lines:
+        print_line(*line)
+
+
 def print_json(document: dict[str, Any]) -> None:
     """The result as one JSON document. Only ASCII goes out: no terminal and no locale can misread it."""
     print_line(json.dumps(document, allow_nan=False, separators=(", ", ": ")))
@@ -52,6 +56,14 @@ def print_status(*pieces: StyledText) -> None:
     if sys.stderr is not None:
         with suppress(OSError):
             _write_line(sys.stderr, pieces)
+
+
+def print_error(failure: RekordError, *, as_json: bool) -> None:
+    """An error for the person who waits, and as a document where one was asked for."""
+    for line in format_error_lines(failure):
+        print_status(*line)
+    if as_json:
+        print_json({"error": failure.to_dict()})
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -197,13 +209,7 @@ def make_integer_parser(option: str, *, do: str | None = None) -> Callable[[obje
 
 
 def invalid_option(
-    option: str,
-    text: str,
-    expected: str,
-    do: str | None,
-    *,
-    found: str | None = None,
-    code: str = "U605",
+    option: str, text: str, expected: str, do: str | None, *, found: str | None = None, code: str = "U605"
 ) -> RekordError:
     """The error for an option that cannot have this value, with its text as it may stand in a terminal."""
     shown = truncate(escape_controls(text if found is None else found)) or "nothing"
@@ -246,50 +252,61 @@ def shorten_paths(folder: str, paths: Iterable[str]) -> dict[str, str]:
     return {path: escape_controls(path) for path in given}
 
 
-class CheckProgress:
-    """The line while it is shown. It only reads the report, which the check is filling."""
+class LiveLine:
+    """A line on stderr that says how far something is, where a person watches. A subclass gives its `_text`."""
 
-    def __init__(self, report: Report, *, files: int) -> None:
-        self._report = report
-        self._files = files
+    def __init__(self) -> None:
         self._began = time.monotonic()
         self._live: Live | None = None
+
+    def __enter__(self) -> Self:
         if is_terminal(sys.stderr):
             from rich.live import Live
 
-            # Rich would send what is printed meanwhile to stderr; `aside` keeps the streams apart.
+            # Rich would send what is printed meanwhile to stderr; `suspended` keeps the streams apart.
             self._live = Live(
                 console=get_console(sys.stderr),
-                get_renderable=self._line,
+                get_renderable=self._render,
                 refresh_per_second=8,
                 transient=True,
                 redirect_stdout=False,
                 redirect_stderr=False,
             )
-
-    def __enter__(self) -> CheckProgress:
-        if self._live is not None:
             self._live.start()
         return self
 
-    def __exit__(self, *failure: Any) -> None:
+    def __exit__(self, *failure: object) -> None:
         if self._live is not None:
             self._live.stop()
+            self._live = None
 
-    def suspended(self) -> AbstractContextManager[None]:
-        """Take the line away while something else is printed."""
-        return nullcontext() if self._live is None else self._paused(self._live)
-
-    @staticmethod
     @contextmanager
-    def _paused(live: Live) -> Iterator[None]:
-        live.stop()
+    def suspended(self) -> Iterator[None]:
+        """Take the line away while something else is printed."""
+        if self._live is not None:
+            self._live.stop()
         yield
-        live.start()
+        if self._live is not None:
+            self._live.start()
 
-    def _line(self) -> Text:
+    def _text(self) -> str:
+        raise NotImplementedError
+
+    def _render(self) -> Text:
         from rich.text import Text
 
+        return Text(self._text(), style="dim", no_wrap=True, overflow="ellipsis")
+
+
+class CheckProgress(LiveLine):
+    """How far a check is. It only reads the report, which the check is filling."""
+
+    def __init__(self, report: Report, *, files: int) -> None:
+        super().__init__()
+        self._report = report
+        self._files = files
+
+    def _text(self) -> str:
         report = self._report
         parts = [
             f"file {report.files:,} of {self._files:,}",
@@ -297,7 +314,7 @@ class CheckProgress:
             format_byte_size(report.payload_bytes),
             format_duration(time.monotonic() - self._began),
         ]
-        return Text(" · ".join(parts), style="dim", no_wrap=True, overflow="ellipsis")
+        return " · ".join(parts)
 
 
 _LOG_LEVEL_VARIABLE = "TF_CPP_MIN_LOG_LEVEL"

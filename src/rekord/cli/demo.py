@@ -17,6 +17,7 @@ import typer
 
 from rekord.cli import console
 from rekord.cli.console import StyledText, escape_controls
+from rekord.cli.options import argument, flag_option
 from rekord.errors import UsageError, error
 from rekord.location import Location
 from rekord.report.formatting import format_byte_size, format_count, format_duration
@@ -107,7 +108,7 @@ def check_scenes(tour: DemoTour) -> None:
     check_with_progress(DEEPLAB)
     tour.show(f"$ rekord stats {DEEPLAB}")
     heading, table, *_, alike = _stats_blocks(DEEPLAB)
-    _print_lines([*heading, *table, *alike])
+    console.print_lines([*heading, *table, *alike])
 
 
 def write_signs(tour: DemoTour) -> None:
@@ -119,7 +120,7 @@ def write_signs(tour: DemoTour) -> None:
     tour.show(f"$ rekord write {SIGN_PHOTOS} {SIGN_RECORDS} --split {split} --stratify label --shuffle")
     _stop_on_failure(write(SIGN_PHOTOS, SIGN_RECORDS, split=split, stratify="label", shuffle=True))
     tour.show(f"$ rekord stats {SIGN_RECORDS}")
-    _print_lines(_stats_blocks(SIGN_RECORDS)[2])
+    console.print_lines(_stats_blocks(SIGN_RECORDS)[2])
 
 
 def break_copy(tour: DemoTour) -> None:
@@ -164,7 +165,7 @@ def run_doctor(tour: DemoTour) -> None:
     place, report = find_dataset_files(BROKEN), Report()
     found = diagnose_files(place, asked=BROKEN, report=report)
     lines = format_diagnoses(found, shorten_paths(BROKEN, place.paths), report.payload_bytes)
-    _print_lines([line for line in lines if _is_essential(line)])
+    console.print_lines([line for line in lines if _is_essential(line)])
 
 
 def salvage_copy(tour: DemoTour) -> None:
@@ -319,21 +320,11 @@ def _is_essential(line: list[StyledText]) -> bool:
     return label.startswith(_SHOWN_DOCTOR_LABELS)
 
 
-def _print_lines(lines: list[list[StyledText]]) -> None:
-    for line in lines:
-        console.print_line(*line)
-
-
 def demo(
     folder: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[DIR]",
-            show_default=False,
-            help="Keep the data here: a new or empty folder. Default: nowhere.",
-        ),
+        str | None, argument("[DIR]", "Keep the data here: a new or empty folder. Default: nowhere.")
     ] = None,
-    no_train: Annotated[bool, typer.Option("--no-train", help="Leave out the training at the end.")] = False,
+    no_train: Annotated[bool, flag_option("--no-train", "Leave out the training at the end.")] = False,
 ) -> int:
     """Take a short tour on generated data. Write, check, break, find out why, mend, read, and train a model."""
     began = time.perf_counter()

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from rekord.cli import console
 from rekord.cli.console import StyledText, escape_controls, shorten_paths, truncate
+from rekord.cli.options import argument, flag_option, text_option
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 if TYPE_CHECKING:
-    from rekord.health.diff.report import Diff, RecordExample, RecordPosition
+    from rekord.health.diff.report import Diff, RecordExample
     from rekord.health.finding import Report
 
 MAX_LISTED = 10
@@ -23,18 +22,16 @@ _MARKS: dict[str, StyledText] = {"added": ("+", "green"), "removed": ("-", "red"
 
 
 def diff(
-    a: Annotated[str, typer.Argument(metavar="A", help="The older dataset: a folder, file or pattern.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The newer one.")],
+    a: Annotated[str, argument("A", "The older dataset: a folder, file or pattern.")],
+    b: Annotated[str, argument("B", "The newer one.")],
     key: Annotated[
         str | None,
-        typer.Option(
-            "--key", metavar="K", help="Match records by this column; tells which of them changed, and how."
-        ),
+        text_option("--key", "K", "Match records by this column; tells which of them changed, and how."),
     ] = None,
     read: Annotated[
-        bool, typer.Option("--read", help="Read all files, even where two manifests list the same checksums.")
+        bool, flag_option("--read", "Read all files, even where two manifests list the same checksums.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
 ) -> int:
     """Say what changed between two datasets. Exit code 1 where something did."""
     from contextlib import nullcontext
@@ -53,8 +50,7 @@ def diff(
         console.print_json(found.to_dict())
     else:
         names = shorten_paths(a, one.files) | shorten_paths(b, other.files)
-        for line in format_diff(found, names, report, time.perf_counter() - began):
-            console.print_line(*line)
+        console.print_lines(format_diff(found, names, report, time.perf_counter() - began))
     if found.unreadable:
         return 3
     return 0 if found.same else 1
@@ -177,16 +173,12 @@ def _format_example(example: RecordExample, names: dict[str, str], key: str | No
     # Of a changed record B's place will do: that is the one to look at, and JSON has both.
     place = example.b or example.a
     if place is not None:
-        parts.append(_format_position(place, names))
+        parts.append(f"{names.get(place.path, escape_controls(place.path))} record {place.record:,}")
     parts += [
         f"{truncate(escape_controls(name))}: {_format_value(a)} → {_format_value(b)}"
         for name, (a, b) in example.features.items()
     ]
     return [_MARKS[example.change], f" {'  '.join(parts)}"]
-
-
-def _format_position(place: RecordPosition, names: dict[str, str]) -> str:
-    return f"{names.get(place.path, escape_controls(place.path))} record {place.record:,}"
 
 
 def _format_value(value: str | None) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from rekord.cli import console
 from rekord.cli.console import StyledText, escape_controls, format_detail_lines, shorten_paths, truncate
+from rekord.cli.options import argument, flag_option, text_option
 from rekord.report.formatting import format_byte_size, format_count
 
 if TYPE_CHECKING:
@@ -19,20 +18,13 @@ _MAX_CHARACTERS = 300
 
 
 def doctor(
-    paths: Annotated[
-        list[str],
-        typer.Argument(metavar="PATH", help="Record files, folders or patterns.", show_default=False),
-    ],
-    schema: Annotated[
-        str | None, typer.Option("--schema", metavar="FILE", help="What the records should be.")
-    ] = None,
+    paths: Annotated[list[str], argument("PATH", "Record files, folders or patterns.")],
+    schema: Annotated[str | None, text_option("--schema", "FILE", "What the records should be.")] = None,
     spec: Annotated[
         str | None,
-        typer.Option(
-            "--spec", metavar="FILE.py:NAME", help="The tf.io spec that reads them; the file is not run."
-        ),
+        text_option("--spec", "FILE.py:NAME", "The tf.io spec that reads them; the file is not run."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
 ) -> int:
     """Say why it is wrong, and what to do. Grouped by cause, worst first. Nothing is written."""
     from rekord.cli.console import CheckProgress
@@ -51,8 +43,7 @@ def doctor(
         console.print_json(found.to_dict())
     else:
         names = shorten_paths(asked, files)
-        for line in format_diagnoses(found, names, report.payload_bytes):
-            console.print_line(*line)
+        console.print_lines(format_diagnoses(found, names, report.payload_bytes))
     if found.unreadable:
         return 3
     return 0 if found.ok else 1

@@ -12,8 +12,9 @@ import typer
 from rekord.cli import console as output
 from rekord.cli import options as shared
 from rekord.cli import write_options as options
-from rekord.cli.console import escape_controls, invalid_option, make_integer_parser
+from rekord.cli.console import escape_controls, invalid_option
 from rekord.cli.exit_handling import report_resumable
+from rekord.cli.options import argument, flag_option, integer_option, text_option
 from rekord.errors import error
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
@@ -24,30 +25,21 @@ if TYPE_CHECKING:
 
 _DATA_ERROR_CODES = ("X510", "X571", "X572")
 
-EditInput: TypeAlias = Annotated[
-    str, typer.Argument(metavar="IN", help="A dataset that rekord wrote.", show_default=False)
-]
+EditInput: TypeAlias = Annotated[str, argument("IN", "A dataset that rekord wrote.")]
 EditOutput: TypeAlias = Annotated[
-    str | None, typer.Argument(metavar="OUT", help="The folder to be made. None beside --replace.")
+    str | None, argument("OUT", "The folder to be made. None beside --replace.")
 ]
 ReplaceOption: TypeAlias = Annotated[
-    bool, typer.Option("--replace", help="Put the new dataset in the place of IN.")
+    bool, flag_option("--replace", "Put the new dataset in the place of IN.")
 ]
 WhereOption: TypeAlias = Annotated[
-    str | None, typer.Option("--where", metavar="SQL", help="Which records: a condition over columns.")
+    str | None, text_option("--where", "SQL", "Which records: a condition over columns.")
 ]
 RecordsOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--records", metavar="FILE", help="Which records: a file of lines such as train,3."),
+    str | None, text_option("--records", "FILE", "Which records: a file of lines such as train,3.")
 ]
 EditWorkers: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        metavar="N",
-        help="How many work at once. Default: one a core.",
-        parser=make_integer_parser("--workers", do="--workers 2"),
-    ),
+    int | None, integer_option("--workers", "How many work at once. Default: one a core.", do="--workers 2")
 ]
 
 
@@ -130,35 +122,15 @@ def append(
     ] = ...,  # type: ignore[assignment]
     split: Annotated[
         str | None,
-        typer.Option(
-            "--split",
-            metavar="SPLIT",
-            help="Where records go: train, unless said; or source, or a=0.9,b=0.1.",
-        ),
+        text_option("--split", "SPLIT", "Where records go: train, unless said; or source, or a=0.9,b=0.1."),
     ] = None,
     map_: shared.MapOption = None,
-    shard_size: Annotated[
-        str, typer.Option("--shard-size", metavar="SIZE", help="Of a new shard, about.")
-    ] = "128MB",
+    shard_size: Annotated[str, text_option("--shard-size", "SIZE", "Of a new shard, about.")] = "128MB",
     shards: Annotated[
-        int | None,
-        typer.Option(
-            "--shards",
-            metavar="N",
-            help="So many new ones a split instead.",
-            parser=make_integer_parser("--shards", do="--shards 2"),
-        ),
+        int | None, integer_option("--shards", "So many new ones a split instead.", do="--shards 2")
     ] = None,
     verify: shared.VerifyOption = "full",
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit",
-            metavar="N",
-            help="The first N rows only.",
-            parser=make_integer_parser("--limit", do="--limit 10"),
-        ),
-    ] = None,
+    limit: Annotated[int | None, integer_option("--limit", "The first N rows only.", do="--limit 10")] = None,
     replace: ReplaceOption = False,
     workers: EditWorkers = None,
     fresh: shared.FreshOption = False,
@@ -224,30 +196,22 @@ def relabel(
     path: EditInput,
     out: EditOutput = None,
     set_: Annotated[
-        str | None,
-        typer.Option(
-            "--set", metavar="KEY=CLASS", help="This class, for the records of --where or --records."
-        ),
+        str | None, text_option("--set", "KEY=CLASS", "This class, for the records of --where or --records.")
     ] = None,
     where: WhereOption = None,
     records: RecordsOption = None,
     map_labels: Annotated[
-        str | None,
-        typer.Option("--map-labels", metavar="OLD=NEW", help="Rename classes, or merge them into others."),
+        str | None, text_option("--map-labels", "OLD=NEW", "Rename classes, or merge them into others.")
     ] = None,
     file: Annotated[
-        str | None,
-        typer.Option("--from", metavar="FILE.csv", help="Labels by a key, or by split and record."),
+        str | None, text_option("--from", "FILE.csv", "Labels by a key, or by split and record.")
     ] = None,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="What tells records apart in --from.")
-    ] = None,
+    key: Annotated[str | None, text_option("--key", "KEY", "What tells records apart in --from.")] = None,
     column: Annotated[
-        str | None, typer.Option("--column", metavar="KEY", help="The only Label, or label, unless said.")
+        str | None, text_option("--column", "KEY", "The only Label, or label, unless said.")
     ] = None,
     classes: Annotated[
-        str | None,
-        typer.Option("--names", metavar="A,B|N", help="All classes, in order; or how many there are."),
+        str | None, text_option("--names", "A,B|N", "All classes, in order; or how many there are.")
     ] = None,
     split: shared.SplitsOption = None,
     replace: ReplaceOption = False,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rekord.cli import console as output
-from rekord.cli.console import escape_controls, format_error_lines, truncate
+from rekord.cli.console import escape_controls, truncate
 from rekord.errors import DataError, FormatError, RekordError, error
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
@@ -29,7 +29,7 @@ UsageFailure: type[Exception] = typer.BadParameter.__mro__[1]
 
 def explain_usage_error(failure: Any, group: Any, arguments: Sequence[str]) -> RekordError:
     """The UsageError for a command line that could not be parsed."""
-    from rekord.schema.messages import closest_match
+    from rekord.errors import closest_match
 
     command, path = _find_command(failure, group, arguments)
     help_line = f"{path} --help"
@@ -96,11 +96,8 @@ def report_bad_data(codes: Collection[str], *, as_json: bool, left: str) -> Iter
     except RekordError as failure:
         if not is_data_error(failure, codes):
             raise
-        for line in format_error_lines(failure):
-            output.print_status(*line)
+        output.print_error(failure, as_json=as_json)
         output.print_status(left)
-        if as_json:
-            output.print_json({"error": failure.to_dict()})
         raise typer.Exit(1) from None
 
 

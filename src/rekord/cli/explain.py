@@ -6,15 +6,14 @@ import re
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from rekord.cli import console
 from rekord.cli.console import escape_controls, format_detail_lines, truncate
+from rekord.cli.options import argument, flag_option
 from rekord.codes import CODES, page
 from rekord.errors import RekordError, error
 
 if TYPE_CHECKING:
-    from rekord.health.tensorflow.message_pattern import Explanation
+    from rekord.health.tensorflow.messages import Explanation
 
 _MAX_SUGGESTIONS = 4
 _MAX_CODE_CHARACTERS = 12
@@ -25,13 +24,11 @@ _ERROR_CLASS = re.compile(r"\b[A-Z]\w{2,40}(?:Error|Exception|Loss)\b")
 def explain(
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[CODE | MESSAGE]",
-            show_default=False,
-            help="Such as F102, or what TensorFlow said; without it, all codes are listed.",
+        argument(
+            "[CODE | MESSAGE]", "Such as F102, or what TensorFlow said; without it, all codes are listed."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
 ) -> int:
     """Say what a code or a message means. How it comes about, and what to do; TensorFlow's messages too."""
     if not words:
@@ -101,8 +98,7 @@ def _print_explanation(explanation: Explanation, *, as_json: bool) -> None:
         console.print_json({"code": explanation.code, "title": explanation.title, "text": text})
         return
     console.print_line((escape_controls(explanation.title), "bold"))
-    for line in format_detail_lines(*details):
-        console.print_line(*line)
+    console.print_lines(format_detail_lines(*details))
 
 
 def _unknown_message_error(text: str) -> RekordError:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from rekord.cli import console
 from rekord.cli import options as shared
 from rekord.cli.console import escape_controls
 from rekord.cli.exit_handling import report_bad_data
+from rekord.cli.options import argument, flag_option, text_option
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 if TYPE_CHECKING:
-    from rich.live import Live
-    from rich.text import Text
+    pass
 
 _DATA_ERROR_CODES = ("X560", "X561", "X562")
 
@@ -49,40 +46,36 @@ def export(
     path: shared.PathArgument,
     target: Annotated[
         str,
-        typer.Argument(
-            metavar="OUT",
-            help="A file (.parquet, .arrow, .csv, .tsv, .jsonl, .tar; .csv.gz and .jsonl.gz too) or a folder.",
-            show_default=False,
+        argument(
+            "OUT",
+            "A file (.parquet, .arrow, .csv, .tsv, .jsonl, .tar; .csv.gz and .jsonl.gz too) or a folder.",
         ),
     ],
     format: Annotated[
         ExportFormat | None,
-        typer.Option(
+        text_option(
             "--format",
-            metavar="FORMAT",
-            help="For a folder: images, coco, voc, tfds, or a file a split: parquet, arrow, csv, jsonl, webdataset.",
+            "FORMAT",
+            "For a folder: images, coco, voc, tfds, or a file a split: parquet, arrow, csv, jsonl, webdataset.",
         ),
     ] = None,
     split: shared.SplitsOption = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", metavar="A,B", help="Only these columns, in this order.")
+        str | None, text_option("--columns", "A,B", "Only these columns, in this order.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", help="Of each split only the first N records.")
+        int | None, text_option("--limit", "N", "Of each split only the first N records.")
     ] = None,
     labels: Annotated[
         LabelForm | None,
-        typer.Option(
-            "--labels", metavar="ids|names", help="How text formats say classes: by id, unless said."
-        ),
+        text_option("--labels", "ids|names", "How text formats say classes: by id, unless said."),
     ] = None,
     shard_size: Annotated[
-        str | None,
-        typer.Option("--shard-size", metavar="SIZE", help="Cut tars to this size: OUT-000000.tar, …"),
+        str | None, text_option("--shard-size", "SIZE", "Cut tars to this size: OUT-000000.tar, …")
     ] = None,
     schema: shared.SchemaOption = None,
     kind: shared.KindOption = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT, if it is a file.")] = False,
+    overwrite: Annotated[bool, flag_option("--overwrite", "Replace OUT, if it is a file.")] = False,
     as_json: shared.JsonOption = False,
 ) -> int:
     """Write records in a format of other tools. OUT appears when it is complete, or not at all.
@@ -132,39 +125,13 @@ def _split_names(names: str) -> list[str]:
     return [name for name in names.split(",") if name]
 
 
-class _ExportProgress:
-    """A line on stderr that says how far the export is, where a person watches."""
-
+class _ExportProgress(console.LiveLine):
     def __init__(self) -> None:
+        super().__init__()
         self._records = 0
-        self._began = time.monotonic()
-        self._live: Live | None = None
-        if console.is_terminal(sys.stderr):
-            from rich.live import Live
-
-            self._live = Live(
-                console=console.get_console(sys.stderr),
-                get_renderable=self._line,
-                refresh_per_second=8,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
-
-    def __enter__(self) -> _ExportProgress:
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(self, *failure: Any) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def add(self, records: int) -> None:
         self._records += records
 
-    def _line(self) -> Text:
-        from rich.text import Text
-
-        told = f"{format_count(self._records, 'record')} · {format_duration(time.monotonic() - self._began)}"
-        return Text(told, style="dim", no_wrap=True, overflow="ellipsis")
+    def _text(self) -> str:
+        return f"{format_count(self._records, 'record')} · {format_duration(time.monotonic() - self._began)}"

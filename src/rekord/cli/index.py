@@ -9,6 +9,7 @@ import typer
 
 from rekord.cli import console
 from rekord.cli.console import escape_controls
+from rekord.cli.options import argument, flag_option, text_option
 from rekord.report.formatting import format_count
 
 
@@ -21,17 +22,10 @@ class IndexFormat(StrEnum):
 
 
 def index(
-    path: Annotated[
-        str,
-        typer.Argument(metavar="PATH", help="A record file, a folder or a pattern.", show_default=False),
-    ],
+    path: Annotated[str, argument("PATH", "A record file, a folder or a pattern.")],
     format: Annotated[
         IndexFormat | None,
-        typer.Option(
-            "--format",
-            metavar="rekord|dali|vahidk",
-            help="Who is to read the index files: rekord, unless said.",
-        ),
+        text_option("--format", "rekord|dali|vahidk", "Who is to read the index files: rekord, unless said."),
     ] = None,
     output: Annotated[
         str | None,
@@ -42,7 +36,7 @@ def index(
             help="Folder for the index files [default: index-dali or index-vahidk in PATH]; for one file, its index.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
 ) -> int:
     """Write down where records begin. With such an index any record can be read at once."""
     from rekord.verbs.index import index as write_index

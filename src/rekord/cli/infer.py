@@ -9,7 +9,8 @@ import typer
 
 from rekord.cli import console
 from rekord.cli import options as shared
-from rekord.cli.console import StyledText, escape_controls, make_integer_parser
+from rekord.cli.console import StyledText, escape_controls
+from rekord.cli.options import argument, flag_option, integer_option
 from rekord.report.formatting import format_count
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _NAMES = {"int64": "int", "float": "float"}
 
 
 def infer(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A record file, a folder or a pattern.")],
+    path: Annotated[str, argument("PATH", "A record file, a folder or a pattern.")],
     output: Annotated[
         str | None,
         typer.Option(
@@ -29,16 +30,10 @@ def infer(
         ),
     ] = None,
     limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit",
-            metavar="N",
-            help="Read the first N records only.",
-            parser=make_integer_parser("--limit", do=_HINT),
-        ),
+        int | None, integer_option("--limit", "Read the first N records only.", do=_HINT)
     ] = None,
     kind: shared.KindOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the schema's JSON.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Print the schema's JSON.")] = False,
 ) -> int:
     """Propose a schema that the records fit. The evidence for it is given too."""
     from rekord.dataset.infer import infer as infer_quietly
@@ -49,8 +44,7 @@ def infer(
     if as_json:
         console.print_json(schema.to_dict())
     else:
-        for line in format_declaration(schema):
-            console.print_line(*line)
+        console.print_lines(format_declaration(schema))
     for remark in format_remarks(schema):
         console.print_status(remark)
     shared.print_opaque_payload_note(schema)

@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from rekord.cli import console
 from rekord.cli.balance import balance
 from rekord.cli.check import check
-from rekord.cli.console import escape_controls, format_error_lines, truncate
+from rekord.cli.console import escape_controls, truncate
 from rekord.cli.demo import demo
 from rekord.cli.diff import diff
 from rekord.cli.doctor import doctor
@@ -27,15 +27,14 @@ from rekord.cli.explain import explain
 from rekord.cli.export import export
 from rekord.cli.index import index
 from rekord.cli.infer import infer
+from rekord.cli.options import flag_option
 from rekord.cli.query import query
 from rekord.cli.reader import reader
-from rekord.cli.rewrite import rewrite
+from rekord.cli.rewrite import rewrite, split
 from rekord.cli.salvage import salvage
-from rekord.cli.show import show
-from rekord.cli.split import split
+from rekord.cli.show import show, view
 from rekord.cli.stats import stats
 from rekord.cli.train import train
-from rekord.cli.view import view
 from rekord.cli.write import write
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
@@ -75,10 +74,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "export": ("rekord export data/flowers flowers.parquet --split train",),
     "index": ("rekord index data/flowers --format dali",),
     "reader": ("rekord reader data/flowers --for torch",),
-    "train": (
-        "rekord train data/flowers --epochs 10",
-        "rekord train data/flowers flowers-model --resume",
-    ),
+    "train": ("rekord train data/flowers --epochs 10", "rekord train data/flowers flowers-model --resume"),
     "demo": ("rekord demo tour",),
     "explain": ("rekord explain F102",),
 }
@@ -191,7 +187,7 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def root(
     ctx: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    version: Annotated[bool, flag_option("--version", "Print the version and exit.")] = False,
 ) -> None:
     """TFRecord datasets: write them from raw data, see what is in them, and check every byte."""
     if version:
@@ -206,28 +202,11 @@ def root(
         os_hints.check_address_space(_ADDRESS_SPACE_BYTES, "NumPy and Arrow")
 
 
-for verb in (
-    write,
-    show,
-    stats,
-    query,
-    infer,
-    check,
-    doctor,
-    salvage,
-    diff,
-    rewrite,
-    split,
-    balance,
-    append,
-    delete,
-    relabel,
-    export,
-    index,
-    reader,
-    train,
-    demo,
-):
+_VERBS: tuple[Callable[..., int], ...] = (
+    write, show, stats, query, infer, check, doctor, salvage, diff, rewrite, split, balance, append,
+    delete, relabel, export, index, reader, train, demo,
+)  # fmt: skip
+for verb in _VERBS:
     app.command(cls=VerbCommand)(verb)
 # A message that was pasted without quotes may have words that look like options.
 app.command(cls=VerbCommand, context_settings={"ignore_unknown_options": True})(explain)
@@ -266,7 +245,7 @@ def run_command_line(argv: Sequence[str] | None = None, *, leave: Callable[[int]
         console.discard_stdout()
         return EXIT_OK
     except console.OutputError as failure:
-        _print_failure(_stdout_error(failure))
+        console.print_error(_stdout_error(failure), as_json=False)
         console.discard_stdout()
         return EXIT_NO_ACCESS
 
@@ -303,17 +282,10 @@ def _run_command(arguments: list[str], reserve: bytearray, *, as_json: bool) -> 
 
 
 def _report_failure(failure: RekordError, *, as_json: bool) -> int:
-    _print_failure(failure)
-    if as_json:
-        console.print_json({"error": failure.to_dict()})
+    console.print_error(failure, as_json=as_json)
     # A column that is not there was named on the command line.
     wrong_usage = isinstance(failure, UsageError) or failure.code == "S116"
     return EXIT_USAGE if wrong_usage else EXIT_NO_ACCESS
-
-
-def _print_failure(failure: RekordError) -> None:
-    for line in format_error_lines(failure):
-        console.print_status(*line)
 
 
 def _report_bug(bug: Exception, *, as_json: bool) -> int:

@@ -14,22 +14,32 @@ if TYPE_CHECKING:
     from rekord.schema import Schema
 
 
-def integer_option(option: str, says: str) -> Any:
+def argument(metavar: str, says: str) -> Any:
+    """What stands without an option."""
+    return typer.Argument(metavar=metavar, help=says, show_default=False)
+
+
+def text_option(option: str, metavar: str, says: str) -> Any:
+    """An option that takes a text."""
+    return typer.Option(option, metavar=metavar, help=says)
+
+
+def flag_option(option: str, says: str) -> Any:
+    """An option without a value."""
+    return typer.Option(option, help=says)
+
+
+def integer_option(option: str, says: str, *, do: str | None = None) -> Any:
     """An option that takes a whole number."""
-    return typer.Option(option, metavar="N", help=says, parser=make_integer_parser(option))
+    return typer.Option(option, metavar="N", help=says, parser=make_integer_parser(option, do=do))
 
 
 # What is read.
 
-PathArgument: TypeAlias = Annotated[
-    str,
-    typer.Argument(metavar="PATH", help="A dataset: a folder, a file or a pattern.", show_default=False),
-]
-InputArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="IN", help="A dataset: a folder, a file or a pattern.", show_default=False)
-]
+PathArgument: TypeAlias = Annotated[str, argument("PATH", "A dataset: a folder, a file or a pattern.")]
+InputArgument: TypeAlias = Annotated[str, argument("IN", "A dataset: a folder, a file or a pattern.")]
 SchemaOption: TypeAlias = Annotated[
-    str | None, typer.Option("--schema", metavar="FILE", help="A schema's JSON: what the records hold.")
+    str | None, text_option("--schema", "FILE", "A schema's JSON: what the records hold.")
 ]
 
 
@@ -43,42 +53,31 @@ class PayloadForm(StrEnum):
 
 KindOption: TypeAlias = Annotated[
     PayloadForm | None,
-    typer.Option(
-        "--kind",
-        metavar="example|sequence|bytes",
-        help="What payloads are, where they mislead; bytes: as they are.",
+    text_option(
+        "--kind", "example|sequence|bytes", "What payloads are, where they mislead; bytes: as they are."
     ),
 ]
-SplitsOption: TypeAlias = Annotated[
-    str | None, typer.Option("--split", metavar="A,B", help="Only of these splits.")
-]
+SplitsOption: TypeAlias = Annotated[str | None, text_option("--split", "A,B", "Only of these splits.")]
 MapOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--map", metavar="FILE.py:FUNC", help="Makes of a row another one, several or none."),
+    str | None, text_option("--map", "FILE.py:FUNC", "Makes of a row another one, several or none.")
 ]
 VerifyOption: TypeAlias = Annotated[
-    str, typer.Option("--verify", metavar="full|headers", help="How closely images are looked at.")
+    str, text_option("--verify", "full|headers", "How closely images are looked at.")
 ]
 
 # What is made of it.
 
-OutputArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="OUT", help="The folder to be made.", show_default=False)
-]
+OutputArgument: TypeAlias = Annotated[str, argument("OUT", "The folder to be made.")]
 StratifyOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--stratify", metavar="KEY", help="Exact ratios within each class of a column."),
+    str | None, text_option("--stratify", "KEY", "Exact ratios within each class of a column.")
 ]
-ShardSizeOption: TypeAlias = Annotated[
-    str, typer.Option("--shard-size", metavar="SIZE", help="Of a shard, about.")
-]
+ShardSizeOption: TypeAlias = Annotated[str, text_option("--shard-size", "SIZE", "Of a shard, about.")]
 ShardsOption: TypeAlias = Annotated[int | None, integer_option("--shards", "So many a split instead.")]
 CompressionOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--compression", metavar="NAME", help="none, gzip or zlib. Default: as IN has it."),
+    str | None, text_option("--compression", "NAME", "none, gzip or zlib. Default: as IN has it.")
 ]
 FormatOption: TypeAlias = Annotated[
-    str | None, typer.Option("--format", metavar="tfds", help="Also what tensorflow_datasets opens.")
+    str | None, text_option("--format", "tfds", "Also what tensorflow_datasets opens.")
 ]
 
 # How it goes.
@@ -86,11 +85,9 @@ FormatOption: TypeAlias = Annotated[
 WorkersOption: TypeAlias = Annotated[
     int | None, integer_option("--workers", "How many work at once. Default: one a core.")
 ]
-DryRunOption: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")]
-FreshOption: TypeAlias = Annotated[
-    bool, typer.Option("--fresh", help="Start over, in place of what is there.")
-]
-JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+DryRunOption: TypeAlias = Annotated[bool, flag_option("--dry-run", "Only say what would be written.")]
+FreshOption: TypeAlias = Annotated[bool, flag_option("--fresh", "Start over, in place of what is there.")]
+JsonOption: TypeAlias = Annotated[bool, flag_option("--json", "Print one JSON document.")]
 
 
 def print_opaque_payload_note(schema: Schema) -> None:

@@ -11,7 +11,8 @@ import typer
 
 from rekord.cli import console
 from rekord.cli import options as shared
-from rekord.cli.console import escape_controls, make_integer_parser, truncate
+from rekord.cli.console import escape_controls, truncate
+from rekord.cli.options import argument, integer_option, text_option
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.report.formatting import format_count
@@ -43,26 +44,18 @@ _FORMATS_BY_EXTENSION = {
 
 def query(
     path: shared.PathArgument,
-    sql: Annotated[
-        str,
-        typer.Argument(
-            metavar="SQL",
-            help="Such as: select label, count(*) from records group by 1",
-            show_default=False,
-        ),
-    ],
+    sql: Annotated[str, argument("SQL", "Such as: select label, count(*) from records group by 1")],
     split: Annotated[
-        str | None,
-        typer.Option("--split", metavar="NAME", help="Let `records` be those of one split."),
+        str | None, text_option("--split", "NAME", "Let `records` be those of one split.")
     ] = None,
     schema: shared.SchemaOption = None,
     kind: shared.KindOption = None,
     format: Annotated[
         ResultFormat | None,
-        typer.Option(
+        text_option(
             "--format",
-            metavar="table|csv|tsv|jsonl|parquet",
-            help="How to write the answer: a table in a terminal, else CSV, unless said.",
+            "table|csv|tsv|jsonl|parquet",
+            "How to write the answer: a table in a terminal, else CSV, unless said.",
         ),
     ] = None,
     output: Annotated[
@@ -71,11 +64,8 @@ def query(
     ] = None,
     rows: Annotated[
         int,
-        typer.Option(
-            "--rows",
-            metavar="N",
-            help="How many rows a table shows.",
-            parser=make_integer_parser("--rows", do='rekord query PATH "select …" --rows 100'),
+        integer_option(
+            "--rows", "How many rows a table shows.", do='rekord query PATH "select …" --rows 100'
         ),
     ] = _DEFAULT_ROWS,
     as_json: shared.JsonOption = False,
@@ -114,8 +104,7 @@ def _print_table(answer: QueryResult, rows: int) -> None:
     from rekord.cli.query_output import MAX_SHOWN_COLUMNS, format_table
 
     lines, more = format_table(answer, rows, console.is_terminal(sys.stdout))
-    for line in lines:
-        console.print_line(*line)
+    console.print_lines(lines)
     columns = len(answer.schema)
     if columns > MAX_SHOWN_COLUMNS:
         console.print_status(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-import typer
-
 from rekord.cli import console
+from rekord.cli.options import argument, text_option
 
 
 class Framework(StrEnum):
@@ -21,10 +20,9 @@ class Framework(StrEnum):
 
 
 def reader(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A record file, a folder or a pattern.")],
+    path: Annotated[str, argument("PATH", "A record file, a folder or a pattern.")],
     framework: Annotated[
-        Framework,
-        typer.Option("--for", metavar="tensorflow|torch|jax|dali|spark", help="What is to read the records."),
+        Framework, text_option("--for", "tensorflow|torch|jax|dali|spark", "What is to read the records.")
     ],
 ) -> int:
     """Print code that reads a dataset. It names files, keys, shapes, compression and classes."""

@@ -1,4 +1,4 @@
-"""`rekord rewrite`: a dataset as another one, copied or changed."""
+"""`rekord rewrite` and `split`: a dataset as another one, copied, changed, or with other splits."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import json
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from rekord.cli import console as output
 from rekord.cli import options as shared
 from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls, invalid_option
 from rekord.cli.exit_handling import report_conversion, report_forecast, report_resumable
+from rekord.cli.options import flag_option, integer_option, text_option
 from rekord.report.formatting import format_byte_size, format_count
 
 if TYPE_CHECKING:
@@ -24,41 +23,31 @@ def rewrite(
     source: shared.InputArgument,
     out: shared.OutputArgument,
     also: Annotated[
-        list[str] | None,
-        typer.Option("--also", metavar="PATH", help="Another dataset to come behind IN; may be repeated."),
+        list[str] | None, text_option("--also", "PATH", "Another dataset to come behind IN; may be repeated.")
     ] = None,
     cast: Annotated[
-        list[str] | None,
-        typer.Option("--cast", metavar="KEY=TYPE", help="Another type, if nothing is lost: label=int64."),
+        list[str] | None, text_option("--cast", "KEY=TYPE", "Another type, if nothing is lost: label=int64.")
     ] = None,
     rename: Annotated[
-        list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="Another name for a column.")
+        list[str] | None, text_option("--rename", "OLD=NEW", "Another name for a column.")
     ] = None,
-    drop: Annotated[
-        str | None, typer.Option("--drop", metavar="A,B", help="Leave these columns out.")
-    ] = None,
-    keep: Annotated[str | None, typer.Option("--keep", metavar="A,B", help="Leave all others out.")] = None,
+    drop: Annotated[str | None, text_option("--drop", "A,B", "Leave these columns out.")] = None,
+    keep: Annotated[str | None, text_option("--keep", "A,B", "Leave all others out.")] = None,
     fill: Annotated[
-        list[str] | None,
-        typer.Option("--fill", metavar="KEY=VALUE", help="What stands in for missing values."),
+        list[str] | None, text_option("--fill", "KEY=VALUE", "What stands in for missing values.")
     ] = None,
-    where: Annotated[
-        str | None, typer.Option("--where", metavar="SQL", help="Only records of which this is true.")
-    ] = None,
+    where: Annotated[str | None, text_option("--where", "SQL", "Only records of which this is true.")] = None,
     kind: shared.KindOption = None,
     schema: Annotated[
-        str | None,
-        typer.Option("--schema", metavar="FILE", help="Columns as they are to be: JSON or .pbtxt."),
+        str | None, text_option("--schema", "FILE", "Columns as they are to be: JSON or .pbtxt.")
     ] = None,
-    index: Annotated[
-        str | None, typer.Option("--index", metavar="A,B", help="More columns to keep in the index.")
-    ] = None,
+    index: Annotated[str | None, text_option("--index", "A,B", "More columns to keep in the index.")] = None,
     shard_size: shared.ShardSizeOption = "128MB",
     shards: shared.ShardsOption = None,
     compression: shared.CompressionOption = None,
-    shuffle: Annotated[bool, typer.Option("--shuffle", help="Across each split.")] = False,
-    seed: Annotated[int, shared.integer_option("--seed", "Of the order.")] = 0,
-    lossy: Annotated[bool, typer.Option("--lossy", help="Casts may cut off and round.")] = False,
+    shuffle: Annotated[bool, flag_option("--shuffle", "Across each split.")] = False,
+    seed: Annotated[int, integer_option("--seed", "Of the order.")] = 0,
+    lossy: Annotated[bool, flag_option("--lossy", "Casts may cut off and round.")] = False,
     format_: shared.FormatOption = None,
     workers: shared.WorkersOption = None,
     dry_run: shared.DryRunOption = False,
@@ -103,6 +92,58 @@ def rewrite(
     return report_conversion(
         out, outcome, seconds, as_json=as_json, also={"copied": prepared.copy is not None}
     )
+
+
+def split(
+    source: shared.InputArgument,
+    out: shared.OutputArgument,
+    split_: Annotated[str | None, text_option("--split", "SPLITS", "Ratios: train=0.8,val=0.2.")] = None,
+    split_by: Annotated[
+        str | None, text_option("--split-by", "KEY", "Records of one value share a split.")
+    ] = None,
+    stratify: shared.StratifyOption = None,
+    folds: Annotated[int | None, integer_option("--folds", "Instead: fold0, fold1, …")] = None,
+    only: Annotated[str | None, text_option("--only", "SPLIT", "The records of this split alone.")] = None,
+    shuffle: Annotated[bool, flag_option("--shuffle", "Within each new split.")] = False,
+    seed: Annotated[int, integer_option("--seed", "Of splits and order.")] = 0,
+    shard_size: shared.ShardSizeOption = "128MB",
+    shards: shared.ShardsOption = None,
+    compression: shared.CompressionOption = None,
+    format_: shared.FormatOption = None,
+    workers: shared.WorkersOption = None,
+    dry_run: shared.DryRunOption = False,
+    fresh: shared.FreshOption = False,
+    as_json: shared.JsonOption = False,
+) -> int:
+    """Deal the records of a dataset anew.
+
+    To other splits: by ratio, by group, by class, or in folds. IN stays as it is.
+    """
+    from rekord.verbs.options import SplitOptions
+    from rekord.verbs.split import prepare_split
+
+    began = time.perf_counter()
+    asked = SplitOptions(
+        split=options.parse_splits(split_),  # type: ignore[arg-type]  # one name alone is refused there
+        split_by=split_by,
+        stratify=stratify,
+        folds=folds,
+        only=only,
+        shuffle=shuffle,
+        seed=seed,
+        shard_size=shard_size,
+        shards=shards,
+        compression=compression,
+        format=format_,  # type: ignore[arg-type]
+        workers=workers,
+        fresh=fresh,
+    )
+    with report_resumable(as_json=as_json):
+        prepared = prepare_split(source, out, asked)
+        if dry_run:
+            return report_rewrite_forecast(prepared, as_json=as_json)
+        outcome = prepared.run(progress=True)
+    return report_conversion(out, outcome, time.perf_counter() - began, as_json=as_json)
 
 
 def parse_pairs(option: str, texts: list[str] | None, *, do: str) -> dict[str, str] | None:

@@ -6,10 +6,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Annotated, cast
 
-import typer
-
 from rekord.cli import console
 from rekord.cli.console import StyledText, escape_controls
+from rekord.cli.options import argument, flag_option
 from rekord.report.formatting import format_count
 
 if TYPE_CHECKING:
@@ -21,14 +20,9 @@ MAX_LISTED_GAPS = 100
 
 
 def salvage(
-    source: Annotated[
-        str, typer.Argument(metavar="IN", help="A record file, folder or pattern.", show_default=False)
-    ],
-    target: Annotated[
-        str,
-        typer.Argument(metavar="OUT", help="A new file for a file, a new folder else.", show_default=False),
-    ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    source: Annotated[str, argument("IN", "A record file, folder or pattern.")],
+    target: Annotated[str, argument("OUT", "A new file for a file, a new folder else.")],
+    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
 ) -> int:
     """Copy every intact record to a new place. Lists what is lost. Exit code 1 where there are gaps."""
     from rekord.health.salvage.copy import SalvageReport
@@ -59,8 +53,7 @@ def _salvage_with_progress(source: str, target: str, report: SalvageReport) -> N
                     console.flush_stdout()
 
         salvage_into(source, target, report, on_gap=say)
-    for line in _format_summary(report):
-        console.print_line(*line)
+    console.print_lines(_format_summary(report))
 
 
 def _count_files(source: str) -> int:

@@ -1,4 +1,4 @@
-"""`rekord show`: records in the terminal."""
+"""`rekord show`: records in the terminal; and `view`, which will show them in the browser."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from rekord.cli import console
 from rekord.cli import options as shared
 from rekord.cli.console import make_integer_parser, shorten_paths
+from rekord.cli.options import argument, flag_option, integer_option
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.report.formatting import format_byte_size, format_count
@@ -23,16 +24,8 @@ _RECORD_HINT = "rekord show PATH --record 0"
 
 
 def show(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A record file, a folder or a pattern.")],
-    number: Annotated[
-        int,
-        typer.Option(
-            "-n",
-            metavar="N",
-            help="How many records, from the first on.",
-            parser=make_integer_parser("-n", do=_NUMBER_HINT),
-        ),
-    ] = 5,
+    path: Annotated[str, argument("PATH", "A record file, a folder or a pattern.")],
+    number: Annotated[int, integer_option("-n", "How many records, from the first on.", do=_NUMBER_HINT)] = 5,
     record: Annotated[
         int | None,
         typer.Option(
@@ -43,7 +36,7 @@ def show(
         ),
     ] = None,
     kind: shared.KindOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
 ) -> int:
     """Show records in the terminal. Which features they have, and what is in them."""
     from rekord.cli.payload_view import format_message, message_to_json, parse_message
@@ -67,8 +60,7 @@ def show(
                 if found:
                     console.print_line()
                 console.print_line(*format_heading(names[picked.path], picked))
-                for line in format_message(content, texts):
-                    console.print_line(*line)
+                console.print_lines(format_message(content, texts))
             found += 1
     if as_json:
         console.print_json({"records": documents})
@@ -158,7 +150,14 @@ def iter_picked_records(
                 raise reader.recover(failure, within=EVIDENCE_BYTES)[0] from None
             before += reader.record
     if record is not None:
-        raise _missing_record_error(paths, record, before)
+        raise error(
+            "U606",
+            f"there is no record {record:,}",
+            location=Location(path=paths[0] if len(paths) == 1 else None),
+            expected=f"a record from 0 to {before - 1:,}" if before else None,
+            found=f"{format_count(before, 'record')} in {format_count(len(paths), 'file')}",
+            do=f"rekord show PATH --record {before - 1}" if before else "name a file with records",
+        )
 
 
 def format_heading(name: str, picked: PickedRecord) -> list[Any]:
@@ -168,12 +167,6 @@ def format_heading(name: str, picked: PickedRecord) -> list[Any]:
     return [(name, "bold"), f"  record {picked.record:,}  byte {picked.offset:,}{exact}"]
 
 
-def _missing_record_error(paths: list[str], record: int, records: int) -> RekordError:
-    return error(
-        "U606",
-        f"there is no record {record:,}",
-        location=Location(path=paths[0] if len(paths) == 1 else None),
-        expected=f"a record from 0 to {records - 1:,}" if records else None,
-        found=f"{format_count(records, 'record')} in {format_count(len(paths), 'file')}",
-        do=f"rekord show PATH --record {records - 1}" if records else "name a file with records",
-    )
+def view(path: Annotated[str, typer.Argument(metavar="PATH", show_default=False)] = "") -> int:
+    """Records, images and histograms in the browser."""
+    raise error("U604", "`rekord view` is not available yet", do="rekord show PATH")

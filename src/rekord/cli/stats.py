@@ -8,10 +8,9 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
-import typer
-
 from rekord.cli import console
 from rekord.cli.console import StyledText, escape_controls, quote_text, truncate
+from rekord.cli.options import argument, flag_option, text_option
 from rekord.errors import error
 from rekord.location import Location
 from rekord.report.formatting import (
@@ -256,24 +255,20 @@ DEFAULT_WIDTH = 80
 
 
 def stats(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A record file, a folder or a pattern.")],
+    path: Annotated[str, argument("PATH", "A record file, a folder or a pattern.")],
     schema: Annotated[
-        str | None,
-        typer.Option("--schema", metavar="FILE", help="A schema's JSON: names the classes of labels."),
+        str | None, text_option("--schema", "FILE", "A schema's JSON: names the classes of labels.")
     ] = None,
     html: Annotated[
-        str | None,
-        typer.Option("--html", metavar="FILE", help="Write a report for a browser, in one file."),
+        str | None, text_option("--html", "FILE", "Write a report for a browser, in one file.")
     ] = None,
     metadata: Annotated[
         str | None,
-        typer.Option(
-            "--metadata",
-            metavar="FILE",
-            help="Write tensorflow_metadata statistics, as text (.pbtxt) or binary (.pb).",
+        text_option(
+            "--metadata", "FILE", "Write tensorflow_metadata statistics, as text (.pbtxt) or binary (.pb)."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
 ) -> int:
     """Say what each feature holds. Ranges, distributions, classes, image sizes, and how splits differ.
 
@@ -295,8 +290,7 @@ def stats(
     if as_json:
         console.print_json(found.to_dict())
     else:
-        for line in iter_stats_lines(found, _get_width()):
-            console.print_line(*line)
+        console.print_lines(iter_stats_lines(found, _get_width()))
     for target in (html, metadata):
         if target is not None:
             console.print_status(f"saved in {escape_controls(target)}")

@@ -15,14 +15,9 @@ import typer
 
 from rekord.cli import console as output
 from rekord.cli import write_options as options
-from rekord.cli.console import (
-    escape_controls,
-    format_error_lines,
-    invalid_option,
-    make_integer_parser,
-    option_parser,
-)
+from rekord.cli.console import escape_controls, invalid_option, option_parser
 from rekord.cli.exit_handling import is_data_error
+from rekord.cli.options import PathArgument, argument, flag_option, integer_option, text_option
 from rekord.errors import RekordError, error
 
 if TYPE_CHECKING:
@@ -34,10 +29,6 @@ _DO = "rekord train --help"
 _LOSS_ERROR_CODE = "X576"
 _CLEAR_LINE = "\x1b[2K\r"
 _FILES = {"model": "model.keras", "report": "report.html", "metrics": "metrics.json"}
-
-
-def _integer_option(option: str) -> Any:
-    return make_integer_parser(option, do=_DO)
 
 
 @option_parser
@@ -52,101 +43,50 @@ def _parse_rate(text: object) -> float:
 
 
 def train(
-    path: Annotated[
-        str,
-        typer.Argument(metavar="PATH", help="A dataset: a folder, a file or a pattern.", show_default=False),
-    ],
-    out: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[OUT]", help="The folder of the run. Default: NAME-model.", show_default=False
-        ),
-    ] = None,
-    epochs: Annotated[
-        int,
-        typer.Option(
-            "--epochs", metavar="N", help="Passes over the data.", parser=_integer_option("--epochs")
-        ),
-    ] = 5,
-    label: Annotated[
-        str | None, typer.Option("--label", metavar="KEY", help="The column to be learned.")
-    ] = None,
-    columns: Annotated[
-        str | None, typer.Option("--columns", metavar="A,B", help="The columns to learn from.")
-    ] = None,
+    path: PathArgument,
+    out: Annotated[str | None, argument("[OUT]", "The folder of the run. Default: NAME-model.")] = None,
+    epochs: Annotated[int, integer_option("--epochs", "Passes over the data.", do=_DO)] = 5,
+    label: Annotated[str | None, text_option("--label", "KEY", "The column to be learned.")] = None,
+    columns: Annotated[str | None, text_option("--columns", "A,B", "The columns to learn from.")] = None,
     split: Annotated[
-        str | None, typer.Option("--split", metavar="NAME", help="The one to train on. Default: train.")
+        str | None, text_option("--split", "NAME", "The one to train on. Default: train.")
     ] = None,
     val: Annotated[
-        str | None,
-        typer.Option("--val", metavar="NAME", help="The one that is held out. Default: val, or one like it."),
+        str | None, text_option("--val", "NAME", "The one that is held out. Default: val, or one like it.")
     ] = None,
     balance: Annotated[
-        bool, typer.Option("--balance", help="As many records of each class; masks: weights.")
+        bool, flag_option("--balance", "As many records of each class; masks: weights.")
     ] = False,
     class_weights: Annotated[
-        bool, typer.Option("--class-weights", help="Rare classes weigh more in the loss.")
+        bool, flag_option("--class-weights", "Rare classes weigh more in the loss.")
     ] = False,
     backend: Annotated[
         str | None,
-        typer.Option(
-            "--backend",
-            metavar="tensorflow|torch|jax",
-            help="Of Keras. Default: the first that is installed.",
-        ),
+        text_option("--backend", "tensorflow|torch|jax", "Of Keras. Default: the first that is installed."),
     ] = None,
     image_size: Annotated[
-        str | None,
-        typer.Option("--image-size", metavar="HxW", help="What the model takes: 96x128, or 96 for a square."),
+        str | None, text_option("--image-size", "HxW", "What the model takes: 96x128, or 96 for a square.")
     ] = None,
-    batch_size: Annotated[
-        int,
-        typer.Option(
-            "--batch-size", metavar="N", help="Records a step.", parser=_integer_option("--batch-size")
-        ),
-    ] = 32,
+    batch_size: Annotated[int, integer_option("--batch-size", "Records a step.", do=_DO)] = 32,
     learning_rate: Annotated[
         float,
         typer.Option("--learning-rate", metavar="X", help="Of the optimizer, Adam.", parser=_parse_rate),
     ] = 0.001,
-    seed: Annotated[
-        int,
-        typer.Option(
-            "--seed", metavar="N", help="Of order and first weights.", parser=_integer_option("--seed")
-        ),
-    ] = 0,
+    seed: Annotated[int, integer_option("--seed", "Of order and first weights.", do=_DO)] = 0,
     checkpoint_steps: Annotated[
-        int,
-        typer.Option(
-            "--checkpoint-steps",
-            metavar="N",
-            help="A checkpoint so often, and after each epoch.",
-            parser=_integer_option("--checkpoint-steps"),
-        ),
+        int, integer_option("--checkpoint-steps", "A checkpoint so often, and after each epoch.", do=_DO)
     ] = 500,
     threads: Annotated[
-        int | None,
-        typer.Option(
-            "--threads",
-            metavar="N",
-            help="That read and decode. Default: one a core, up to 4.",
-            parser=_integer_option("--threads"),
-        ),
+        int | None, integer_option("--threads", "That read and decode. Default: one a core, up to 4.", do=_DO)
     ] = None,
     limit: Annotated[
-        int | None,
-        typer.Option(
-            "--limit",
-            metavar="N",
-            help="The first N records of each split.",
-            parser=_integer_option("--limit"),
-        ),
+        int | None, integer_option("--limit", "The first N records of each split.", do=_DO)
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run at OUT, at its next record.")
+        bool, flag_option("--resume", "Go on with the run at OUT, at its next record.")
     ] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start over, in place of what is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    fresh: Annotated[bool, flag_option("--fresh", "Start over, in place of what is there.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
 ) -> int:
     """Train a small baseline model. Proof that the data trains, and a score for the real model to beat.
 
@@ -199,7 +139,7 @@ def train(
         is_damage = is_data_error(failure)
         if not is_damage and failure.code != _LOSS_ERROR_CODE:
             raise
-        _print_bad_data(failure, as_json=as_json)
+        output.print_error(failure, as_json=as_json)
         if is_damage and show.kept:
             output.print_status(f"kept up to {show.place()}: when the data is as it was, go on with")
             output.print_status(
@@ -288,10 +228,3 @@ def print_outcome(trained: TrainingResult) -> None:
         output.print_line(f"  {escape_controls(line)}")
     output.print_line(f"{escape_controls(trained.out)}: {', '.join(_FILES.values())}")
     output.print_line(f"next: open {shlex.quote(escape_controls(os.path.join(trained.out, 'report.html')))}")
-
-
-def _print_bad_data(failure: RekordError, *, as_json: bool) -> None:
-    for line in format_error_lines(failure):
-        output.print_status(*line)
-    if as_json:
-        output.print_json({"error": failure.to_dict()})

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +15,6 @@ from rekord.training.loop import TrainingListener
 from rekord.training.report import describe_task, format_score
 
 if TYPE_CHECKING:
-    from rich.live import Live
-
     from rekord.training.result import EpochResult
     from rekord.training.task import Task
 
@@ -43,13 +39,14 @@ class _RunStatus:
     begun_step: int = 0
 
 
-class TrainingDisplay(TrainingListener):
+class TrainingDisplay(console.LiveLine, TrainingListener):
     """Says how a run goes. `name` is that of the dataset; with `as_json` all goes to stderr.
 
     `load` loads what the run needs, when it is known that there is one.
     """
 
     def __init__(self, name: str, *, batch_size: int, as_json: bool, load: Callable[[], None]) -> None:
+        super().__init__()
         self._name = name
         self._batch_size = batch_size
         self._load = load
@@ -59,27 +56,6 @@ class TrainingDisplay(TrainingListener):
         self._waited = 0.0
         self._held_out: bool | None = None  # whether there is a validation split
         self._kept = False
-        self._live: Live | None = None
-
-    def __enter__(self) -> TrainingDisplay:
-        if console.is_terminal(sys.stderr):
-            from rich.live import Live
-
-            self._live = Live(
-                console=console.get_console(sys.stderr),
-                get_renderable=self._bar,
-                refresh_per_second=8,
-                transient=True,
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
-            self._live.start()
-        return self
-
-    def __exit__(self, *failure: Any) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
 
     @property
     def kept(self) -> bool:
@@ -99,7 +75,7 @@ class TrainingDisplay(TrainingListener):
 
     def on_task(self, task: Task) -> None:
         self._metric = _SHORT_METRIC_NAMES.get(task.metric, task.metric)
-        with self._pause():
+        with self.suspended():
             self._load()
 
     def on_begin(self, task: Task, backend: str, parameters: int, epochs: int, steps: int) -> None:
@@ -162,21 +138,11 @@ class TrainingDisplay(TrainingListener):
         return [len(names[0]), *(max(len(name), _MIN_WIDTH) for name in names[1:])]
 
     def _print(self, line: str) -> None:
-        with self._pause():
+        with self.suspended():
             self._say(escape_controls(line))
             console.flush_stdout()
 
-    @contextmanager
-    def _pause(self) -> Iterator[None]:
-        """Take the bar away while something else happens on its stream."""
-        live = self._live
-        if live is not None:
-            live.stop()
-        yield
-        if live is not None:
-            live.start()
-
-    def _bar(self) -> Any:
+    def _render(self) -> Any:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text

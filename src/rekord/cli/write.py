@@ -9,11 +9,10 @@ import typer
 
 from rekord.cli import console as output
 from rekord.cli import options as shared
-from rekord.cli import write_options as columns
 from rekord.cli import write_options as options
-from rekord.cli import write_options as shape
 from rekord.cli.console import escape_controls
 from rekord.cli.exit_handling import report_conversion, report_forecast, report_resumable
+from rekord.cli.options import argument, flag_option, integer_option, text_option
 from rekord.errors import error
 
 if TYPE_CHECKING:
@@ -23,92 +22,71 @@ _DATA_ERROR_CODES = ("X510", "X514")
 
 
 def write(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="SOURCE", help="Raw data: a folder, a file or a pattern.", show_default=False),
-    ],
+    source: Annotated[str, argument("SOURCE", "Raw data: a folder, a file or a pattern.")],
     out: Annotated[
-        str | None,
-        typer.Argument(metavar="OUT", help="The folder to be made. The only argument beside --masks."),
+        str | None, argument("OUT", "The folder to be made. The only argument beside --masks.")
     ] = None,
     layout: Annotated[
         str | None,
-        typer.Option(
-            "--layout", metavar="NAME", help="auto, deeplab, detection, classification, table or text."
-        ),
+        text_option("--layout", "NAME", "auto, deeplab, detection, classification, table or text."),
     ] = None,
-    images: Annotated[
-        str | None, typer.Option("--images", metavar="DIR", help="The folder of the images.")
-    ] = None,
-    masks: Annotated[
-        str | None, typer.Option("--masks", metavar="DIR", help="The folder of their masks.")
-    ] = None,
+    images: Annotated[str | None, text_option("--images", "DIR", "The folder of the images.")] = None,
+    masks: Annotated[str | None, text_option("--masks", "DIR", "The folder of their masks.")] = None,
     classes: Annotated[
-        str | None,
-        typer.Option("--classes", metavar="N|FILE", help="How many, or a file of names, one a line."),
+        str | None, text_option("--classes", "N|FILE", "How many, or a file of names, one a line.")
     ] = None,
     ignore: Annotated[
-        str | None, typer.Option("--ignore", metavar="N", help="The mask's id for no class, or none.")
+        str | None, text_option("--ignore", "N", "The mask's id for no class, or none.")
     ] = None,
     colours: Annotated[
-        str | None, typer.Option("--colours", metavar="FILE", help='JSON for RGB masks: {"128,64,0": 3}.')
+        str | None, text_option("--colours", "FILE", 'JSON for RGB masks: {"128,64,0": 3}.')
     ] = None,
-    optional_masks: Annotated[
-        bool, typer.Option("--optional-masks", help="Images may be without a mask.")
-    ] = False,
+    optional_masks: Annotated[bool, flag_option("--optional-masks", "Images may be without a mask.")] = False,
     label_map: Annotated[
-        str | None, typer.Option("--label-map", metavar="FILE", help="Ids of detection's classes by name.")
+        str | None, text_option("--label-map", "FILE", "Ids of detection's classes by name.")
     ] = None,
     schema: Annotated[
-        str | None, typer.Option("--schema", metavar="FILE", help="Columns as declared: JSON or .pbtxt.")
+        str | None, text_option("--schema", "FILE", "Columns as declared: JSON or .pbtxt.")
     ] = None,
     map_: shared.MapOption = None,
-    resize: shape.ResizeOption = None,
-    resize_filter: shape.ResizeFilterOption = None,
-    resize_fit: shape.ResizeFitOption = None,
-    crop: shape.CropOption = None,
-    encode: shape.EncodeOption = None,
-    decode: shape.DecodeOption = False,
-    normalize: shape.NormalizeOption = False,
-    mean: shape.MeanOption = None,
-    std: shape.StdOption = None,
-    cast: columns.CastOption = None,
-    standardize: columns.StandardizeOption = None,
-    bucketize: columns.BucketizeOption = None,
-    vocabulary: columns.VocabularyOption = None,
-    hashes: columns.HashOption = None,
-    one_hot: columns.OneHotOption = None,
-    tfidf: columns.TfidfOption = None,
-    tokenize: columns.TokenizeOption = None,
-    vocab_size: columns.VocabSizeOption = None,
-    max_tokens: columns.MaxTokensOption = None,
+    resize: options.ResizeOption = None,
+    resize_filter: options.ResizeFilterOption = None,
+    resize_fit: options.ResizeFitOption = None,
+    crop: options.CropOption = None,
+    encode: options.EncodeOption = None,
+    decode: options.DecodeOption = False,
+    normalize: options.NormalizeOption = False,
+    mean: options.MeanOption = None,
+    std: options.StdOption = None,
+    cast: options.CastOption = None,
+    standardize: options.StandardizeOption = None,
+    bucketize: options.BucketizeOption = None,
+    vocabulary: options.VocabularyOption = None,
+    hashes: options.HashOption = None,
+    one_hot: options.OneHotOption = None,
+    tfidf: options.TfidfOption = None,
+    tokenize: options.TokenizeOption = None,
+    vocab_size: options.VocabSizeOption = None,
+    max_tokens: options.MaxTokensOption = None,
     split: Annotated[
-        str | None,
-        typer.Option(
-            "--split", metavar="SPLITS", help="train=0.9,val=0.1, or one name, or source (its own)."
-        ),
+        str | None, text_option("--split", "SPLITS", "train=0.9,val=0.1, or one name, or source (its own).")
     ] = None,
     split_by: Annotated[
-        str | None, typer.Option("--split-by", metavar="KEY", help="Rows of one value share a split.")
+        str | None, text_option("--split-by", "KEY", "Rows of one value share a split.")
     ] = None,
     stratify: shared.StratifyOption = None,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="KEY", help="The column that identifies a row.")
-    ] = None,
+    key: Annotated[str | None, text_option("--key", "KEY", "The column that identifies a row.")] = None,
     index: Annotated[
-        str | None,
-        typer.Option("--index", metavar="A,B", help="Columns to keep in the index; labels always are."),
+        str | None, text_option("--index", "A,B", "Columns to keep in the index; labels always are.")
     ] = None,
     shard_size: shared.ShardSizeOption = "128MB",
     shards: shared.ShardsOption = None,
-    compression: Annotated[
-        str | None, typer.Option("--compression", metavar="NAME", help="none, gzip or zlib.")
-    ] = None,
-    shuffle: Annotated[bool, typer.Option("--shuffle", help="Across the whole dataset.")] = False,
-    seed: Annotated[int, shared.integer_option("--seed", "Of order and splits.")] = 0,
+    compression: Annotated[str | None, text_option("--compression", "NAME", "none, gzip or zlib.")] = None,
+    shuffle: Annotated[bool, flag_option("--shuffle", "Across the whole dataset.")] = False,
+    seed: Annotated[int, integer_option("--seed", "Of order and splits.")] = 0,
     verify: shared.VerifyOption = "full",
     on_bad_row: Annotated[
-        str, typer.Option("--on-bad-row", metavar="stop|reject", help="Stop, or list it and go on.")
+        str, text_option("--on-bad-row", "stop|reject", "Stop, or list it and go on.")
     ] = "stop",
     max_rejects: Annotated[
         float,
@@ -119,9 +97,9 @@ def write(
             parser=options.make_ratio_parser("--max-rejects", do="--max-rejects 0.01"),
         ),
     ] = 0.01,
-    limit: Annotated[int | None, shared.integer_option("--limit", "The first N rows only.")] = None,
+    limit: Annotated[int | None, integer_option("--limit", "The first N rows only.")] = None,
     workers: shared.WorkersOption = None,
-    engine: Annotated[str, typer.Option("--engine", metavar="local|ray", help="Where it runs.")] = "local",
+    engine: Annotated[str, text_option("--engine", "local|ray", "Where it runs.")] = "local",
     format_: shared.FormatOption = None,
     dry_run: shared.DryRunOption = False,
     fresh: shared.FreshOption = False,
@@ -132,7 +110,7 @@ def write(
     from rekord.verbs.write import MaskOptions, prepare_conversion, run_with_progress
 
     began = time.perf_counter()
-    transforms = shape.parse_image_transforms(
+    transforms = options.parse_image_transforms(
         resize=resize,
         resize_filter=resize_filter,
         resize_fit=resize_fit,
@@ -143,7 +121,7 @@ def write(
         mean=mean,
         std=std,
     )
-    transforms += columns.parse_column_transforms(
+    transforms += options.parse_column_transforms(
         cast=cast,
         standardize=standardize,
         bucketize=bucketize,

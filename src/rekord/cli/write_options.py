@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-import typer
-
-from rekord.cli import options as shared
 from rekord.cli.console import escape_controls, invalid_option, option_parser, parse_whole_number, truncate
+from rekord.cli.options import flag_option, integer_option, text_option
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
 
@@ -176,7 +174,7 @@ def load_function(text: str | None) -> Callable[[Mapping[str, Any]], Any] | None
         raise _function_error(text, path, "a file that Python can run", found, line=line) from failure
     found_function = getattr(module, name, None)
     if not callable(found_function):
-        from rekord.schema.messages import closest_match
+        from rekord.errors import closest_match
 
         known = [one for one, value in vars(module).items() if callable(value) and not one.startswith("_")]
         near = closest_match(name, known)
@@ -240,40 +238,35 @@ def _function_error(
 
 
 CastOption: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--cast", metavar="KEY=DTYPE", help="Another type, if nothing is lost.")
+    list[str] | None, text_option("--cast", "KEY=DTYPE", "Another type, if nothing is lost.")
 ]
 StandardizeOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--standardize", metavar="KEY", help="Numbers less their mean, by their deviation."),
+    list[str] | None, text_option("--standardize", "KEY", "Numbers less their mean, by their deviation.")
 ]
 BucketizeOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--bucketize", metavar="KEY=0,10", help="Numbers as buckets that begin there."),
+    list[str] | None, text_option("--bucketize", "KEY=0,10", "Numbers as buckets that begin there.")
 ]
 VocabularyOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--vocabulary", metavar="KEY=FILE", help="Words as their places in a file, one a line."),
+    list[str] | None, text_option("--vocabulary", "KEY=FILE", "Words as their places in a file, one a line.")
 ]
 HashOption: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--hash", metavar="KEY=N", help="Values as one of N by their hash.")
+    list[str] | None, text_option("--hash", "KEY=N", "Values as one of N by their hash.")
 ]
 OneHotOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--one-hot", metavar="KEY", help="A class as a vector with one 1; KEY=10 of ten numbers."),
+    text_option("--one-hot", "KEY", "A class as a vector with one 1; KEY=10 of ten numbers."),
 ]
 TfidfOption: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--tfidf", metavar="KEY", help="A text as sparse TF-IDF.")
+    list[str] | None, text_option("--tfidf", "KEY", "A text as sparse TF-IDF.")
 ]
 TokenizeOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--tokenize", metavar="KEY=HOW", help="A text as ids: words, whitespace or tokenizer.json."),
+    text_option("--tokenize", "KEY=HOW", "A text as ids: words, whitespace or tokenizer.json."),
 ]
 VocabSizeOption: TypeAlias = Annotated[
-    int | None, shared.integer_option("--vocab-size", "Words that are learned, at most.")
+    int | None, integer_option("--vocab-size", "Words that are learned, at most.")
 ]
-MaxTokensOption: TypeAlias = Annotated[
-    int | None, shared.integer_option("--max-tokens", "Longer texts are cut.")
-]
+MaxTokensOption: TypeAlias = Annotated[int | None, integer_option("--max-tokens", "Longer texts are cut.")]
 
 
 def parse_column_transforms(
@@ -375,36 +368,30 @@ def _parse_pair(text: str) -> tuple[str, str]:
 # Images.
 
 ResizeOption: TypeAlias = Annotated[
-    str | None, typer.Option("--resize", metavar="HxW", help="Images of one size: 224x224. Masks alike.")
+    str | None, text_option("--resize", "HxW", "Images of one size: 224x224. Masks alike.")
 ]
 ResizeFilterOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        "--resize-filter",
-        metavar="NAME",
-        help="bilinear, nearest, box, hamming, bicubic or lanczos; never for masks.",
+    text_option(
+        "--resize-filter", "NAME", "bilinear, nearest, box, hamming, bicubic or lanczos; never for masks."
     ),
 ]
 ResizeFitOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--resize-fit", metavar="NAME", help="stretch, pad, crop or within (keeps the aspect)."),
+    str | None, text_option("--resize-fit", "NAME", "stretch, pad, crop or within (keeps the aspect).")
 ]
-CropOption: TypeAlias = Annotated[
-    str | None, typer.Option("--crop", metavar="HxW", help="The middle of each image.")
-]
+CropOption: TypeAlias = Annotated[str | None, text_option("--crop", "HxW", "The middle of each image.")]
 EncodeOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--encode", metavar="FORMAT", help="Images as jpeg:90, png or webp:80."),
+    str | None, text_option("--encode", "FORMAT", "Images as jpeg:90, png or webp:80.")
 ]
-DecodeOption: TypeAlias = Annotated[bool, typer.Option("--decode", help="Images as raw pixels. Large.")]
+DecodeOption: TypeAlias = Annotated[bool, flag_option("--decode", "Images as raw pixels. Large.")]
 NormalizeOption: TypeAlias = Annotated[
-    bool, typer.Option("--normalize", help="Images as float32 from 0 to 1. Very large.")
+    bool, flag_option("--normalize", "Images as float32 from 0 to 1. Very large.")
 ]
 MeanOption: TypeAlias = Annotated[
-    str | None, typer.Option("--mean", metavar="A,B,C", help="Taken off by --normalize; or imagenet.")
+    str | None, text_option("--mean", "A,B,C", "Taken off by --normalize; or imagenet.")
 ]
 StdOption: TypeAlias = Annotated[
-    str | None, typer.Option("--std", metavar="A,B,C", help="Divided by in --normalize; or imagenet.")
+    str | None, text_option("--std", "A,B,C", "Divided by in --normalize; or imagenet.")
 ]
 
 
@@ -436,7 +423,13 @@ def parse_image_transforms(
     ):
         if value is not None and not needs:
             beside = "--resize HxW" if option.startswith("--resize") else "--normalize"
-            raise _missing_option_error(option, beside)
+            raise error(
+                "U605",
+                f"`{option}` means nothing without `{beside.partition(' ')[0]}`",
+                expected=f"{beside} beside it",
+                found="only the one",
+                do=f"add {beside}, or leave {option} out",
+            )
     if sum([encode is not None, decode, normalize]) > 1:
         raise error(
             "U605",
@@ -525,13 +518,3 @@ def _parse_channels(text: str) -> Any:
         return tuple([float(part) for part in text.split(",")])
     except ValueError:
         raise error("U605", expected="a number, or one for each channel, or imagenet") from None
-
-
-def _missing_option_error(option: str, beside: str) -> RekordError:
-    return error(
-        "U605",
-        f"`{option}` means nothing without `{beside.partition(' ')[0]}`",
-        expected=f"{beside} beside it",
-        found="only the one",
-        do=f"add {beside}, or leave {option} out",
-    )

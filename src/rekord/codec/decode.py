@@ -15,11 +15,10 @@ from rekord._core import Fault, Problem
 from rekord.codec.columns import Array, Column, Offsets, Optional, Ragged, SparseColumn, Strings, Validity
 from rekord.codec.plan import CodecPlan, ColumnPlan, GroupPlan, SlotPlan, compile_plan
 from rekord.codec.values import suggest_key_fix, suggest_kind_fix
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_matches, error
 from rekord.faults import is_wire_fault, wire_error
 from rekord.location import Location
 from rekord.schema import Boxes, Feature, Schema, Sparse, Tensor
-from rekord.schema.messages import closest_matches
 from rekord.schema.schema import KIND_NAMES, RecordKind
 
 RawColumn: TypeAlias = tuple[Any, Offsets | None, Validity | None]

@@ -24,11 +24,10 @@ from rekord.codec.values import (
     is_text,
     store_strings,
 )
-from rekord.errors import error
+from rekord.errors import closest_match, error, preview
 from rekord.location import Location
 from rekord.schema import Boxes, Feature, Image, Mask, Schema, Sparse, Tensor, Timestamp
 from rekord.schema.base import dtype_name
-from rekord.schema.messages import closest_match, preview
 
 StoredValues: TypeAlias = "Array | list[bytes]"
 

@@ -21,9 +21,9 @@ from rekord.codec.values import (
     flatten_nested,
     is_text,
 )
+from rekord.errors import closest_match
 from rekord.schema import Feature, Sparse, Tensor, Timestamp
 from rekord.schema.base import InvalidDefault, dtype_name, integer_bounds, validate_element
-from rekord.schema.messages import closest_match
 from rekord.schema.timestamp import NoTimestamp, no_zone, ticks_of, ticks_of_array
 
 

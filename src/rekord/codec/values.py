@@ -11,10 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rekord.codec.columns import Array
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Feature
-from rekord.schema.messages import preview
 
 _MAX_PREVIEW_CHARACTERS = 40
 

@@ -32,11 +32,10 @@ from rekord.conversion.splits import (
     select_split_column,
     select_split_value,
 )
-from rekord.errors import DataError, RekordError, error
+from rekord.errors import DataError, RekordError, error, preview
 from rekord.layouts.base import DerivedRow, Layout, RowRemark, Verify
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import preview
 from rekord.sources.base import Chunk, ColumnChunk, SourceRow, full_path
 from rekord.transforms.base import Bound
 from rekord.transforms.chain import Chain, serialize_transform

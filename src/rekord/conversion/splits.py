@@ -13,9 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rekord.arguments import invalid
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
-from rekord.schema.messages import closest_match, preview
 
 HashArray: TypeAlias = "npt.NDArray[np.uint64]"
 Salt: TypeAlias = Literal["order", "split"]

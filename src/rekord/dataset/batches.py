@@ -27,8 +27,7 @@ from rekord.dataset.readers.pipeline import BatchDecoder, BatchPipeline, IdlePoo
 from rekord.dataset.readers.sequential import SequentialFrames, decode_jobs
 from rekord.dataset.samplers import Sampler
 from rekord.dataset.shards import Shards
-from rekord.errors import RekordError, error
-from rekord.schema.messages import preview
+from rekord.errors import RekordError, error, preview
 from rekord.storage.portability import usable_cores
 
 if TYPE_CHECKING:

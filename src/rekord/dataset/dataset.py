@@ -27,10 +27,9 @@ from rekord.dataset.manifest import (
 from rekord.dataset.read import check_complete, group_by_split, list_record_files, read_tfds_listing
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import LazySchema, RecordView, Split, SplitMethods
-from rekord.errors import DatasetError, add_location, error
+from rekord.errors import DatasetError, add_location, closest_match, error
 from rekord.schema import Payload, Schema
 from rekord.schema.interop.tfds import INFO_NAME, read_tfds_folder
-from rekord.schema.messages import closest_match
 from rekord.schema.schema import KIND_NAMES, check_kind
 from rekord.storage.local import PathLike
 from rekord.storage.router import get_path_kind, is_remote, map_concurrently

@@ -15,13 +15,12 @@ from rekord._core import PayloadKind
 from rekord.arguments import check_keywords, positive_int
 from rekord.codec.decode import PayloadBytes
 from rekord.dataset.read import list_record_files, open_frames
-from rekord.errors import FormatError, RekordError, add_location, error
+from rekord.errors import FormatError, RekordError, add_location, error, preview
 from rekord.faults import wire_error
 from rekord.framing.frames import EVIDENCE_BYTES, FrameReader, VerifiedFrames
 from rekord.location import Location
 from rekord.schema import Payload, RecordKind, Schema
 from rekord.schema.infer import Evidence, KeyEvidence, infer_rows, schema_from_evidence
-from rekord.schema.messages import preview
 from rekord.schema.row_adapters import is_table
 from rekord.schema.schema import check_kind
 from rekord.sources.base import RowsLike

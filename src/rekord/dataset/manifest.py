@@ -28,10 +28,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord.dataset.index import CHUNK_RECORDS, Count, IndexExpectation
-from rekord.errors import RekordError, add_location, error
+from rekord.errors import RekordError, add_location, error, preview
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import preview
 from rekord.storage.local import Stat, Storage, read_file
 from rekord.storage.router import ROUTED_STORAGE, get_path_kind, is_remote
 

@@ -16,13 +16,12 @@ from rekord.arguments import check_keywords
 from rekord.codec.decode import row_error
 from rekord.codec.plan import CodecPlan
 from rekord.dataset.index import Count
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.faults import frame_error
 from rekord.framing.frames import EVIDENCE_BYTES, FrameReader, FrameSegment, SlabReader, read_payload
 from rekord.framing.inflate import starts_with_record
 from rekord.location import Location
 from rekord.schema.interop.tfds import FILE_TEMPLATE, INFO_NAME
-from rekord.schema.messages import preview
 from rekord.storage.find import FoundFiles, filter_record_files, resolve_record_files
 from rekord.storage.local import LOCAL, PathLike, Storage, read_file
 from rekord.storage.router import ROUTED_STORAGE, is_remote

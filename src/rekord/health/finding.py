@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, cast
 
 from rekord.codes import CODES
 from rekord.errors import RekordError
@@ -11,8 +12,26 @@ from rekord.errors import RekordError
 Severity = Literal["error", "warning", "note"]
 
 
+class JsonFields:
+    """A dataclass that JSON holds as its fields, in their order."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name, as JSON holds them."""
+        return {each.name: _to_json(getattr(self, each.name)) for each in fields(cast("Any", self))}
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, JsonFields):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {name: _to_json(one) for name, one in value.items()}
+    return [_to_json(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
 @dataclass(slots=True, kw_only=True)
-class Finding:
+class Finding(JsonFields):
     """What is so, and where. `count` records share it; `record` and `offset` are those of the first.
 
     `record` counts in the file `path`, `split_record` in `split`: None where that cannot be known.
@@ -56,13 +75,9 @@ class Finding:
         """A finding that says what its code says, unless `message` says it better."""
         return cls(code=code, severity=severity, **{"message": CODES[code], **where})
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields by name, as JSON holds them."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(slots=True, kw_only=True)
-class Report:
+class Report(JsonFields):
     """What a check found. `ok` means that there is no error; warnings and notes may remain."""
 
     files: int = 0
@@ -87,14 +102,4 @@ class Report:
             self.not_listed += 1
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON holds it."""
-        return {
-            "ok": self.ok,
-            "files": self.files,
-            "records": self.records,
-            "payload_bytes": self.payload_bytes,
-            "errors": self.errors,
-            "unreadable": self.unreadable,
-            "not_listed": self.not_listed,
-            "findings": [finding.to_dict() for finding in self.findings],
-        }
+        return {"ok": self.ok, **JsonFields.to_dict(self)}

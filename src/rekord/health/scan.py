@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from rekord import _core
 from rekord._core import PayloadKind
@@ -201,12 +201,11 @@ class _FileScan:
                 yield from self._apart(stretch, at, refusal)
             at += 1
         for index, kind in strangers.items():
-            yield Finding.of(
+            yield self._finding(
+                stretch,
+                index,
                 "H716",
                 "warning",
-                path=self._reader.path,
-                record=stretch.first_record + index,
-                offset=stretch.offset(index),
                 expected="tf.train.Example, as in most of the file",
                 found=kind.name.lower().replace("_", " "),
             )
@@ -298,6 +297,12 @@ class _FileScan:
         kinds = _core.recognise(stretch.buffer, stretch.extents, SAMPLED_RECORDS)
         return {i: kind for i, kind in enumerate(kinds) if kind in _KIND_CODES and stretch.extents.length(i)}
 
+    def _finding(
+        self, stretch: VerifiedFrames, index: int, code: str, severity: Severity, **said: Any
+    ) -> Finding:
+        record, offset = stretch.first_record + index, stretch.offset(index)
+        return Finding.of(code, severity, path=self._reader.path, record=record, offset=offset, **said)
+
     def _refused(self, stretch: VerifiedFrames, index: int, problem: _core.Problem) -> Finding:
         """What protobuf would say of a payload."""
         failure = wire_error(problem)
@@ -308,12 +313,11 @@ class _FileScan:
 
     def _too_many_keys(self, stretch: VerifiedFrames, index: int, keys: int) -> Finding:
         """A record that would take more memory as columns than it is worth."""
-        return Finding.of(
+        return self._finding(
+            stretch,
+            index,
             "H727",
             "warning",
-            path=self._reader.path,
-            record=stretch.first_record + index,
-            offset=stretch.offset(index),
             expected=f"at most {_MAX_KEYS:,} keys",
             found=f"{keys:,} keys",
             likely="the keys hold data, such as a file's name or a word, instead of naming columns",
@@ -324,12 +328,11 @@ class _FileScan:
         """A record that fits no dialect, not even its own."""
         self._add_oddities(stretch, index)
         feature, kinds = find_mixed_steps(_get_payload(stretch, index))
-        return Finding.of(
+        return self._finding(
+            stretch,
+            index,
             "H726",
             "error",
-            path=self._reader.path,
-            record=stretch.first_record + index,
-            offset=stretch.offset(index),
             feature=feature,
             expected="steps of one kind",
             found=" and ".join(kinds),
@@ -351,14 +354,7 @@ class _FileScan:
         if known is not None:
             known.count += 1
             return
-        self._repeated[code, feature] = Finding.of(
-            code,
-            severity,
-            path=self._reader.path,
-            record=stretch.first_record + index,
-            offset=stretch.offset(index),
-            feature=feature,
-        )
+        self._repeated[code, feature] = self._finding(stretch, index, code, severity, feature=feature)
 
     def _find_file_oddities(self, records: int) -> Iterator[Finding]:
         path, compression = self._reader.path, self._reader.compression

@@ -114,9 +114,7 @@ class PlainLayout:
 
     schema: Schema
 
-    @property
-    def name(self) -> str:
-        return "plain"
+    name = "plain"
 
     def options(self) -> Mapping[str, Any]:
         return {}

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rekord.arguments import check_keywords, invalid
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.layouts.base import DerivedRow, Verify, inspect_row_image
 from rekord.location import Location
 from rekord.schema import Feature, Image, Int64, Label, Schema, Text
-from rekord.schema.messages import closest_match, preview
 
 
 @check_keywords
@@ -84,8 +83,6 @@ def _choose_background_name(names: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassificationLayout:
-    """The layout that `classification` makes."""
-
     schema: Schema
     count: int | None
     names: tuple[str, ...] | None
@@ -94,13 +91,8 @@ class ClassificationLayout:
     optional_labels: bool
     ids: Mapping[str, int] = field(repr=False, compare=False)
 
-    @property
-    def name(self) -> str:
-        return "classification"
-
-    @property
-    def needs_derive(self) -> bool:
-        return True
+    name = "classification"
+    needs_derive = True
 
     def options(self) -> Mapping[str, Any]:
         return {

@@ -9,11 +9,10 @@ from typing import Any
 
 from rekord.arguments import check_keywords
 from rekord.codec.images.store import check_mask_size, inspect_mask
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.layouts.base import DerivedRow, RowRemark, Verify, inspect_row_image
 from rekord.location import Location
 from rekord.schema import Image, Int64, Mask, Schema, Text
-from rekord.schema.messages import preview
 
 Colour = tuple[int, int, int]
 
@@ -66,21 +65,14 @@ def deeplab(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeepLabLayout:
-    """The layout that `deeplab` makes."""
-
     schema: Schema
     classes: int
     ignore: int | None
     colours: tuple[tuple[Colour, int], ...] | None
     optional_masks: bool
 
-    @property
-    def name(self) -> str:
-        return "deeplab"
-
-    @property
-    def needs_derive(self) -> bool:
-        return True
+    name = "deeplab"
+    needs_derive = True
 
     def options(self) -> Mapping[str, Any]:
         colours = None if self.colours is None else [[*colour, class_id] for colour, class_id in self.colours]

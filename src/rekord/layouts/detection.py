@@ -12,11 +12,10 @@ import numpy as np
 from rekord.arguments import check_keywords, invalid, one_of
 from rekord.codec.images.inspect import EncodedImage, format_display_name, inspect_image
 from rekord.codec.images.store import check_mask_size
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.layouts.base import DerivedRow, RowRemark, Verify, inspect_or_encode_image
 from rekord.location import Location
 from rekord.schema import Boxes, Bytes, Feature, Float32, Image, Int64, Schema, Text
-from rekord.schema.messages import preview
 
 # What some sources know of a box, and others do not.
 _EXTRA_COLUMNS: dict[str, Feature] = {
@@ -58,8 +57,6 @@ def detection(
 
 @dataclass(frozen=True)
 class DetectionLayout:
-    """The layout that `detection` makes."""
-
     classes: tuple[tuple[int, str], ...]
     masks: bool
     has: tuple[str, ...]
@@ -92,13 +89,8 @@ class DetectionLayout:
         """The classes by id, for the label map beside the shards."""
         return self.names
 
-    @property
-    def name(self) -> str:
-        return "detection"
-
-    @property
-    def needs_derive(self) -> bool:
-        return True
+    name = "detection"
+    needs_derive = True
 
     def options(self) -> Mapping[str, Any]:
         return {

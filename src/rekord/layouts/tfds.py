@@ -7,17 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.schema import Schema
-from rekord.schema.interop.tfds import (
-    FEATURES_NAME,
-    INFO_NAME,
-    build_dataset_info,
-    build_label_files,
-    features_from_schema,
-    unsupported_column_error,
-)
-from rekord.schema.messages import preview
+from rekord.schema.interop import tfds
+from rekord.schema.interop.tfds import FEATURES_NAME, INFO_NAME
 
 SHARD_TEMPLATE = "{name}-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
 """How TFDS calls the shards of a split."""
@@ -46,14 +39,14 @@ def check_tfds(
             raise _invalid_name_error(what, value, example)
     if compression is not None:
         first = next(iter(schema), "")
-        failure = unsupported_column_error(
+        failure = tfds.unsupported_column_error(
             first, "files without compression", f"compression {preview(compression)}"
         )
         failure.what = "a TFDS dataset cannot be compressed"
         failure.do = "leave compression out"
         raise failure
-    features_from_schema(schema)
-    build_label_files(schema)
+    tfds.features_from_schema(schema)
+    tfds.build_label_files(schema)
 
 
 def build_tfds_files(
@@ -62,9 +55,9 @@ def build_tfds_files(
     """The files by name. `splits` has the records of every shard and the payload bytes of all, for each split."""
     check_tfds(schema, name, version, list(splits))
     return {
-        INFO_NAME: _to_json(build_dataset_info(name, version, splits)),
-        FEATURES_NAME: _to_json(features_from_schema(schema)),
-        **build_label_files(schema),
+        INFO_NAME: _to_json(tfds.build_dataset_info(name, version, splits)),
+        FEATURES_NAME: _to_json(tfds.features_from_schema(schema)),
+        **tfds.build_label_files(schema),
     }
 
 

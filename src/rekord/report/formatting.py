@@ -40,6 +40,7 @@ def format_size(n_bytes: float) -> str:
     if n_bytes < 1000:
         return f"{n_bytes:.0f} B"
     amount, power = n_bytes / 1000, 0
+    # 999.6 kB would be said as 1000 kB.
     while amount >= 999.5 and power < len(_UNITS) - 1:
         amount, power = amount / 1000, power + 1
     return f"{amount:.1f} {_UNITS[power]}" if amount < 9.95 else f"{amount:,.0f} {_UNITS[power]}"
@@ -57,15 +58,7 @@ def format_count(number: int, noun: str) -> str:
 
 def format_byte_size(n_bytes: int) -> str:
     """`312 bytes`, `2.4 GB`: three digits at most, in powers of ten as disks are sold."""
-    if n_bytes < 1000:
-        return format_count(n_bytes, "byte")
-    size = float(n_bytes)
-    for unit in _UNITS:
-        size /= 1000
-        # 999.6 kB would be said as 1000 kB.
-        if size < 999.5 or unit == _UNITS[-1]:
-            break
-    return f"{size:.1f} {unit}" if size < 9.95 else f"{size:,.0f} {unit}"
+    return format_count(n_bytes, "byte") if n_bytes < 1000 else format_size(n_bytes)
 
 
 def format_duration(seconds: float) -> str:

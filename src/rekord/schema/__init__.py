@@ -19,24 +19,7 @@ from rekord.schema.schema import RecordKind, Schema
 from rekord.schema.timestamp import Timestamp
 
 __all__ = [
-    "ABSENT",
-    "Boxes",
-    "Bytes",
-    "Change",
-    "Compatibility",
-    "Feature",
-    "Float32",
-    "Image",
-    "Int64",
-    "Label",
-    "Mask",
-    "Payload",
-    "RecordKind",
-    "Schema",
-    "Sparse",
-    "Tensor",
-    "Text",
-    "Timestamp",
-    "compat",
-    "of_type",
-]
+    "ABSENT", "Boxes", "Bytes", "Change", "Compatibility", "Feature", "Float32", "Image", "Int64",
+    "Label", "Mask", "Payload", "RecordKind", "Schema", "Sparse", "Tensor", "Text", "Timestamp",
+    "compat", "of_type",
+]  # fmt: skip

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 import numpy as np
 
 from rekord.arguments import is_utf8_encodable
-from rekord.errors import RekordError
-from rekord.schema.messages import preview, schema_error
+from rekord.errors import RekordError, preview, schema_error
 
 INTEGER_DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOAT_DTYPES = ("float16", "float32", "bfloat16")

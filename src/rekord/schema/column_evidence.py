@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rekord.errors import error
+from rekord.errors import error, preview, schema_error
 from rekord.location import Location
 from rekord.schema.base import FLOAT_DTYPES, TENSOR_DTYPES, Feature, Shape
 from rekord.schema.features import Bytes, Float32, Int64, Tensor, Text
-from rekord.schema.messages import preview, schema_error
 from rekord.schema.row_adapters import is_missing
 from rekord.schema.timestamp import TICKS_PER_SECOND, Timestamp
 
@@ -389,7 +388,14 @@ class ColumnEvidence:
         if leaves.unsupported_value is not None:
             raise self._unsupported_error(leaves, row)
         if leaves.shape is None:
-            raise self._uneven(value, row)
+            raise error(
+                "S131",
+                f"`{self.name}` has a list of parts of different shapes",
+                location=Location(feature=self.name, row=row),
+                expected="parts of one shape: only one dimension of a column may vary",
+                found=preview(value),
+                do="pad the parts to one length, or declare partitions= for ragged values",
+            )
         self._note(leaves, leaves.shape, row)
 
     def add_times(self, times: Any, zone: str | None, first_row: int) -> None:
@@ -604,16 +610,6 @@ class ColumnEvidence:
             expected="numbers, bools, texts, bytes, datetimes, or lists and arrays of them",
             found=preview(None if hole else leaves.unsupported_value),
             do=leaves.remedy,
-        )
-
-    def _uneven(self, value: Any, row: int) -> Exception:
-        return error(
-            "S131",
-            f"`{self.name}` has a list of parts of different shapes",
-            location=Location(feature=self.name, row=row),
-            expected="parts of one shape: only one dimension of a column may vary",
-            found=preview(value),
-            do="pad the parts to one length, or declare partitions= for ragged values",
         )
 
 

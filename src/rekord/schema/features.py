@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from rekord.arguments import check_keywords, is_utf8_encodable
+from rekord.errors import preview
 from rekord.schema.base import (
     ABSENT,
     FLOAT_DTYPES,
@@ -45,7 +46,6 @@ from rekord.schema.base import (
     validate_shape,
     validate_text,
 )
-from rekord.schema.messages import preview
 
 __all__ = ["Boxes", "Bytes", "Float32", "Image", "Int64", "Label", "Mask", "Sparse", "Tensor", "Text"]
 

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from rekord.arguments import tuple_names
-from rekord.errors import error
+from rekord.errors import error, preview, schema_error
 from rekord.schema.base import Feature, ListKind, Shape, round_to_dtype
 from rekord.schema.column_evidence import ColumnEvidence
 from rekord.schema.features import Bytes, Float32, Int64
-from rekord.schema.messages import preview, schema_error
 from rekord.schema.row_adapters import column_batches, flatten_row, is_table
 from rekord.schema.schema import Schema
 

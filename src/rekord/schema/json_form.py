@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from rekord.arguments import is_utf8_encodable
-from rekord.errors import RekordError, add_location
+from rekord.errors import RekordError, add_location, closest_match, preview, schema_error
 from rekord.schema.base import FEATURE_TYPES, Feature, dtype_name
-from rekord.schema.messages import closest_match, preview, schema_error
 
 VERSION = 1
 _GROUPS = ("features", "context", "steps")

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rekord.errors import error
+from rekord.errors import error, preview, schema_error
 from rekord.location import Location
-from rekord.schema.messages import preview, schema_error
 
 TUPLE_NAMES = ("x", "y", "weight")
 """What the parts of a tuple are called, as Keras does."""
@@ -135,20 +134,16 @@ def _expand_struct_columns(columns: dict[str, Any]) -> dict[str, Any]:
             }
         for inner, column in spread.items():
             if inner in flat:
-                raise _duplicate_column_error(inner)
+                raise error(
+                    "S132",
+                    f"two columns are called `{inner[:60]}`",
+                    location=Location(feature=inner[:60]),
+                    expected="names that differ when those of nested values are joined with `/`",
+                    found="the same name twice",
+                    do="rename one of the columns",
+                )
             flat[inner] = column
     return flat
-
-
-def _duplicate_column_error(name: str) -> Exception:
-    return error(
-        "S132",
-        f"two columns are called `{name[:60]}`",
-        location=Location(feature=name[:60]),
-        expected="names that differ when those of nested values are joined with `/`",
-        found="the same name twice",
-        do="rename one of the columns",
-    )
 
 
 def _is_arrow(source: object) -> bool:

@@ -9,12 +9,11 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar, overload
 
 from rekord.arguments import check_keywords, invalid
-from rekord.errors import add_location, error
+from rekord.errors import add_location, closest_match, error, preview, schema_error
 from rekord.location import Location
 from rekord.schema import json_form
 from rekord.schema.base import Feature, of_type, validate_name
 from rekord.schema.features import Image, Mask, Payload
-from rekord.schema.messages import closest_match, preview, schema_error
 
 
 def validate_columns(columns: object, what: str) -> dict[str, Feature]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord.arguments import check_keywords
+from rekord.errors import preview
 from rekord.schema.base import (
     Changes,
     Feature,
@@ -28,7 +29,6 @@ from rekord.schema.base import (
     validate_range,
     validate_shape,
 )
-from rekord.schema.messages import preview
 
 Moment: TypeAlias = "str | datetime.datetime | np.datetime64"
 Unit = Literal["s", "ms", "us", "ns"]

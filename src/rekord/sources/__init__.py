@@ -23,29 +23,7 @@ from rekord.sources.webdataset import webdataset
 from rekord.sources.yolo import yolo
 
 __all__ = [
-    "arrow",
-    "boxes_csv",
-    "cityscapes",
-    "coco",
-    "columns",
-    "csv",
-    "huggingface",
-    "image_csv",
-    "image_folder",
-    "jsonl",
-    "npy",
-    "npz",
-    "pandas",
-    "parquet",
-    "polars",
-    "records",
-    "rows",
-    "segmentation",
-    "text",
-    "tf_data",
-    "torch_dataset",
-    "voc",
-    "voc_segmentation",
-    "webdataset",
-    "yolo",
-]
+    "arrow", "boxes_csv", "cityscapes", "coco", "columns", "csv", "huggingface", "image_csv",
+    "image_folder", "jsonl", "npy", "npz", "pandas", "parquet", "polars", "records", "rows",
+    "segmentation", "text", "tf_data", "torch_dataset", "voc", "voc_segmentation", "webdataset", "yolo",
+]  # fmt: skip

@@ -18,30 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from rekord.arguments import check_keywords, invalid
-from rekord.errors import RekordError, add_location, error
+from rekord.errors import RekordError, add_location, error, preview
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer import infer_rows
-from rekord.schema.messages import preview
 from rekord.schema.row_adapters import column_batches
-from rekord.sources.arrow import polars
-from rekord.sources.base import (
-    PART_BYTES,
-    Chunk,
-    ColumnChunk,
-    FileListing,
-    SourceFacts,
-    SourceFile,
-    SourcePart,
-    check_unchanged,
-    corrupt_file_error,
-    disk_failure_error,
-    empty_file_error,
-    list_files,
-    open_source_file,
-    source_path,
-)
-from rekord.sources.tables import choose_batch_rows, inconsistent_file_error, kept_columns
+from rekord.sources import base, tables
+from rekord.sources.base import PART_BYTES, Chunk, ColumnChunk, FileListing, SourceFacts, SourceFile
+from rekord.sources.tables import TableFiles
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -68,7 +52,7 @@ def read_npy_header(stream: Any, size_bytes: int, path: str, column: str) -> Npy
     """The header of the array for `column`, in a file of `size_bytes`. Refuses what holds no rows of values."""
     parsed = _parse_header(stream)
     if parsed is None:
-        raise corrupt_file_error(path, "NumPy file", f"no header of an array for `{column[:60]}`")
+        raise base.corrupt_file_error(path, "NumPy file", f"no header of an array for `{column[:60]}`")
     dtype, by_columns, shape, offset = parsed
     if (
         dtype.hasobject
@@ -92,7 +76,7 @@ def read_npy_header(stream: Any, size_bytes: int, path: str, column: str) -> Npy
     if header.rows * header.row_bytes > size_bytes - offset:
         needed = header.rows * header.row_bytes
         found = f"{size_bytes - offset:,} bytes of data, where the header of `{column[:60]}` says {needed:,}"
-        raise corrupt_file_error(path, "NumPy file", found)
+        raise base.corrupt_file_error(path, "NumPy file", found)
     return header
 
 
@@ -159,9 +143,7 @@ class NpySource:
     path: str
     column: str
 
-    @property
-    def kind(self) -> str:
-        return "npy"
+    kind = "npy"
 
     @property
     def root(self) -> str:
@@ -172,15 +154,9 @@ class NpySource:
 
     def facts(self) -> SourceFacts:
         schema, headers, listing = _survey_npy(self._listing(), self.column)
-        return SourceFacts(
-            layout="table",
-            schema=schema,
-            rows=sum(header.rows for header in headers),
-            source_bytes=listing.source_bytes,
-            files=listing.files,
-        )
+        return tables.build_facts(schema, sum(header.rows for header in headers), listing)
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[base.SourcePart]:
         _, headers, listing = _survey_npy(self._listing(), self.column)
         parts = []
         for file, header in zip(listing.files, headers, strict=True):
@@ -188,43 +164,29 @@ class NpySource:
             for begin in range(0, header.rows, step):
                 end = min(begin + step, header.rows)
                 piece = _ArraySlice(file, header, begin, end)
-                parts.append(SourcePart((listing.root, piece), (end - begin) * header.row_bytes))
+                parts.append(base.SourcePart((listing.root, piece), (end - begin) * header.row_bytes))
         return parts
 
-    def read(self, part: SourcePart) -> Iterator[Chunk]:
+    def read(self, part: base.SourcePart) -> Iterator[Chunk]:
         root, (file, header, begin, end) = part.content
         path = FileListing(root, ()).full(file)
         at = header.offset + begin * header.row_bytes
-        with open_source_file(path, file, at, header.offset + end * header.row_bytes) as stream:
+        with base.open_source_file(path, file, at, header.offset + end * header.row_bytes) as stream:
             yield from _read_array_chunks({self.column: (stream, header)}, begin, end, file.path, path)
 
     def _listing(self) -> FileListing:
-        return list_files(self.path, (".npy",))
+        return base.list_files(self.path, (".npy",))
 
 
 @dataclass(frozen=True, slots=True)
-class NpzSource:
+class NpzSource(TableFiles):
     """Rows of .npz files: each array is a column."""
 
-    path: str
-    columns: tuple[str, ...] | None = None
-
-    @property
-    def kind(self) -> str:
-        return "npz"
-
-    @property
-    def root(self) -> str:
-        return self._listing().root
-
-    def options(self) -> Mapping[str, Any]:
-        return {"columns": None if self.columns is None else list(self.columns)}
+    kind = "npz"
+    extensions = (".npz",)
 
     def facts(self) -> SourceFacts:
-        schema, rows, listing = _survey_npz(self._listing(), self.columns)
-        return SourceFacts(
-            layout="table", schema=schema, rows=rows, source_bytes=listing.source_bytes, files=listing.files
-        )
+        return tables.build_facts(*_survey_npz(self._listing(), self.columns))
 
     def rows(self) -> Iterator[Chunk]:
         listing = self._listing()
@@ -234,14 +196,11 @@ class NpzSource:
                 rows = next(iter(members.values()))[1].rows
                 yield from _read_array_chunks(members, 0, rows, file.path, path)
 
-    def _listing(self) -> FileListing:
-        return list_files(self.path, (".npz",))
-
 
 @check_keywords
 def npy(path: str | os.PathLike[str], *, column: str = "x") -> NpySource:
     """Rows of .npy files (a file, a folder or a pattern), as the column `column`; the first dimension is rows."""
-    return NpySource(source_path(path, "npy"), column)
+    return NpySource(base.source_path(path, "npy"), column)
 
 
 @check_keywords
@@ -250,7 +209,7 @@ def npz(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -
 
     `columns` names the arrays to keep; None keeps all.
     """
-    return NpzSource(source_path(path, "npz"), kept_columns(columns))
+    return NpzSource(base.source_path(path, "npz"), tables.kept_columns(columns))
 
 
 @lru_cache(maxsize=4)
@@ -260,8 +219,8 @@ def _survey_npy(listing: FileListing, column: str) -> tuple[Schema, tuple[NpyHea
     for file in listing.files:
         path = listing.full(file)
         if not file.size_bytes:
-            raise empty_file_error(path, "an empty file", expected="a .npy file")
-        with open_source_file(path, file) as stream:
+            raise base.empty_file_error(path, "an empty file", expected="a .npy file")
+        with base.open_source_file(path, file) as stream:
             header = read_npy_header(stream, file.size_bytes, path, column)
             _check_same_headers(listing, file, {column: header}, {column: (headers or [header])[0]})
             headers.append(header)
@@ -300,7 +259,7 @@ def _take_sample(sample: list[Any], chunks: Iterator[ColumnChunk]) -> None:
 def _infer_schema(sample: list[Any], listing: FileListing) -> Schema:
     path = listing.full(listing.files[0])
     if not sample:
-        raise empty_file_error(path, "an array without rows", expected="at least one row")
+        raise base.empty_file_error(path, "an array without rows", expected="at least one row")
     joined = {
         name: np.concatenate([piece[name] for piece in sample])
         if isinstance(sample[0][name], np.ndarray)
@@ -317,7 +276,7 @@ def _check_same_headers(
     for name in dict.fromkeys([*first, *headers]):
         wanted, there = first.get(name), headers.get(name)
         if wanted is None or there is None or wanted[0] != there[0] or wanted[2] != there[2]:
-            raise inconsistent_file_error(
+            raise tables.inconsistent_file_error(
                 listing, file, name, expected=_describe_header(wanted), found=_describe_header(there)
             )
 
@@ -331,63 +290,47 @@ def _open_npz_members(
     path: str, file: SourceFile, keep: tuple[str, ...] | None
 ) -> Iterator[dict[str, tuple[Any, NpyHeader]]]:
     """The arrays of a .npz file, each open behind its header."""
-    check_unchanged(path, file)
-    if not file.size_bytes:
-        raise empty_file_error(path, "an empty file", expected="a .npz file")
-    try:
-        with ExitStack() as stack:
-            archive = stack.enter_context(zipfile.ZipFile(path))
-            members = {}
-            for info in archive.infolist():
-                name = info.filename.removesuffix(".npy")
-                if info.filename == name or (keep is not None and name not in keep):
-                    continue
-                if name in members:
-                    raise _duplicate_array_error(name, path)
-                # What an archive says of a size is no more than its bytes can hold.
-                size_bytes = min(info.file_size, _MAX_COMPRESSION_RATIO * info.compress_size + 1024)
-                stream = stack.enter_context(archive.open(info))
-                members[name] = stream, read_npy_header(stream, size_bytes, path, name)
-            for name in keep or ():
-                if name not in members:
-                    raise _missing_array_error(name, path)
-            if not members:
-                raise empty_file_error(
-                    path, "an archive without arrays", expected="a .npy file in it for each column"
+    failures = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
+    with (
+        tables.open_library_file(
+            path, file, ".npz file", failures, lambda text: f"an archive that cannot be read: {text[:60]}"
+        ),
+        ExitStack() as stack,
+    ):
+        archive = stack.enter_context(zipfile.ZipFile(path))
+        members: dict[str, tuple[Any, NpyHeader]] = {}
+        for info in archive.infolist():
+            name = info.filename.removesuffix(".npy")
+            if info.filename == name or (keep is not None and name not in keep):
+                continue
+            if name in members:
+                raise error(
+                    "X522",
+                    f"two arrays are called `{name[:60]}`",
+                    location=Location(path=path, feature=name[:60]),
+                    expected="each name once in an archive",
+                    found="two arrays of this name",
+                    do="save the arrays again, each under its own name: np.savez(path, x=…, y=…)",
                 )
-            _check_row_counts(members, path)
-            yield members
-    except RekordError:  # some of them are an OSError or a ValueError too
-        raise
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as failure:
-        check_unchanged(path, file)
-        words = str(failure).split("\n", 1)[0][:60]
-        unread = disk_failure_error(path, failure)
-        raise unread or corrupt_file_error(
-            path, ".npz file", f"an archive that cannot be read: {words}"
-        ) from None
-
-
-def _missing_array_error(name: str, path: str) -> RekordError:
-    return error(
-        "X522",
-        f"there is no array `{name[:60]}`",
-        location=Location(path=path, feature=name[:60]),
-        expected="an array of this name, since `columns` has it",
-        found="none",
-        do="name arrays as the file does: np.load(path).files",
-    )
-
-
-def _duplicate_array_error(name: str, path: str) -> RekordError:
-    return error(
-        "X522",
-        f"two arrays are called `{name[:60]}`",
-        location=Location(path=path, feature=name[:60]),
-        expected="each name once in an archive",
-        found="two arrays of this name",
-        do="save the arrays again, each under its own name: np.savez(path, x=…, y=…)",
-    )
+            # What an archive says of a size is no more than its bytes can hold.
+            size_bytes = min(info.file_size, _MAX_COMPRESSION_RATIO * info.compress_size + 1024)
+            stream = stack.enter_context(archive.open(info))
+            members[name] = stream, read_npy_header(stream, size_bytes, path, name)
+        for name in keep or ():
+            if name not in members:
+                raise error(
+                    "X522",
+                    f"there is no array `{name[:60]}`",
+                    location=Location(path=path, feature=name[:60]),
+                    expected="an array of this name, since `columns` has it",
+                    found="none",
+                    do="name arrays as the file does: np.load(path).files",
+                )
+        if not members:
+            expected = "a .npy file in it for each column"
+            raise base.empty_file_error(path, "an archive without arrays", expected=expected)
+        _check_row_counts(members, path)
+        yield members
 
 
 def _check_row_counts(members: Mapping[str, tuple[Any, NpyHeader]], path: str) -> None:
@@ -409,7 +352,7 @@ def _read_array_chunks(
     members: Mapping[str, tuple[Any, NpyHeader]], begin: int, end: int, path: str, full_path: str
 ) -> Iterator[ColumnChunk]:
     row_bytes = sum(header.row_bytes for _, header in members.values())
-    step = choose_batch_rows(1, row_bytes)
+    step = tables.choose_batch_rows(1, row_bytes)
     for first in range(begin, end, step):
         rows = min(step, end - first)
         values = {name: _read_rows(*member, rows, full_path) for name, member in members.items()}
@@ -420,21 +363,17 @@ def _read_rows(stream: Any, header: NpyHeader, rows: int, path: str) -> Any:
     wanted = rows * header.row_bytes
     data = stream.read(wanted)
     if len(data) != wanted:
-        raise corrupt_file_error(path, "NumPy file", f"{len(data):,} bytes where {wanted:,} were to come")
+        raise base.corrupt_file_error(
+            path, "NumPy file", f"{len(data):,} bytes where {wanted:,} were to come"
+        )
     array = np.frombuffer(data, header.dtype).reshape(rows, *header.row_shape)
     if header.dtype.kind in "SU":
         return array.tolist()
     return array.astype(header.dtype.newbyteorder("="), copy=False)
 
 
-__all__ = ["DataFrameSource", "columns", "npy", "npz", "pandas", "polars"]
-
-
-_NOT_INFERABLE_CODES = (
-    "S129",
-    "S130",
-    "S131",
-)  # values of several types, or of one that only a declared feature takes
+# Values of several types, or of one that only a declared feature takes.
+_NOT_INFERABLE_CODES = ("S129", "S130", "S131")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,39 +10,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rekord.arguments import check_keywords, invalid
-from rekord.errors import RekordError, error
+from rekord.errors import error
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.sources.base import (
-    PART_BYTES,
-    ArrowRows,
-    Chunk,
-    ColumnChunk,
-    FileListing,
-    SourceFacts,
-    SourceFile,
-    SourcePart,
-    check_unchanged,
-    corrupt_file_error,
-    disk_failure_error,
-    empty_file_error,
-    list_files,
-    source_path,
-)
-from rekord.sources.tables import (
-    TableColumn,
-    build_table_schema,
-    check_same_columns,
-    choose_batch_rows,
-    common_schema,
-    find_table_columns,
-    kept_columns,
-    read_column,
-    read_exported_schema,
-    restore_columns,
-    to_record_batch,
-    widen_lossy_floats,
-)
+from rekord.sources import base, tables
+from rekord.sources.base import PART_BYTES, ArrowRows, Chunk, ColumnChunk, FileListing, SourceFacts
+from rekord.sources.tables import TableColumn, TableFiles
 from rekord.storage.local import PathLike
 
 if TYPE_CHECKING:
@@ -55,7 +28,7 @@ _FILE_MAGIC = b"ARROW1"
 class _BatchRange(NamedTuple):
     """Record batches of a file that lie one after another."""
 
-    file: SourceFile
+    file: base.SourceFile
     begin: int
     end: int
     first: int  # row
@@ -63,41 +36,24 @@ class _BatchRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowSource:
+class ArrowSource(TableFiles):
     """Rows of Arrow IPC files: of the file format (Feather too), and of the stream format."""
 
-    path: str
-    columns: tuple[str, ...] | None = None
-
-    @property
-    def kind(self) -> str:
-        return "arrow"
-
-    @property
-    def root(self) -> str:
-        return self._listing().root
-
-    def options(self) -> Mapping[str, Any]:
-        return {"columns": None if self.columns is None else list(self.columns)}
+    kind = "arrow"
+    extensions = EXTENSIONS
 
     def facts(self) -> SourceFacts:
         seen = _survey_files(self._listing(), self.columns)
-        return SourceFacts(
-            layout="table",
-            schema=seen.schema,
-            rows=seen.rows,
-            source_bytes=seen.listing.source_bytes,
-            files=seen.listing.files,
-        )
+        return tables.build_facts(seen.schema, seen.rows, seen.listing)
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[base.SourcePart]:
         seen = _survey_files(self._listing(), self.columns)
-        parts: list[SourcePart] = []
+        parts: list[base.SourcePart] = []
         pieces: list[_BatchRange] = []
         size_bytes = 0
         for piece in seen.pieces:
             if pieces and size_bytes + piece.size_bytes > part_bytes:
-                parts.append(SourcePart((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
+                parts.append(base.SourcePart((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
                 pieces, size_bytes = [], 0
             if pieces and pieces[-1].file == piece.file:
                 last = pieces.pop()
@@ -106,22 +62,19 @@ class ArrowSource:
             pieces.append(piece)
             size_bytes += piece.size_bytes
         if pieces:
-            parts.append(SourcePart((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
+            parts.append(base.SourcePart((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
         return parts
 
-    def read(self, part: SourcePart) -> Iterator[Chunk]:
+    def read(self, part: base.SourcePart) -> Iterator[Chunk]:
         root, pieces, exported = part.content
         for piece in pieces:
             path = FileListing(root, ()).full(piece.file)
             with _open_arrow_file(path, piece.file) as (schema, batches, _):
-                columns = exported or find_table_columns(schema, self.columns, path)
+                columns = exported or tables.find_table_columns(schema, self.columns, path)
                 first = piece.first
                 for batch in batches(piece.begin, piece.end):
                     yield from _slice_batch(batch, columns, piece.file.path, first)
                     first += batch.num_rows
-
-    def _listing(self) -> FileListing:
-        return list_files(self.path, EXTENSIONS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,23 +90,23 @@ class ArrowTableSource:
 
     def facts(self) -> SourceFacts:
         if not self.table.num_rows:
-            raise empty_file_error(None, "a table without rows", expected="at least one row")
-        columns = find_table_columns(self.table.schema, self.columns, None)
+            raise base.empty_file_error(None, "a table without rows", expected="at least one row")
+        columns = tables.find_table_columns(self.table.schema, self.columns, None)
         holes = {
             column.name
             for batch in self._batches()
             for column in columns
-            if read_column(batch, column).null_count
+            if tables.read_column(batch, column).null_count
         }
         return SourceFacts(
             layout="table",
-            schema=build_table_schema(widen_lossy_floats(columns, self.table), holes),
+            schema=tables.build_table_schema(tables.widen_lossy_floats(columns, self.table), holes),
             rows=self.table.num_rows,
             source_bytes=self.table.nbytes,
         )
 
     def rows(self) -> Iterator[Chunk]:
-        columns = find_table_columns(self.table.schema, self.columns, None)
+        columns = tables.find_table_columns(self.table.schema, self.columns, None)
         first = 0
         for batch in self._batches():
             yield from _slice_batch(batch, columns, "", first)
@@ -173,10 +126,10 @@ def arrow(
     """
     import pyarrow as pa
 
-    keep = kept_columns(columns)
+    keep = tables.kept_columns(columns)
     if isinstance(path_or_table, (pa.Table, pa.RecordBatch)):
         return ArrowTableSource(path_or_table, keep)
-    return ArrowSource(source_path(path_or_table, "arrow"), keep)
+    return ArrowSource(base.source_path(path_or_table, "arrow"), keep)
 
 
 @check_keywords
@@ -201,15 +154,10 @@ def polars(frame: pl.DataFrame) -> ArrowTableSource:
 def _slice_batch(
     batch: Any, columns: tuple[TableColumn, ...] | Schema, path: str, first: int
 ) -> Iterator[ColumnChunk]:
-    rows = choose_batch_rows(batch.num_rows, batch.nbytes)
+    rows = tables.choose_batch_rows(batch.num_rows, batch.nbytes)
     for begin in range(0, batch.num_rows, rows):
         piece = batch.slice(begin, rows)
-        values = (
-            restore_columns(piece, columns)
-            if isinstance(columns, Schema)
-            else to_record_batch(piece, columns)
-        )
-        yield ColumnChunk(path, first + begin, values, piece.num_rows)
+        yield ColumnChunk(path, first + begin, tables.read_batch(piece, columns), piece.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,18 +176,20 @@ def _survey_files(listing: FileListing, keep: tuple[str, ...] | None) -> _ArrowS
     pieces: list[_BatchRange] = []
     holes: set[str] = set()
     rows = 0
-    exported = common_schema(_iter_exported_schemas(listing, keep))
+    exported = tables.common_schema(listing, keep, _read_arrow_schema)
     for file in listing.files:
         path = listing.full(file)
         with _open_arrow_file(path, file) as (schema, batches, can_seek):
-            columns = () if exported is not None else find_table_columns(schema, keep, path)
+            columns = () if exported is not None else tables.find_table_columns(schema, keep, path)
             first = first or columns
-            check_same_columns(listing, file, first, columns)
+            tables.check_same_columns(listing, file, first, columns)
             row = 0
             for place, batch in enumerate(batches(0, None)):
                 if typed is None and batch.num_rows:
-                    typed = widen_lossy_floats(columns, batch)
-                holes.update(column.name for column in columns if read_column(batch, column).null_count)
+                    typed = tables.widen_lossy_floats(columns, batch)
+                holes.update(
+                    column.name for column in columns if tables.read_column(batch, column).null_count
+                )
                 if place and not can_seek:
                     # To reach a batch of a stream is to read those before it: one task reads them all.
                     first_piece = pieces.pop()
@@ -251,56 +201,51 @@ def _survey_files(listing: FileListing, keep: tuple[str, ...] | None) -> _ArrowS
             rows += row
     if not rows:
         path = listing.full(listing.files[0])
-        raise empty_file_error(path, "a table without rows", expected="at least one row")
+        raise base.empty_file_error(path, "a table without rows", expected="at least one row")
     return _ArrowSurvey(
-        listing, exported or build_table_schema(typed or first or (), holes), tuple(pieces), rows, exported
+        listing,
+        exported or tables.build_table_schema(typed or first or (), holes),
+        tuple(pieces),
+        rows,
+        exported,
     )
 
 
-def _iter_exported_schemas(listing: FileListing, keep: tuple[str, ...] | None) -> Iterator[Schema | None]:
-    for file in listing.files:
-        with _open_arrow_file(listing.full(file), file) as (schema, _, _):
-            found = read_exported_schema(schema, keep)
-        yield found
-        if found is None:
-            return
+def _read_arrow_schema(path: str, file: base.SourceFile) -> Any:
+    with _open_arrow_file(path, file) as (schema, _, _):
+        return schema
 
 
 @contextmanager
-def _open_arrow_file(path: str, file: SourceFile) -> Iterator[tuple[Any, Any, bool]]:
-    """The schema of an Arrow file, a function that gives its batches from one to another, and whether it can seek.
-
-    Whatever Arrow says of the file, while it is open, becomes one error of ours.
-    """
+def _open_arrow_file(path: str, file: base.SourceFile) -> Iterator[tuple[Any, Any, bool]]:
+    """The schema of an Arrow file, a function that gives its batches from one to another, and whether it can seek."""
     import pyarrow as pa
     from pyarrow import ipc
 
-    check_unchanged(path, file)
-    if not file.size_bytes:
-        raise empty_file_error(path, "an empty file", expected="an Arrow file")
-    try:
-        with pa.OSFile(path) as raw:
-            whole = raw.read(len(_FILE_MAGIC)) == _FILE_MAGIC
-            raw.seek(0)
-            reader = ipc.open_file(raw) if whole else ipc.open_stream(raw)
+    with (
+        tables.open_library_file(
+            path,
+            file,
+            "Arrow file",
+            (pa.ArrowException,),
+            lambda text: f"data that cannot be read: {text[:60]}",
+        ),
+        pa.OSFile(path) as raw,
+    ):
+        whole = raw.read(len(_FILE_MAGIC)) == _FILE_MAGIC
+        raw.seek(0)
+        reader = ipc.open_file(raw) if whole else ipc.open_stream(raw)
 
-            def batches(begin: int, end: int | None) -> Iterator[Any]:
-                found: Iterator[Any]
-                if whole:
-                    last = reader.num_record_batches if end is None else end
-                    found = (reader.get_batch(i) for i in range(begin, last))
-                else:
-                    found = islice(reader, begin, end)
-                for batch in found:
-                    # Offsets and lengths in a file can say anything; Arrow follows them unchecked.
-                    batch.validate(full=True)
-                    yield batch
+        def batches(begin: int, end: int | None) -> Iterator[Any]:
+            found: Iterator[Any]
+            if whole:
+                last = reader.num_record_batches if end is None else end
+                found = (reader.get_batch(i) for i in range(begin, last))
+            else:
+                found = islice(reader, begin, end)
+            for batch in found:
+                # Offsets and lengths in a file can say anything; Arrow follows them unchecked.
+                batch.validate(full=True)
+                yield batch
 
-            yield reader.schema, batches, whole
-    except RekordError:  # some of them are an OSError or a ValueError too
-        raise
-    except (pa.ArrowException, OSError, ValueError) as failure:
-        check_unchanged(path, file)
-        text = str(failure).split("\n", 1)[0][:60]
-        unread = disk_failure_error(path, failure)
-        raise unread or corrupt_file_error(path, "Arrow file", f"data that cannot be read: {text}") from None
+        yield reader.schema, batches, whole

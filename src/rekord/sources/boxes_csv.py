@@ -14,32 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rekord.arguments import as_path, check_keywords
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
-from rekord.schema.messages import preview
+from rekord.sources import detection_common as detection
 from rekord.sources.coco import find_root
-from rekord.sources.detection_common import (
-    AnnotationListing,
-    AnnotationSource,
-    RowEntry,
-    assign_class_ids,
-    class_names_by_id,
-    find_image,
-    find_image_folder,
-    label_items_to_json,
-    load_label_items,
-    missing_image_error,
-    no_data_error,
-    order_splits,
-    read_small_file,
-    relative_path,
-    sort_entries,
-    stat_file,
-    to_box_array,
-    to_source_files,
-    unknown_class_error,
-)
+from rekord.sources.detection_common import AnnotationListing, AnnotationSource, RowEntry
 from rekord.sources.image_folder import is_image_name
 
 MAX_CSV_BYTES = 2 << 30
@@ -83,7 +63,7 @@ def boxes_csv(
     """
     place = as_path("path", path)
     folder = None if images is None else as_path("images", images)
-    return BoxesCsvSource(find_root(place, folder), place, folder, load_label_items(label_map))
+    return BoxesCsvSource(find_root(place, folder), place, folder, detection.load_label_items(label_map))
 
 
 class _CsvBox(NamedTuple):
@@ -129,8 +109,6 @@ class _ImageLines:
 
 @dataclass(eq=False)
 class BoxesCsvSource(AnnotationSource):
-    """The source that `boxes_csv` makes."""
-
     root: str
     csv: str
     images: str | None
@@ -139,23 +117,23 @@ class BoxesCsvSource(AnnotationSource):
     kind = "boxes_csv"
 
     def options(self) -> Mapping[str, Any]:
-        images = None if self.images is None else relative_path(self.root, self.images)
+        images = None if self.images is None else detection.relative_path(self.root, self.images)
         return {
-            "csv": relative_path(self.root, self.csv),
+            "csv": detection.relative_path(self.root, self.csv),
             "images": images,
-            "label_map": label_items_to_json(self.items),
+            "label_map": detection.label_items_to_json(self.items),
         }
 
     def scan(self) -> AnnotationListing:
         groups: dict[str, _ImageLines] = {}
         entries: list[RowEntry] = []
-        own = relative_path(self.root, self.csv)
+        own = detection.relative_path(self.root, self.csv)
         for line, fields, columns in _read_lines(self.csv):
             bad = _add_line(line, fields, columns, groups)
             if bad is not None:
                 entries.append(RowEntry(own, line - 1, 0, bad, line))
         if not groups and not entries:
-            raise no_data_error(
+            raise detection.no_data_error(
                 self.csv,
                 "there are no boxes in this CSV",
                 "a line for each box, below the header",
@@ -164,20 +142,20 @@ class BoxesCsvSource(AnnotationSource):
             )
         folder = (
             self.images
-            or find_image_folder(list(groups), _candidate_folders(self.csv))
+            or detection.find_image_folder(list(groups), _candidate_folders(self.csv))
             or os.path.dirname(self.csv)
             or "."
         )
         files: dict[str, os.stat_result] = {}
-        facts = stat_file(self.csv)
+        facts = detection.stat_file(self.csv)
         if facts is not None:
             files[own] = facts
         found_at: dict[str, str] = {}
         splits: list[str | None] = []
         for name, group in groups.items():
             bad = group.bad
-            found = find_image(folder, name)
-            path = own if found is None else relative_path(self.root, found[0])
+            found = detection.find_image(folder, name)
+            path = own if found is None else detection.relative_path(self.root, found[0])
             if found is None:
                 bad = bad or _InvalidCsvRow("missing", name, folder, group.line)
             elif path in found_at:
@@ -189,16 +167,16 @@ class BoxesCsvSource(AnnotationSource):
             files[path] = found[1]
             splits.append(group.split)
             content = _CsvImage(
-                path, relative_path(folder, found[0]), *group.size, group.split, tuple(group.boxes)
+                path, detection.relative_path(folder, found[0]), *group.size, group.split, tuple(group.boxes)
             )
             entries.append(RowEntry(path, 0, found[1].st_size, content))
         classes = {box.name for group in groups.values() for box in group.boxes}
-        ids = assign_class_ids(_order_classes(classes), self.items)
+        ids = detection.assign_class_ids(_order_classes(classes), self.items)
         return AnnotationListing(
-            entries=sort_entries(entries),
-            files=to_source_files(files),
-            classes=class_names_by_id(ids, self.items),
-            splits=order_splits(splits),
+            entries=detection.sort_entries(entries),
+            files=detection.to_source_files(files),
+            classes=detection.class_names_by_id(ids, self.items),
+            splits=detection.order_splits(splits),
             context=(ids, _has_normalized_boxes(groups.values())),
         )
 
@@ -210,12 +188,14 @@ class BoxesCsvSource(AnnotationSource):
         for box in content.boxes:
             if box.name not in ids:
                 at = Location(path=self.csv, line=box.line)
-                raise unknown_class_error("a box", box.name, "a class of the label map", at)
+                raise detection.unknown_class_error("a box", box.name, "a class of the label map", at)
         values: dict[str, Any] = {
             "image": Path(self.root) / content.image,
             "filename": content.name,
             "source_id": content.name,
-            "boxes_normalised" if normalised else "boxes": to_box_array([box.sides for box in content.boxes]),
+            "boxes_normalised" if normalised else "boxes": detection.to_box_array(
+                [box.sides for box in content.boxes]
+            ),
             "labels": np.array([ids[box.name] for box in content.boxes], np.int64),
             "class_names": [box.name for box in content.boxes],
             "box_names": [f"line {box.line:,} of the CSV" for box in content.boxes],
@@ -229,7 +209,7 @@ class BoxesCsvSource(AnnotationSource):
     def _refused(self, bad: _InvalidCsvRow) -> RekordError:
         at = Location(path=self.csv, line=bad.line)
         if bad.kind == "missing":
-            return missing_image_error(bad.name, bad.found, at)
+            return detection.missing_image_error(bad.name, bad.found, at)
         what, expected, code = {
             "twice": ("an image is listed by two names", "one name for each image", "E370"),
             "fields": (
@@ -254,7 +234,7 @@ class BoxesCsvSource(AnnotationSource):
 
 def _read_lines(path: str) -> Iterator[tuple[int, list[str], _CsvColumns]]:
     """Every line below the header: where it begins, its fields, and the columns."""
-    data = read_small_file(path, MAX_CSV_BYTES, "X534")
+    data = detection.read_small_file(path, MAX_CSV_BYTES, "X534")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as failure:

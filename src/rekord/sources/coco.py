@@ -14,35 +14,11 @@ import msgspec
 import numpy as np
 
 from rekord.arguments import as_path, check_keywords
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
-from rekord.schema.messages import preview
-from rekord.sources.detection_common import (
-    AnnotationListing,
-    AnnotationSource,
-    RowEntry,
-    assign_class_ids,
-    class_names_by_id,
-    drop_trainval,
-    duplicate_image_error,
-    find_image,
-    find_image_folder,
-    label_items_to_json,
-    load_label_items,
-    missing_image_error,
-    no_data_error,
-    order_splits,
-    parse_split_name,
-    read_small_file,
-    relative_path,
-    remember_key,
-    sort_entries,
-    stat_file,
-    to_box_array,
-    to_source_files,
-    unknown_class_error,
-)
+from rekord.sources import detection_common as detection
+from rekord.sources.detection_common import AnnotationListing, AnnotationSource, RowEntry
 from rekord.storage.local import LOCAL
 
 _MAX_MASK_PIXELS = 1 << 26  # an image of 8,192 × 8,192; what a file claims beyond that is not believed
@@ -269,17 +245,17 @@ def find_json_files(path: str) -> list[CocoFile]:
         return [CocoFile(path, token, None)]
     found = list(_iter_json_files(path))
     if not found:
-        raise no_data_error(
+        raise detection.no_data_error(
             path,
             "no COCO json files here",
             f"annotations/instances_train.json, train/{ROBOFLOW_FILE_NAME} or another json file",
             "none of them",
             "name the json file itself",
         )
-    splits = {file: parse_split_name(file.token) for file in found}
+    splits = {file: detection.parse_split_name(file.token) for file in found}
     if len(found) > 1:
         splits = {file: split or file.token or "all" for file, split in splits.items()}
-    wanted = drop_trainval([split for split in splits.values() if split is not None])
+    wanted = detection.drop_trainval([split for split in splits.values() if split is not None])
     return [
         file._replace(split=split)
         for file, split in splits.items()
@@ -330,7 +306,9 @@ def candidate_image_folders(file: CocoFile, root: str) -> Iterator[str]:
         yield folder
     bases = [root] if os.path.normpath(root) == os.path.normpath(folder) else [root, folder]
     for base in bases:
-        for token in dict.fromkeys([file.token, file.split or parse_split_name(file.token) or file.token]):
+        for token in dict.fromkeys(
+            [file.token, file.split or detection.parse_split_name(file.token) or file.token]
+        ):
             yield os.path.join(base, "images", token)
             yield os.path.join(base, token)
     for base in bases:
@@ -340,7 +318,7 @@ def candidate_image_folders(file: CocoFile, root: str) -> Iterator[str]:
 
 def read_document(path: str, *, masks: bool) -> CocoDocument:
     """The content of a json file; refused where it is damaged, or has no boxes to give."""
-    data = read_small_file(path, MAX_JSON_BYTES, "X531")
+    data = detection.read_small_file(path, MAX_JSON_BYTES, "X531")
     kind: Any = _JsonOutlinedDocument if masks else _JsonDocument
     try:
         content = msgspec.json.decode(data[3:] if data[:3] == b"\xef\xbb\xbf" else data, type=kind)
@@ -360,7 +338,7 @@ def read_document(path: str, *, masks: bool) -> CocoDocument:
         else:
             unboxed += 1
     if unboxed and not boxed:
-        raise no_data_error(
+        raise detection.no_data_error(
             path,
             "the annotations of this file have no boxes",
             "annotations with a `bbox`, as in instances_*.json",
@@ -488,7 +466,9 @@ def coco(
     """
     place = as_path("path", path)
     folder = None if images is None else as_path("images", images)
-    return CocoSource(find_root(place, folder), place, folder, bool(masks), load_label_items(label_map))
+    return CocoSource(
+        find_root(place, folder), place, folder, bool(masks), detection.load_label_items(label_map)
+    )
 
 
 class _CocoImage(NamedTuple):
@@ -520,8 +500,6 @@ class _CocoContext(NamedTuple):
 
 @dataclass(eq=False)
 class CocoSource(AnnotationSource):
-    """The source that `coco` makes."""
-
     root: str
     json: str
     images: str | None
@@ -531,12 +509,12 @@ class CocoSource(AnnotationSource):
     kind = "coco"
 
     def options(self) -> Mapping[str, Any]:
-        images = None if self.images is None else relative_path(self.root, self.images)
+        images = None if self.images is None else detection.relative_path(self.root, self.images)
         return {
-            "json": relative_path(self.root, self.json),
+            "json": detection.relative_path(self.root, self.json),
             "images": images,
             "masks": self.masks,
-            "label_map": label_items_to_json(self.items),
+            "label_map": detection.label_items_to_json(self.items),
         }
 
     def scan(self) -> AnnotationListing:
@@ -551,14 +529,14 @@ class CocoSource(AnnotationSource):
             documents.append((file, document._replace(annotations=[])))
             crowd |= any(one.iscrowd is not None for one in document.annotations)
             area |= any(one.area is not None for one in document.annotations)
-            facts = stat_file(file.path)
+            facts = detection.stat_file(file.path)
             if facts is not None:
-                files[relative_path(self.root, file.path)] = facts
+                files[detection.relative_path(self.root, file.path)] = facts
             entries += self._entries(file, document, files, taken)
             splits.append(file.split)
         context = _build_context(documents, self.items)
         if not entries:
-            raise no_data_error(
+            raise detection.no_data_error(
                 self.json,
                 "there are no images in the json",
                 "at least one entry in `images`",
@@ -566,26 +544,22 @@ class CocoSource(AnnotationSource):
                 "name the json file that lists the images",
             )
         return AnnotationListing(
-            entries=sort_entries(entries),
-            files=to_source_files(files),
+            entries=detection.sort_entries(entries),
+            files=detection.to_source_files(files),
             classes=context.names,
             has=tuple([name for name, there in (("is_crowd", crowd), ("area", area)) if there]),
             masks=self.masks,
-            splits=order_splits(splits),
+            splits=detection.order_splits(splits),
             context=context,
         )
 
     def _entries(
-        self,
-        file: CocoFile,
-        document: CocoDocument,
-        files: dict[str, os.stat_result],
-        taken: dict[str, str],
+        self, file: CocoFile, document: CocoDocument, files: dict[str, os.stat_result], taken: dict[str, str]
     ) -> list[RowEntry]:
-        json = relative_path(self.root, file.path)
+        json = detection.relative_path(self.root, file.path)
         folder = self.images
         if folder is None:
-            folder = find_image_folder(
+            folder = detection.find_image_folder(
                 document.names, candidate_image_folders(file, self.root)
             ) or os.path.dirname(file.path)
         of_image: dict[str, list[Any]] = {}
@@ -600,18 +574,20 @@ class CocoSource(AnnotationSource):
                 bad = _InvalidCocoRow("image", i, "id" if key is None else "file_name", json)
             else:
                 of_image.setdefault(key, [])
-                before = remember_key(ids, key, name)
-                found = find_image(folder, name)
+                before = detection.remember_key(ids, key, name)
+                found = detection.find_image(folder, name)
                 if before is not None:
                     bad = _InvalidCocoRow("twice", f"{name}, id {key}", preview(before), json)
                 elif found is None:
-                    bad = _InvalidCocoRow("missing", name, relative_path(self.root, folder), json)
-                elif (first := remember_key(taken, relative_path(self.root, found[0]), json)) is not None:
+                    bad = _InvalidCocoRow("missing", name, detection.relative_path(self.root, folder), json)
+                elif (
+                    first := detection.remember_key(taken, detection.relative_path(self.root, found[0]), json)
+                ) is not None:
                     bad = _InvalidCocoRow("twice", name, first, json)
             if bad is not None or key is None or found is None:
                 entries.append(RowEntry(json, i, 0, bad))
             else:
-                whole.append((i, image, key, relative_path(self.root, found[0]), found[1]))
+                whole.append((i, image, key, detection.relative_path(self.root, found[0]), found[1]))
         unboxed: dict[str, int] = {}
         for i, one in enumerate(document.annotations, len(document.images)):
             key = normalize_id(one.image_id)
@@ -643,7 +619,9 @@ class CocoSource(AnnotationSource):
             key = normalize_id(category)
             if key is None or key not in context.ids:
                 known = "a class of the label map" if self.items else "one of `categories`"
-                raise unknown_class_error(whose, context.categories.get(key or "", category), known, at)
+                raise detection.unknown_class_error(
+                    whose, context.categories.get(key or "", category), known, at
+                )
             x, y, width, height = _validate_numbers(
                 bbox, 4, whose, "bbox", "four numbers: x, y, width, height", at
             )
@@ -662,7 +640,7 @@ class CocoSource(AnnotationSource):
             "image": Path(self.root) / content.image,
             "filename": content.name,
             "source_id": content.id,
-            "boxes": to_box_array(boxes),
+            "boxes": detection.to_box_array(boxes),
             "labels": np.array(labels, np.int64),
             "class_names": [context.names[label] for label in labels],
             "is_crowd": np.array(crowds, np.int64),
@@ -684,9 +662,9 @@ class CocoSource(AnnotationSource):
         at = Location(path=self.place(bad.json))
         match bad.kind:
             case "missing":
-                return missing_image_error(bad.name, self.place(bad.other), at)
+                return detection.missing_image_error(bad.name, self.place(bad.other), at)
             case "twice":
-                return duplicate_image_error(bad.name, bad.other, at)
+                return detection.duplicate_image_error(bad.name, bad.other, at)
             case "image":
                 return _malformed_error(
                     f"image {bad.name:,} of `images`", bad.other, "an id and a file_name", None, at
@@ -736,9 +714,9 @@ def _build_context(
         return _CocoContext(
             ids, {ids[str(number)]: name for number, name in kept.items()}, _names_by_text_id(kept)
         )
-    by_name = assign_class_ids(list(kept.values()), items)
+    by_name = detection.assign_class_ids(list(kept.values()), items)
     chosen = {str(number): by_name[name] for number, name in kept.items() if name in by_name}
-    return _CocoContext(chosen, class_names_by_id(by_name, items), _names_by_text_id(kept))
+    return _CocoContext(chosen, detection.class_names_by_id(by_name, items), _names_by_text_id(kept))
 
 
 def _names_by_text_id(names: Mapping[int, str]) -> dict[str, str]:

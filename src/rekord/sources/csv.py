@@ -15,12 +15,11 @@ import numpy as np
 
 from rekord import _core
 from rekord.arguments import check_keywords, invalid, is_utf8_encodable, name_list
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
 from rekord.schema import Feature, Float32, Int64, Schema, Tensor, Text
 from rekord.schema.column_evidence import is_lossy_in_float32
 from rekord.schema.json_form import feature_to_json
-from rekord.schema.messages import closest_match, preview
 from rekord.sources.base import (
     PART_BYTES,
     ByteStream,

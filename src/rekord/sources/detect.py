@@ -15,10 +15,9 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from rekord.arguments import as_path
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.framing.inflate import read_head, starts_with_record
 from rekord.location import Location
-from rekord.schema.messages import preview
 from rekord.sources.base import SizeCheckedFile, Source, list_files
 from rekord.sources.coco import ROBOFLOW_FILE_NAME
 from rekord.sources.image_csv import ImageCsvReader, find_columns

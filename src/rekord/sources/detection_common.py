@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rekord.arguments import as_path, is_utf8_encodable
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem, read_label_items
-from rekord.schema.messages import preview
 from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow
 from rekord.sources.image_folder import (
     SPLIT_NAMES,
+    ListingSource,
     fingerprint,
     group_by_bytes,
     join_path,
@@ -59,7 +59,7 @@ class AnnotationListing:
     context: Any = None  # what every row needs; small, for it goes into every part
 
 
-class AnnotationSource(ABC):
+class AnnotationSource(ListingSource, ABC):
     """A source of images with boxes. It looks at its files once, where a conversion is planned."""
 
     kind: str
@@ -78,7 +78,7 @@ class AnnotationSource(ABC):
 
     def facts(self) -> SourceFacts:
         """Look at the files, without reading all rows. Raises where there is nothing to read."""
-        listing = self._refresh_listing()
+        listing: AnnotationListing = self._refresh()
         ids = sorted(listing.classes)
         return SourceFacts(
             layout="detection",
@@ -93,7 +93,7 @@ class AnnotationSource(ABC):
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         """The whole source, cut up in order of its rows' paths."""
-        listing: AnnotationListing = self.__dict__.get("_listed") or self._refresh_listing()
+        listing: AnnotationListing = self._last_listing()
         sized = ((entry, entry.cost_bytes) for entry in listing.entries)
         return [
             SourcePart((entries, listing.context), size)
@@ -117,14 +117,8 @@ class AnnotationSource(ABC):
         """A file below the root, as a person finds it."""
         return join_path(self.root, path)
 
-    def _refresh_listing(self) -> AnnotationListing:
-        listing = self.scan()
-        self.__dict__["_listed"] = listing  # `parts` then speaks of the same files as the facts before it
-        return listing
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Workers get parts, not the list of all files.
-        return {name: value for name, value in self.__dict__.items() if name != "_listed"}
+    def _list(self) -> AnnotationListing:
+        return self.scan()
 
 
 def sort_entries(entries: Iterable[RowEntry]) -> tuple[RowEntry, ...]:

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rekord.arguments import check_keywords, invalid, tuple_names
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Label, Schema, Tensor, Text
 from rekord.schema.base import FLOAT_DTYPES, INTEGER_DTYPES, TENSOR_DTYPES, Shape
 from rekord.schema.column_evidence import Float32CollisionDetector
 from rekord.schema.interop.tfds import FLAT_VALUES, ROW_LENGTHS
-from rekord.schema.messages import preview
 from rekord.sources.base import ColumnChunk, IndexedRows, SourceFacts, SourceRow
 from rekord.sources.rows import PEEK_ROWS, RowsSource, infer_row_schema, to_pixels
 from rekord.sources.tf_data import element_error, tf_data
@@ -176,23 +175,19 @@ class HuggingFaceSource:
                     found = _flatten_column(name, column, features.get(name))
                     twice = next((one for one in found if one in columns), None)
                     if twice is not None:
-                        raise _duplicate_column_error(twice)
+                        raise error(
+                            "X539",
+                            f"two columns are called `{twice[:60]}`",
+                            location=Location(feature=twice[:60]),
+                            expected="names that differ when those of nested values are joined with `/`",
+                            found="the same name twice",
+                            do=f"rename one of them: dataset.rename_column({twice[:60]!r}, …)",
+                        )
                     columns |= found
                 if self._splits is not None:
                     columns["split"] = [self._splits[place]] * table.num_rows
                 yield ColumnChunk("", first, columns, table.num_rows)
                 first += table.num_rows
-
-
-def _duplicate_column_error(name: str) -> RekordError:
-    return error(
-        "X539",
-        f"two columns are called `{name[:60]}`",
-        location=Location(feature=name[:60]),
-        expected="names that differ when those of nested values are joined with `/`",
-        found="the same name twice",
-        do=f"rename one of them: dataset.rename_column({name[:60]!r}, …)",
-    )
 
 
 def _get_item(column: Any, row: int) -> Any:

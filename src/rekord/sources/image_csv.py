@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from rekord.arguments import as_path, check_keywords, invalid, is_utf8_encodable
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
-from rekord.schema.messages import closest_match, preview
 from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow
 from rekord.sources.image_folder import (
     SPLIT_NAMES,
+    ListingSource,
     class_names,
     fingerprint,
     group_by_bytes,
@@ -246,17 +246,13 @@ class _ImageCsvListing(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ImageCsvSource:
-    """The source that `image_csv` makes."""
-
+class ImageCsvSource(ListingSource):
     path: str
     columns: tuple[tuple[str, str | None], ...]
     images: str | None
     classes: tuple[str, ...] | None
 
-    @property
-    def kind(self) -> str:
-        return "image_csv"
+    kind = "image_csv"
 
     @property
     def root(self) -> str:
@@ -270,7 +266,7 @@ class ImageCsvSource:
         }
 
     def facts(self) -> SourceFacts:
-        listing = self._list()
+        listing: _ImageCsvListing = self._refresh()
         labels = {line.label for line in listing.lines if line.label is not None}
         splits = {line.split for line in listing.lines if line.split is not None}
         return SourceFacts(
@@ -284,7 +280,7 @@ class ImageCsvSource:
         )
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
-        listing: _ImageCsvListing = self.__dict__.get("_listed") or self._list()
+        listing: _ImageCsvListing = self._last_listing()
         sized = zip(listing.lines, listing.sizes, strict=True)
         return [SourcePart(lines, size) for lines, size in group_by_bytes(sized, part_bytes)]
 
@@ -301,11 +297,8 @@ class ImageCsvSource:
                     values["split"] = line.split
             yield SourceRow(name, line.position, values, line.line)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_listed"}
-
     def _list(self) -> _ImageCsvListing:
-        """Read the CSV now, and look for every file; `parts` then speaks of the same lines as the facts."""
+        """Read the CSV now, and look for every file."""
         base = self.images or self.root
         with ImageCsvReader(self.path) as (own, rows):
             columns = find_columns(self.path, dict(self.columns), rows)
@@ -332,9 +325,7 @@ class ImageCsvSource:
             else:
                 files.append(SourceFile(path, facts.st_size, facts.st_mtime_ns))
             sizes.append(0 if facts is None else facts.st_size)
-        listing = _ImageCsvListing(lines, sizes, fingerprint(files))
-        self.__dict__["_listed"] = listing
-        return listing
+        return _ImageCsvListing(lines, sizes, fingerprint(files))
 
     def _row_error(self, line: _ImageCsvLine) -> RekordError:
         def told(what: str, feature: str, expected: str, found: str, do: str) -> RekordError:

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from rekord.arguments import as_path, check_keywords, is_utf8_encodable, name_list
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
-from rekord.schema.messages import preview
 from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow
 from rekord.storage.local import read_error
 
@@ -194,6 +193,24 @@ def validate_folder(path: object, *, name: str = "path") -> str:
     return text
 
 
+class ListingSource:
+    """A source that lists its files for its facts. `parts` speaks of the same files; workers get parts alone."""
+
+    def _list(self) -> Any:
+        """Look at the files, now."""
+        raise NotImplementedError
+
+    def _refresh(self) -> Any:
+        self.__dict__["_listed"] = listing = self._list()
+        return listing
+
+    def _last_listing(self) -> Any:
+        return self.__dict__.get("_listed") or self._refresh()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_listed"}
+
+
 @check_keywords
 def image_folder(path: str | os.PathLike[str], *, classes: Sequence[str] | None = None) -> ImageFolderSource:
     """The images below a folder, one row each, with the folder that they are in as their class.
@@ -216,21 +233,17 @@ class _ImageFolderListing(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ImageFolderSource:
-    """The source that `image_folder` makes."""
-
+class ImageFolderSource(ListingSource):
     root: str
     classes: tuple[str, ...] | None = None
 
-    @property
-    def kind(self) -> str:
-        return "image_folder"
+    kind = "image_folder"
 
     def options(self) -> Mapping[str, Any]:
         return {"classes": None if self.classes is None else list(self.classes)}
 
     def facts(self) -> SourceFacts:
-        listing = self._list()
+        listing: _ImageFolderListing = self._refresh()
         found: set[str] = set()
         splits: set[str] = set()
         for folder in {file.path.rpartition("/")[0] for file in listing.files}:
@@ -249,7 +262,7 @@ class ImageFolderSource:
         )
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
-        listing: _ImageFolderListing = self.__dict__.get("_listed") or self._list()
+        listing: _ImageFolderListing = self._last_listing()
         sized = ((file.path, file.size_bytes) for file in listing.files)
         return [
             SourcePart((listing.has_splits, paths), size) for paths, size in group_by_bytes(sized, part_bytes)
@@ -271,19 +284,12 @@ class ImageFolderSource:
             yield SourceRow(path, 0, values)
 
     def _list(self) -> _ImageFolderListing:
-        """Look at the folder now; `parts` then speaks of the same files as the facts before it."""
         files, ignored = find_images(validate_folder(self.root))
         if not files:
             raise no_images_error(self.root, ignored)
         tops = {file.path.partition("/")[0] for file in files if "/" in file.path}
-        listing = _ImageFolderListing(
-            files, ignored, bool(tops) and all(top.lower() in SPLIT_NAMES for top in tops)
-        )
-        self.__dict__["_listed"] = listing
-        return listing
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"root": self.root, "classes": self.classes}  # workers get parts, not the list of all files
+        has_splits = bool(tops) and all(top.lower() in SPLIT_NAMES for top in tops)
+        return _ImageFolderListing(files, ignored, has_splits)
 
 
 class _LabelAndSplit(NamedTuple):

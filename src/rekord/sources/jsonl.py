@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from rekord.arguments import check_keywords
-from rekord.errors import RekordError, add_location, error
+from rekord.errors import RekordError, add_location, error, preview
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.schema.infer import infer_rows
-from rekord.schema.messages import preview
 from rekord.schema.row_adapters import flatten_row
+from rekord.sources import base, lines
 from rekord.sources.base import (
     PART_BYTES,
     ByteStream,
@@ -26,14 +26,7 @@ from rekord.sources.base import (
     SizeCheckedFile,
     SourceFacts,
     SourceFile,
-    SourcePart,
-    SourceRow,
     SurveyCache,
-    corrupt_file_error,
-    empty_file_error,
-    is_gzip_name,
-    open_source_file,
-    source_path,
 )
 from rekord.sources.lines import (
     LINE_SYNTAX,
@@ -41,14 +34,8 @@ from rekord.sources.lines import (
     RowBlock,
     RowIndex,
     RowStart,
-    group_spans,
-    index_file,
-    not_utf8_error,
-    read_span,
-    read_stream,
-    read_text_head,
-    split_into_spans,
 )
+from rekord.sources.tables import build_facts
 
 BASE64_MARKER = b'"base64"'
 """What a line with bytes in it has in it."""
@@ -94,23 +81,25 @@ class JsonSource(LineSource):
     kind = "jsonl"
     extensions = EXTENSIONS
 
-    def facts(self, opened: SizeCheckedFile | None = None) -> SourceFacts:
-        return _build_facts(survey_files(self.listing(), gzipped=False, opened=opened))
+    def facts(self, opened: base.SizeCheckedFile | None = None) -> SourceFacts:
+        return survey_files(self.listing(), gzipped=False, opened=opened).facts()
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[base.SourcePart]:
         seen = survey_files(self.listing(), gzipped=False)
-        cut = group_spans(split_into_spans(seen.indexes, part_bytes), part_bytes)
-        return [SourcePart((seen.listing.root, seen.arrays, part.content), part.source_bytes) for part in cut]
+        cut = lines.group_spans(lines.split_into_spans(seen.indexes, part_bytes), part_bytes)
+        return [
+            base.SourcePart((seen.listing.root, seen.arrays, part.content), part.source_bytes) for part in cut
+        ]
 
-    def read(self, part: SourcePart) -> Iterator[Chunk]:
+    def read(self, part: base.SourcePart) -> Iterator[Chunk]:
         root, arrays, pieces = part.content
         for span in pieces:
             if span.file.path in arrays:
                 path = FileListing(root, ()).full(span.file)
-                with open_source_file(path, span.file) as stream:
+                with base.open_source_file(path, span.file) as stream:
                     yield from _read_array_rows(stream, span.file, path)
             else:
-                yield from read_span(span, root, _parse_block)
+                yield from lines.read_span(span, root, _parse_block)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +109,19 @@ class GzipJsonSource(LineSource):
     kind = "jsonl"
     extensions = EXTENSIONS
 
-    def facts(self, opened: SizeCheckedFile | None = None) -> SourceFacts:
-        return _build_facts(survey_files(self.listing(), gzipped=True, opened=opened))
+    def facts(self, opened: base.SizeCheckedFile | None = None) -> SourceFacts:
+        return survey_files(self.listing(), gzipped=True, opened=opened).facts()
 
     def rows(self) -> Iterator[Chunk]:
         listing = self.listing()
         for file in listing.files:
             path = listing.full(file)
-            with open_source_file(path, file, gzipped=True) as stream:
-                head, offset = read_text_head(stream, path)
+            with base.open_source_file(path, file, gzipped=True) as stream:
+                head, offset = lines.read_text_head(stream, path)
                 if _is_array(head):
                     yield from _read_array_rows(stream, file, path, head)
                 else:
-                    yield from read_stream(stream, (head, offset), file.path, path, _parse_block)
+                    yield from lines.read_stream(stream, (head, offset), file.path, path, _parse_block)
 
 
 @check_keywords
@@ -143,8 +132,8 @@ def jsonl(path: str | os.PathLike[str]) -> JsonSource | GzipJsonSource:
     256 MiB. Lines without anything are passed over. An object {"base64": "…"} and nothing else is bytes, as
     `rk.export` writes them.
     """
-    place = source_path(path, "jsonl")
-    return GzipJsonSource(place) if is_gzip_name(place, EXTENSIONS) else JsonSource(place)
+    place = base.source_path(path, "jsonl")
+    return GzipJsonSource(place) if base.is_gzip_name(place, EXTENSIONS) else JsonSource(place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +142,10 @@ class _JsonSurvey:
     schema: Schema
     indexes: tuple[RowIndex, ...]
     arrays: frozenset[str]  # the files that are one array each
-    rows: int | None
+    rows: int
 
-
-def _build_facts(seen: _JsonSurvey) -> SourceFacts:
-    return SourceFacts(
-        layout="table",
-        schema=seen.schema,
-        rows=seen.rows,
-        source_bytes=seen.listing.source_bytes,
-        files=seen.listing.files,
-    )
+    def facts(self) -> SourceFacts:
+        return build_facts(self.schema, self.rows, self.listing)
 
 
 _surveys: SurveyCache[_JsonSurvey] = SurveyCache()
@@ -182,8 +164,8 @@ def _survey_files(listing: FileListing, gzipped: bool, opened: SizeCheckedFile |
     arrays = set()
     for file in listing.files:
         path = sample.path = listing.full(file)
-        with open_source_file(path, file, gzipped=gzipped, opened=opened) as stream:
-            head, offset = read_text_head(stream, path)
+        with base.open_source_file(path, file, gzipped=gzipped, opened=opened) as stream:
+            head, offset = lines.read_text_head(stream, path)
             if _is_array(head):
                 rows = 0
                 for row in _read_array_rows(stream, file, path, head):
@@ -193,11 +175,13 @@ def _survey_files(listing: FileListing, gzipped: bool, opened: SizeCheckedFile |
                 indexes.append(RowIndex(file, (_FILE_START,), rows))
             else:
                 begin = RowStart(offset, 0, 1)
-                indexes.append(index_file(file, stream, LINE_SYNTAX, begin, head=head, look=sample.scan))
+                indexes.append(
+                    lines.index_file(file, stream, LINE_SYNTAX, begin, head=head, look=sample.scan)
+                )
     rows = sum(index.rows for index in indexes)
     if not sample.first:
         path = listing.full(listing.files[0])
-        raise sample.problem or empty_file_error(
+        raise sample.problem or base.empty_file_error(
             path, "a file without rows", expected='lines such as {"label": 3}'
         )
     with add_location(path=path if len(indexes) == 1 else None):
@@ -266,12 +250,12 @@ def _is_array(head: bytes) -> bool:
     return not rest.strip(_WHITESPACE)
 
 
-def _parse_block(block: RowBlock, path: str, full_path: str) -> Iterator[SourceRow]:
+def _parse_block(block: RowBlock, path: str, full_path: str) -> Iterator[base.SourceRow]:
     for i, line in enumerate(block.lines.tolist()):
         raw = block.row(i)
         if raw.strip(_WHITESPACE):
             where = Location(path=full_path, row=block.first + i, line=line)
-            yield SourceRow(path, block.first + i, _parse_line(raw, where), line)
+            yield base.SourceRow(path, block.first + i, _parse_line(raw, where), line)
 
 
 def _parse_line(raw: bytes, where: Location) -> Mapping[str, Any] | RekordError:
@@ -283,24 +267,27 @@ def _parse_line(raw: bytes, where: Location) -> Mapping[str, Any] | RekordError:
     if isinstance(value, dict) and raw.count(b":") != len(value):
         twice = _find_duplicate_name(raw)
         if twice is not None:
-            return _duplicate_name_error(twice, where)
+            return error(
+                "E355",
+                f"an object has two values for {preview(twice)}",
+                location=where,
+                expected="each name once in an object",
+                found="the same name twice",
+                do="mend this line: take one of the two out, or rename it",
+            )
     if BASE64_MARKER in raw:
         try:
             value = decode_base64_values(value)
         except ValueError as failure:
-            return _base64_error(str(failure), where)
+            return error(
+                "E355",
+                'a value {"base64": …} is not base64',
+                location=where,
+                expected="bytes in base64, with their padding",
+                found=preview(str(failure)),
+                do="encode the bytes again, or give the member another name than base64",
+            )
     return _to_row(value, where)
-
-
-def _base64_error(text: str, where: Location) -> RekordError:
-    return error(
-        "E355",
-        'a value {"base64": …} is not base64',
-        location=where,
-        expected="bytes in base64, with their padding",
-        found=preview(text),
-        do="encode the bytes again, or give the member another name than base64",
-    )
 
 
 class _DuplicateName(Exception):
@@ -324,17 +311,6 @@ def _find_duplicate_name(raw: bytes) -> str | None:
     except (ValueError, RecursionError):  # what another parser took is not judged here
         return None
     return None
-
-
-def _duplicate_name_error(name: str, where: Location) -> RekordError:
-    return error(
-        "E355",
-        f"an object has two values for {preview(name)}",
-        location=where,
-        expected="each name once in an object",
-        found="the same name twice",
-        do="mend this line: take one of the two out, or rename it",
-    )
 
 
 def _to_row(value: object, where: Location) -> Mapping[str, Any] | RekordError:
@@ -365,7 +341,7 @@ def _json_error(raw: bytes, failure: Exception, where: Location) -> RekordError:
     try:
         raw.decode()
     except UnicodeDecodeError as wrong:
-        return not_utf8_error(raw, wrong.start, where, None)
+        return lines.not_utf8_error(raw, wrong.start, where, None)
     return error(
         "E355",
         location=where,
@@ -383,7 +359,7 @@ def _describe_failure(failure: Exception) -> str:
 
 def _read_array_rows(
     stream: ByteStream, file: SourceFile, path: str, head: bytes = b""
-) -> Iterator[SourceRow]:
+) -> Iterator[base.SourceRow]:
     pieces = [head]
     size_bytes = len(head)
     while piece := stream.read(1 << 20):
@@ -402,6 +378,6 @@ def _read_array_rows(
     try:
         rows = msgspec.json.decode(raw, type=list[msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
-        raise corrupt_file_error(path, "JSON file", _describe_failure(failure)) from None
+        raise base.corrupt_file_error(path, "JSON file", _describe_failure(failure)) from None
     for i, row in enumerate(rows):
-        yield SourceRow(file.path, i, _parse_line(bytes(row), Location(path=path, row=i)))
+        yield base.SourceRow(file.path, i, _parse_line(bytes(row), Location(path=path, row=i)))

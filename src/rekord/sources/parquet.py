@@ -3,46 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rekord.arguments import check_keywords
-from rekord.errors import RekordError
 from rekord.schema import Schema
-from rekord.sources.base import (
-    PART_BYTES,
-    Chunk,
-    ColumnChunk,
-    FileListing,
-    SourceFacts,
-    SourceFile,
-    SourcePart,
-    check_unchanged,
-    corrupt_file_error,
-    disk_failure_error,
-    empty_file_error,
-    list_files,
-    source_path,
-)
-from rekord.sources.tables import (
-    SAMPLE_ROWS,
-    TableColumn,
-    build_table_schema,
-    check_same_columns,
-    choose_batch_rows,
-    common_schema,
-    find_double_columns,
-    find_table_columns,
-    kept_columns,
-    read_column,
-    read_exported_schema,
-    restore_columns,
-    to_record_batch,
-    widen_lossy_floats,
-)
+from rekord.sources import base, tables
+from rekord.sources.base import PART_BYTES, Chunk, ColumnChunk, FileListing, SourceFacts, SourceFile
+from rekord.sources.tables import SAMPLE_ROWS, TableColumn, TableFiles
 
 EXTENSIONS = (".parquet", ".pq", ".parq")
 _SCAN_ROWS = 4096
@@ -58,63 +29,46 @@ class RowGroup(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ParquetSource:
+class ParquetSource(TableFiles):
     """Rows of Parquet files."""
 
-    path: str
-    columns: tuple[str, ...] | None = None
-
-    @property
-    def kind(self) -> str:
-        return "parquet"
-
-    @property
-    def root(self) -> str:
-        return self._listing().root
-
-    def options(self) -> Mapping[str, Any]:
-        return {"columns": None if self.columns is None else list(self.columns)}
+    kind = "parquet"
+    extensions = EXTENSIONS
 
     def facts(self) -> SourceFacts:
         seen = _survey_files(self._listing(), self.columns)
-        return SourceFacts(
-            layout="table",
-            schema=seen.schema,
-            rows=sum(group.rows for groups in seen.groups for group in groups),
-            source_bytes=seen.listing.source_bytes,
-            files=seen.listing.files,
-        )
+        rows = sum(group.rows for groups in seen.groups for group in groups)
+        return tables.build_facts(seen.schema, rows, seen.listing)
 
-    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[base.SourcePart]:
         seen = _survey_files(self._listing(), self.columns)
-        parts: list[SourcePart] = []
+        parts: list[base.SourcePart] = []
         pieces: list[tuple[SourceFile, RowGroup]] = []
         size_bytes = 0
         for file, groups in zip(seen.listing.files, seen.groups, strict=True):
             for group in groups:
                 if pieces and size_bytes + group.size_bytes > part_bytes:
-                    parts.append(SourcePart((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
+                    parts.append(
+                        base.SourcePart((seen.listing.root, tuple(pieces), seen.exported), size_bytes)
+                    )
                     pieces, size_bytes = [], 0
                 pieces.append((file, group))
                 size_bytes += group.size_bytes
         if pieces:
-            parts.append(SourcePart((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
+            parts.append(base.SourcePart((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
         return parts
 
-    def read(self, part: SourcePart) -> Iterator[Chunk]:
+    def read(self, part: base.SourcePart) -> Iterator[Chunk]:
         root, pieces, exported = part.content
         at = 0
         while at < len(pieces):
             file = pieces[at][0]
             path = FileListing(root, ()).full(file)
             with _open_parquet_file(path, file) as parquet:
-                columns = exported or find_table_columns(parquet.schema_arrow, self.columns, path)
+                columns = exported or tables.find_table_columns(parquet.schema_arrow, self.columns, path)
                 while at < len(pieces) and pieces[at][0] == file:
                     yield from _read_row_group(parquet, pieces[at][1], columns, file.path)
                     at += 1
-
-    def _listing(self) -> FileListing:
-        return list_files(self.path, EXTENSIONS)
 
 
 @check_keywords
@@ -126,7 +80,7 @@ def parquet(path: str | os.PathLike[str], *, columns: Sequence[str] | None = Non
     with `/`; a struct of `bytes` and `path` is an Image. A column is optional where it has nulls. Files that
     `rk.export` wrote carry the schema of their records, which is taken as it is.
     """
-    return ParquetSource(source_path(path, "parquet"), kept_columns(columns))
+    return ParquetSource(base.source_path(path, "parquet"), tables.kept_columns(columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +97,16 @@ def _survey_files(listing: FileListing, keep: tuple[str, ...] | None) -> _Parque
     typed: tuple[TableColumn, ...] | None = None
     groups = []
     holes: set[str] = set()
-    exported = common_schema(_iter_exported_schemas(listing, keep))
+    exported = tables.common_schema(listing, keep, _read_arrow_schema)
     for file in listing.files:
         path = listing.full(file)
         with _open_parquet_file(path, file) as parquet:
             if exported is not None:
                 groups.append(tuple(_iter_row_groups(parquet.metadata, file)))
                 continue
-            columns = find_table_columns(parquet.schema_arrow, keep, path)
+            columns = tables.find_table_columns(parquet.schema_arrow, keep, path)
             first = first or columns
-            check_same_columns(listing, file, first, columns)
+            tables.check_same_columns(listing, file, first, columns)
             if typed is None and parquet.metadata.num_rows:
                 typed = _widen_lossy_floats(parquet, columns)
             groups.append(tuple(_iter_row_groups(parquet.metadata, file)))
@@ -160,53 +114,39 @@ def _survey_files(listing: FileListing, keep: tuple[str, ...] | None) -> _Parque
             holes.update(_find_nullable_columns(parquet, unsure))
     if not any(group.rows for file_groups in groups for group in file_groups):
         path = listing.full(listing.files[0])
-        raise empty_file_error(path, "a table without rows", expected="at least one row")
-    schema = exported or build_table_schema(typed or first or (), holes)
+        raise base.empty_file_error(path, "a table without rows", expected="at least one row")
+    schema = exported or tables.build_table_schema(typed or first or (), holes)
     return _ParquetSurvey(listing, schema, tuple(groups), exported)
 
 
-def _iter_exported_schemas(listing: FileListing, keep: tuple[str, ...] | None) -> Iterator[Schema | None]:
-    for file in listing.files:
-        path = listing.full(file)
-        with _open_parquet_file(path, file) as parquet:
-            schema = read_exported_schema(parquet.schema_arrow, keep)
-        yield schema
-        if schema is None:
-            return
+def _read_arrow_schema(path: str, file: SourceFile) -> Any:
+    with _open_parquet_file(path, file) as parquet:
+        return parquet.schema_arrow
 
 
 def _widen_lossy_floats(parquet: Any, columns: tuple[TableColumn, ...]) -> tuple[TableColumn, ...]:
     """The columns, after a look at the first doubles."""
-    doubles = find_double_columns(columns, parquet.schema_arrow)
+    doubles = tables.find_double_columns(columns, parquet.schema_arrow)
     if not doubles:
         return columns
     for batch in parquet.iter_batches(batch_size=SAMPLE_ROWS, columns=doubles):
-        return widen_lossy_floats(columns, batch)
+        return tables.widen_lossy_floats(columns, batch)
     return columns
 
 
 @contextmanager
 def _open_parquet_file(path: str, file: SourceFile) -> Iterator[Any]:
-    """A Parquet file. Whatever Arrow says of it, while it is open, becomes one error of ours."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    check_unchanged(path, file)
-    if not file.size_bytes:
-        raise empty_file_error(path, "an empty file", expected="a Parquet file")
-    try:
-        with pa.OSFile(path) as raw:
-            yield parquet.ParquetFile(raw)
-    except RekordError:  # some of them are an OSError or a ValueError too
-        raise
-    except (pa.ArrowException, OSError, ValueError) as failure:
-        check_unchanged(path, file)
-        unread = disk_failure_error(path, failure)
-        raise unread or corrupt_file_error(path, "Parquet file", _describe_failure(failure)) from None
+    with (
+        tables.open_library_file(path, file, "Parquet file", (pa.ArrowException,), _describe_failure),
+        pa.OSFile(path) as raw,
+    ):
+        yield parquet.ParquetFile(raw)
 
 
-def _describe_failure(failure: Exception) -> str:
-    text = str(failure).split("\n", 1)[0]
+def _describe_failure(text: str) -> str:
     if "magic bytes" in text or "footer" in text.lower():
         return "no Parquet footer at its end"
     return f"data that cannot be decoded: {text[:60]}"
@@ -248,7 +188,7 @@ def _find_nullable_columns(parquet: Any, columns: list[TableColumn]) -> set[str]
             unsure = [column for column in unsure if column.name not in found]
             if not unsure:
                 break
-            found.update(column.name for column in unsure if read_column(batch, column).null_count)
+            found.update(column.name for column in unsure if tables.read_column(batch, column).null_count)
     return found
 
 
@@ -262,17 +202,12 @@ def _read_row_group(
 ) -> Iterator[ColumnChunk]:
     names = list(columns) if isinstance(columns, Schema) else [column.path[0] for column in columns]
     batches = parquet.iter_batches(
-        batch_size=choose_batch_rows(group.rows, group.size_bytes),
+        batch_size=tables.choose_batch_rows(group.rows, group.size_bytes),
         row_groups=[group.place],
         columns=list(dict.fromkeys(names)),
         use_threads=False,
     )
     first = group.first
     for batch in batches:
-        values = (
-            restore_columns(batch, columns)
-            if isinstance(columns, Schema)
-            else to_record_batch(batch, columns)
-        )
-        yield ColumnChunk(path, first, values, batch.num_rows)
+        yield ColumnChunk(path, first, tables.read_batch(batch, columns), batch.num_rows)
         first += batch.num_rows

@@ -88,9 +88,7 @@ class RecordsSource:
     strict: bool = False
     known_rows: int | None = None
 
-    @property
-    def kind(self) -> str:
-        return "records"
+    kind = "records"
 
     def options(self) -> Mapping[str, Any]:
         return {

@@ -109,7 +109,7 @@ class RowsSource:
         self._waiting, self._running = [], None
         if running is None:
             return self._start()
-        return chain(_drain_rows(waiting), running)
+        return chain(drain_rows(waiting), running)
 
     def _start(self) -> Iterator[SourceRow]:
         if self._begun and self._once:
@@ -226,7 +226,7 @@ def _is_flat(row: dict[Any, Any], plain: set[type]) -> bool:
     return True
 
 
-def _drain_rows(rows: list[SourceRow]) -> Iterator[SourceRow]:
+def drain_rows(rows: list[SourceRow]) -> Iterator[SourceRow]:
     """The rows one after another, each let go before the next."""
     rows.reverse()
     while rows:

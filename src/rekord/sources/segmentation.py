@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from rekord.arguments import as_path, check_keywords, is_utf8_encodable
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
-from rekord.schema.messages import preview
 from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow
 from rekord.sources.image_folder import (
     SPLIT_NAMES,
+    ListingSource,
     class_names,
     find_images,
     fingerprint,
@@ -59,7 +59,7 @@ class PairListing(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ImageMaskSource:
+class ImageMaskSource(ListingSource):
     """What the sources of segmentation share. A subclass names its kind, and pairs its files in `_list`.
 
     The hints that facts give to the layout, where they are known: `classes` (how many), `ignore`, `colours`
@@ -68,9 +68,7 @@ class ImageMaskSource:
 
     root: str
 
-    @property
-    def kind(self) -> str:
-        raise NotImplementedError
+    kind: ClassVar[str]
 
     @property
     def mask_root(self) -> str:
@@ -80,13 +78,8 @@ class ImageMaskSource:
     def options(self) -> Mapping[str, Any]:
         raise NotImplementedError
 
-    def _list(self) -> PairListing:
-        raise NotImplementedError
-
     def facts(self) -> SourceFacts:
-        paired = self._list()
-        # Facts and parts must speak of the same files, and the next facts of what is there then.
-        self.__dict__["_listed"] = paired
+        paired: PairListing = self._refresh()
         splits = {pair.split for pair in paired.pairs if pair.split is not None}
         return SourceFacts(
             layout="deeplab",
@@ -99,7 +92,7 @@ class ImageMaskSource:
         )
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
-        paired: PairListing = self.__dict__.get("_listed") or self._list()
+        paired: PairListing = self._last_listing()
         sized = ((pair, pair.size_bytes) for pair in paired.pairs)
         return [SourcePart(pairs, size) for pairs, size in group_by_bytes(sized, part_bytes)]
 
@@ -116,9 +109,6 @@ class ImageMaskSource:
                 if pair.split is not None:
                     values["split"] = pair.split
             yield SourceRow(to_printable_path(pair.path), pair.position, values, pair.line)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _row_error(self, pair: ImageMaskPair) -> RekordError:
         where = Location(path=join_path(self.root, pair.path), line=pair.line)
@@ -191,30 +181,11 @@ CITYSCAPES_TRAIN_IDS = (
     *("terrain", "sky", "person", "rider", "car", "truck", "bus", "train", "motorcycle", "bicycle"),
 )
 CITYSCAPES_IDS = (
-    *(
-        "unlabeled",
-        "ego vehicle",
-        "rectification border",
-        "out of roi",
-        "static",
-        "dynamic",
-        "ground",
-        "road",
-    ),
-    *("sidewalk", "parking", "rail track", "building", "wall", "fence", "guard rail", "bridge", "tunnel"),
-    *(
-        "pole",
-        "polegroup",
-        "traffic light",
-        "traffic sign",
-        "vegetation",
-        "terrain",
-        "sky",
-        "person",
-        "rider",
-    ),
-    *("car", "truck", "bus", "caravan", "trailer", "train", "motorcycle", "bicycle"),
-)
+    "unlabeled", "ego vehicle", "rectification border", "out of roi", "static", "dynamic", "ground", "road",
+    "sidewalk", "parking", "rail track", "building", "wall", "fence", "guard rail", "bridge", "tunnel",
+    "pole", "polegroup", "traffic light", "traffic sign", "vegetation", "terrain", "sky", "person", "rider",
+    "car", "truck", "bus", "caravan", "trailer", "train", "motorcycle", "bicycle",
+)  # fmt: skip
 _IMAGE_SUFFIX = "_leftImg8bit"
 _TRAIN_IDS_SUFFIX = "_gtFine_labelTrainIds"
 _IDS_SUFFIX = "_gtFine_labelIds"
@@ -267,17 +238,13 @@ def segmentation(
 
 @dataclass(frozen=True)
 class SegmentationSource(ImageMaskSource):
-    """The source that `segmentation` makes."""
-
     masks: str
     classes: tuple[str, ...] | None
     count: int | None
     ignore: int | None
     optional_masks: bool
 
-    @property
-    def kind(self) -> str:
-        return "segmentation"
+    kind = "segmentation"
 
     @property
     def mask_root(self) -> str:
@@ -294,7 +261,14 @@ class SegmentationSource(ImageMaskSource):
         images, masks = validate_folder(self.root, name="images"), validate_folder(self.masks, name="masks")
         inside = os.path.relpath(os.path.realpath(masks), os.path.realpath(images))
         if inside == ".":
-            raise _same_folder_error(images)
+            raise error(
+                "U605",
+                "`images` and `masks` are one folder",
+                location=Location(path=to_printable_path(images)),
+                expected="a folder of images and another one of masks",
+                found=preview(os.path.basename(images)),
+                do="move the masks to a folder of their own, under the same names",
+            )
         pictures, others = find_images(images)
         # Masks that lie below the images are no images.
         pictures = tuple([file for file in pictures if not file.path.startswith(f"{inside}/")])
@@ -329,13 +303,9 @@ def cityscapes(path: str | os.PathLike[str], *, optional_masks: bool | None = No
 
 @dataclass(frozen=True)
 class CityscapesSource(ImageMaskSource):
-    """The source that `cityscapes` makes."""
-
     optional_masks: bool | None
 
-    @property
-    def kind(self) -> str:
-        return "cityscapes"
+    kind = "cityscapes"
 
     def options(self) -> Mapping[str, Any]:
         return {"optional_masks": self.optional_masks}
@@ -469,17 +439,6 @@ def _pair_files(
     return pairs
 
 
-def _same_folder_error(path: str) -> RekordError:
-    return error(
-        "U605",
-        "`images` and `masks` are one folder",
-        location=Location(path=to_printable_path(path)),
-        expected="a folder of images and another one of masks",
-        found=preview(os.path.basename(path)),
-        do="move the masks to a folder of their own, under the same names",
-    )
-
-
 VOC_SEGMENTATION_CLASSES = (
     *("background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
     *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train"),
@@ -498,10 +457,7 @@ _MAX_LINE_CHARACTERS = 1 << 16
 
 @check_keywords
 def voc_segmentation(
-    path: str | os.PathLike[str],
-    *,
-    classes: Sequence[str] | None = None,
-    optional_masks: bool | None = None,
+    path: str | os.PathLike[str], *, classes: Sequence[str] | None = None, optional_masks: bool | None = None
 ) -> VocSegmentationSource:
     """The images of a Pascal VOC folder that its segmentation lists name, with their masks and splits.
 
@@ -515,14 +471,10 @@ def voc_segmentation(
 
 @dataclass(frozen=True)
 class VocSegmentationSource(ImageMaskSource):
-    """The source that `voc_segmentation` makes."""
-
     classes: tuple[str, ...] | None
     optional_masks: bool | None
 
-    @property
-    def kind(self) -> str:
-        return "voc_segmentation"
+    kind = "voc_segmentation"
 
     def options(self) -> Mapping[str, Any]:
         return {

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -15,12 +17,74 @@ from rekord.arguments import is_utf8_encodable, name_list
 from rekord.codec.columns import Optional, Ragged, SparseColumn, column_to_arrow
 from rekord.codec.decode import assemble_columns, new_batch
 from rekord.codec.plan import compile_plan
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Sparse, Tensor, Text, Timestamp
 from rekord.schema.column_evidence import is_lossy_in_float32
-from rekord.schema.messages import closest_match, preview
-from rekord.sources.base import FileListing, SourceFile
+from rekord.sources.base import (
+    FileListing,
+    SourceFacts,
+    SourceFile,
+    check_unchanged,
+    corrupt_file_error,
+    disk_failure_error,
+    empty_file_error,
+    list_files,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """What the sources of table files share; a subclass names its kind and the extensions of its files."""
+
+    path: str
+    columns: tuple[str, ...] | None = None
+    kind: ClassVar[str]
+    extensions: ClassVar[tuple[str, ...]]
+
+    @property
+    def root(self) -> str:
+        return self._listing().root
+
+    def options(self) -> Mapping[str, Any]:
+        return {"columns": None if self.columns is None else list(self.columns)}
+
+    def _listing(self) -> FileListing:
+        return list_files(self.path, self.extensions)
+
+
+def build_facts(schema: Schema, rows: int, listing: FileListing) -> SourceFacts:
+    """What is known of table files after a look at all of them."""
+    return SourceFacts(
+        layout="table", schema=schema, rows=rows, source_bytes=listing.source_bytes, files=listing.files
+    )
+
+
+@contextmanager
+def open_library_file(
+    path: str,
+    file: SourceFile,
+    kind: str,
+    failures: tuple[type[Exception], ...],
+    describe: Callable[[str], str],
+) -> Iterator[None]:
+    """While a library has a file open, whatever it says of the file becomes one error of ours.
+
+    `describe` makes a sentence of the first line of what the library said.
+    """
+    caught: tuple[type[Exception], ...] = (OSError, ValueError, *failures)
+    check_unchanged(path, file)
+    if not file.size_bytes:
+        article = "an" if kind[0] in "aeiouAEIOU" else "a"
+        raise empty_file_error(path, "an empty file", expected=f"{article} {kind}")
+    try:
+        yield
+    except RekordError:  # some of them are an OSError or a ValueError too
+        raise
+    except caught as failure:
+        check_unchanged(path, file)
+        unread = disk_failure_error(path, failure)
+        raise unread or corrupt_file_error(path, kind, describe(str(failure).split("\n", 1)[0])) from None
 
 
 def check_same_columns(
@@ -132,6 +196,13 @@ def find_double_columns(columns: Sequence[TableColumn], schema: Any) -> list[str
         if column.feature.value_kind == "float" and not column.feature.shape
     }
     return [name for name in schema.names if name in names and "double" in str(schema.field(name).type)]
+
+
+def read_batch(batch: Any, columns: tuple[TableColumn, ...] | Schema) -> Any:
+    """The values of a batch as a chunk holds them; `columns` is a schema where the files were exported."""
+    if isinstance(columns, Schema):
+        return restore_columns(batch, columns)
+    return to_record_batch(batch, columns)
 
 
 def to_record_batch(batch: Any, columns: Sequence[TableColumn]) -> Any:
@@ -349,11 +420,17 @@ def read_exported_schema(arrow: Any, keep: Iterable[str] | None = None) -> Schem
         return None
 
 
-def common_schema(found: Iterable[Schema | None]) -> Schema | None:
-    """The schema that all files of a source carry, if it is the same."""
-    schemas = list(found)
-    first = schemas[0] if schemas else None
-    return first if first is not None and all(schema == first for schema in schemas) else None
+def common_schema(
+    listing: FileListing, keep: Iterable[str] | None, read: Callable[[str, SourceFile], Any]
+) -> Schema | None:
+    """The schema that all files of a source carry, if it is the same; `read` gives the Arrow schema of one."""
+    first = None
+    for file in listing.files:
+        schema = read_exported_schema(read(listing.full(file), file), keep)
+        if schema is None or schema != (first or schema):
+            return None
+        first = schema
+    return first
 
 
 def restore_columns(batch: Any, schema: Schema) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import prod
 from time import monotonic
 from typing import Any, Literal, Protocol, TypeAlias
@@ -15,15 +16,14 @@ import numpy as np
 
 from rekord.arguments import check_keywords, invalid, tuple_names
 from rekord.codec.columns import Ragged, Strings
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, schema_error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Sparse, Tensor
 from rekord.schema.base import FLOAT_DTYPES, INTEGER_DTYPES, TENSOR_DTYPES
 from rekord.schema.interop.tfds import FLAT_VALUES, ROW_LENGTHS
-from rekord.schema.messages import schema_error
 from rekord.schema.row_adapters import flatten_row
 from rekord.sources.base import Chunk, ColumnChunk, SourceFacts, SourceRow
-from rekord.sources.rows import PEEK_BYTES, PEEK_ROWS
+from rekord.sources.rows import PEEK_BYTES, PEEK_ROWS, drain_rows
 
 Dims: TypeAlias = "tuple[int | None, ...]"
 
@@ -265,8 +265,6 @@ def tf_data(dataset: TensorFlowDataset, *, names: Sequence[str] | None = None) -
 
 
 class TfDataSource:
-    """The source that `tf_data` makes."""
-
     kind = "tf_data"
 
     def __init__(self, dataset: Any, names: Sequence[str] | None) -> None:
@@ -334,7 +332,7 @@ class TfDataSource:
         waiting, running = self._waiting, self._running
         self._waiting, self._running = [], None
         if running is not None:
-            return _chain_rows(waiting, running)
+            return chain(drain_rows(waiting), running)
         if self._in_columns:
             return self._iter_batches()
         return (self._row(i, element) for i, element in enumerate(self._elements()))
@@ -477,11 +475,3 @@ def _tensor_bytes(tensor: Any) -> int:
     """About how much memory a tensor takes."""
     array = np.asarray(getattr(tensor, "flat_values", getattr(tensor, "values", tensor)).numpy())
     return sum(map(len, array.ravel().tolist())) if array.dtype == object else array.nbytes
-
-
-def _chain_rows(waiting: list[SourceRow], running: Iterator[SourceRow]) -> Iterator[SourceRow]:
-    """The rows that wait, each let go before the next, then those that come."""
-    waiting.reverse()
-    while waiting:
-        yield waiting.pop()
-    yield from running

@@ -12,35 +12,11 @@ from xml.parsers import expat
 import numpy as np
 
 from rekord.arguments import as_path, check_keywords
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
-from rekord.schema.messages import preview
-from rekord.sources.detection_common import (
-    MAX_LABEL_BYTES,
-    AnnotationListing,
-    AnnotationSource,
-    RowEntry,
-    assign_class_ids,
-    class_names_by_id,
-    drop_trainval,
-    duplicate_image_error,
-    find_image,
-    label_items_to_json,
-    load_label_items,
-    missing_image_error,
-    no_data_error,
-    order_splits,
-    parse_split_name,
-    read_small_file,
-    relative_path,
-    remember_key,
-    sort_entries,
-    stat_file,
-    to_box_array,
-    to_source_files,
-    unknown_class_error,
-)
+from rekord.sources import detection_common as detection
+from rekord.sources.detection_common import MAX_LABEL_BYTES, AnnotationListing, AnnotationSource, RowEntry
 from rekord.sources.image_folder import is_image_name, strip_image_extension, validate_folder
 from rekord.storage.local import LOCAL
 
@@ -259,7 +235,7 @@ def voc(
     the images of such a test set have no boxes.
     """
     names = None if lists is None else tuple([str(name) for name in lists])
-    return VocSource(as_path("path", path), names, load_label_items(label_map))
+    return VocSource(as_path("path", path), names, detection.load_label_items(label_map))
 
 
 class _VocImage(NamedTuple):
@@ -290,8 +266,6 @@ class _ListedXml(NamedTuple):
 
 @dataclass(eq=False)
 class VocSource(AnnotationSource):
-    """The source that `voc` makes."""
-
     root: str
     lists: tuple[str, ...] | None
     items: tuple[LabelItem, ...] | None
@@ -300,7 +274,7 @@ class VocSource(AnnotationSource):
 
     def options(self) -> Mapping[str, Any]:
         lists = None if self.lists is None else list(self.lists)
-        return {"lists": lists, "label_map": label_items_to_json(self.items)}
+        return {"lists": lists, "label_map": detection.label_items_to_json(self.items)}
 
     def scan(self) -> AnnotationListing:
         validate_folder(self.root)
@@ -310,7 +284,7 @@ class VocSource(AnnotationSource):
         for place in _find_folders(self.root):
             entries += self._entries(place, files, taken)
         if not entries:
-            raise no_data_error(
+            raise detection.no_data_error(
                 self.root,
                 "no annotations of Pascal VOC here",
                 "Annotations/*.xml, or xml files beside their images",
@@ -328,14 +302,14 @@ class VocSource(AnnotationSource):
                 names |= {one.name for one in annotation.objects}
                 seen |= {flag for one in annotation.objects for flag in one.given}
         own = VOC_CLASSES if names <= set(VOC_CLASSES) else tuple(sorted(names, key=os.fsencode))
-        ids = assign_class_ids(own if names else (), self.items)
+        ids = detection.assign_class_ids(own if names else (), self.items)
         has = tuple([name for name in (*_FLAGS, "view") if name in seen])
         return AnnotationListing(
-            entries=sort_entries(entries),
-            files=to_source_files(files),
-            classes=class_names_by_id(ids, self.items),
+            entries=detection.sort_entries(entries),
+            files=detection.to_source_files(files),
+            classes=detection.class_names_by_id(ids, self.items),
             has=has,
-            splits=order_splits(
+            splits=detection.order_splits(
                 [entry.content.split for entry in entries if isinstance(entry.content, _VocImage)]
             ),
             context=(ids, has),
@@ -345,10 +319,10 @@ class VocSource(AnnotationSource):
         self, place: _VocFolder, files: dict[str, os.stat_result], taken: dict[str, str]
     ) -> Iterator[RowEntry]:
         meant = list(self._meant(place, files))
-        xmls = {one.name: stat_file(os.path.join(place.xmls, f"{one.name}.xml")) for one in meant}
+        xmls = {one.name: detection.stat_file(os.path.join(place.xmls, f"{one.name}.xml")) for one in meant}
         labelled = {one.list_file for one in meant if xmls[one.name] is not None}
         for one in meant:
-            xml = relative_path(self.root, os.path.join(place.xmls, f"{one.name}.xml"))
+            xml = detection.relative_path(self.root, os.path.join(place.xmls, f"{one.name}.xml"))
             facts = xmls[one.name]
             at = one.list_file or xml
             position = 0 if one.line is None else one.line - 1
@@ -356,21 +330,25 @@ class VocSource(AnnotationSource):
             unlabelled = one.split == "test" and one.list_file not in labelled
             bad = None
             if found is None:
-                bad = _InvalidVocRow("image", one.name, relative_path(self.root, place.images), at, one.line)
+                bad = _InvalidVocRow(
+                    "image", one.name, detection.relative_path(self.root, place.images), at, one.line
+                )
             elif facts is None and not unlabelled:
                 bad = _InvalidVocRow("xml", one.name, xml, at, one.line)
-            elif (before := remember_key(taken, relative_path(self.root, found[0]), at)) is not None:
+            elif (
+                before := detection.remember_key(taken, detection.relative_path(self.root, found[0]), at)
+            ) is not None:
                 bad = _InvalidVocRow("twice", one.name, before, at, one.line)
             if bad is not None or found is None:
                 yield RowEntry(at, position, 0, bad, one.line)
                 continue
-            image = relative_path(self.root, found[0])
+            image = detection.relative_path(self.root, found[0])
             files[image] = found[1]
             cost = found[1].st_size
             if facts is not None:
                 files[xml] = facts
                 cost += facts.st_size
-            name = relative_path(place.images, found[0])
+            name = detection.relative_path(place.images, found[0])
             yield RowEntry(
                 image, 0, cost, _VocImage(xml if facts is not None else None, image, name, one.split)
             )
@@ -379,15 +357,15 @@ class VocSource(AnnotationSource):
         """What the lists name, or every xml file where there are none."""
         lists = list(_iter_split_lists(place, self.lists))
         for split, path in lists:
-            facts = stat_file(path)
+            facts = detection.stat_file(path)
             if facts is not None:
-                files[relative_path(self.root, path)] = facts
-            data = read_small_file(path, MAX_LABEL_BYTES, "X532")
+                files[detection.relative_path(self.root, path)] = facts
+            data = detection.read_small_file(path, MAX_LABEL_BYTES, "X532")
             for line, text in enumerate(data.decode("utf-8", "surrogateescape").splitlines(), 1):
                 words = text.split()
                 if words and not words[0].startswith("#"):
                     yield _ListedXml(
-                        _parse_listed_name(words[0]), split, relative_path(self.root, path), line
+                        _parse_listed_name(words[0]), split, detection.relative_path(self.root, path), line
                     )
         if lists:
             return
@@ -403,12 +381,12 @@ class VocSource(AnnotationSource):
                 said = self._annotation(xml).filename
             except RekordError:
                 return None
-            found = find_image(place.images, said) if said else None
+            found = detection.find_image(place.images, said) if said else None
         return found
 
     def _annotation(self, xml: str) -> VocAnnotation:
         path = self.place(xml)
-        return parse_annotation(read_small_file(path, MAX_LABEL_BYTES, "E371"), path)
+        return parse_annotation(detection.read_small_file(path, MAX_LABEL_BYTES, "E371"), path)
 
     def row(self, entry: RowEntry, context: tuple[dict[str, int], tuple[str, ...]]) -> dict[str, Any]:
         pair = entry.content
@@ -419,13 +397,13 @@ class VocSource(AnnotationSource):
         for one in annotation.objects:
             if one.name not in ids:
                 at = Location(path=self.place(pair.xml), line=one.line)
-                raise unknown_class_error("an object", one.name, "a class of the label map", at)
+                raise detection.unknown_class_error("an object", one.name, "a class of the label map", at)
         labels = [ids[one.name] for one in annotation.objects]
         values: dict[str, Any] = {
             "image": Path(self.root) / pair.image,
             "filename": pair.name,
             "source_id": pair.name,
-            "boxes": to_box_array([one.box for one in annotation.objects]),
+            "boxes": detection.to_box_array([one.box for one in annotation.objects]),
             "labels": np.array(labels, np.int64),
             "class_names": [one.name for one in annotation.objects],
             "box_names": [f"the object at line {one.line:,} of its xml" for one in annotation.objects],
@@ -444,9 +422,9 @@ class VocSource(AnnotationSource):
     def _refused(self, bad: _InvalidVocRow) -> RekordError:
         at = Location(path=self.place(bad.file), line=bad.line)
         if bad.kind == "twice":
-            return duplicate_image_error(bad.name, bad.other, at)
+            return detection.duplicate_image_error(bad.name, bad.other, at)
         if bad.kind == "image":
-            return missing_image_error(bad.name, self.place(bad.other), at, named_folder=False)
+            return detection.missing_image_error(bad.name, self.place(bad.other), at, named_folder=False)
         return error(
             "E366",
             f"the xml file of {preview(bad.name)} is not there",
@@ -473,7 +451,9 @@ def _find_folders(root: str) -> list[_VocFolder]:
             images = _find_first_folder(folder, "JPEGImages", "images", "Images", "PNGImages") or folder
             return [_VocFolder(xmls, images, _find_first_folder(folder, "ImageSets"), None)]
     folders = [
-        entry.name for entry in LOCAL.list(root) if entry.kind == "folder" and parse_split_name(entry.name)
+        entry.name
+        for entry in LOCAL.list(root)
+        if entry.kind == "folder" and detection.parse_split_name(entry.name)
     ]
     places = []
     for name in folders:
@@ -511,14 +491,14 @@ def _iter_split_lists(place: _VocFolder, wanted: tuple[str, ...] | None) -> Iter
                 found[name] = path
     missing = [name for name in wanted or () if name not in found]
     if missing:
-        raise no_data_error(
+        raise detection.no_data_error(
             folder or place.xmls,
             f"there is no list {preview(missing[0])}",
             f"ImageSets/Main/{missing[0]}.txt",
             "no such file",
             "lists= names of files in ImageSets/Main, without .txt",
         )
-    for name in found if wanted else drop_trainval(found):
+    for name in found if wanted else detection.drop_trainval(found):
         yield name, found[name]
 
 
@@ -535,15 +515,15 @@ def _parse_listed_name(word: str) -> str:
 def _find_image_by_stem(folder: str, name: str) -> tuple[str, os.stat_result] | None:
     """The image with this name and any extension of images."""
     return (
-        find_image(folder, name)
+        detection.find_image(folder, name)
         if is_image_name(name)
-        else find_image(folder, name + ".jpg") or _find_any_image(folder, name)
+        else detection.find_image(folder, name + ".jpg") or _find_any_image(folder, name)
     )
 
 
 def _find_any_image(folder: str, name: str) -> tuple[str, os.stat_result] | None:
     for extension in (".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".bmp", ".webp", ".gif"):
-        found = find_image(folder, name + extension)
+        found = detection.find_image(folder, name + extension)
         if found is not None:
             return found
     return None

@@ -27,23 +27,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rekord.arguments import check_keywords, is_utf8_encodable
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Image, Schema
-from rekord.schema.messages import preview
 from rekord.schema.row_adapters import flatten_row
-from rekord.sources.base import (
-    PART_BYTES,
-    FileListing,
-    SizeCheckedFile,
-    SourceFacts,
-    SourceFile,
-    SourcePart,
-    SourceRow,
-    empty_file_error,
-    list_files,
-    source_path,
-)
+from rekord.sources import base
+from rekord.sources.base import PART_BYTES, FileListing, SizeCheckedFile, SourceFacts, SourceFile, SourcePart
 from rekord.sources.image_folder import group_by_bytes, to_printable_path
 from rekord.sources.rows import PEEK_BYTES, estimate_row_bytes, infer_row_schema
 
@@ -66,7 +55,7 @@ _TAR_ERRORS = (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError, Value
 @check_keywords
 def webdataset(path: str | os.PathLike[str]) -> WebDatasetSource:
     """The samples of WebDataset tars: a tar, a folder of them, or a pattern; compressed or not."""
-    return WebDatasetSource(source_path(path, "webdataset"))
+    return WebDatasetSource(base.source_path(path, "webdataset"))
 
 
 @dataclass(frozen=True)
@@ -75,9 +64,7 @@ class WebDatasetSource:
 
     path: str
 
-    @property
-    def kind(self) -> str:
-        return "webdataset"
+    kind = "webdataset"
 
     @property
     def root(self) -> str:
@@ -107,17 +94,17 @@ class WebDatasetSource:
         sized = ((file, file.size_bytes) for file in listing.files)
         return [SourcePart((listing.root, files), cost) for files, cost in group_by_bytes(sized, part_bytes)]
 
-    def read(self, part: SourcePart) -> Iterator[SourceRow]:
+    def read(self, part: SourcePart) -> Iterator[base.SourceRow]:
         root, files = part.content
         for file in files:
             for row, _ in _read_samples(FileListing(root, ()).full(file), file):
                 yield row
 
     def _listing(self) -> FileListing:
-        return list_files(self.path, EXTENSIONS)
+        return base.list_files(self.path, EXTENSIONS)
 
     def _schema(self, listing: FileListing) -> Schema:
-        rows: list[SourceRow] = []
+        rows: list[base.SourceRow] = []
         images: set[str] = set()
         taken_bytes = 0
         for file in listing.files:
@@ -131,7 +118,7 @@ class WebDatasetSource:
                 break
         if not rows:
             path = listing.full(listing.files[0])
-            raise empty_file_error(
+            raise base.empty_file_error(
                 path, "a tar without samples", expected="members such as 000017.jpg and 000017.cls"
             )
         schema = infer_row_schema(rows, complete=False)
@@ -150,7 +137,7 @@ class _SampleMember(NamedTuple):
     data: bytes | RekordError
 
 
-def _read_samples(path: str, file: SourceFile) -> Iterator[tuple[SourceRow, set[str]]]:
+def _read_samples(path: str, file: SourceFile) -> Iterator[tuple[base.SourceRow, set[str]]]:
     """The samples of a tar with the columns that hold images; last a bad row, where the tar is damaged."""
     position = 0
     sample: list[_SampleMember] = []
@@ -171,7 +158,10 @@ def _read_samples(path: str, file: SourceFile) -> Iterator[tuple[SourceRow, set[
     except _CorruptTar as damage:
         # The members of the sample that was being read may go on behind the damage, so it is not one.
         key = sample[0].key if sample else None
-        yield SourceRow(to_printable_path(file.path), position, damage.to_error(path, position, key)), set()
+        yield (
+            base.SourceRow(to_printable_path(file.path), position, damage.to_error(path, position, key)),
+            set(),
+        )
         return
     if sample:
         yield _build_row(path, file, position, sample)
@@ -268,13 +258,13 @@ def _read_member(path: str, archive: Any, info: tarfile.TarInfo) -> _SampleMembe
 
 def _build_row(
     path: str, file: SourceFile, position: int, sample: list[_SampleMember]
-) -> tuple[SourceRow, set[str]]:
+) -> tuple[base.SourceRow, set[str]]:
     try:
         values, images = _build_values(path, sample)
     except RekordError as failure:
         failure.location = failure.location.within(path=to_printable_path(path), row=position)
-        return SourceRow(to_printable_path(file.path), position, failure), set()
-    return SourceRow(to_printable_path(file.path), position, values), images
+        return base.SourceRow(to_printable_path(file.path), position, failure), set()
+    return base.SourceRow(to_printable_path(file.path), position, values), images
 
 
 def _build_values(path: str, sample: list[_SampleMember]) -> tuple[dict[str, Any], set[str]]:
@@ -297,7 +287,14 @@ def _build_values(path: str, sample: list[_SampleMember]) -> tuple[dict[str, Any
         for name, value in found.items():
             # A text can be the whole name that the key was made of; nothing else is a name.
             if name in values or (name == "filename" and not isinstance(value, (str, type(None)))):
-                raise _duplicate_member_error(path, member, name)
+                raise error(
+                    "E378",
+                    f"the sample {preview(member.key)} has two values for `{name[:60]}`",
+                    location=Location(path=to_printable_path(path), feature=name),
+                    expected="each column once",
+                    found=f"another in .{member.extension[:40]}",
+                    do="give one of them another extension, such as .other.json",
+                )
             values[name] = value
     return {"filename": sample[0].key, **values}, images
 
@@ -372,17 +369,6 @@ def _member_error(path: str, key: str, extension: str, expected: str, found: str
         expected=expected,
         found=found,
         do="mend the member and pack the tar again, or leave the sample out",
-    )
-
-
-def _duplicate_member_error(path: str, member: _SampleMember, name: str) -> RekordError:
-    return error(
-        "E378",
-        f"the sample {preview(member.key)} has two values for `{name[:60]}`",
-        location=Location(path=to_printable_path(path), feature=name),
-        expected="each column once",
-        found=f"another in .{member.extension[:40]}",
-        do="give one of them another extension, such as .other.json",
     )
 
 

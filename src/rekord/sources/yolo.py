@@ -12,32 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rekord.arguments import as_path, check_keywords
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
-from rekord.schema.messages import preview
+from rekord.sources import detection_common as detection
 from rekord.sources.base import SourceFile
-from rekord.sources.detection_common import (
-    MAX_LABEL_BYTES,
-    AnnotationListing,
-    AnnotationSource,
-    RowEntry,
-    assign_class_ids,
-    class_names_by_id,
-    duplicate_image_error,
-    label_items_to_json,
-    load_label_items,
-    no_data_error,
-    order_splits,
-    parse_split_name,
-    read_small_file,
-    remember_key,
-    sort_entries,
-    stat_file,
-    to_box_array,
-    to_source_files,
-    unknown_class_error,
-)
+from rekord.sources.detection_common import MAX_LABEL_BYTES, AnnotationListing, AnnotationSource, RowEntry
 from rekord.sources.image_folder import find_images, strip_image_extension, validate_folder
 from rekord.storage.local import LOCAL
 
@@ -53,7 +33,7 @@ _NUMBERED_NAME_PATTERN = re.compile(r"""^(["']?)(\d{1,7})\1\s*:\s*(.*)$""")
 def read_class_names(root: str) -> tuple[tuple[str, ...] | None, str | None]:
     """The names by number with the file that they are from; None where no file says them."""
     for path in _candidate_files(root):
-        data = read_small_file(path, _MAX_FILE_BYTES, "X533")
+        data = detection.read_small_file(path, _MAX_FILE_BYTES, "X533")
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as failure:
@@ -80,7 +60,7 @@ def read_keypoint_numbers(root: str) -> int | None:
     for path in _candidate_files(root):
         if not path.lower().endswith((".yaml", ".yml")):
             continue
-        text = read_small_file(path, _MAX_FILE_BYTES, "X533").decode("utf-8-sig", "replace")
+        text = detection.read_small_file(path, _MAX_FILE_BYTES, "X533").decode("utf-8-sig", "replace")
         begin = re.search(r"^kpt_shape\s*:", text, re.MULTILINE)
         if begin is None:
             continue
@@ -251,7 +231,7 @@ def yolo(path: str | os.PathLike[str], *, label_map: str | os.PathLike[str] | No
     box are keypoints, which are not read. An edge that leaves the image by no more than the
     rounding of the written digits is put back on the border.
     """
-    return YoloSource(as_path("path", path), load_label_items(label_map))
+    return YoloSource(as_path("path", path), detection.load_label_items(label_map))
 
 
 class _YoloImage(NamedTuple):
@@ -276,20 +256,18 @@ class _YoloContext(NamedTuple):
 
 @dataclass(eq=False)
 class YoloSource(AnnotationSource):
-    """The source that `yolo` makes."""
-
     root: str
     items: tuple[LabelItem, ...] | None
 
     kind = "yolo"
 
     def options(self) -> Mapping[str, Any]:
-        return {"label_map": label_items_to_json(self.items)}
+        return {"label_map": detection.label_items_to_json(self.items)}
 
     def scan(self) -> AnnotationListing:
         tree = find_images(validate_folder(self.root))
         if not tree.files:
-            raise no_data_error(
+            raise detection.no_data_error(
                 self.root,
                 "no images here",
                 "images/*.jpg and labels/*.txt, at any depth",
@@ -299,7 +277,7 @@ class YoloSource(AnnotationSource):
         texts = dict(_find_label_files(self.root))
         entries, files = self._entries(tree.files, texts)
         if not any(isinstance(entry.content, _YoloImage) and entry.content.labels for entry in entries):
-            raise no_data_error(
+            raise detection.no_data_error(
                 self.root,
                 "no image here has a label file",
                 "labels/NAME.txt for images/NAME.jpg, or the two beside each other",
@@ -308,17 +286,17 @@ class YoloSource(AnnotationSource):
             )
         names, name_file = read_class_names(self.root)
         if name_file is not None:
-            facts = stat_file(name_file)
+            facts = detection.stat_file(name_file)
             if facts is not None:
                 files[os.path.relpath(name_file, self.root).replace(os.sep, "/")] = facts
         keypoints = read_keypoint_numbers(self.root)
         known = names if names is not None else self._numbers(entries, keypoints)
-        ids = assign_class_ids(known, self.items)
+        ids = detection.assign_class_ids(known, self.items)
         return AnnotationListing(
-            entries=sort_entries(entries),
-            files=to_source_files(files),
-            classes=class_names_by_id(ids, self.items),
-            splits=order_splits(
+            entries=detection.sort_entries(entries),
+            files=detection.to_source_files(files),
+            classes=detection.class_names_by_id(ids, self.items),
+            splits=detection.order_splits(
                 [entry.content.split for entry in entries if isinstance(entry.content, _YoloImage)]
             ),
             context=_YoloContext(names, ids, keypoints),
@@ -334,10 +312,10 @@ class YoloSource(AnnotationSource):
         for image in images:
             labels = next((path for path in _candidate_label_paths(image.path) if path in texts), None)
             folders.add(image.path.rpartition("/")[0])
-            facts = stat_file(os.path.join(self.root, image.path))
+            facts = detection.stat_file(os.path.join(self.root, image.path))
             if facts is not None:
                 files[image.path] = facts
-            before = None if labels is None else remember_key(taken, labels, image.path)
+            before = None if labels is None else detection.remember_key(taken, labels, image.path)
             content: _YoloImage | _InvalidYoloRow = _YoloImage(image.path, labels, _parse_split(image.path))
             if before is not None:
                 content = _InvalidYoloRow("twice", image.path, before)
@@ -363,7 +341,7 @@ class YoloSource(AnnotationSource):
 
     def _lines(self, labels: str, keypoints: int | None) -> Iterator[_YoloObject]:
         path = self.place(labels)
-        data = read_small_file(os.path.join(self.root, labels), MAX_LABEL_BYTES, "E372")
+        data = detection.read_small_file(os.path.join(self.root, labels), MAX_LABEL_BYTES, "E372")
         try:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as failure:
@@ -383,12 +361,12 @@ class YoloSource(AnnotationSource):
         for one in lines:
             at = Location(path=self.place(content.labels), line=one.line)
             if context.names is not None and one.number >= len(context.names):
-                raise unknown_class_error(
+                raise detection.unknown_class_error(
                     "a box", one.number, f"a class from 0 to {len(context.names) - 1}", at
                 )
             name = str(one.number) if context.names is None else context.names[one.number]
             if name not in context.ids:
-                raise unknown_class_error("a box", name, "a class of the label map", at)
+                raise detection.unknown_class_error("a box", name, "a class of the label map", at)
             boxes.append(one.box)
             labels.append(context.ids[name])
             names.append(name)
@@ -397,7 +375,7 @@ class YoloSource(AnnotationSource):
             "image": Path(self.root) / content.image,
             "filename": content.image,
             "source_id": content.image,
-            "boxes_normalised": to_box_array(boxes),
+            "boxes_normalised": detection.to_box_array(boxes),
             "labels": np.array(labels, np.int64),
             "class_names": names,
             "box_names": whose,
@@ -409,7 +387,7 @@ class YoloSource(AnnotationSource):
     def _refused(self, bad: _InvalidYoloRow) -> RekordError:
         at = Location(path=self.place(bad.file))
         if bad.kind == "twice":
-            return duplicate_image_error(strip_image_extension(bad.file), self.place(bad.other), at)
+            return detection.duplicate_image_error(strip_image_extension(bad.file), self.place(bad.other), at)
         return error(
             "E373",
             "labels have no image",
@@ -503,7 +481,7 @@ def _find_label_files(root: str) -> Iterator[tuple[str, os.stat_result]]:
             if entry.kind == "folder":
                 folders.append(path)
             elif entry.name.lower().endswith(".txt") and entry.name.lower() not in _NON_LABEL_NAMES:
-                facts = stat_file(os.path.join(root, path))
+                facts = detection.stat_file(os.path.join(root, path))
                 if facts is not None:
                     yield path, facts
 
@@ -523,7 +501,7 @@ def _candidate_label_paths(image: str) -> Iterator[str]:
 
 def _parse_split(path: str) -> str | None:
     for folder in path.lower().split("/")[:-1]:
-        split = _DARKNET_SPLITS.get(folder) or parse_split_name(folder)
+        split = _DARKNET_SPLITS.get(folder) or detection.parse_split_name(folder)
         if split is not None:
             return split
     return None

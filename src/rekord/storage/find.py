@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from rekord.errors import DatasetError, RekordError, error
+from rekord.errors import DatasetError, RekordError, closest_match, error, preview
 from rekord.location import Location
-from rekord.schema.messages import closest_match, preview
 from rekord.storage.local import LOCAL, DirectoryEntry, Stat, Storage
 from rekord.storage.remote import CHECK_ADDRESS_HINT
 from rekord.storage.router import REMOTE, is_remote, map_concurrently

@@ -14,31 +14,11 @@ from rekord.dataset.balanced import ClassCodes, ClassIndex
 from rekord.dataset.options import validate_columns
 from rekord.dataset.read_transforms import reject_transformed_column
 from rekord.dataset.split import Split
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Boxes, Bytes, Feature, Image, Mask, Schema, of_type
-from rekord.schema.messages import preview
-from rekord.training.task import (
-    TOKEN_COMPANIONS,
-    ColumnForm,
-    ColumnSample,
-    ExclusionReason,
-    InputColumn,
-    InputForm,
-    Task,
-    TaskKind,
-    decode_string,
-    explain_exclusion,
-    find_valid_rows,
-    get_last_name_part,
-    infer_column_form,
-    is_id_like,
-    is_mask_like,
-    is_target_leak,
-    read_first_batch,
-    survey_columns,
-    target_kind,
-)
+from rekord.training import task as tasks
+from rekord.training.task import TOKEN_COMPANIONS, ColumnForm, ColumnSample, ExclusionReason, InputColumn
 
 MAX_CLASSES = 10_000
 
@@ -48,11 +28,11 @@ _ROWS = 8192
 _SAMPLED_IMAGES = 128
 
 
-def choose_target(schema: Schema, label: str | None) -> tuple[TaskKind, str]:
+def choose_target(schema: Schema, label: str | None) -> tuple[tasks.TaskKind, str]:
     """What is learned, and from which column: the one that is named, or the only one that can be meant."""
     if label is not None:
         feature = schema[label]
-        kind = None if label in schema.steps else target_kind(feature)
+        kind = None if label in schema.steps else tasks.target_kind(feature)
         if kind is None:
             raise _target_type_error(schema, label, feature)
         return kind, label
@@ -69,7 +49,7 @@ def choose_target(schema: Schema, label: str | None) -> tuple[TaskKind, str]:
                 do=f"rekord train PATH --label {found[0]}, or another of them",
             )
         if found:
-            return kind or target_kind(schema[found[0]]) or "classification", found[0]
+            return kind or tasks.target_kind(schema[found[0]]) or "classification", found[0]
     if of_type(schema.features, Boxes):
         raise no_baseline_error(
             "there is no baseline for boxes",
@@ -86,7 +66,7 @@ def choose_target(schema: Schema, label: str | None) -> tuple[TaskKind, str]:
 
 
 def read_target_classes(
-    split: Split, kind: TaskKind, target: str
+    split: Split, kind: tasks.TaskKind, target: str
 ) -> tuple[tuple[str, ...], tuple[Any, ...] | None]:
     """The names of the classes, and what stands in the column for each where that is not its id.
 
@@ -114,7 +94,7 @@ def read_target_classes(
     return tuple([_format_class_name(value) for value in coded.classes]), coded.classes
 
 
-def check_target(split: Split, task: Task) -> None:
+def check_target(split: Split, task: tasks.Task) -> None:
     """Refuse a split, such as the one for validation, that has targets which the task does not know."""
     feature = split.schema[task.target]
     if task.kind == "segmentation":
@@ -155,14 +135,16 @@ def no_baseline_error(
     return error("U608", what, location=Location(feature=feature), expected=expected, found=found, do=do)
 
 
-def target_error(task: Task, what: str, expected: str, found: str) -> RekordError:
+def target_error(task: tasks.Task, what: str, expected: str, found: str) -> RekordError:
     """The error for a target that the model cannot be told."""
     return _unlearnable_error(what, task.target, expected=expected, found=found)
 
 
 def _has_target_name(name: str, feature: Feature) -> bool:
     names = {part.rpartition("/")[2].casefold() for part in (name, feature.key or name)}
-    return target_kind(feature) in ("classification", "regression") and not names.isdisjoint(_TARGET_NAMES)
+    return tasks.target_kind(feature) in ("classification", "regression") and not names.isdisjoint(
+        _TARGET_NAMES
+    )
 
 
 def _target_type_error(schema: Schema, label: str, feature: Feature) -> RekordError:
@@ -172,7 +154,9 @@ def _target_type_error(schema: Schema, label: str, feature: Feature) -> RekordEr
         what = f"`{label}` has a value for each step, and one a record is learned"
     else:
         what = f"`{label}` is nothing that a baseline learns"
-    others = [name for name in schema.context if name != label and target_kind(schema[name]) is not None]
+    others = [
+        name for name in schema.context if name != label and tasks.target_kind(schema[name]) is not None
+    ]
     return no_baseline_error(
         what,
         feature=label,
@@ -256,7 +240,7 @@ def _check_present(split: Split, target: str, feature: Feature) -> None:
         return
     missing = _RowTally()
     for batch in split.batches(_SAMPLED_IMAGES, columns=[target]):
-        missing.add(~find_valid_rows(batch[target]))
+        missing.add(~tasks.find_valid_rows(batch[target]))
     _check_missing(split, target, missing)
 
 
@@ -265,7 +249,7 @@ def _check_numbers(split: Split, target: str, *, constant: bool = False) -> None
     least, most = np.inf, -np.inf
     for batch in split.batches(_ROWS, columns=[target]):
         column = batch[target]
-        valid = find_valid_rows(column)
+        valid = tasks.find_valid_rows(column)
         with np.errstate(over="ignore"):
             values = (column.values if isinstance(column, Optional) else np.asarray(column)).astype(
                 np.float32
@@ -348,7 +332,7 @@ def _number_classes(count: int) -> tuple[str, ...]:
 
 
 def _format_class_name(value: Any) -> str:
-    return decode_string(value) if isinstance(value, (str, bytes)) else str(value)
+    return tasks.decode_string(value) if isinstance(value, (str, bytes)) else str(value)
 
 
 MAX_CATEGORIES = 1_000
@@ -356,7 +340,9 @@ _DEEPLAB_MASK = "image/segmentation/class/encoded"
 _DO = "rekord train PATH --columns A,B, with columns that say something of the target; or --label KEY"
 
 
-def choose_task(split: Split, *, label: str | None = None, columns: Sequence[str] | None = None) -> Task:
+def choose_task(
+    split: Split, *, label: str | None = None, columns: Sequence[str] | None = None
+) -> tasks.Task:
     """The task that the schema of a split asks for.
 
     `label` names the column that is learned, `columns` those that it is learned from. What the types and names of
@@ -373,7 +359,7 @@ def choose_task(split: Split, *, label: str | None = None, columns: Sequence[str
         inputs, left_out = _find_mask_image(schema, target, feature, named)
     else:
         inputs, left_out = _InputSelection(split, kind, target, named).made()
-    return Task(
+    return tasks.Task(
         kind=kind,
         inputs=inputs,
         target=target,
@@ -387,7 +373,9 @@ def choose_task(split: Split, *, label: str | None = None, columns: Sequence[str
 class _InputSelection:
     """The inputs for a target that is told from records as they are."""
 
-    def __init__(self, split: Split, kind: TaskKind, target: str, named: tuple[str, ...] | None) -> None:
+    def __init__(
+        self, split: Split, kind: tasks.TaskKind, target: str, named: tuple[str, ...] | None
+    ) -> None:
         self._split = split
         self._schema = split.schema
         self._kind = kind
@@ -417,8 +405,10 @@ class _InputSelection:
         for name in self._schema if self._named is None else self._named:
             if name == self._target:
                 continue
-            why = None if self._named is not None else explain_exclusion(self._schema, name, self._target)
-            form = infer_column_form(self._schema, name)
+            why = (
+                None if self._named is not None else tasks.explain_exclusion(self._schema, name, self._target)
+            )
+            form = tasks.infer_column_form(self._schema, name)
             if why is not None or isinstance(form, ExclusionReason):
                 self._exclude(name, why or form)
             else:
@@ -428,11 +418,11 @@ class _InputSelection:
     def _resolve_byte_strings(self, forms: dict[str, ColumnForm]) -> dict[str, ColumnForm]:
         """Byte strings that nobody declared as anything else: images, texts, or neither."""
         stored = [name for name, form in forms.items() if form == "string" and self._is_bytes(name)]
-        batch = read_first_batch(self._split, stored) if stored else {}
+        batch = tasks.read_first_batch(self._split, stored) if stored else {}
         for name in stored:
             values = _get_byte_values(batch.get(name))
             if _is_image_column(values):
-                if is_mask_like(name) and self._named is None:
+                if tasks.is_mask_like(name) and self._named is None:
                     del forms[name]
                     self._exclude(name, "images that no rk.Mask declares")
                 else:
@@ -459,7 +449,7 @@ class _InputSelection:
         return forms
 
     def _without_companions(self, forms: dict[str, ColumnForm]) -> dict[str, ColumnForm]:
-        companions = [name for name in forms if get_last_name_part(name) in TOKEN_COMPANIONS]
+        companions = [name for name in forms if tasks.get_last_name_part(name) in TOKEN_COMPANIONS]
         tokens = [name for name, form in forms.items() if form == "tokens" and name not in companions]
         if self._named is None and tokens:
             for name in companions:
@@ -470,7 +460,7 @@ class _InputSelection:
     def _apply_survey(self, forms: dict[str, ColumnForm]) -> dict[str, ColumnForm]:
         """What some records say: categories or texts, numbers of records, copies of the target."""
         single = [name for name, form in forms.items() if form != "image" and self._is_single(name)]
-        seen = survey_columns(self._split, [*single, self._target])
+        seen = tasks.survey_columns(self._split, [*single, self._target])
         target = seen[self._target]
         for name in single:
             why = self._find_exclusion(name, seen[name], target)
@@ -488,9 +478,9 @@ class _InputSelection:
             return None
         if seen.is_text and seen.distinct == 1:
             return "the same in every record"
-        if seen.all_different and seen.values.dtype.kind in "iu" and is_id_like(name):
+        if seen.all_different and seen.values.dtype.kind in "iu" and tasks.is_id_like(name):
             return "a number for each record" if not seen.is_text else "a name for each record"
-        if is_target_leak(seen, target):
+        if tasks.is_target_leak(seen, target):
             return f"gives `{self._target}` away: one value for each that it has"
         return None
 
@@ -517,16 +507,16 @@ class _InputSelection:
         return name in self._schema.context and self._schema[name].shape == ()
 
 
-def _choose_split_target(split: Split, label: str | None) -> tuple[TaskKind, str]:
+def _choose_split_target(split: Split, label: str | None) -> tuple[tasks.TaskKind, str]:
     """What is learned; images of classes that are stored as plain bytes are said to be what they are."""
     schema = split.schema
     try:
         kind, target = choose_target(schema, label)
     except RekordError as failure:
-        stored = [name for name in of_type(schema.context, Bytes) if is_mask_like(name)]
+        stored = [name for name in of_type(schema.context, Bytes) if tasks.is_mask_like(name)]
         if failure.code != "U608" or label is not None or not stored:
             raise
-        batch = read_first_batch(split, stored)
+        batch = tasks.read_first_batch(split, stored)
         undeclared = next(
             (name for name in stored if _is_image_column(_get_byte_values(batch.get(name)))), None
         )
@@ -534,7 +524,7 @@ def _choose_split_target(split: Split, label: str | None) -> tuple[TaskKind, str
             raise
         raise _undeclared_column_error(schema, undeclared) from None
     if schema[target].value_kind == "bytes" and _is_image_column(
-        _get_byte_values(read_first_batch(split, [target]).get(target))
+        _get_byte_values(tasks.read_first_batch(split, [target]).get(target))
     ):
         raise _undeclared_column_error(schema, target)
     return kind, target
@@ -569,8 +559,8 @@ def _find_mask_image(
     left_out = {}
     for name in schema:
         if name not in (target, image):
-            form = infer_column_form(schema, name)
-            why = explain_exclusion(schema, name, target) or (
+            form = tasks.infer_column_form(schema, name)
+            why = tasks.explain_exclusion(schema, name, target) or (
                 form if isinstance(form, ExclusionReason) else None
             )
             left_out[name] = why or "a mask is learned from its image alone"
@@ -593,7 +583,7 @@ def _check_named(schema: Schema, named: tuple[str, ...], target: str) -> None:
         )
 
 
-def _infer_string_form(seen: ColumnSample) -> InputForm:
+def _infer_string_form(seen: ColumnSample) -> tasks.InputForm:
     known = int(seen.valid.sum())
     return "category" if seen.distinct <= MAX_CATEGORIES and 2 * seen.distinct <= known else "text"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
-from rekord.schema.messages import preview
 from rekord.training.choose import target_error
 from rekord.training.task import MAX_CHANNELS, InputForm, Task, decode_string, find_valid_rows
 from rekord.transforms.vocabularies import WordList, WordSplitter
@@ -110,21 +109,31 @@ class NumberInput:
 
 
 @dataclass(frozen=True)
-class CategoryInput:
+class _ColumnInput:
+    """What the inputs of one column share."""
+
+    column: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.column,)
+
+    def to_dict(self) -> dict[str, Any]:
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: list(one.words) if isinstance(one, WordList) else one for name, one in values.items()}
+
+
+@dataclass(frozen=True)
+class CategoryInput(_ColumnInput):
     """One of some values as an id from 1 on; 0 where there is none, or one that was not learned.
 
     `count` ids from 0 on are stored where no `words` are given.
     """
 
-    column: str
     words: WordList | None
     count: int
 
     form: ClassVar[InputForm] = "category"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
 
     @property
     def spec(self) -> InputSpec:
@@ -144,10 +153,6 @@ class CategoryInput:
         ids: Array = np.where(known, values + 1, 0).astype(np.int32)
         return ids
 
-    def to_dict(self) -> dict[str, Any]:
-        words = None if self.words is None else list(self.words.words)
-        return {"column": self.column, "words": words, "count": self.count}
-
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> CategoryInput:
         words = None if told["words"] is None else _load_words(told["words"])
@@ -156,18 +161,13 @@ class CategoryInput:
 
 
 @dataclass(frozen=True)
-class TextInput:
+class TextInput(_ColumnInput):
     """A text as the ids of its words, cut or padded to one length."""
 
-    column: str
     words: WordList
     length: int
 
     form: ClassVar[InputForm] = "text"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
 
     @property
     def spec(self) -> InputSpec:
@@ -186,9 +186,6 @@ class TextInput:
             out[row, : len(found)] = found
         return _ensure_nonempty(out)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"column": self.column, "words": list(self.words.words), "length": self.length}
-
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> TextInput:
         return cls(
@@ -197,21 +194,16 @@ class TextInput:
 
 
 @dataclass(frozen=True)
-class TokenInput:
+class TokenInput(_ColumnInput):
     """Whole numbers from 0 to `largest` as ids, cut or padded to one length.
 
     Of a column of one length, the zeros at the end are what somebody has padded it with.
     """
 
-    column: str
     largest: int
     length: int
 
     form: ClassVar[InputForm] = "tokens"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
 
     @property
     def spec(self) -> InputSpec:
@@ -226,9 +218,6 @@ class TokenInput:
         known = (tokens >= 0) & (tokens <= self.largest)
         room = self.spec.size - FIRST_WORD_ID
         return np.where(known, tokens % np.int64(room) + FIRST_WORD_ID, UNKNOWN_ID).astype(np.int32)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"column": self.column, "largest": self.largest, "length": self.length}
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> TokenInput:
@@ -318,27 +307,30 @@ MAX_SIDE = 4096
 
 
 @dataclass(frozen=True)
-class ImageInput:
+class _SizedInput(_ColumnInput):
+    """An image of one size, from whatever it is stored as."""
+
+    height: int
+    width: int
+    channels: int
+    form: ClassVar[InputForm] = "image"
+    dtype: ClassVar[str]
+
+    @property
+    def spec(self) -> InputSpec:
+        return InputSpec("image", (self.height, self.width, self.channels), self.dtype)
+
+
+@dataclass(frozen=True)
+class ImageInput(_SizedInput):
     """An image, all of them of one size; a record that has none gets a black one.
 
     `is_stored` says that the column is declared as bytes, which nobody has decoded before.
     """
 
-    column: str
-    height: int
-    width: int
-    channels: int
     is_stored: bool = False
 
-    form: ClassVar[InputForm] = "image"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
-
-    @property
-    def spec(self) -> InputSpec:
-        return InputSpec("image", (self.height, self.width, self.channels), "uint8")
+    dtype: ClassVar[str] = "uint8"
 
     def __call__(self, batch: Batch) -> Array:
         column = batch[self.column]
@@ -356,15 +348,6 @@ class ImageInput:
                     raise refused.to_error(self.column) from refused.__cause__
         return out
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "column": self.column,
-            "height": self.height,
-            "width": self.width,
-            "channels": self.channels,
-            "is_stored": self.is_stored,
-        }
-
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> ImageInput:
         height, width, channels = _load_size(told)
@@ -372,45 +355,22 @@ class ImageInput:
 
 
 @dataclass(frozen=True)
-class PixelInput:
+class PixelInput(_SizedInput):
     """An image that is stored as numbers, `scale` of which are 1; larger ones are thinned out to the size."""
 
-    column: str
-    height: int
-    width: int
-    channels: int
     scale: float
 
-    form: ClassVar[InputForm] = "image"
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return (self.column,)
-
-    @property
-    def spec(self) -> InputSpec:
-        return InputSpec("image", (self.height, self.width, self.channels), "float32")
+    dtype: ClassVar[str] = "float32"
 
     def __call__(self, batch: Batch) -> Array:
         values = to_dense(batch[self.column])
         values = values.reshape(len(values), *values.shape[1:3], self.channels)
-        rows, columns = (
-            _compute_nearest(values.shape[1], self.height),
-            _compute_nearest(values.shape[2], self.width),
-        )
+        rows = _compute_nearest(values.shape[1], self.height)
+        columns = _compute_nearest(values.shape[2], self.width)
         with np.errstate(over="ignore"):
             scaled = values[:, rows[:, None], columns].astype(np.float32) / np.float32(self.scale)
         bounded: Array = np.nan_to_num(scaled, nan=0.0, posinf=1.0, neginf=-1.0)
         return bounded
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "column": self.column,
-            "height": self.height,
-            "width": self.width,
-            "channels": self.channels,
-            "scale": self.scale,
-        }
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> PixelInput:
@@ -426,9 +386,6 @@ def _load_size(told: Mapping[str, Any]) -> list[int]:
 def _compute_nearest(have: int, want: int) -> Array:
     places: Array = ((np.arange(want) + 0.5) * have / want).astype(np.int64)
     return places
-
-
-__all__ = ["BatchEncoder", "InputSpec", "TrainingStep"]
 
 
 _KINDS: Mapping[str, Any] = {

@@ -350,7 +350,7 @@ def _render_inputs(trained: TrainingResult) -> str:
     left_out = list(task.left_out.items())
     rows += [(name, "left out", why) for name, why in left_out[:_MAX_LEFT_OUT]]
     body = "".join(
-        f'<tr><th scope="row">{escape_html(_shorten_name(name))}</th>'
+        f'<tr><th scope="row">{escape_html(name if len(name) <= 60 else f"{name[:59]}…")}</th>'
         f'<td><span class="pill{" kind" if use != "left out" else ""}">'
         f"{escape_html(use)}</span></td><td>{escape_html(why)}</td></tr>"
         for name, use, why in rows
@@ -388,13 +388,13 @@ def make_usage_snippet(trained: TrainingResult) -> str:
             "",
             "import keras",
             "import rekord as rk",
-            "from rekord.training.choose import choose",
-            "from rekord.training.inputs import Encoder",
+            "from rekord.training.choose import choose_task",
+            "from rekord.training.inputs import BatchEncoder",
             "",
             f"dataset = rk.open({trained.dataset!r})",
-            f"task = choose(dataset[{trained.train_split!r}], label={task.target!r}, columns={inputs!r})",
+            f"task = choose_task(dataset[{trained.train_split!r}], label={task.target!r}, columns={inputs!r})",
             f"with open({os.path.join(folder, 'inputs.json')!r}) as file:",
-            "    encoder = Encoder.from_dict(json.load(file), task)",
+            "    encoder = BatchEncoder.from_dict(json.load(file), task)",
             f"model = keras.models.load_model({os.path.join(folder, 'model.keras')!r})",
             "",
             f"split = dataset[{trained.val_split or trained.train_split!r}]",
@@ -416,7 +416,3 @@ def _format_rate(records_per_second: float) -> str:
 
 def _capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _shorten_name(name: str) -> str:
-    return name if len(name) <= 60 else f"{name[:59]}…"

@@ -35,12 +35,6 @@ def _drop_ignored(true: Array, said: Array, ignore: int | None) -> tuple[Array, 
     return true[kept], said[kept]
 
 
-def compute_accuracy(matrix: CountMatrix) -> float:
-    """The share of what was said right."""
-    total = int(matrix.sum())
-    return int(np.trace(matrix)) / total if total else 0.0
-
-
 def compute_class_ious(matrix: CountMatrix) -> list[float | None]:
     """Of each class, what is in both over what is in either; None of a class that occurs in neither."""
     return _compute_ious(np.diag(matrix), matrix.sum(1), matrix.sum(0))

@@ -161,29 +161,20 @@ class _TrainSplits:
     val: Split | None
 
 
+@dataclass(frozen=True)
 class _TrainingRun:
-    def __init__(
-        self,
-        path: str,
-        place: RunFolder,
-        requested: TrainOptions,
-        splits: _TrainSplits,
-        task: Task,
-        keras: Any,
-        watch: TrainingListener,
-    ) -> None:
-        self._path = path
-        self._place = place
-        self._requested = requested
-        self._splits = splits
-        self._task = task
-        self._keras = keras
-        self._watch = watch
+    path: str
+    place: RunFolder
+    requested: TrainOptions
+    splits: _TrainSplits
+    task: Task
+    keras: Any
+    watch: TrainingListener
 
     def run(self) -> TrainingResult:
-        requested, splits, task = self._requested, self._splits, self._task
+        requested, splits, task = self.requested, self.splits, self.task
         plan = self._plan()
-        state = checkpoint.read_state(self._place.checkpoint) if requested.resume else None
+        state = checkpoint.read_state(self.place.checkpoint) if requested.resume else None
         if state is None:
             encoder = fit_encoder(splits.train, task, image_size=requested.image_size)
             progress = TrainingProgress(plan)
@@ -191,28 +182,28 @@ class _TrainingRun:
             encoder, progress = self._restored(state, plan)
         weighs = requested.class_weights or (requested.balance and task.kind == "segmentation")
         learner = ModelTrainer(
-            self._keras,
+            self.keras,
             encoder,
             seed=requested.seed,
             learning_rate=requested.learning_rate,
             weights=self._weights(encoder) if weighs else None,
         )
         if state is not None:
-            checkpoint.restore_variables(self._place.checkpoint, learner.variables)
+            checkpoint.restore_variables(self.place.checkpoint, learner.variables)
         drawn = splits.train
         if requested.balance and not weighs:
             drawn = drawn.balanced(by=task.target, target="present")
         reading = TrainingData(drawn, splits.val, requested.batch_size, requested.seed, requested.threads)
         steps = -(-len(drawn) // requested.batch_size)
-        self._watch.on_begin(task, self._keras.backend.backend(), learner.parameters, requested.epochs, steps)
+        self.watch.on_begin(task, self.keras.backend.backend(), learner.parameters, requested.epochs, steps)
         if state is not None:
-            self._watch.resumed(progress.epoch + 1, progress.totals.steps if progress.totals else 0)
+            self.watch.resumed(progress.epoch + 1, progress.totals.steps if progress.totals else 0)
 
         def save(progress: TrainingProgress) -> str:
             checkpoint.save_checkpoint(
-                self._place.checkpoint, _progress_to_dict(progress, encoder), learner.variables
+                self.place.checkpoint, _progress_to_dict(progress, encoder), learner.variables
             )
-            return self._place.checkpoint
+            return self.place.checkpoint
 
         loop = TrainingLoop(
             learner,
@@ -221,7 +212,7 @@ class _TrainingRun:
             progress,
             save=save,
             checkpoint_steps=requested.checkpoint_steps,
-            watch=self._watch,
+            watch=self.watch,
         )
         loop.run(requested.epochs)
         if splits.val is None:
@@ -230,21 +221,21 @@ class _TrainingRun:
 
     def _plan(self) -> dict[str, Any]:
         """What must be the same for a run to be gone on with. There may be more epochs."""
-        requested, val = self._requested, self._splits.val
+        requested, val = self.requested, self.splits.val
         told = {
-            "dataset": self._splits.train.digest(),
-            "split": self._splits.train.name,
+            "dataset": self.splits.train.digest(),
+            "split": self.splits.train.name,
             "validation": None if val is None else val.name,
             "validation_dataset": None if val is None else val.digest(),
-            "task": self._task.to_dict(),
+            "task": self.task.to_dict(),
             **{name: getattr(requested, name) for name in _PLANNED},
-            "backend": self._keras.backend.backend(),
+            "backend": self.keras.backend.backend(),
         }
         # As it comes back from a checkpoint: tuples are lists there.
         return dict(msgspec.json.decode(msgspec.json.encode(told)))
 
     def _restored(self, state: dict[str, Any], plan: dict[str, Any]) -> tuple[BatchEncoder, TrainingProgress]:
-        path = self._place.checkpoint
+        path = self.place.checkpoint
         told = state.get("plan")
         for name, value in plan.items():
             was = told.get(name) if isinstance(told, dict) else None
@@ -259,8 +250,8 @@ class _TrainingRun:
                 )
         try:
             with add_location(path=path):
-                return BatchEncoder.from_dict(state["encoder"], self._task), _progress_from_dict(
-                    state, self._task
+                return BatchEncoder.from_dict(state["encoder"], self.task), _progress_from_dict(
+                    state, self.task
                 )
         except RekordError:  # some of them are an OSError or a ValueError too
             raise
@@ -282,21 +273,21 @@ class _TrainingRun:
             ) from failure
 
     def _weights(self, encoder: BatchEncoder) -> Any:
-        requested = self._requested
+        requested = self.requested
         return compute_class_weights(
-            self._splits.train, encoder, seed=requested.seed, batch_size=requested.batch_size
+            self.splits.train, encoder, seed=requested.seed, batch_size=requested.batch_size
         )
 
     def _finished(
         self, learner: ModelTrainer, encoder: BatchEncoder, progress: TrainingProgress
     ) -> TrainingResult:
-        requested, splits, place = self._requested, self._splits, self._place
+        requested, splits, place = self.requested, self.splits, self.place
         known = collect_input_facts(splits.train, encoder.task, encoder.image_size)
         trained = TrainingResult(
-            dataset=self._path,
+            dataset=self.path,
             out=place.folder,
             task=encoder.task,
-            backend=self._keras.backend.backend(),
+            backend=self.keras.backend.backend(),
             parameters=learner.parameters,
             batch_size=requested.batch_size,
             train_split=splits.train.name,
@@ -310,7 +301,7 @@ class _TrainingRun:
             first_batch_seconds=progress.first_batch_seconds,
             advice=advise(
                 known,
-                path=self._path,
+                path=self.path,
                 epochs=progress.done,
                 batch_size=requested.batch_size,
                 threads=requested.threads,

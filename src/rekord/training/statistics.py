@@ -15,26 +15,8 @@ from rekord.codec.columns import Strings
 from rekord.dataset.split import Split
 from rekord.errors import error
 from rekord.schema import Feature
-from rekord.training.inputs import (
-    MAX_IDS,
-    MAX_LENGTH,
-    MAX_SIDE,
-    MIN_SIDE,
-    WORD_SPLITTING,
-    Batch,
-    BatchEncoder,
-    CategoryInput,
-    ImageInput,
-    InputEncoder,
-    NumberInput,
-    PixelInput,
-    TextInput,
-    TokenInput,
-    TrainingStep,
-    stack_columns,
-    to_dense,
-    to_token_lists,
-)
+from rekord.training import inputs
+from rekord.training.inputs import MAX_IDS, MAX_LENGTH, MAX_SIDE, MIN_SIDE, WORD_SPLITTING, Batch
 from rekord.training.task import Task, decode_string, find_valid_rows, read_first_batch, sample_evenly
 from rekord.transforms.vocabularies import WordCounts, WordList
 
@@ -59,7 +41,9 @@ def reject_regression(task: Task) -> None:
         )
 
 
-def compute_class_weights(split: Split, encoder: BatchEncoder, *, seed: int, batch_size: int) -> Weights:
+def compute_class_weights(
+    split: Split, encoder: inputs.BatchEncoder, *, seed: int, batch_size: int
+) -> Weights:
     """One weight a class: records (or pixels) / (classes × those of the class); 1 of a class that does not occur."""
     task = encoder.task
     if task.kind == "segmentation":
@@ -72,7 +56,9 @@ def compute_class_weights(split: Split, encoder: BatchEncoder, *, seed: int, bat
     return weights
 
 
-def _compute_pixel_weights(split: Split, encoder: BatchEncoder, *, seed: int, batch_size: int) -> Weights:
+def _compute_pixel_weights(
+    split: Split, encoder: inputs.BatchEncoder, *, seed: int, batch_size: int
+) -> Weights:
     task = encoder.task
     counts = np.zeros(len(task.classes), np.int64)
     seen = 0
@@ -81,7 +67,7 @@ def _compute_pixel_weights(split: Split, encoder: BatchEncoder, *, seed: int, ba
     )
     with iter(loader) as batches:
         for batch in batches:
-            step: TrainingStep = batch["step"]  # type: ignore[assignment]
+            step: inputs.TrainingStep = batch["step"]  # type: ignore[assignment]
             ids = step.y.reshape(-1)
             if task.ignore is not None:
                 ids = ids[ids != task.ignore]
@@ -116,7 +102,7 @@ _SCALES = {"uint8": 255.0, "uint16": 65535.0, "bool": 1.0}
 
 def fit_encoder(
     split: Split, task: Task, *, image_size: ImageSize | None = None, progress: FitCallback = None
-) -> BatchEncoder:
+) -> inputs.BatchEncoder:
     """The encoder for a task. At most 100,000 records are read, with equal gaps; none if nothing is learned."""
     schema = split.schema
     if image_size is not None:
@@ -137,9 +123,9 @@ def fit_encoder(
                 progress(batches.consumed, len(some))
     parts = {name: one.made() if isinstance(one, _InputFitter) else one for name, one in learners.items()}
     if target is None:
-        return BatchEncoder(task, parts)
+        return inputs.BatchEncoder(task, parts)
     mean, variance = target.mean_and_variance()
-    return BatchEncoder(task, parts, float(mean[0]), math.sqrt(float(variance[0])))
+    return inputs.BatchEncoder(task, parts, float(mean[0]), math.sqrt(float(variance[0])))
 
 
 class _InputFitter:
@@ -150,7 +136,7 @@ class _InputFitter:
     def add(self, batch: Batch) -> None:
         raise NotImplementedError
 
-    def made(self) -> InputEncoder:
+    def made(self) -> inputs.InputEncoder:
         raise NotImplementedError
 
 
@@ -166,7 +152,7 @@ class _NumberFitter(_InputFitter):
         self._most: Array = np.zeros(0)
 
     def add(self, batch: Batch) -> None:
-        values = stack_columns(batch, self.columns).astype(np.float64)
+        values = inputs.stack_columns(batch, self.columns).astype(np.float64)
         if not len(self._count):
             width = values.shape[1]
             self._count, self._mean, self._squares = np.zeros(width), np.zeros(width), np.zeros(width)
@@ -190,11 +176,11 @@ class _NumberFitter(_InputFitter):
         # What never varied is divided by 1, not by 0.
         return self._mean.astype(np.float32), np.where(bounded > 0, bounded, np.float32(1))
 
-    def made(self) -> InputEncoder:
+    def made(self) -> inputs.InputEncoder:
         mean, variance = self.mean_and_variance()
         seen = self._count > 0
         bounds = [np.where(seen, bound, 0.0).astype(np.float32) for bound in (self._least, self._most)]
-        return NumberInput(self.columns, mean, variance, *bounds)
+        return inputs.NumberInput(self.columns, mean, variance, *bounds)
 
 
 class _CategoryFitter(_InputFitter):
@@ -211,9 +197,9 @@ class _CategoryFitter(_InputFitter):
         values = [decode_string(value) for value, known in zip(column.tolist(), there, strict=True) if known]
         self._counts.counts.update(values)
 
-    def made(self) -> InputEncoder:
+    def made(self) -> inputs.InputEncoder:
         words = WordList(tuple(sorted(self._counts.most_common(MAX_CATEGORIES, 1))))
-        return CategoryInput(self.columns[0], words, len(words))
+        return inputs.CategoryInput(self.columns[0], words, len(words))
 
 
 class _VocabularyFitter(_InputFitter):
@@ -235,9 +221,9 @@ class _VocabularyFitter(_InputFitter):
                 self._counts.add(words)
         self._lengths.append(np.array([len(words) for words in texts], np.int64))
 
-    def made(self) -> InputEncoder:
+    def made(self) -> inputs.InputEncoder:
         words = WordList(self._counts.most_common(MAX_WORDS, 1))
-        return TextInput(self.columns[0], words, _choose_length(self._lengths))
+        return inputs.TextInput(self.columns[0], words, _choose_length(self._lengths))
 
 
 class _TokenFitter(_InputFitter):
@@ -249,35 +235,37 @@ class _TokenFitter(_InputFitter):
         self._lengths: list[Array] = []
 
     def add(self, batch: Batch) -> None:
-        tokens = to_token_lists(batch[self.columns[0]])
+        tokens = inputs.to_token_lists(batch[self.columns[0]])
         self._largest = max(self._largest, int(np.asarray(tokens.values).max(initial=0)))
         self._lengths.append(tokens.lengths)
 
-    def made(self) -> InputEncoder:
-        return TokenInput(self.columns[0], self._largest, _choose_length(self._lengths))
+    def made(self) -> inputs.InputEncoder:
+        return inputs.TokenInput(self.columns[0], self._largest, _choose_length(self._lengths))
 
 
 class _ScaleFitter(_InputFitter):
     """The largest number in images that are stored as such numbers as say nothing of their range."""
 
-    def __init__(self, image: PixelInput) -> None:
+    def __init__(self, image: inputs.PixelInput) -> None:
         self.columns = (image.column,)
         self._image = image
         self._most = 0.0
 
     def add(self, batch: Batch) -> None:
-        values = to_dense(batch[self.columns[0]]).astype(np.float64)
+        values = inputs.to_dense(batch[self.columns[0]]).astype(np.float64)
         self._most = max(self._most, float(np.abs(values[np.isfinite(values)]).max(initial=0.0)))
 
-    def made(self) -> InputEncoder:
+    def made(self) -> inputs.InputEncoder:
         bounded = min(self._most, float(np.finfo(np.float32).max))
         image = self._image
-        return PixelInput(image.column, image.height, image.width, image.channels, bounded or 1.0)
+        return inputs.PixelInput(image.column, image.height, image.width, image.channels, bounded or 1.0)
 
 
-def _build_inputs(split: Split, task: Task, size: ImageSize | None) -> dict[str, InputEncoder | _InputFitter]:
+def _build_inputs(
+    split: Split, task: Task, size: ImageSize | None
+) -> dict[str, inputs.InputEncoder | _InputFitter]:
     """The inputs by name: parts where all is known, else who learns them."""
-    found: dict[str, InputEncoder | _InputFitter] = {}
+    found: dict[str, inputs.InputEncoder | _InputFitter] = {}
     numbers = [each.column for each in task.inputs if each.form == "numbers"]
     several = {"category": 0, "text": 0, "tokens": 0}
     for each in task.inputs:
@@ -293,9 +281,9 @@ def _build_inputs(split: Split, task: Task, size: ImageSize | None) -> dict[str,
     return found
 
 
-def _build_id_input(feature: Feature, column: str, form: str) -> InputEncoder | _InputFitter:
+def _build_id_input(feature: Feature, column: str, form: str) -> inputs.InputEncoder | _InputFitter:
     if feature.class_count is not None:
-        return CategoryInput(column, None, min(feature.class_count, MAX_IDS))
+        return inputs.CategoryInput(column, None, min(feature.class_count, MAX_IDS))
     made: dict[str, Callable[[str], _InputFitter]] = {
         "category": _CategoryFitter,
         "text": _VocabularyFitter,
@@ -306,19 +294,19 @@ def _build_id_input(feature: Feature, column: str, form: str) -> InputEncoder | 
 
 def _build_image_input(
     split: Split, task: Task, column: str, size: ImageSize | None
-) -> InputEncoder | _InputFitter:
+) -> inputs.InputEncoder | _InputFitter:
     feature = split.schema[column]
     if feature.dtype is None:
         seen = _measure_image_size(split, column)
         height, width = _choose_image_size(task, seen, size)
         channels = getattr(feature, "channels", None) or 3
-        return ImageInput(column, height, width, channels, is_stored=not feature.is_image)
+        return inputs.ImageInput(column, height, width, channels, is_stored=not feature.is_image)
     shape = [length or 1 for length in feature.shape]
     height, width = _choose_image_size(task, (shape[0], shape[1]), size)
-    image = PixelInput(column, height, width, shape[2] if len(shape) > 2 else 1, 1.0)
+    image = inputs.PixelInput(column, height, width, shape[2] if len(shape) > 2 else 1, 1.0)
     if feature.dtype.name not in _SCALES:
         return _ScaleFitter(image)
-    return PixelInput(column, height, width, image.channels, _SCALES[feature.dtype.name])
+    return inputs.PixelInput(column, height, width, image.channels, _SCALES[feature.dtype.name])
 
 
 def _measure_image_size(split: Split, column: str) -> ImageSize:

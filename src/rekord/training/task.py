@@ -202,65 +202,24 @@ MAX_VALUES = 65_536
 ColumnForm: TypeAlias = 'InputForm | Literal["string"]'
 """A form; of a string the records have to say which."""
 
-TOKEN_COMPANIONS = frozenset(
-    [
-        "attention_mask",
-        "input_mask",
-        "padding_mask",
-        "token_type_ids",
-        "input_type_ids",
-        "segment_ids",
-        "type_ids",
-        "position_ids",
-        "special_tokens_mask",
-        "offset_mapping",
-        "word_lengths",
-    ]
-)
+TOKEN_COMPANIONS = frozenset([
+    "attention_mask", "input_mask", "padding_mask", "token_type_ids", "input_type_ids", "segment_ids",
+    "type_ids", "position_ids", "special_tokens_mask", "offset_mapping", "word_lengths",
+])  # fmt: skip
 _TOKEN_NAMES = frozenset(["tokens", "token_ids", "input_ids", "input_word_ids", "word_ids", "ids"])
-_FILE_NAMES = frozenset(
-    [
-        "filename",
-        "file_name",
-        "filepath",
-        "file_path",
-        "path",
-        "file",
-        "image_path",
-        "source_id",
-        "sha256",
-        "md5",
-        "hash",
-        "key",
-    ]
-)
-_METADATA_NAMES = frozenset(
-    [
-        "format",
-        "height",
-        "width",
-        "channels",
-        "depth",
-        "colorspace",
-        "mask_format",
-        "image_format",
-        "encoding",
-        "bits",
-    ]
-)
+_FILE_NAMES = frozenset([
+    "filename", "file_name", "filepath", "file_path", "path", "file", "image_path", "source_id", "sha256",
+    "md5", "hash", "key",
+])  # fmt: skip
+_METADATA_NAMES = frozenset([
+    "format", "height", "width", "channels", "depth", "colorspace", "mask_format", "image_format",
+    "encoding", "bits",
+])  # fmt: skip
 _TARGET_NAMES = frozenset(["class", "label", "labels", "category", "target"])
-_CLASS_NAMES = frozenset(
-    [
-        "label_name",
-        "label_names",
-        "label_text",
-        "class_name",
-        "class_names",
-        "class_text",
-        "category_name",
-        "target_name",
-    ]
-)
+_CLASS_NAMES = frozenset([
+    "label_name", "label_names", "label_text", "class_name", "class_names", "class_text", "category_name",
+    "target_name",
+])  # fmt: skip
 _ID_PATTERN = re.compile(
     r"(?:.*[_/ .-])?(?:id|idx|index|uid|uuid|guid|key|row|record|number|nr|no|unnamed: 0)|.*[a-z](?:Id|ID)"
 )

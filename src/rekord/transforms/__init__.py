@@ -9,25 +9,7 @@ from rekord.transforms.token_ids import tokenize
 from rekord.transforms.vocabularies import vocabulary
 
 __all__ = [
-    "Bound",
-    "Chain",
-    "FitState",
-    "Learning",
-    "Transform",
-    "bucketize",
-    "cast",
-    "chain",
-    "crop",
-    "decode",
-    "encode",
-    "grayscale",
-    "hash_into",
-    "hash_words",
-    "normalize",
-    "one_hot",
-    "resize",
-    "standardize",
-    "tfidf",
-    "tokenize",
-    "vocabulary",
-]
+    "Bound", "Chain", "FitState", "Learning", "Transform", "bucketize", "cast", "chain", "crop",
+    "decode", "encode", "grayscale", "hash_into", "hash_words", "normalize", "one_hot", "resize",
+    "standardize", "tfidf", "tokenize", "vocabulary",
+]  # fmt: skip

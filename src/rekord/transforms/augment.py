@@ -17,9 +17,8 @@ from rekord.codec.columns import Array
 from rekord.codec.images.inspect import FORMAT_NAMES, GeneratedMask, encode_grey_png
 from rekord.codec.images.store import store_image
 from rekord.codec.values import InvalidValue
-from rekord.errors import error
+from rekord.errors import closest_match, error, preview
 from rekord.schema import Image, Mask, Schema
-from rekord.schema.messages import closest_match, preview
 from rekord.transforms.base import Row
 from rekord.transforms.image_binding import ImageState, bind_image_transforms
 from rekord.transforms.image_row import ImagePipeline, ImagePixels, Size, _decode_ids, load_pixels

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from importlib import import_module
+from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -14,10 +15,9 @@ from rekord.arguments import flag, invalid, is_utf8_encodable, positive_int
 from rekord.codec.columns import Array
 from rekord.codec.numbers import NumberRule, store_numbers
 from rekord.codec.values import InvalidValue, store_string, store_strings
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, schema_error
 from rekord.schema import Feature, Schema
 from rekord.schema.base import dtype_name
-from rekord.schema.messages import schema_error
 
 _MAX_SIDE = 16_384
 """Larger images are hardly meant, and a batch of them would not fit into memory."""
@@ -127,6 +127,18 @@ def collect_companions(steps: Iterable[Transform]) -> dict[str, bytes]:
     return files
 
 
+def fields_to_json(transform: Any) -> dict[str, Any]:
+    """The fields of a transform by name, as JSON holds them."""
+    values = {field.name: getattr(transform, field.name) for field in fields(transform)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def make_transform(name: str, options: Mapping[str, Any]) -> Transform:
+    """What the function of this name in `rk.transforms` makes of the options."""
+    made: Transform = getattr(import_module("rekord.transforms"), name)(**options)
+    return made
+
+
 @dataclass(frozen=True, kw_only=True)
 class ColumnTransform:
     """A transform of `column`. Its result takes the column's place, or is called `into`; `keep` leaves both."""
@@ -134,6 +146,7 @@ class ColumnTransform:
     column: str
     into: str | None = None
     keep: bool = False
+    name: ClassVar[str] = "a transform"
 
     def __post_init__(self) -> None:
         for name, value in (("column", self.column), ("into", self.into)):
@@ -147,6 +160,15 @@ class ColumnTransform:
     def target(self) -> str:
         """The column of the result."""
         return self.into or self.column
+
+    def options(self) -> Mapping[str, Any]:
+        """The arguments that make it again, as JSON holds them."""
+        return fields_to_json(self)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str) -> Transform:
+        """The transform that has these options; `folder` keeps the files that belong to it."""
+        return make_transform(cls.name, options)
 
     def placement_options(self) -> dict[str, Any]:
         """Which column and where to, as JSON holds it."""
@@ -174,10 +196,9 @@ class ColumnTransform:
         self, wanted: str, feature: Feature, do: str = "name another column, or `cast` it first"
     ) -> RekordError:
         """The refusal of a column for what it holds."""
-        verb = getattr(self, "name", "a transform")
         return schema_error(
             "S142",
-            f"`{verb}` has no meaning for `{self.column}`",
+            f"`{self.name}` has no meaning for `{self.column}`",
             column=self.column,
             expected=wanted,
             found=f"{feature!r}"[:60],

@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 
 from rekord.arguments import UnknownOption, check_keywords
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.schema import Schema
-from rekord.schema.messages import preview
 from rekord.transforms.base import Bound, Row, Transform, apply_all
 from rekord.transforms.image_binding import ImageTransform, bind_image_transforms
 

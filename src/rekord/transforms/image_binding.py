@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from rekord.errors import RekordError
+from rekord.errors import RekordError, closest_match, preview, schema_error
 from rekord.schema import Boxes, Bytes, Feature, Image, Int64, Mask, Schema, Tensor, Text, of_type
 from rekord.schema.base import ABSENT
-from rekord.schema.messages import closest_match, preview, schema_error
-from rekord.transforms.base import Bound, Row
+from rekord.transforms.base import Bound, Row, Transform, fields_to_json, make_transform
 from rekord.transforms.image_row import ImageColumns, ImageOutput, ImagePipeline, PixelOperation, Size
 
 _DESCRIPTIVE_COLUMNS = {
@@ -60,6 +59,21 @@ class ImageTransform(Protocol):
 
 class BindableImageTransform:
     """What transforms of images share: alone, each is a row of one."""
+
+    name: ClassVar[str]
+
+    def options(self) -> Mapping[str, Any]:
+        """The arguments that make it again, as JSON holds them."""
+        return fields_to_json(self)
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Transform:
+        """The transform that has these options."""
+        return make_transform(cls.name, options)
+
+    def step(self) -> PixelOperation | None:
+        """What it does to pixels: nothing, unless a subclass says so."""
+        return None
 
     def bind(self, before: Schema) -> Bound:
         """The transform for rows of a schema."""

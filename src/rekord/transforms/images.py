@@ -11,9 +11,8 @@ import numpy as np
 from rekord.arguments import check_keywords, invalid, one_of, optional_names, positive_int
 from rekord.codec.columns import Array
 from rekord.codec.values import InvalidValue
-from rekord.errors import RekordError
+from rekord.errors import schema_error
 from rekord.schema import Image
-from rekord.schema.messages import schema_error
 from rekord.transforms.base import validate_colour, validate_numbers, validate_side
 from rekord.transforms.image_binding import BindableImageTransform, ImageState
 from rekord.transforms.image_row import (
@@ -59,24 +58,11 @@ def encode(
 
 @dataclass(frozen=True, kw_only=True)
 class Encode(BindableImageTransform):
-    """The transform that `encode` makes."""
-
     format: str
     quality: int | None
     columns: tuple[str, ...] | None
 
     name = "encode"
-
-    def options(self) -> Mapping[str, Any]:
-        return {"format": self.format, "quality": self.quality, "columns": _to_list(self.columns)}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Encode:
-        """The transform that has these options."""
-        return encode(**options)
-
-    def step(self) -> None:
-        return None
 
     def after(self, known: ImageState, column: str, image: Image) -> ImageState:
         return replace(known, output=replace(known.output, format=self.format, quality=self.quality))
@@ -94,22 +80,9 @@ def decode(*, columns: Sequence[str] | None = None) -> Decode:
 
 @dataclass(frozen=True, kw_only=True)
 class Decode(BindableImageTransform):
-    """The transform that `decode` makes."""
-
     columns: tuple[str, ...] | None
 
     name = "decode"
-
-    def options(self) -> Mapping[str, Any]:
-        return {"columns": _to_list(self.columns)}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Decode:
-        """The transform that has these options."""
-        return decode(**options)
-
-    def step(self) -> None:
-        return None
 
     def after(self, known: ImageState, column: str, image: Image) -> ImageState:
         _check_size(self.name, column, known)
@@ -149,30 +122,12 @@ def _is_one_of(value: object, *known: str | float) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Normalize(BindableImageTransform):
-    """The transform that `normalize` makes."""
-
     mean: tuple[float, ...]
     std: tuple[float, ...]
     scale: float
     columns: tuple[str, ...] | None
 
     name = "normalize"
-
-    def options(self) -> Mapping[str, Any]:
-        return {
-            "mean": list(self.mean),
-            "std": list(self.std),
-            "scale": self.scale,
-            "columns": _to_list(self.columns),
-        }
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Normalize:
-        """The transform that has these options."""
-        return normalize(**options)
-
-    def step(self) -> None:
-        return None
 
     def after(self, known: ImageState, column: str, image: Image) -> ImageState:
         _check_size(self.name, column, known)
@@ -207,8 +162,6 @@ def grayscale(*, columns: Sequence[str] | None = None) -> Grayscale:
 
 @dataclass(frozen=True, kw_only=True)
 class Grayscale(BindableImageTransform):
-    """The transform that `grayscale` makes."""
-
     columns: tuple[str, ...] | None
 
     name = "grayscale"
@@ -217,14 +170,6 @@ class Grayscale(BindableImageTransform):
     def filter(self) -> str:
         """None is needed."""
         return "nearest"
-
-    def options(self) -> Mapping[str, Any]:
-        return {"columns": _to_list(self.columns)}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Grayscale:
-        """The transform that has these options."""
-        return grayscale(**options)
 
     def step(self) -> PixelOperation:
         return self
@@ -251,22 +196,14 @@ def _count_channels(known: ImageState, image: Image) -> int:
 
 def _check_size(transform: str, column: str, known: ImageState) -> None:
     if known.size is None:
-        raise _unknown_size_error(transform, column)
-
-
-def _unknown_size_error(transform: str, column: str) -> RekordError:
-    return schema_error(
-        "S139",
-        f"`{transform}` needs images of one size, and those of `{column}` may have any",
-        column=column,
-        expected="a tensor of one shape",
-        found="images, whose sizes no schema says",
-        do=f"resize before `{transform}`: rk.transforms.resize(224, 224), or --resize 224x224",
-    )
-
-
-def _to_list(names: tuple[str, ...] | None) -> list[str] | None:
-    return None if names is None else list(names)
+        raise schema_error(
+            "S139",
+            f"`{transform}` needs images of one size, and those of `{column}` may have any",
+            column=column,
+            expected="a tensor of one shape",
+            found="images, whose sizes no schema says",
+            do=f"resize before `{transform}`: rk.transforms.resize(224, 224), or --resize 224x224",
+        )
 
 
 Filter: TypeAlias = Literal["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"]
@@ -309,8 +246,6 @@ def resize(
 
 @dataclass(frozen=True, kw_only=True)
 class Resize(BindableImageTransform):
-    """The transform that `resize` makes."""
-
     height: int
     width: int
     filter: str
@@ -320,22 +255,6 @@ class Resize(BindableImageTransform):
     per_box: tuple[str, ...] | None
 
     name = "resize"
-
-    def options(self) -> Mapping[str, Any]:
-        return {
-            "height": self.height,
-            "width": self.width,
-            "filter": self.filter,
-            "fit": self.fit,
-            "pad": list(self.pad),
-            "columns": _to_list(self.columns),
-            "per_box": _to_list(self.per_box),
-        }
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Resize:
-        """The transform that has these options."""
-        return resize(**options)
 
     def step(self) -> PixelOperation:
         return self
@@ -391,7 +310,11 @@ def crop(
 
     An image that is smaller is a bad row. Boxes are treated as by `resize`.
     """
-    if at != "center" and not _is_position(at):
+    if at != "center" and not (
+        isinstance(at, (tuple, list))
+        and len(at) == 2
+        and all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in at)
+    ):
         raise invalid("at", at, '"center", or the first row and column', 'at="center"')
     return Crop(
         height=validate_side("height", height),
@@ -404,8 +327,6 @@ def crop(
 
 @dataclass(frozen=True, kw_only=True)
 class Crop(BindableImageTransform):
-    """The transform that `crop` makes."""
-
     height: int
     width: int
     at: Size | None  # None: the middle
@@ -420,18 +341,7 @@ class Crop(BindableImageTransform):
         return "nearest"
 
     def options(self) -> Mapping[str, Any]:
-        return {
-            "height": self.height,
-            "width": self.width,
-            "at": "center" if self.at is None else list(self.at),
-            "columns": _to_list(self.columns),
-            "per_box": _to_list(self.per_box),
-        }
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str | None = None) -> Crop:
-        """The transform that has these options."""
-        return crop(**options)
+        return {**super().options(), "at": "center" if self.at is None else list(self.at)}
 
     def step(self) -> PixelOperation:
         return self
@@ -482,14 +392,6 @@ def _center_part(size: Size, wanted: Size) -> tuple[float, float, float, float]:
 
 def _scale_length(length: int, scale: float, most: int) -> int:
     return min(max(round(length * scale), 1), most)
-
-
-def _is_position(at: object) -> bool:
-    return (
-        isinstance(at, (tuple, list))
-        and len(at) == 2
-        and all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in at)
-    )
 
 
 def _join_names(first: tuple[str, ...] | None, last: tuple[str, ...] | None) -> tuple[str, ...] | None:

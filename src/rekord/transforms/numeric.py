@@ -52,18 +52,9 @@ def one_hot(
 
 @dataclass(frozen=True, kw_only=True)
 class OneHot(ColumnTransform):
-    """The transform that `one_hot` makes."""
-
     classes: int | None
 
     name = "one_hot"
-
-    def options(self) -> Mapping[str, Any]:
-        return {**self.placement_options(), "classes": self.classes}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str) -> OneHot:
-        return one_hot(**options)
 
     def bind(self, before: Schema) -> Bound:
         feature = self.require_source(before, (Label, Int64), "a Label, or whole numbers")
@@ -126,18 +117,9 @@ def bucketize(
 
 @dataclass(frozen=True, kw_only=True)
 class Bucketize(ColumnTransform):
-    """The transform that `bucketize` makes."""
-
     boundaries: tuple[float, ...]
 
     name = "bucketize"
-
-    def options(self) -> Mapping[str, Any]:
-        return {**self.placement_options(), "boundaries": list(self.boundaries)}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str) -> Bucketize:
-        return bucketize(**options)
 
     def bind(self, before: Schema) -> Bound:
         feature = self.require_source(before, (Int64, Float32), "numbers")
@@ -182,13 +164,6 @@ class Standardize(ColumnTransform):
     std: tuple[float, ...]
 
     name = "standardize"
-
-    def options(self) -> Mapping[str, Any]:
-        return {**self.placement_options(), "mean": list(self.mean), "std": list(self.std)}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str) -> Standardize:
-        return standardize_with(**options)
 
     def bind(self, before: Schema) -> Bound:
         feature = self.require_source(before, (Int64, Float32), "numbers")
@@ -450,19 +425,10 @@ def cast(
 
 @dataclass(frozen=True, kw_only=True)
 class Cast(ColumnTransform):
-    """The transform that `cast` makes."""
-
     dtype: str
     lossy: bool
 
     name = "cast"
-
-    def options(self) -> Mapping[str, Any]:
-        return {**self.placement_options(), "dtype": self.dtype, "lossy": self.lossy}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str) -> Cast:
-        return cast(**options)
 
     def bind(self, before: Schema) -> Bound:
         allowed = (Int64, Float32, Label, Text, Bytes, Tensor)

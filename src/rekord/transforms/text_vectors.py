@@ -16,6 +16,7 @@ from rekord.codec.columns import Array
 from rekord.errors import error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Int64, Label, Schema, Sparse, Text
+from rekord.transforms import vocabularies
 from rekord.transforms.base import (
     Bound,
     ColumnTransform,
@@ -29,19 +30,7 @@ from rekord.transforms.base import (
 )
 from rekord.transforms.numeric import LEARN_FROM, LearnFrom, not_fitted_error
 from rekord.transforms.token_ids import require_text_column
-from rekord.transforms.vocabularies import (
-    MAX_LINES,
-    SplitterName,
-    WordCounts,
-    WordList,
-    WordSplitter,
-    build_splitter,
-    format_companion_name,
-    hash_to_bucket,
-    parse_words,
-    read_companion,
-    sha256_hex,
-)
+from rekord.transforms.vocabularies import MAX_LINES, SplitterName, WordList, WordSplitter
 
 _MAX_BUCKETS = 1 << 40
 
@@ -66,19 +55,10 @@ def hash_into(
 
 @dataclass(frozen=True, kw_only=True)
 class HashInto(ColumnTransform):
-    """The transform that `hash_into` makes."""
-
     buckets: int
     salt: int
 
     name = "hash_into"
-
-    def options(self) -> Mapping[str, Any]:
-        return {**self.placement_options(), "buckets": self.buckets, "salt": self.salt}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str) -> HashInto:
-        return hash_into(**options)
 
     def bind(self, before: Schema) -> Bound:
         feature = self.require_source(
@@ -103,7 +83,9 @@ class _HashFunction:
         values = self.reader.flat(row)
         if values is None:
             return None
-        hashed = [hash_to_bucket(_to_hash_input(value), self.buckets, self.salt) for value in values]
+        hashed = [
+            vocabularies.hash_to_bucket(_to_hash_input(value), self.buckets, self.salt) for value in values
+        ]
         return hashed if self.reader.feature.shape else hashed[0]
 
 
@@ -131,7 +113,7 @@ class _BytesHashFunction:
             strings = store_strings(value, self.feature, self.feature.shape)
         except InvalidValue as unfit:
             raise unfit.to_error(self.column) from unfit.__cause__
-        hashed = [hash_to_bucket(one, self.buckets, self.salt) for one in strings]
+        hashed = [vocabularies.hash_to_bucket(one, self.buckets, self.salt) for one in strings]
         return hashed if self.feature.shape else hashed[0]
 
 
@@ -153,7 +135,7 @@ def hash_words(
     return HashWords(
         column=column,
         size=integer("size", size, least=1, most=_MAX_BUCKETS),
-        split=build_splitter(with_, lowercase),
+        split=vocabularies.build_splitter(with_, lowercase),
         salt=integer("salt", salt, least=-(2**63)),
         into=into,
         keep=keep,
@@ -162,8 +144,6 @@ def hash_words(
 
 @dataclass(frozen=True, kw_only=True)
 class HashWords(ColumnTransform):
-    """The transform that `hash_words` makes."""
-
     size: int
     split: WordSplitter
     salt: int
@@ -172,10 +152,6 @@ class HashWords(ColumnTransform):
 
     def options(self) -> Mapping[str, Any]:
         return {**self.placement_options(), "size": self.size, **self.split.options(), "salt": self.salt}
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str) -> HashWords:
-        return hash_words(**options)
 
     def bind(self, before: Schema) -> Bound:
         feature = self.require_source(before, (Text, Bytes), "texts")
@@ -201,7 +177,7 @@ class _WordHashFunction:
         if text is None:
             return None
         words = self.split(text)
-        counts = Counter([hash_to_bucket(word.encode(), self.size, self.salt) for word in words])
+        counts = Counter([vocabularies.hash_to_bucket(word.encode(), self.size, self.salt) for word in words])
         places = sorted(counts)
         return places, [counts[place] for place in places]
 
@@ -231,7 +207,7 @@ def tfidf(
     return UnfittedTfidf(
         column=column,
         size=integer("size", size, least=1, most=MAX_LINES),
-        split=build_splitter(with_, lowercase),
+        split=vocabularies.build_splitter(with_, lowercase),
         min_count=integer("min_count", min_count, least=1),
         into=into,
         keep=keep,
@@ -263,25 +239,13 @@ class UnfittedTfidf(ColumnTransform):
         raise not_fitted_error(self.name, self.column, do)
 
     def begin(self, before: Schema) -> FitState:
-        return _TfidfState(self, TextReader(self.column, require_text_column(self, before)))
+        return _TfidfState(self, TextReader(self.column, require_text_column(self, before)), by_text=True)
 
 
-class _TfidfState:
+class _TfidfState(vocabularies.WordCountState):
     """Counts words, and the texts that have them."""
 
-    def __init__(self, step: UnfittedTfidf, texts: TextReader) -> None:
-        self._step = step
-        self._texts = texts
-        self._counts = WordCounts(step.column, by_text=True)
-
-    def update(self, row: Row) -> None:
-        text = self._texts.one(row)
-        if text is not None:
-            self._counts.add(self._step.split(text))
-
-    def merge(self, other: FitState) -> None:
-        assert isinstance(other, _TfidfState)
-        self._counts.merge(other._counts)
+    _step: UnfittedTfidf
 
     def learned(self) -> Transform:
         step, counts = self._step, self._counts
@@ -295,10 +259,6 @@ class _TfidfState:
             into=step.into,
             keep=step.keep,
         )
-
-    def describe(self) -> str:
-        """What was learned, in words."""
-        return f"{len(self._counts.counts):,} different words in {self._counts.texts:,} texts"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,30 +277,30 @@ class Tfidf(ColumnTransform):
             **self.placement_options(),
             **self.split.options(),
             "vocabulary": words[0],
-            "sha256": sha256_hex(words[1]),
+            "sha256": vocabularies.sha256_hex(words[1]),
             "idf": weights[0],
-            "idf_sha256": sha256_hex(weights[1]),
+            "idf_sha256": vocabularies.sha256_hex(weights[1]),
         }
 
     def companions(self) -> dict[str, bytes]:
         """The files that belong beside a dataset: the words, and the weight of each."""
         return {
-            format_companion_name("vocabulary", self.target, "txt"): self.words.to_bytes(),
-            format_companion_name("idf", self.target, "txt"): "".join(
+            vocabularies.format_companion_name("vocabulary", self.target, "txt"): self.words.to_bytes(),
+            vocabularies.format_companion_name("idf", self.target, "txt"): "".join(
                 [f"{w!r}\n" for w in self.weights]
             ).encode(),
         }
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> Tfidf:
-        data = read_companion(options, folder, "vocabulary", "sha256")
-        words = parse_words(data, f"{folder}/{options['vocabulary']}")
-        data = read_companion(options, folder, "idf", "idf_sha256")
+        data = vocabularies.read_companion(options, folder, "vocabulary", "sha256")
+        words = vocabularies.parse_words(data, f"{folder}/{options['vocabulary']}")
+        data = vocabularies.read_companion(options, folder, "idf", "idf_sha256")
         weights = _parse_weights(data, f"{folder}/{options['idf']}", len(words))
         return cls(
             words=words,
             weights=weights,
-            split=build_splitter(options.get("with_"), options.get("lowercase")),
+            split=vocabularies.build_splitter(options.get("with_"), options.get("lowercase")),
             **{name: options.get(name) for name in ("column", "into", "keep")},  # type: ignore[arg-type]
         )
 

@@ -12,22 +12,10 @@ from rekord.arguments import as_path, check_keywords, integer, invalid, one_of
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Int64, Schema, Text
+from rekord.transforms import vocabularies
 from rekord.transforms.base import Bound, ColumnTransform, FitState, Row, TextReader, Transform
 from rekord.transforms.numeric import LEARN_FROM, LearnFrom, not_fitted_error
-from rekord.transforms.vocabularies import (
-    MAX_LINES,
-    WordCounts,
-    WordList,
-    WordSplitter,
-    build_splitter,
-    format_companion_name,
-    parse_words,
-    read_companion,
-    read_file_bounded,
-    read_words,
-    sha256_hex,
-    validate_words,
-)
+from rekord.transforms.vocabularies import MAX_LINES, WordList, WordSplitter
 
 _MAX_LENGTH = 1 << 24
 _UNUSABLE = "tokenizer file cannot be used"
@@ -43,20 +31,14 @@ def length_and_padding(max_length: object, pad: object) -> tuple[int | None, int
 
 
 def load_tokenizer_file(
-    column: str,
-    path: object,
-    *,
-    max_length: int | None,
-    pad: int | None,
-    into: str | None,
-    keep: bool,
+    column: str, path: object, *, max_length: int | None, pad: int | None, into: str | None, keep: bool
 ) -> TokenizerFile:
     """The transform that a tokenizer.json describes."""
     expected = '"words", "whitespace", or the path of a tokenizer.json'
     place = as_path("with_", path, expected=expected, do='with_="words"')
     if not place.endswith(".json") and not os.path.exists(place):
         raise invalid("with_", path, expected, 'with_="words"')
-    data = read_file_bounded(place, _UNUSABLE)
+    data = vocabularies.read_file_bounded(place, _UNUSABLE)
     _check_length(
         _load_tokenizer(data, place, max_length), max_length
     )  # refused here, before any row is read
@@ -78,18 +60,18 @@ class TokenizerFile(ColumnTransform):
         return {
             **self.placement_options(),
             "tokenizer": file,
-            "sha256": sha256_hex(data),
+            "sha256": vocabularies.sha256_hex(data),
             "max_length": self.max_length,
             "pad": self.pad,
         }
 
     def companions(self) -> dict[str, bytes]:
         """The files that belong beside a dataset."""
-        return {format_companion_name("tokenizer", self.target, "json"): self.data}
+        return {vocabularies.format_companion_name("tokenizer", self.target, "json"): self.data}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> TokenizerFile:
-        data = read_companion(options, folder, "tokenizer", "sha256", _UNUSABLE)
+        data = vocabularies.read_companion(options, folder, "tokenizer", "sha256", _UNUSABLE)
         rest = {name: value for name, value in options.items() if name not in ("tokenizer", "sha256")}
         rest["max_length"], rest["pad"] = length_and_padding(rest.get("max_length"), rest.get("pad"))
         tokenizer = _load_tokenizer(data, f"{folder}/{options['tokenizer']}", rest["max_length"])
@@ -226,12 +208,12 @@ def tokenize(
         if vocabulary is not None:
             raise invalid("vocabulary", vocabulary, "none: the tokenizer file has its own", "leave it out")
         return load_tokenizer_file(column, with_, max_length=length, pad=filled, into=into, keep=keep)
-    split = build_splitter(with_, lowercase)
+    split = vocabularies.build_splitter(with_, lowercase)
     if oov is not None and (not isinstance(oov, str) or not oov):
         raise invalid("oov", oov, "a word, or None", 'oov="[UNK]"')
     if vocabulary is None:
         if oov is not None:
-            validate_words([PAD_TOKEN, oov])
+            vocabularies.validate_words([PAD_TOKEN, oov])
         return UnfittedTokenize(
             column=column,
             split=split,
@@ -245,7 +227,7 @@ def tokenize(
             learn_from=one_of("learn_from", learn_from, LEARN_FROM),
         )
     is_file = isinstance(vocabulary, (str, os.PathLike))
-    words = read_words(vocabulary) if is_file else validate_words(vocabulary)  # type: ignore[arg-type]
+    words = vocabularies.read_words(vocabulary) if is_file else vocabularies.validate_words(vocabulary)  # type: ignore[arg-type]
     return tokenize_with_vocabulary(
         column, words, split=split, max_length=length, pad=filled, oov=oov, into=into, keep=keep
     )
@@ -297,20 +279,20 @@ class Tokenize(ColumnTransform):
             "pad": self.pad,
             "oov": self.oov,
             "vocabulary": file,
-            "sha256": sha256_hex(data),
+            "sha256": vocabularies.sha256_hex(data),
         }
 
     def companions(self) -> dict[str, bytes]:
         """The files that belong beside a dataset."""
-        return {format_companion_name("vocabulary", self.target, "txt"): self.words.to_bytes()}
+        return {vocabularies.format_companion_name("vocabulary", self.target, "txt"): self.words.to_bytes()}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> Transform:
         if "tokenizer" in options:
             return TokenizerFile.from_options(options, folder)
         rest = {name: value for name, value in options.items() if name not in ("vocabulary", "sha256")}
-        data = read_companion(options, folder, "vocabulary", "sha256")
-        words = parse_words(data, f"{folder}/{options['vocabulary']}")
+        data = vocabularies.read_companion(options, folder, "vocabulary", "sha256")
+        words = vocabularies.parse_words(data, f"{folder}/{options['vocabulary']}")
         return tokenize(vocabulary=words.words, **rest)
 
     def bind(self, before: Schema) -> Bound:
@@ -406,25 +388,15 @@ class UnfittedTokenize(ColumnTransform):
         )
 
     def begin(self, before: Schema) -> FitState:
-        return _VocabularyState(self, TextReader(self.column, require_text_column(self, before)))
+        return _VocabularyState(
+            self, TextReader(self.column, require_text_column(self, before)), by_text=False
+        )
 
 
-class _VocabularyState:
+class _VocabularyState(vocabularies.WordCountState):
     """Counts words, for a vocabulary."""
 
-    def __init__(self, step: UnfittedTokenize, texts: TextReader) -> None:
-        self._step = step
-        self._texts = texts
-        self._counts = WordCounts(step.column, by_text=False)
-
-    def update(self, row: Row) -> None:
-        text = self._texts.one(row)
-        if text is not None:
-            self._counts.add(self._step.split(text))
-
-    def merge(self, other: FitState) -> None:
-        assert isinstance(other, _VocabularyState)
-        self._counts.merge(other._counts)
+    _step: UnfittedTokenize
 
     def learned(self) -> Transform:
         step = self._step
@@ -440,7 +412,3 @@ class _VocabularyState:
             into=step.into,
             keep=step.keep,
         )
-
-    def describe(self) -> str:
-        """What was learned, in words."""
-        return f"{len(self._counts.counts):,} different words in {self._counts.texts:,} texts"

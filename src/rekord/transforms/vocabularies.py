@@ -14,12 +14,20 @@ from heapq import nsmallest
 from typing import Any, Literal, TypeAlias
 
 from rekord.arguments import check_keywords, flag, integer, invalid, one_of
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Bytes, Int64, Label, Schema, Text
-from rekord.schema.messages import preview
 from rekord.storage.router import ROUTED_STORAGE
-from rekord.transforms.base import Bound, ColumnTransform, NumberReader, Row, TextReader, is_text_feature
+from rekord.transforms.base import (
+    Bound,
+    ColumnTransform,
+    FitState,
+    NumberReader,
+    Row,
+    TextReader,
+    Transform,
+    is_text_feature,
+)
 
 
 @lru_cache(maxsize=1 << 17)
@@ -136,6 +144,31 @@ class WordCounts:
                 found="more",
                 do="give a vocabulary=, a tokenizer.json, or use hash_words, which counts none",
             )
+
+
+class WordCountState:
+    """What was seen of the texts of a column, for a transform that learns its words."""
+
+    def __init__(self, step: Any, texts: TextReader, *, by_text: bool) -> None:
+        self._step = step
+        self._texts = texts
+        self._counts = WordCounts(step.column, by_text=by_text)
+
+    def update(self, row: Row) -> None:
+        text = self._texts.one(row)
+        if text is not None:
+            self._counts.add(self._step.split(text))
+
+    def merge(self, other: FitState) -> None:
+        assert isinstance(other, WordCountState)
+        self._counts.merge(other._counts)
+
+    def learned(self) -> Transform:
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """What was learned, in words."""
+        return f"{len(self._counts.counts):,} different words in {self._counts.texts:,} texts"
 
 
 MAX_FILE_BYTES = 256 << 20
@@ -334,8 +367,6 @@ def vocabulary(
 
 @dataclass(frozen=True, kw_only=True)
 class Lookup(ColumnTransform):
-    """The transform that `vocabulary` makes."""
-
     words: WordList
     oov_buckets: int
 

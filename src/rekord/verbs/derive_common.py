@@ -21,13 +21,12 @@ from rekord.dataset.manifest import Manifest, manifest_path, read_manifest
 from rekord.dataset.order import EpochOrder
 from rekord.dataset.samplers import FileOrderSampler, SubsetSampler, digest_selection
 from rekord.dataset.split import Split
-from rekord.errors import FormatError, RekordError, add_location, error
+from rekord.errors import FormatError, RekordError, add_location, closest_match, error, preview
 from rekord.layouts.tfds import build_tfds_files
 from rekord.location import Location
 from rekord.report.formatting import format_byte_size
 from rekord.schema import Label, Schema, of_type
 from rekord.schema.interop.tfds import FEATURES_NAME, INFO_NAME, build_label_files
-from rekord.schema.messages import closest_match, preview
 from rekord.storage.router import ROUTED_STORAGE, is_remote
 from rekord.storage.transaction import Transaction, exists, read_bytes
 from rekord.verbs.write import TFDS_VERSION, infer_tfds_name

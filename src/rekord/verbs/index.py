@@ -30,10 +30,9 @@ from rekord.dataset.shard_index import (
     open_shard_index,
     rebuild_index,
 )
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import preview
 from rekord.storage.local import PathLike, read_error
 from rekord.storage.router import ROUTED_STORAGE
 from rekord.storage.transaction import publish

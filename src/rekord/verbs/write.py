@@ -82,7 +82,7 @@ def resolve_source(
 
         return arrow(rows)
     if module in ("pandas", "polars") and hasattr(rows, "columns"):
-        from rekord.sources.arrays import pandas, polars
+        from rekord.sources import pandas, polars
 
         return pandas(rows) if module == "pandas" else polars(rows)
     if isinstance(rows, Dataset):

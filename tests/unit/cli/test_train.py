@@ -385,7 +385,7 @@ def test_the_bar_says_how_far_the_epoch_is() -> None:
 
 def drawn(show: TrainingDisplay) -> str:
     stream = io.StringIO()
-    Console(file=stream, width=100).print(show._bar())
+    Console(file=stream, width=100).print(show._render())
     return stream.getvalue().strip()
 
 

@@ -6,9 +6,8 @@ import pickle
 import numpy as np
 import pytest
 
-from rekord.errors import SchemaError
+from rekord.errors import SchemaError, closest_match
 from rekord.schema import Boxes, Bytes, Float32, Image, Int64, Label, Mask, Sparse, Tensor, Text
-from rekord.schema.messages import closest_match
 
 NAN = float("nan")
 INF = float("inf")

@@ -36,10 +36,9 @@ from rekord.codec.images.inspect import (
     read_samples,
 )
 from rekord.codec.values import InvalidValue, describe_shape
-from rekord.errors import error
+from rekord.errors import error, preview
 from rekord.location import Location
 from rekord.schema import Image, Mask
-from rekord.schema.messages import preview
 
 ColourMap: TypeAlias = "Mapping[tuple[int, int, int], int]"
 """The class id that each colour (red, green, blue) stands for."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_match, error
 from rekord.feeds.sql.engine import (
     InterruptibleRunner,
     check_statement,
@@ -30,7 +30,6 @@ from rekord.feeds.sql.tables import (
     quote_literal,
 )
 from rekord.schema import Schema
-from rekord.schema.messages import closest_match
 from rekord.storage.router import is_remote
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from contextlib import suppress
 from threading import Lock, current_thread, main_thread
 from typing import Any
 
-from rekord.errors import RekordError, error
-from rekord.schema.messages import closest_match
+from rekord.errors import RekordError, closest_match, error
 from rekord.storage.os_hints import (
     check_address_space,
     check_working_directory,

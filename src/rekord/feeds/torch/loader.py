@@ -17,7 +17,7 @@ from rekord.arguments import integer, invalid
 from rekord.codec.columns import Batch, Optional, Ragged, SparseColumn, Strings
 from rekord.dataset.batches import BatchReader, BatchRequest, LoaderState, make_worker_request, read_batches
 from rekord.dataset.options import BatchOptions
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.feeds.feed import (
     Feed,
     RowReader,
@@ -29,7 +29,6 @@ from rekord.feeds.feed import (
 )
 from rekord.feeds.torch.cursor import IterationStart, SharedCursor
 from rekord.location import Location
-from rekord.schema.messages import preview
 
 if TYPE_CHECKING:
     import torch.utils.data

@@ -15,9 +15,8 @@ import numpy.typing as npt
 from rekord import _core
 from rekord._core import Colour, ImageFormat
 from rekord.dataset.read import SPLIT_STEMS
-from rekord.errors import RekordError
-from rekord.health.check.rule import MAX_LISTED_PER_CODE
-from rekord.health.check.shards import format_record_count
+from rekord.errors import RekordError, preview
+from rekord.health.check.rule import MAX_LISTED_PER_CODE, CheckRule
 from rekord.health.duplicates import (
     MEMORY_BYTES,
     PLACE_DTYPE,
@@ -28,8 +27,8 @@ from rekord.health.duplicates import (
 )
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
+from rekord.report.formatting import format_count
 from rekord.schema import Feature, Mask, Schema
-from rekord.schema.messages import preview
 
 MIN_CONTENT_BYTES = 256
 """Images of fewer bytes on average are icons or the like, and repeat by nature."""
@@ -152,7 +151,7 @@ class _ComparedKeys:
     identity: frozenset[str]
 
 
-class DuplicateContentRule:
+class DuplicateContentRule(CheckRule):
     """The rule. `split_of` tells the split of a file, `key` the column that is a row's identity.
 
     The content keys are those of `schema`, or chosen when the first records are seen. Where splits were only guessed
@@ -168,6 +167,7 @@ class DuplicateContentRule:
         guessed_splits: bool = False,
         memory_bytes: int = MEMORY_BYTES,
     ) -> None:
+        super().__init__()
         self._split_of = split_of
         self._schema = schema
         self._key = key
@@ -201,10 +201,6 @@ class DuplicateContentRule:
         except RekordError as failure:
             self.close()
             yield Finding.from_error(failure)
-
-    def end_file(self, path: str) -> Iterator[Finding]:
-        """Nothing: the same content may be in another file."""
-        return iter(())
 
     def end(self) -> Iterator[Finding]:
         """What is there more than once."""
@@ -340,7 +336,7 @@ class _DuplicateFindings:
         names = preview(self._splits[one]), preview(self._splits[other])
         severity: Severity = "error" if self._has_certain_splits(one, other) else "warning"
         in_all = (
-            f"{format_record_count(tally.others)} of {names[0]} and {tally.records:,} of {names[1]} in all"
+            f"{format_count(tally.others, 'record')} of {names[0]} and {tally.records:,} of {names[1]} in all"
         )
         message = f"the same `{feature[:60]}` is in split {names[0]} and in split {names[1]}"
         do = "keep one of them, and split by what equal records share: rekord write --split-by KEY"
@@ -370,7 +366,7 @@ class _DuplicateFindings:
             "note",
             feature,
             f"`{feature[:60]}` has only {distinct:,} different "
-            f"{'value' if distinct == 1 else 'values'} in {format_record_count(total)}",
+            f"{'value' if distinct == 1 else 'values'} in {format_count(total, 'record')}",
             pair,
             f"also {self._where(pair.second)}",
             "nothing, where records share such values; else remove the copies",
@@ -445,7 +441,7 @@ class _DuplicateFindings:
                 feature,
                 f"{message}: {left:,} more",
                 last,
-                format_record_count(records),
+                format_count(records, "record"),
                 _FIX_LISTED_HINT,
             )
             finding.record = finding.offset = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,8 +25,7 @@ from rekord.codec.values import InvalidValue
 from rekord.health.check.rule import (
     Array,
     Cells,
-    DeferredFindings,
-    RepeatedFindings,
+    CheckRule,
     RowMask,
     compute_value_offsets,
     find_present_rows,
@@ -33,6 +33,7 @@ from rekord.health.check.rule import (
 )
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch
+from rekord.report.formatting import format_count
 from rekord.schema import Boxes, Image, Mask, Schema, of_type
 from rekord.schema.features import BOX_SIDES
 
@@ -71,9 +72,7 @@ def to_finding(unfit: InvalidValue, whose: str) -> tuple[str, dict[str, Any]]:
     }
 
 
-def find_mask_problems(
-    whose: str, data: bytes, facts: _core.ImageFacts, mask: Mask | None
-) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
+def find_mask_problems(whose: str, data: bytes, facts: _core.ImageFacts, mask: Mask | None) -> Problems:
     """What is wrong with a whole image as a mask; without a declaration nothing is known of its classes."""
     ids = MaskIds(mask.classes, mask.ignore) if mask is not None else None
     bits = 16 if ids is not None and ids.wide else 8
@@ -150,6 +149,9 @@ def _describe_missing_ids(whose: str, facts: _core.ImageFacts, bits: int, readin
     }
 
 
+Problems: TypeAlias = "Iterator[tuple[str, Severity, dict[str, Any]]]"
+"""The codes of findings, how bad they are, and what they say."""
+
 ImageSize: TypeAlias = "tuple[int, int, int] | None"
 """Width, height and EXIF's orientation; None where the image does not say."""
 
@@ -204,13 +206,12 @@ def find_declared_images(schema: Schema) -> tuple[ImageKey, ...]:
     return tuple(out)
 
 
-class ImageRule:
+class ImageRule(CheckRule):
     """Every image is whole and what is said of it; `keys_of` gives the images of a batch."""
 
     def __init__(self, keys_of: Callable[[KeyedBatch], Sequence[ImageKey]]) -> None:
+        super().__init__()
         self._keys_of = keys_of
-        self._repeated = RepeatedFindings()
-        self._once = DeferredFindings()
 
     def update(self, batch: KeyedBatch) -> Iterator[Finding]:
         """What is wrong with the images of these records."""
@@ -225,29 +226,14 @@ class ImageRule:
                 facts = _core.inspect_image(data, True)
                 seen[cell] = _get_size(facts)
                 for code, severity, said in self._about(key, data, facts, step, beside, row):
-                    yield from self._told(batch, row, code, severity, key.feature, said)
+                    yield from self._report(batch, [row], code, severity, key.feature, partial(_say, said))
                 if key.is_mask and (key.of, key.step) in sizes:
                     image = sizes[key.of, key.step].get(cell)
                     apart = find_mask_size_mismatch(_format_image_name(key, step), key.of, image, seen[cell])
                     if apart is not None:
-                        yield from self._told(batch, row, "H768", "error", key.feature, apart)
-
-    def end_file(self, path: str) -> Iterator[Finding]:
-        """What was only counted so far."""
-        yield from self._repeated.end_file()
-        yield from self._once.end_file()
-
-    def end(self) -> Iterator[Finding]:
-        """Nothing: every file has had its say."""
-        yield from ()
-
-    def _told(
-        self, batch: KeyedBatch, row: int, code: str, severity: Severity, feature: str, said: dict[str, Any]
-    ) -> Iterator[Finding]:
-        if severity != "error":
-            self._once.report(batch, [row], code, severity, feature, lambda _: said)
-        else:
-            yield from self._repeated.report(batch, [row], code, severity, feature, lambda _: said)
+                        yield from self._report(
+                            batch, [row], "H768", "error", key.feature, partial(_say, apart)
+                        )
 
     def _about(
         self,
@@ -257,7 +243,7 @@ class ImageRule:
         step: int | None,
         beside: _ImageMetadata,
         row: int,
-    ) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
+    ) -> Problems:
         whose = _format_image_name(key, step)
         what = "mask" if key.is_mask else "image"
         if facts.fault == ImageFault.EMPTY and key.is_empty_allowed:
@@ -278,9 +264,7 @@ class ImageRule:
             yield code, "note", {"message": sentence.replace("the image", whose, 1)}
 
 
-def _find_oversized(
-    facts: _core.ImageFacts, whose: str, *, declared: bool
-) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
+def _find_oversized(facts: _core.ImageFacts, whose: str, *, declared: bool) -> Problems:
     """What decode=True would refuse for its number of pixels.
 
     Where no schema declares an image nobody is known to decode it, unless Pillow too would take it for an attack.
@@ -307,9 +291,7 @@ class _ImageMetadata:
         value = self._values[name][row] if name in self._values else None
         return value if isinstance(value, kind) else None
 
-    def format(
-        self, row: int, facts: _core.ImageFacts, whose: str, key: ImageKey
-    ) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
+    def format(self, row: int, facts: _core.ImageFacts, whose: str, key: ImageKey) -> Problems:
         """The format that the schema declares, or that a key says."""
         found = FORMAT_NAMES[facts.format]
         wanted = key.image.format if key.image is not None else None
@@ -345,9 +327,7 @@ class _ImageMetadata:
                 },
             )
 
-    def size(
-        self, row: int, facts: _core.ImageFacts, whose: str
-    ) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
+    def size(self, row: int, facts: _core.ImageFacts, whose: str) -> Problems:
         """The size that the keys say."""
         width, height = self._of("width", row, int), self._of("height", row, int)
         if width in (None, facts.width) and height in (None, facts.height):
@@ -373,9 +353,7 @@ class _ImageMetadata:
             },
         )
 
-    def channels(
-        self, row: int, facts: _core.ImageFacts, whose: str, key: ImageKey
-    ) -> Iterator[tuple[str, Severity, dict[str, Any]]]:
+    def channels(self, row: int, facts: _core.ImageFacts, whose: str, key: ImageKey) -> Problems:
         """How many channels the schema or a key says: a note, where readers that ask for three get three."""
         said = self._of("channels", row, int)
         source = format_key(self._names["channels"]) if said is not None else "the schema"
@@ -387,14 +365,18 @@ class _ImageMetadata:
             "H738",
             "note" if said == 3 else "warning",
             {
-                "message": f"{whose} has {_format_channels(facts.channels)}, {source} says {said}",
-                "expected": _format_channels(said),
-                "found": f"{_format_channels(facts.channels)} of {facts.bits} bits",
+                "message": f"{whose} has {format_count(facts.channels, 'channel')}, {source} says {said}",
+                "expected": format_count(said, "channel"),
+                "found": f"{format_count(facts.channels, 'channel')} of {facts.bits} bits",
                 "do": f"tf.io.decode_image(…, channels={said}) gives what is said"
                 if said in (1, 3, 4)
                 else "write the key from the image itself",
             },
         )
+
+
+def _say(said: dict[str, Any], row: int) -> dict[str, Any]:
+    return said
 
 
 def _iter_images(cells: Cells) -> Iterator[tuple[int, int, int | None, bytes]]:
@@ -452,10 +434,6 @@ def _get_single_values(batch: KeyedBatch, key: str) -> list[Any]:
     return values
 
 
-def _format_channels(count: int) -> str:
-    return f"{count} channel" if count == 1 else f"{count} channels"
-
-
 CLASS_IDS = "class/label"
 CLASS_NAMES = "class/text"
 _FLOAT_NOISE = 1e-6
@@ -506,13 +484,12 @@ def find_declared_boxes(schema: Schema) -> tuple[BoxKeys, ...]:
     return tuple(out)
 
 
-class BoxRule:
+class BoxRule(CheckRule):
     """Every box lies in its image; `boxes_of` gives the boxes of a batch."""
 
     def __init__(self, boxes_of: Callable[[KeyedBatch], Sequence[BoxKeys]]) -> None:
+        super().__init__()
         self._boxes_of = boxes_of
-        self._repeated = RepeatedFindings()
-        self._once = DeferredFindings()
 
     def update(self, batch: KeyedBatch) -> Iterator[Finding]:
         """What is wrong with the boxes of these records."""
@@ -523,15 +500,6 @@ class BoxRule:
                 yield from self._boxes(batch, boxes, found)
             yield from self._classes(batch, boxes)
 
-    def end_file(self, path: str) -> Iterator[Finding]:
-        """What was only counted so far."""
-        yield from self._repeated.end_file()
-        yield from self._once.end_file()
-
-    def end(self) -> Iterator[Finding]:
-        """Nothing: every file has had its say."""
-        yield from ()
-
     def _boxes(self, batch: KeyedBatch, boxes: BoxKeys, sides: list[Cells]) -> Iterator[Finding]:
         columns = [side.column for side in sides]
         counts = [column.counts for column in columns]
@@ -539,9 +507,8 @@ class BoxRule:
         even = np.logical_and.reduce([count == counts[0] for count in counts])
         if not even.all() and not boxes.declared:
             rows = sides[0].records(np.flatnonzero(~even))
-            yield from self._report(
-                batch, boxes, rows, "H770", "error", lambda cell: _describe_uneven_sides(boxes, counts, cell)
-            )
+            say = lambda row: _describe_uneven_sides(boxes, counts, rows[row])  # noqa: E731
+            yield from self._report(batch, rows, "H770", "error", boxes.feature, say)
         edges = [_select_row_values(column, even) for column in columns]
         owners = np.repeat(np.arange(len(even)), np.where(even, counts[0], 0))
         if not len(owners):
@@ -584,16 +551,19 @@ class BoxRule:
         place = dict(zip(cells.tolist(), at[first].tolist(), strict=True))
         several = np.bincount(owners[at], minlength=len(sides[0].column))
 
-        def words(cell: int) -> dict[str, Any]:
+        rows = sides[0].records(cells)
+
+        def words(row: int) -> dict[str, Any]:
+            cell = rows[row]
             box = [float(edge[place[cell]]) for edge in edges]
             more = int(several[cell]) - 1
             number = place[cell] - int(np.searchsorted(owners, cell))
             shown = f"box {number:,}: {', '.join([f'{side:.4g}' for side in box])}"
             return say(
-                _format_boxes_name(boxes), box, shown + (f"; {more:,} more in the record" if more else "")
+                format_key(boxes.feature), box, shown + (f"; {more:,} more in the record" if more else "")
             )
 
-        yield from self._report(batch, boxes, sides[0].records(cells), code, severity, words)
+        yield from self._report(batch, rows, code, severity, boxes.feature, words)
 
     def _classes(self, batch: KeyedBatch, boxes: BoxKeys) -> Iterator[Finding]:
         """The classes of boxes: as many as there are boxes, and none of them the background's."""
@@ -610,17 +580,8 @@ class BoxRule:
                 # Names may be left out, and are then missing or an empty list.
                 wrong &= (counts > 0) if name == CLASS_NAMES else find_present_rows(cells.column, len(wanted))
                 rows = cells.records(np.flatnonzero(wrong))
-                yield from self._report(
-                    batch,
-                    boxes,
-                    rows,
-                    "H770",
-                    "error",
-                    lambda cell, key=key, counts=counts, wanted=wanted: _describe_count_mismatch(  # type: ignore[misc]
-                        boxes, key, int(wanted[cell]), int(counts[cell])
-                    ),
-                    feature=key,
-                )
+                say = partial(_describe_count_mismatch, boxes, key, wanted, counts, rows)
+                yield from self._report(batch, rows, "H770", "error", key, say)
             if name == CLASS_IDS and boxes.from_one and cells.column.kind == "int64":
                 yield from self._below_one(batch, boxes, cells, key)
 
@@ -630,37 +591,17 @@ class BoxRule:
             return
         first = cells.marked(values < 1)
         rows = cells.records(np.fromiter(first, np.int64, len(first)))
-        yield from self._report(
-            batch,
-            boxes,
-            rows,
-            "H774",
-            "warning",
-            lambda cell: {
-                "message": f"{format_key(key)} is {int(values[first[cell]])}, and ids begin at 1",
-                "expected": "class ids from 1: TensorFlow's object detection takes 0 for the background",
-                "found": str(int(values[first[cell]])),
-                "do": "add 1 to the ids, here and in the label map",
-            },
-            feature=key,
-        )
 
-    def _report(
-        self,
-        batch: KeyedBatch,
-        boxes: BoxKeys,
-        rows: dict[int, int],
-        code: str,
-        severity: Severity,
-        say: Callable[[int], dict[str, Any]],
-        *,
-        feature: str | None = None,
-    ) -> Iterator[Finding]:
-        about = boxes.feature if feature is None else feature
-        if severity == "error":
-            yield from self._repeated.report(batch, rows, code, severity, about, lambda row: say(rows[row]))
-        else:
-            self._once.report(batch, list(rows), code, severity, about, lambda row: say(rows[row]))
+        def say(row: int) -> dict[str, Any]:
+            found = int(values[first[rows[row]]])
+            return {
+                "message": f"{format_key(key)} is {found}, and ids begin at 1",
+                "expected": "class ids from 1: TensorFlow's object detection takes 0 for the background",
+                "found": str(found),
+                "do": "add 1 to the ids, here and in the label map",
+            }
+
+        yield from self._report(batch, rows, "H774", "warning", key, say)
 
 
 def _select_row_values(column: KeyColumn, rows: RowMask) -> Array:
@@ -673,10 +614,6 @@ def _select_row_values(column: KeyColumn, rows: RowMask) -> Array:
     ]
 
 
-def _format_boxes_name(boxes: BoxKeys) -> str:
-    return format_key(boxes.feature)
-
-
 def _describe_uneven_sides(boxes: BoxKeys, counts: list[Any], cell: int) -> dict[str, Any]:
     numbers = [int(count[cell]) for count in counts]
     return {
@@ -687,11 +624,13 @@ def _describe_uneven_sides(boxes: BoxKeys, counts: list[Any], cell: int) -> dict
     }
 
 
-def _describe_count_mismatch(boxes: BoxKeys, key: str, wanted: int, found: int) -> dict[str, Any]:
+def _describe_count_mismatch(
+    boxes: BoxKeys, key: str, wanted: Array, found: Array, rows: dict[int, int], row: int
+) -> dict[str, Any]:
     return {
         "message": f"{format_key(key)} has another length than the boxes under {format_key(boxes.stem)}",
-        "expected": f"{wanted:,}, one for each box",
-        "found": f"{found:,}",
+        "expected": f"{int(wanted[rows[row]]):,}, one for each box",
+        "found": f"{int(found[rows[row]]):,}",
         "do": "write boxes and their classes together, and leave out both where one is left out",
     }
 

@@ -14,23 +14,24 @@ import numpy as np
 
 from rekord import _core
 from rekord._core import ImageFormat
+from rekord.errors import closest_match
 from rekord.health.check.images import MASK_KEY, BoxKeys, ImageKey
 from rekord.health.check.rule import (
     MIN_EVIDENCE_RECORDS,
     Cells,
+    CheckRule,
     DeferredFindings,
-    RepeatedFindings,
     RowMask,
     find_present_rows,
+    find_records_with_key,
     format_key,
-    format_records,
 )
 from rekord.health.check.schema import LIST_NAMES
 from rekord.health.finding import Finding
 from rekord.health.key_columns import KeyColumn, KeyedBatch
+from rekord.report.formatting import format_count
 from rekord.schema.base import ListKind
 from rekord.schema.features import BOX_SIDES
-from rekord.schema.messages import closest_match
 
 MAJORITY_SHARE = 0.95
 
@@ -250,25 +251,16 @@ def list_key_paths(batch: KeyedBatch) -> list[KeyPath]:
     return [(False, key) for key in batch.context] + [(True, key) for key in batch.steps]
 
 
-def find_records_with_key(batch: KeyedBatch, key: str, *, step: bool) -> RowMask:
-    """Which records have a key."""
-    found: Any = batch.steps.get(key) if step else batch.context.get(key)
-    if found is None:
-        return np.zeros(len(batch), np.bool_)
-    return np.ones(len(batch), np.bool_) if found.valid is None else found.valid
-
-
 _MAX_COMPARED_KEYS = 1000
 _DIGITS = re.compile(r"\d+")
 
 
-class MajorityRule:
+class MajorityRule(CheckRule):
     """Every record is like most of the others."""
 
     def __init__(self, learnt: RecordPatterns) -> None:
+        super().__init__()
         self._patterns = learnt
-        self._repeated = RepeatedFindings()
-        self._once = DeferredFindings()
         self._held = DeferredFindings()
         self._path: str | None = None
 
@@ -323,13 +315,8 @@ class MajorityRule:
             # Few of them are odd ones out; all of them make an odd file; else this is how the file is.
             if finding.count == records or finding.count <= max(1, (1 - MAJORITY_SHARE) * records):
                 yield finding
-        yield from self._repeated.end_file()
-        yield from self._once.end_file()
+        yield from super().end_file(path)
         self._path = None
-
-    def end(self) -> Iterator[Finding]:
-        """Nothing: every file has had its say."""
-        yield from ()
 
     # Keys.
 
@@ -353,7 +340,7 @@ class MajorityRule:
         return {
             "message": f"{format_key(key)} is here instead of {format_key(meant)}: did you mean {format_key(meant)}?",
             "expected": f"{format_key(meant)}, as in {self._seen.keys[step, meant].present:,} of "
-            f"{format_records(self._seen.records)} that were looked at",
+            f"{format_count(self._seen.records, 'record')} that were looked at",
             "found": format_key(key),
             "do": f"write the records again with {format_key(meant)}",
         }
@@ -390,7 +377,7 @@ class MajorityRule:
             lambda _: {
                 "message": f"{format_key(key)} is missing, and nearly all records have it",
                 "expected": f"a {'list of steps' if step else 'value'} under {format_key(key)}, as in {present:,} of "
-                f"{format_records(self._seen.records)} that were looked at",
+                f"{format_count(self._seen.records, 'record')} that were looked at",
                 "found": "no such key, or one without a kind",
                 "do": "write the records again with it, or declare a schema in which it is optional",
             },

@@ -29,15 +29,15 @@ from rekord.dataset.manifest import (
     read_manifest,
     tag_digest,
 )
-from rekord.errors import RekordError, add_location, error
-from rekord.health.check.rule import MAX_LISTED_PER_CODE, RepeatedFindings
-from rekord.health.check.shards import build_missing_shards_finding, format_record_count, group_runs
+from rekord.errors import RekordError, add_location, error, preview
+from rekord.health.check.rule import MAX_LISTED_PER_CODE, CheckRule
+from rekord.health.check.shards import build_missing_shards_finding, group_runs
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch
+from rekord.report.formatting import format_count
 from rekord.schema import Feature, Schema
 from rekord.schema.interop.label_map import read_label_map
 from rekord.schema.interop.tfds import INFO_NAME, TfdsFolder
-from rekord.schema.messages import preview
 from rekord.storage.local import LOCAL, read_file
 
 _LABEL_MAP_SUFFIXES = ("label_map.pbtxt", "labelmap.pbtxt")
@@ -63,14 +63,14 @@ def build_label_map_rule(path: str) -> LabelMapRule | Finding:
         return Finding.from_error(failure)
 
 
-class LabelMapRule:
+class LabelMapRule(CheckRule):
     """A rule: every class id and name of an object is one of the map's. `classes` are names by their ids."""
 
     def __init__(self, name: str, classes: Mapping[int, str]) -> None:
+        super().__init__()
         self._name = name
         self._ids = np.array(sorted(classes), np.int64)
         self._names = {text.encode() for text in classes.values()}
-        self._repeated = RepeatedFindings()
 
     def update(self, batch: KeyedBatch) -> Iterator[Finding]:
         """The records that have another one."""
@@ -83,14 +83,6 @@ class LabelMapRule:
             # An empty name stands for a name that was left out.
             wrong = np.fromiter((bool(t) and t not in self._names for t in texts), np.bool_, len(texts))
             yield from self._told(batch, CLASS_NAME_KEY, names, wrong, lambda place: repr(texts[place])[:60])
-
-    def end_file(self, path: str) -> Iterator[Finding]:
-        """What was only counted so far."""
-        yield from self._repeated.end_file()
-
-    def end(self) -> Iterator[Finding]:
-        """Nothing: every file has had its say."""
-        return iter(())
 
     def _told(
         self, batch: KeyedBatch, key: str, column: KeyColumn, wrong: Any, shown: Any
@@ -216,7 +208,11 @@ def find_manifest_mismatches(
     to their ends without damage.
     """
     records = {os.path.normpath(path): count for path, count in records_by_path.items()}
-    known = _map_names_by_digest(listing)
+    known = {
+        digest: name
+        for split, part in listing.manifest.splits.items()
+        for digest, name in zip(part.shards.digest, part.names(split), strict=True)
+    }
     for split, part in listing.manifest.splits.items():
         missing = []
         for number, name in enumerate(part.names(split)):
@@ -230,7 +226,15 @@ def find_manifest_mismatches(
                 missing.append(number)
             elif (count := records.get(os.path.normpath(path))) is not None:
                 if count != part.shards.records[number]:
-                    yield _count_mismatch_finding(path, name, part.shards.records[number], count)
+                    yield Finding.of(
+                        "X516",
+                        "error",
+                        path=path,
+                        message="a shard holds another number of records than the manifest says",
+                        expected=f"{format_count(part.shards.records[number], 'record')}, as {MANIFEST_NAME} says",
+                        found=format_count(count, "record"),
+                        do=f"copy {name} again, or write the dataset again",
+                    )
                 elif (found := digests.digest(path)) not in (None, part.shards.digest[number]):
                     yield _digest_mismatch_finding(path, name, part.shards.digest[number], str(found), known)
         pattern = part.template.replace("{split}", split).replace("{shard:05d}", "*")
@@ -243,26 +247,6 @@ def find_manifest_mismatches(
             yield finding
     yield from _find_companion_mismatches(listing)
     yield from _find_unlisted_files(listing, paths)
-
-
-def _map_names_by_digest(listing: ManifestListing) -> dict[str, str]:
-    return {
-        digest: name
-        for split, part in listing.manifest.splits.items()
-        for digest, name in zip(part.shards.digest, part.names(split), strict=True)
-    }
-
-
-def _count_mismatch_finding(path: str, name: str, expected: int, found: int) -> Finding:
-    return Finding.of(
-        "X516",
-        "error",
-        path=path,
-        message="a shard holds another number of records than the manifest says",
-        expected=f"{format_record_count(expected)}, as {MANIFEST_NAME} says",
-        found=format_record_count(found),
-        do=f"copy {name} again, or write the dataset again",
-    )
 
 
 def _digest_mismatch_finding(
@@ -321,10 +305,11 @@ def _find_unlisted_files(listing: ManifestListing, paths: Sequence[str]) -> Iter
         )
 
 
-class ClassCountRule:
+class ClassCountRule(CheckRule):
     """A rule: each class has as many records as the manifest says. Of splits that are not whole it says nothing."""
 
     def __init__(self, listing: ManifestListing) -> None:
+        super().__init__()
         self._listing = listing
         self._records: Counter[str] = Counter()
         self._counts: dict[tuple[str, str], Counter[int]] = {}
@@ -350,10 +335,6 @@ class ClassCountRule:
                     if values.offsets is None and values.valid is not None:
                         ids = ids[values.valid]
                     self._count(split, column, ids)
-        return iter(())
-
-    def end_file(self, path: str) -> Iterator[Finding]:
-        """Nothing: classes are counted by split."""
         return iter(())
 
     def end(self) -> Iterator[Finding]:
@@ -390,8 +371,8 @@ class ClassCountRule:
             path=manifest_path(self._listing.folder),
             feature=self._keys[split][column],
             message=f"the manifest counts other classes of `{column[:60]}` than split {preview(split)} has",
-            expected=f"{format_record_count(expected)} of class {name[:20]}, as {MANIFEST_NAME} says",
-            found=format_record_count(found),
+            expected=f"{format_count(expected, 'record')} of class {name[:20]}, as {MANIFEST_NAME} says",
+            found=format_count(found, "record"),
             do="write the dataset again: its class weights and balanced batches would be wrong",
         )
 
@@ -476,8 +457,8 @@ def _find_tfds_shard_mismatches(
             yield _tfds_mismatch_finding(
                 path,
                 "a shard holds another number of records than dataset_info.json says",
-                format_record_count(lengths[number]),
-                format_record_count(found),
+                format_count(lengths[number], "record"),
+                format_count(found, "record"),
             )
 
 
@@ -548,7 +529,7 @@ def _tfds_info_error(expected: str, found: str) -> RekordError:
     return error("X536", expected=expected, found=found, do="fetch the file again")
 
 
-class IndexRule:
+class IndexRule(CheckRule):
     """A rule: the index of each shard is whole, and says of each record where it is and what its columns hold.
 
     One that is not whole is ignored by all readers, so it costs time and no more; one that is whole and wrong would
@@ -556,6 +537,7 @@ class IndexRule:
     """
 
     def __init__(self, listing: ManifestListing) -> None:
+        super().__init__()
         self._listing = listing
         self._path: str | None = None
         self._index: IndexFile | None = None
@@ -580,10 +562,6 @@ class IndexRule:
         if self._path != path:
             yield from self._open(path)
         self._index = self._path = None
-
-    def end(self) -> Iterator[Finding]:
-        """Nothing: indexes are compared file by file."""
-        return iter(())
 
     def _open(self, path: str) -> Iterator[Finding]:
         self._path, self._index = path, None

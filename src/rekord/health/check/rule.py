@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rekord import _core
 from rekord.codes import CODES
 from rekord.health.finding import Finding, Severity
-from rekord.health.key_columns import IntArray, KeyColumn, KeyedBatch
+from rekord.health.key_columns import IntArray, KeyColumn, KeyedBatch, StepColumn
 
 MIN_EVIDENCE_RECORDS = 20
 """With fewer records, nothing is concluded that holds only because no record contradicts it."""
@@ -21,17 +21,40 @@ MAX_LISTED_PER_CODE = 20
 """So many findings of one code, feature and file are told one by one; the rest are one finding with a count."""
 
 
-class CheckRule(Protocol):
+class CheckRule:
     """Something that records are held against, batch by batch."""
+
+    def __init__(self) -> None:
+        self._repeated = RepeatedFindings()
+        self._once = DeferredFindings()
 
     def update(self, batch: KeyedBatch) -> Iterator[Finding]:
         """What is wrong with these records."""
+        raise NotImplementedError
 
     def end_file(self, path: str) -> Iterator[Finding]:
-        """What remains to be said after the last batch of a file."""
+        """What remains to be said after the last batch of a file: what was only counted so far."""
+        yield from self._repeated.end_file()
+        yield from self._once.end_file()
 
     def end(self) -> Iterator[Finding]:
         """What remains to be said after the last file."""
+        return iter(())
+
+    def _report(
+        self,
+        batch: KeyedBatch,
+        rows: Iterable[int],
+        code: str,
+        severity: Severity,
+        feature: str | None,
+        say: Callable[[int], dict[str, Any]],
+    ) -> Iterator[Finding]:
+        """Errors one by one, up to a number of them; anything less once a file, with how many records share it."""
+        if severity == "error":
+            yield from self._repeated.report(batch, rows, code, severity, feature, say)
+        else:
+            self._once.report(batch, list(rows), code, severity, feature, say)
 
 
 class RepeatedFindings:
@@ -57,16 +80,7 @@ class RepeatedFindings:
             if told >= MAX_LISTED_PER_CODE and (more := self._more.get(where)) is not None:
                 more.count += 1
                 continue
-            said = {"message": None, **say(row)}
-            finding = Finding.of(
-                code,
-                severity,
-                path=batch.path,
-                record=int(batch.records[row]),
-                offset=int(batch.offsets[row]),
-                feature=feature,
-                **{name: text for name, text in said.items() if text is not None},
-            )
+            finding = build_finding(batch, row, code, severity, feature, say(row))
             self._told[where] = told + 1
             if told < MAX_LISTED_PER_CODE:
                 yield finding
@@ -154,6 +168,14 @@ def find_present_rows(column: KeyColumn | None, rows: int) -> RowMask:
     return np.ones(rows, np.bool_) if column.valid is None else column.valid
 
 
+def find_records_with_key(batch: KeyedBatch, key: str, *, step: bool) -> RowMask:
+    """Which records have a key, or a list of steps under it."""
+    found: KeyColumn | StepColumn | None = batch.steps.get(key) if step else batch.context.get(key)
+    if found is None:
+        return np.zeros(len(batch), np.bool_)
+    return np.ones(len(batch), np.bool_) if found.valid is None else found.valid
+
+
 def compute_value_offsets(column: KeyColumn) -> IntArray:
     """Where the values of each row begin and end, also where the column does without saying it."""
     return np.arange(len(column) + 1, dtype=np.int64) if column.offsets is None else column.offsets
@@ -231,8 +253,3 @@ class DeferredFindings:
 def format_key(key: str) -> str:
     """A key of a record as a message shows it: whoever wrote the file chose its length."""
     return f"`{key}`" if len(key) <= MAX_SHOWN_CHARACTERS else f"`{key[: MAX_SHOWN_CHARACTERS - 1]}…`"
-
-
-def format_records(count: int) -> str:
-    """So many records, in words."""
-    return f"{count:,} record" if count == 1 else f"{count:,} records"

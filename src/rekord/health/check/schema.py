@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rekord.codec.values import suggest_key_fix, suggest_kind_fix
+from rekord.errors import closest_match
 from rekord.health.check import expected
 from rekord.health.check.expected import (
     ExpectedColumn,
@@ -19,22 +20,21 @@ from rekord.health.check.expected import (
 from rekord.health.check.rule import (
     MIN_EVIDENCE_RECORDS,
     Cells,
-    DeferredFindings,
-    RepeatedFindings,
+    CheckRule,
     RowMask,
     find_present_rows,
+    find_records_with_key,
     format_key,
 )
 from rekord.health.finding import Finding, Severity
-from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
-from rekord.schema import Bytes, Float32, Int64, Label, Schema, Tensor, Text
+from rekord.health.key_columns import KeyColumn, KeyedBatch
+from rekord.report.formatting import format_count
+from rekord.schema import Schema, Tensor
 from rekord.schema.base import dtype_name
-from rekord.schema.messages import closest_match
 
 FindingDetails = dict[str, Any]
 
 LIST_NAMES = {"bytes": "bytes_list", "float": "float_list", "int64": "int64_list"}
-_SHAPED_FEATURES = (Int64, Float32, Bytes, Text, Label)
 _MAX_PIXEL = 255
 
 
@@ -82,9 +82,9 @@ def describe_wrong_count(
     return {
         "message": f"{whose} has another number of values than the schema says",
         "expected": many
-        + _format_value_count(key.count)
+        + format_count(key.count, "value")
         + (f", for shape {shape}" if of_shape else f", as {declared} is stored"),
-        "found": _format_value_count(int(cells.column.counts[cell])),
+        "found": format_count(int(cells.column.counts[cell]), "value"),
         "do": f"declare the shape that was written, e.g. {declared}(shape=(None,)) for any number"
         if of_shape
         else f"declare {format_key(column.name)} as rk.Bytes(shape=(None,)), or write the records again",
@@ -206,7 +206,7 @@ def _describe_non_finite(
     declared = None if key.limits is None else key.limits.range
     return {
         "message": f"{whose} is {name}"
-        if not _has_several_values(cells, cell)
+        if not (isinstance(cells.column.values, np.ndarray) is False or int(cells.column.counts[cell]) > 1)
         else f"{whose} has a value that is {name}",
         "expected": "a finite number"
         if declared is None
@@ -307,10 +307,6 @@ VALUE_DESCRIBERS: dict[str, Callable[[str, ExpectedColumn, ExpectedKey, Cells, i
 }
 
 
-def _has_several_values(cells: Cells, cell: int) -> bool:
-    return isinstance(cells.column.values, np.ndarray) is False or int(cells.column.counts[cell]) > 1
-
-
 def _format_value(cells: Cells, cell: int, at: int, *, unsigned: bool = False) -> str:
     """A value, and where it stands in its list."""
     value = cells.column.values[at]
@@ -319,21 +315,16 @@ def _format_value(cells: Cells, cell: int, at: int, *, unsigned: bool = False) -
     return shown if count == 1 else f"{shown}, value {at - cells.begin(cell):,} of {count:,}"
 
 
-def _format_value_count(count: int) -> str:
-    return f"{count:,} value" if count == 1 else f"{count:,} values"
-
-
 _MAX_COMPARED_KEYS = 1000
 
 
-class SchemaRule:
+class SchemaRule(CheckRule):
     """Every record is one that the schema declares."""
 
     def __init__(self, schema: Schema, *, tfds: bool = False) -> None:
+        super().__init__()
         self._expected = compile_schema(schema)
         self._tfds = tfds
-        self._repeated = RepeatedFindings()
-        self._once = DeferredFindings()
         self._meant: dict[tuple[bool, str], str | None] = {}
 
     def update(self, batch: KeyedBatch) -> Iterator[Finding]:
@@ -352,14 +343,8 @@ class SchemaRule:
                 self._add_unknown_key(batch, key, step=step, explained=explained.get((step, key)))
 
     def end_file(self, path: str) -> Iterator[Finding]:
-        """What was only counted so far."""
         self._meant.clear()
-        yield from self._repeated.end_file()
-        yield from self._once.end_file()
-
-    def end(self) -> Iterator[Finding]:
-        """Nothing: every file has had its say."""
-        yield from ()
+        yield from super().end_file(path)
 
     # Keys that the schema lacks.
 
@@ -379,7 +364,7 @@ class SchemaRule:
         return self._meant[step, key]
 
     def _add_unknown_key(self, batch: KeyedBatch, key: str, *, step: bool, explained: RowMask | None) -> None:
-        here = _find_present_records(batch, key, step=step)
+        here = find_records_with_key(batch, key, step=step)
         rows = np.flatnonzero(here if explained is None else here & ~explained).tolist()
         meant = self._meaning(key, step=step)
         self._once.report(batch, rows, "H754", "warning", key, lambda _: describe_unknown_key(key, meant))
@@ -393,7 +378,7 @@ class SchemaRule:
         strangers: list[str],
         explained: dict[tuple[bool, str], RowMask],
     ) -> Iterator[Finding]:
-        here = [_find_present_records(batch, key.key, step=column.step) for key in column.keys]
+        here = [find_records_with_key(batch, key.key, step=column.step) for key in column.keys]
         if not column.required:
             if len(here) > 1:
                 yield from self._apart(column, batch, here)
@@ -405,7 +390,7 @@ class SchemaRule:
         instead: dict[str, RowMask] = {}
         for key in strangers:
             if self._meaning(key, step=column.step) in [one.key for one in column.keys]:
-                instead[key] = missing & _find_present_records(batch, key, step=column.step)
+                instead[key] = missing & find_records_with_key(batch, key, step=column.step)
                 explained[column.step, key] = instead[key]
 
         def say(row: int) -> dict[str, Any]:
@@ -443,7 +428,7 @@ class SchemaRule:
             there_at_all.append(cells)
             if cells.column.kind != key.kind and (len(cells.column.values) or not column.step):
                 rows = cells.records(np.flatnonzero(find_present_rows(cells.column, len(cells.column))))
-                yield from self._report(batch, column, key, cells, rows, "D403", describe_wrong_kind)
+                yield from self._report_cells(batch, column, key, cells, rows, "D403", describe_wrong_kind)
                 continue
             parts.append(cells)
             yield from self._counts(column, key, batch, cells)
@@ -464,7 +449,7 @@ class SchemaRule:
             column, key, cells.column
         )
         rows = cells.records(np.flatnonzero(wrong))
-        yield from self._report(batch, column, key, cells, rows, "D402", describe_wrong_count)
+        yield from self._report_cells(batch, column, key, cells, rows, "D402", describe_wrong_count)
 
     def _values(
         self,
@@ -484,10 +469,7 @@ class SchemaRule:
             whose = column.describe_key(key.key, cells.step(row, cell))
             return VALUE_DESCRIBERS[code](whose, column, key, cells, cell, first[cell])
 
-        if severity == "error":
-            yield from self._repeated.report(batch, rows, code, severity, column.name, say)
-        else:
-            self._once.report(batch, list(rows), code, severity, column.name, say)
+        yield from self._report(batch, rows, code, severity, column.name, say)
 
     def _together(self, column: ExpectedColumn, batch: KeyedBatch, parts: list[Cells]) -> Iterator[Finding]:
         """The keys of one column agree about how many values there are, step by step where there are steps."""
@@ -528,7 +510,7 @@ class SchemaRule:
             lambda row: describe_uneven_steps(column, steps, row),
         )
 
-    def _report(
+    def _report_cells(
         self,
         batch: KeyedBatch,
         column: ExpectedColumn,
@@ -552,14 +534,6 @@ def _find_uneven_records(parts: list[Cells]) -> RowMask:
     for each in others:
         uneven |= each != first
     return uneven
-
-
-def _find_present_records(batch: KeyedBatch, key: str, *, step: bool) -> RowMask:
-    """Which records have a key, or a list of steps under it."""
-    found: KeyColumn | StepColumn | None = batch.steps.get(key) if step else batch.context.get(key)
-    if found is None:
-        return np.zeros(len(batch), np.bool_)
-    return np.ones(len(batch), np.bool_) if found.valid is None else found.valid
 
 
 def _is_column_quickly_valid(column: ExpectedColumn, batch: KeyedBatch) -> bool:

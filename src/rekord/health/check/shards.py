@@ -89,11 +89,6 @@ def format_runs(runs: Iterable[tuple[int, int]]) -> str:
     return text
 
 
-def format_record_count(count: int) -> str:
-    """`1 record`, `51,240 records`."""
-    return f"{count:,} record{'' if count == 1 else 's'}"
-
-
 def _find_missing_shards(one: ShardSet) -> Iterator[Finding]:
     finding = build_missing_shards_finding(one.pattern, one.missing, one.count, said_by="the names say")
     if finding is not None:

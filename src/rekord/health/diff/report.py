@@ -16,7 +16,7 @@ from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
 from rekord.framing.frames import VerifiedFrames
 from rekord.health.duplicates import PlaceArray
-from rekord.health.finding import Finding
+from rekord.health.finding import Finding, JsonFields
 from rekord.health.stats.report import FeatureStats, PartStats, compare_parts, to_json_value
 from rekord.schema import Schema
 from rekord.schema.json_form import feature_to_json
@@ -25,20 +25,16 @@ _SINGLE_VALUE, _VARYING_VALUES = "one value", "a varying number of values"
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColumnDiff:
+class ColumnDiff(JsonFields):
     """A column that both sides have and that is not the same. `says` are the changes in words, A → B."""
 
     a: Mapping[str, Any]
     b: Mapping[str, Any]
     says: list[str]
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return {"a": dict(self.a), "b": dict(self.b), "says": self.says}
-
 
 @dataclass(frozen=True, kw_only=True)
-class SchemaDiff:
+class SchemaDiff(JsonFields):
     """Columns in one side only, and those that differ. `source` says whether they are declared or were seen."""
 
     source: Literal["manifests", "records"]
@@ -50,15 +46,6 @@ class SchemaDiff:
     def same(self) -> bool:
         """Whether there is nothing to tell."""
         return not (self.added or self.removed or self.changed)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return {
-            "source": self.source,
-            "added": {name: dict(column) for name, column in self.added.items()},
-            "removed": {name: dict(column) for name, column in self.removed.items()},
-            "changed": {name: change.to_dict() for name, change in self.changed.items()},
-        }
 
 
 def diff_schemas(a: Schema, b: Schema) -> SchemaDiff:
@@ -155,17 +142,13 @@ RANGE_THRESHOLD = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureShift:
+class FeatureShift(JsonFields):
     """A feature that moved: why it is told, and what both sides have."""
 
     says: list[str]
     distances: dict[str, float]  # by measure: "js", "linf", "missing"
     a: dict[str, Any]
     b: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return {"says": self.says, "distances": self.distances, "a": self.a, "b": self.b}
 
 
 def find_feature_shifts(
@@ -261,20 +244,16 @@ _MAX_SHOWN_FEATURES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordPosition:
+class RecordPosition(JsonFields):
     """Where a record is: its file, its number in it, and where its frame begins in the decompressed stream."""
 
     path: str
     record: int
     offset: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return {"path": self.path, "record": self.record, "offset": self.offset}
-
 
 @dataclass(frozen=True, kw_only=True)
-class RecordExample:
+class RecordExample(JsonFields):
     """A record that is in one side only, or is another in B. `features` are (in A, in B), as a person reads them."""
 
     change: RecordChange
@@ -284,14 +263,8 @@ class RecordExample:
     features: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return {
-            "change": self.change,
-            "key": self.key,
-            "a": None if self.a is None else self.a.to_dict(),
-            "b": None if self.b is None else self.b.to_dict(),
-            "features": {name: {"a": a, "b": b} for name, (a, b) in self.features.items()},
-        }
+        features = {name: {"a": a, "b": b} for name, (a, b) in self.features.items()}
+        return {**super().to_dict(), "features": features}
 
 
 RecordPair: TypeAlias = "tuple[RecordChange, RecordPosition | None, RecordPosition | None]"
@@ -452,16 +425,12 @@ def _get_payload(stretch: VerifiedFrames, index: int) -> bytes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitSide:
+class SplitSide(JsonFields):
     """A split of one side: how many of its records were compared, and how they lie there."""
 
     records: int
     files: int
     compression: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return {"records": self.records, "files": self.files, "compression": self.compression}
 
 
 @dataclass(frozen=True, kw_only=True)

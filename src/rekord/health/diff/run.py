@@ -14,21 +14,10 @@ import numpy.typing as npt
 from rekord.arguments import check_keywords, non_blank
 from rekord.dataset.manifest import Manifest
 from rekord.dataset.read import open_frames
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.health.dataset_files import find_dataset_files, list_split_files
-from rekord.health.diff.match import (
-    DigestArray,
-    FeatureFingerprints,
-    FeatureNumbering,
-    KeyMatch,
-    build_sort_rows,
-    compute_order_sum,
-    digest_keys,
-    digest_payloads,
-    digest_records,
-    match_content,
-    match_keys,
-)
+from rekord.health.diff import match
+from rekord.health.diff.match import DigestArray, FeatureFingerprints, FeatureNumbering, KeyMatch
 from rekord.health.diff.report import (
     Diff,
     RecordDiff,
@@ -48,7 +37,6 @@ from rekord.health.stats.accumulate import Accumulator
 from rekord.health.stats.report import build_part_stats
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import closest_match, preview
 from rekord.storage.local import PathLike
 
 
@@ -191,7 +179,7 @@ class DatasetComparison:
         for item in scan_file(path, self._report):
             if isinstance(item, KeyedBatch):
                 seen.statistics.add(item)
-                digests = digest_records(item)
+                digests = match.digest_records(item)
                 self._take(side, split, file, before, digests, item.records, item.offsets)
                 if self._keys is not None:
                     self._take_keys(side, split, file, digests, item)
@@ -208,7 +196,7 @@ class DatasetComparison:
         seen.raw_files += raw
         seen.wide_records += len(wide)
         if raw or wide:
-            for first, offsets, digests in digest_payloads(path):
+            for first, offsets, digests in match.digest_payloads(path):
                 records, places = np.arange(first, first + len(offsets)), np.array(offsets, np.int64)
                 if not raw:
                     # The other records of the file were compared key by key.
@@ -232,9 +220,13 @@ class DatasetComparison:
     ) -> None:
         seen = self.sides[side]
         seen.records[split] += len(records)
-        seen.order[split] = (seen.order[split] + compute_order_sum(digests, before + records)) % (1 << 64)
+        seen.order[split] = (seen.order[split] + match.compute_order_sum(digests, before + records)) % (
+            1 << 64
+        )
         self.content.add(
-            build_sort_rows(digests, records=records, offsets=offsets, file=file, split=split, side=side)
+            match.build_sort_rows(
+                digests, records=records, offsets=offsets, file=file, split=split, side=side
+            )
         )
 
     def _take_keys(self, side: int, split: int, file: int, digests: DigestArray, batch: KeyedBatch) -> None:
@@ -258,8 +250,8 @@ class DatasetComparison:
         self._check_key(key, column, batch)
         have = column.counts == 1
         self.sides[side].without_key += len(batch) - int(np.count_nonzero(have))
-        rows = build_sort_rows(
-            digest_keys(column),
+        rows = match.build_sort_rows(
+            match.digest_keys(column),
             records=batch.records,
             offsets=digests[:, 0].view(np.int64),  # what is compared; where it is, its print knows
             file=file,
@@ -388,10 +380,10 @@ def _build_diff(
 
 
 def _diff_records(comparing: DatasetComparison, keys: tuple[str, str] | None) -> RecordDiff:
-    content = match_content(comparing.content)
+    content = match.match_content(comparing.content)
     by_key = KeyMatch()
     if comparing.keyed is not None:
-        by_key = match_keys(comparing.keyed, comparing.prints)
+        by_key = match.match_keys(comparing.keyed, comparing.prints)
     # A key is part of what its record holds: a changed record is one that went and one that came.
     added, removed = content.added - by_key.changed, content.removed - by_key.changed
     places = content if keys is None else by_key
@@ -440,9 +432,7 @@ def _describe_splits(
             None
             if name is None
             else SplitSide(
-                records=each.records[number],
-                files=len(side.splits[name]),
-                compression=side.compression(name),
+                records=each.records[number], files=len(side.splits[name]), compression=side.compression(name)
             )
             for name, side, each in zip(names, (one, other), seen, strict=True)
         )

@@ -10,9 +10,10 @@ from rekord import _core
 from rekord.dataset.read import infer_compression
 from rekord.errors import RekordError
 from rekord.framing.inflate import open_stream, read_head, sniff_compression
-from rekord.health.doctor.diagnosis import Diagnosis, find_worst_severity, format_bytes, format_count
+from rekord.health.doctor.diagnosis import Diagnosis, find_worst_severity
 from rekord.health.doctor.evidence import DoctorCase, FileEvidence, tally_finding_groups
 from rekord.health.finding import Finding
+from rekord.report.formatting import format_byte_size, format_count
 from rekord.storage.local import LOCAL
 
 TFRECORD_HINT = " (Is this even a TFRecord file?)"
@@ -166,7 +167,7 @@ def _diagnose_truncation(facts: FileEvidence, finding: Finding, plain: bool) -> 
         evidence.insert(
             1, f"its size, {size:,} bytes, is a whole multiple of {block}, as copies that stop are"
         )
-        likely = f"a copy or download stopped after {format_bytes(size)}"
+        likely = f"a copy or download stopped after {format_byte_size(size)}"
     else:
         evidence.insert(1, f"its size, {size:,} bytes, is no multiple of a block of 512 bytes")
     return FileSymptom(
@@ -271,23 +272,10 @@ def _find_longest_zero_run(data: bytes) -> int:
 _FOREIGN_CODES = ("F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F119", "F120")
 _MAX_LISTED_FILES = 3
 
-CORRUPTION_CODES = frozenset(
-    {
-        "F101",
-        "F102",
-        "F103",
-        "F104",
-        "F110",
-        "C201",
-        "C202",
-        "C203",
-        "C204",
-        "C205",
-        "H701",
-        "H702",
-        *_FOREIGN_CODES,
-    }
-)
+CORRUPTION_CODES = frozenset({
+    "F101", "F102", "F103", "F104", "F110", "C201", "C202", "C203", "C204", "C205", "H701", "H702",
+    *_FOREIGN_CODES,
+})  # fmt: skip
 """The findings that this family explains."""
 
 _TITLES = {
@@ -350,7 +338,19 @@ def _find_symptoms(case: DoctorCase, facts: FileEvidence) -> Iterator[FileSympto
     if "H701" in codes or "H702" in codes:
         yield from _find_misnamed(case, facts)
     if "F110" in codes:
-        yield _diagnose_pointer_file(facts)
+        yield FileSymptom(
+            code="H807",
+            facts=facts,
+            findings=("F110",),
+            all_records=True,
+            evidence=[
+                f"{format_count(get_file_size(facts.path), 'byte')} of text that begin `version https://git-lfs.github.com/spec/`"
+            ],
+            ruled_out=["not damage: a pointer is text, and the data itself was never fetched"],
+            likely="the repository was cloned without Git LFS",
+            do="git lfs pull      (in the repository that the file came from)",
+            tensorflow_error=f"corrupted record at 0{TFRECORD_HINT}",
+        )
     if "C205" in codes:
         yield _diagnose_other_compression(facts, get_single_finding(facts, "C205"))
     for code in _FOREIGN_CODES:
@@ -400,22 +400,6 @@ def _find_misnamed(case: DoctorCase, facts: FileEvidence) -> Iterator[FileSympto
 
 def _is_undamaged(facts: FileEvidence) -> bool:
     return not any(code[0] in "FC" for code, *_ in facts.groups)
-
-
-def _diagnose_pointer_file(facts: FileEvidence) -> FileSymptom:
-    return FileSymptom(
-        code="H807",
-        facts=facts,
-        findings=("F110",),
-        all_records=True,
-        evidence=[
-            f"{format_count(get_file_size(facts.path), 'byte')} of text that begin `version https://git-lfs.github.com/spec/`"
-        ],
-        ruled_out=["not damage: a pointer is text, and the data itself was never fetched"],
-        likely="the repository was cloned without Git LFS",
-        do="git lfs pull      (in the repository that the file came from)",
-        tensorflow_error=f"corrupted record at 0{TFRECORD_HINT}",
-    )
 
 
 def _diagnose_foreign_file(facts: FileEvidence, finding: Finding) -> FileSymptom:

@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-from rekord.codes import CODES
-from rekord.health.finding import Severity
+from rekord.health.finding import JsonFields, Severity
 
-_UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
 _MAX_SHOWN_CHARACTERS = 60
-
-
-def format_count(number: int, noun: str) -> str:
-    """`1 record`, `51,240 records`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def format_bytes(n_bytes: int) -> str:
-    """`312 bytes`, `2.4 GB`."""
-    if n_bytes < 1000:
-        return format_count(n_bytes, "byte")
-    size = float(n_bytes)
-    for unit in _UNITS:
-        size /= 1000
-        if size < 999.5 or unit == _UNITS[-1]:
-            break
-    return f"{size:.1f} {unit}" if size < 9.95 else f"{size:,.0f} {unit}"
 
 
 def format_number(value: float) -> str:
@@ -72,7 +53,7 @@ _SEVERITY_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AffectedRecord:
+class AffectedRecord(JsonFields):
     """Where one of the affected records stands; `offset` is that of its frame in the decompressed stream."""
 
     path: str
@@ -81,7 +62,7 @@ class AffectedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(JsonFields):
     """What is wrong, what speaks for it, what it is not, and what to do.
 
     `path` is the file that it is in; where there are several, what the doctor was asked about, and `files` says
@@ -102,21 +83,9 @@ class Diagnosis:
     do: str
     tensorflow_error: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields by name, as JSON holds them."""
-        fields = asdict(self)
-        for name in ("evidence", "ruled_out", "records"):
-            fields[name] = list(fields[name])
-        return fields
-
-
-def get_code_title(code: str) -> str:
-    """What a code says, as the title of a diagnosis that has nothing better."""
-    return CODES[code]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParsePrediction:
+class ParsePrediction(JsonFields):
     """Whether TensorFlow will parse one feature of a spec, and the feature that would work."""
 
     feature: str
@@ -129,17 +98,17 @@ class ParsePrediction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnoses:
+class Diagnoses(JsonFields):
     """What a doctor found, worst first. `ok` means that there is neither an error nor a warning.
 
     With a spec or a schema, `features` says of each feature whether TensorFlow will parse it, and `spec` is the text
     of a spec that would.
     """
 
-    diagnoses: tuple[Diagnosis, ...]
     files: int = 0
     records: int = 0
     unreadable: int = 0  # files that the disk would not give
+    diagnoses: tuple[Diagnosis, ...]
     features: tuple[ParsePrediction, ...] = field(default_factory=tuple)
     spec: str | None = None
 
@@ -149,16 +118,7 @@ class Diagnoses:
         return all(diagnosis.severity == "note" for diagnosis in self.diagnoses)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON holds it."""
-        return {
-            "ok": self.ok,
-            "files": self.files,
-            "records": self.records,
-            "unreadable": self.unreadable,
-            "diagnoses": [diagnosis.to_dict() for diagnosis in self.diagnoses],
-            "features": [asdict(feature) for feature in self.features],
-            "spec": self.spec,
-        }
+        return {"ok": self.ok, **JsonFields.to_dict(self)}
 
 
 def find_worst_severity(severities: Iterable[Severity]) -> Severity:

@@ -16,10 +16,11 @@ from rekord.codec.values import rewrite_command
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
 from rekord.framing.frames import FrameReader
-from rekord.health.check.rule import MIN_EVIDENCE_RECORDS
-from rekord.health.doctor.diagnosis import AffectedRecord, Diagnosis, format_count
+from rekord.health.check.rule import MIN_EVIDENCE_RECORDS, pack_strings
+from rekord.health.doctor.diagnosis import AffectedRecord, Diagnosis
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch
+from rekord.report.formatting import format_count
 from rekord.schema import Schema
 from rekord.schema.base import Feature, ListKind
 from rekord.schema.interop.tf_spec import SequenceSpec, Spec
@@ -82,11 +83,7 @@ class RecordTally:
             if len(self.names) < MAX_AFFECTED_RECORDS:
                 self.names.append(batch.path)
         for row in rows[: MAX_AFFECTED_RECORDS - len(self.places)]:
-            self.places.append(
-                AffectedRecord(
-                    path=batch.path, record=int(batch.records[row]), offset=int(batch.offsets[row])
-                )
-            )
+            self.places.append(get_affected_record(batch, row))
 
     def __bool__(self) -> bool:
         return self.records > 0
@@ -322,13 +319,6 @@ def _get_key_profile(profiles: dict[str, KeyProfile], key: str, *, step: bool) -
 
 def get_affected_record(batch: KeyedBatch, row: int) -> AffectedRecord:
     return AffectedRecord(path=batch.path, record=int(batch.records[row]), offset=int(batch.offsets[row]))
-
-
-def pack_strings(strings: _core.StringColumn) -> tuple[IntArray, npt.NDArray[np.uint8]]:
-    """Where each byte string ends in a buffer of all of them (0 first), and the buffer."""
-    column = strings if strings.packed else strings.pack(_core.Pool(0))
-    ends, data = column.buffers()
-    return ends, data
 
 
 def is_number_text(value: bytes) -> bool:
@@ -678,7 +668,7 @@ class DoctorCase:
         ruled_out: Iterable[str | None] = (),
         likely: str | None = None,
         tensorflow_error: str | None = None,
-        agree: bool = True,
+        agree: bool = False,
     ) -> Diagnosis:
         """A diagnosis of what a tally counted."""
         return Diagnosis(

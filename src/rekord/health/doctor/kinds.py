@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from rekord.codec.values import EXACT_FLOAT32_LIMIT
 from rekord.health.doctor.diagnosis import (
     Diagnosis,
-    format_count,
     format_key,
     format_number,
     format_some,
@@ -26,6 +25,7 @@ from rekord.health.doctor.evidence import (
     RecordTally,
     tally_finding_groups,
 )
+from rekord.report.formatting import format_count
 from rekord.schema import Mask, of_type
 
 LIST_NAMES = {"int64": "int64_list", "float": "float_list", "bytes": "bytes_list"}
@@ -134,6 +134,7 @@ def diagnose_mixed_kinds(
         do=(f"{cast}; and " if castable and cast and not profile.step else "")
         + f"write {format_key(profile.key)} as {LIST_NAMES[kind]} in every record: {how}",
         tensorflow_error=tensorflow_error,
+        agree=True,
     )
 
 
@@ -164,7 +165,7 @@ def diagnose_float_labels(
         feature=key,
         evidence=[
             f"float_list; every one of {format_count(stored.values, 'value')} is whole, "
-            f"from {format_number(stored.low)} to {format_number(stored.high)}",
+            f"from {format_number(stored.low)} to {format_number(stored.high)}"
         ],
         ruled_out=["no sign of a regression target: no value has a fraction"] if is_label_key(key) else [],
         likely="the column was float when it was written, as pandas makes of ints beside missing values",
@@ -173,6 +174,7 @@ def diagnose_float_labels(
             "read tf.float32 and cast with tf.cast(x, tf.int64)",
         ),
         tensorflow_error=tensorflow_error,
+        agree=True,
     )
 
 
@@ -193,6 +195,7 @@ def diagnose_float_dimensions(
             "read tf.float32 and cast with tf.cast(x, tf.int64)",
         ),
         tensorflow_error=tensorflow_error,
+        agree=True,
     )
 
 
@@ -215,6 +218,7 @@ def diagnose_number_texts(
         likely="the values were read from a CSV or a JSON file and not converted",
         do=f"write int(value) or float(value) to {format_key(key)}; or read tf.string and use tf.strings.to_number",
         tensorflow_error=tensorflow_error,
+        agree=True,
     )
 
 
@@ -239,6 +243,7 @@ def diagnose_text_for_numbers(
         likely="the label was written by its name, not by its number" if is_label_key(key) else None,
         do=f"write the number of the class to {format_key(key)}, or read tf.string and look the number up",
         tensorflow_error=tensorflow_error,
+        agree=True,
     )
 
 
@@ -267,6 +272,7 @@ def diagnose_ints_for_floats(
             f"read {format_key(key)} as tf.int64 and cast with tf.cast(x, tf.float32)",
         ),
         tensorflow_error=tensorflow_error,
+        agree=True,
     )
 
 
@@ -296,7 +302,6 @@ def diagnose_missing_kind(
         likely="the value was None when the Feature was made",
         do=f"leave {format_key(profile.key)} out where it has no value, and read it with a default_value",
         tensorflow_error=tensorflow_error,
-        agree=False,
     )
 
 
@@ -318,7 +323,6 @@ def _merge_tallies(tallies: list[RecordTally]) -> RecordTally:
 
 
 _TFOD_LABEL = "image/object/class/label"
-_CLASS_WORDS = frozenset({"label", "labels", "class", "classes", "category", "categories", "cls"})
 _IGNORE_ID = 255
 
 
@@ -335,7 +339,7 @@ def diagnose_labels(case: DoctorCase) -> Iterator[Diagnosis]:
             yield from _compare_with_classes(case, key, classes, stored)
         elif key == _TFOD_LABEL and stored.kind == "int64" and stored.low == 0:
             yield _diagnose_zero_labels(case, key, stored)
-        if stored.kind == "bytes" and stored.texts and _CLASS_WORDS & set(split_key_words(key)):
+        if stored.kind == "bytes" and stored.texts and _LABEL_WORDS & set(split_key_words(key)):
             yield from _diagnose_class_names(case, key, stored)
     for key, mask in of_type(declared, Mask).items():
         if mask.ignore is None:
@@ -365,7 +369,6 @@ def _compare_with_classes(
             likely="the ids come from a label map, in which 0 is the background",
             do=f"write id - 1 to {format_key(key)}; or declare {classes + 1:,} classes, the first of them "
             "`background`",
-            agree=False,
         )
     elif found is not None and found.get(_IGNORE_ID) and classes <= _IGNORE_ID:
         rest = [value for value in found if value != _IGNORE_ID]
@@ -383,7 +386,6 @@ def _compare_with_classes(
                 ruled_out=["not labels of other classes: 255 is the only one beyond the schema"],
                 likely="255 marks what is not to be counted, as in masks",
                 do=f"leave these records out of the loss, or write {format_key(key)} without them",
-                agree=False,
             )
 
 
@@ -402,7 +404,6 @@ def _diagnose_zero_labels(case: DoctorCase, key: str, stored: KindProfile) -> Di
         ruled_out=["not missing labels: every box has one"],
         likely="the ids are places in a list of names; a label map gives 0 to the background",
         do=f"write id + 1 to {format_key(key)}, and ids from 1 in label_map.pbtxt",
-        agree=False,
     )
 
 
@@ -411,15 +412,11 @@ def _tally_findings(case: DoctorCase, code: str, key: str) -> RecordTally | None
     return tally_finding_groups(groups) if groups else None
 
 
-def _fold_name(name: str) -> str:
-    return re.sub(r"\s+", " ", name).strip().casefold()
-
-
 def _diagnose_class_names(case: DoctorCase, key: str, stored: KindProfile) -> Iterator[Diagnosis]:
     assert stored.texts is not None
     alike: dict[str, list[str]] = {}
     for name in stored.texts:
-        alike.setdefault(_fold_name(name), []).append(name)
+        alike.setdefault(re.sub(r"\s+", " ", name).strip().casefold(), []).append(name)
     twice = [names for names in alike.values() if len(names) > 1]
     padded = [name for name in stored.texts if name != name.strip()]
     if not twice and not padded:
@@ -449,7 +446,6 @@ def _diagnose_class_names(case: DoctorCase, key: str, stored: KindProfile) -> It
         likely="the names come from lines of a text file or from people's typing",
         do=f"write name.strip() to {format_key(key)}"
         + (", in one case" if any(map(_is_case_variant, twice)) else ""),
-        agree=False,
     )
 
 
@@ -479,5 +475,4 @@ def _diagnose_ignored_pixels(case: DoctorCase, key: str, mask: Mask) -> Iterator
         ruled_out=["not an image of colours: the masks have one channel of ids"],
         likely="255 marks borders and what is not labelled, as in Pascal VOC and Cityscapes",
         do=f"declare Mask(classes={mask.classes}, ignore=255), and give ignore_label=255 to the loss",
-        agree=False,
     )

@@ -6,14 +6,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 
+from rekord.codes import CODES
 from rekord.health.doctor import corruption as bytes_family
 from rekord.health.doctor.diagnosis import (
     AffectedRecord,
     Diagnosis,
     find_worst_severity,
-    format_count,
     format_key,
-    get_code_title,
     join_words,
 )
 from rekord.health.doctor.evidence import (
@@ -26,6 +25,7 @@ from rekord.health.doctor.evidence import (
 )
 from rekord.health.finding import Severity
 from rekord.health.tensorflow.parse_errors import predict_payload_error
+from rekord.report.formatting import format_count
 from rekord.schema.interop.tf_spec import SequenceSpec
 
 _MESSAGE_NAMES = {
@@ -84,9 +84,9 @@ def _diagnose_other_message(case: DoctorCase, code: str, name: str, groups: list
         title=f"the payloads are {name}, not tf.train.Example",
         evidence=[f"the first payloads have the form of {found or name}"],
         ruled_out=["not damage: the frames are intact, and so are the checksums of the payloads"],
-        likely=None,
         do=_READING_HINTS[code],
         tensorflow_error=_predict_parse_error(case, tally),
+        agree=True,
     )
 
 
@@ -108,7 +108,6 @@ def _diagnose_unparsable(case: DoctorCase) -> Iterator[Diagnosis]:
         likely="the writer framed something else than example.SerializeToString(), or cut it",
         do="look at one with `rekord show PATH --record N`, and mend what the writer passes to its write()",
         tensorflow_error=_predict_parse_error(case, tally),
-        agree=False,
     )
 
 
@@ -144,7 +143,6 @@ def _diagnose_form(case: DoctorCase, code: str, form: str, groups: list[FindingG
         likely="the records were put together by hand or joined, not written by one protobuf library",
         do="parse and serialize each record once: Example.FromString(payload).SerializeToString()",
         tensorflow_error=_predict_parse_error(case, tally),
-        agree=False,
     )
 
 
@@ -177,7 +175,7 @@ def _diagnose_repeated_feature(
     return Diagnosis(
         code=code,
         severity=groups[0].severity,
-        title=first.message if alike else get_code_title(code),
+        title=first.message if alike else CODES[code],
         # The other records may be in any file: what was asked about holds them all.
         path=first.path if len(case.files) == 1 and first.path is not None else case.path,
         files=tally.files,
@@ -217,24 +215,16 @@ def diagnose_color_masks(case: DoctorCase) -> Iterator[Diagnosis]:
             likely=first.likely
             or ("the masks were coloured for people to look at, and stored so" if colours else None),
             do=first.do or "store masks as PNGs of one channel whose values are class ids",
-            agree=False,
         )
 
 
 _EXPLAINED_CODES: dict[str, frozenset[str]] = {
-    "H814": frozenset({"D403", "H755"}),
-    "H815": frozenset({"D403", "H755"}),
-    "H816": frozenset({"D403", "H755"}),
-    "H817": frozenset({"D403", "H755"}),
-    "H818": frozenset({"D403", "H755"}),
+    **dict.fromkeys(("H814", "H815", "H816", "H817", "H818", "H820"), frozenset({"D403", "H755"})),
     "H819": frozenset({"D401", "H756"}),
-    "H820": frozenset({"D403", "H755"}),
-    "H821": frozenset({"D402", "H758"}),
-    "H822": frozenset({"D402", "H758"}),
+    **dict.fromkeys(("H821", "H822"), frozenset({"D402", "H758"})),
     "H823": frozenset({"D401", "H756", "H757", "H754"}),
     "H824": frozenset({"D401", "D402", "D403", "H755", "H758"}),
-    "H825": frozenset({"D406"}),
-    "H826": frozenset({"D406"}),
+    **dict.fromkeys(("H825", "H826"), frozenset({"D406"})),
     "H827": frozenset({"D403"}),
     "H828": frozenset({"D402"}),
     "H829": frozenset({"H766"}),
@@ -303,14 +293,13 @@ def diagnose_other_findings(
             code,
             severity,
             tally,
-            title=first.message if alone else get_code_title(code),
+            title=first.message if alone else CODES[code],
             feature=feature,
             evidence=[
-                None if alone or first.message == get_code_title(code) else f"first: {first.message}",
+                None if alone or first.message == CODES[code] else f"first: {first.message}",
                 f"expected {first.expected}" if first.expected else None,
                 f"found {first.found}" if first.found else None,
             ],
             likely=first.likely,
             do=first.do or f"rekord explain {code}",
-            agree=False,
         )

@@ -12,17 +12,11 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord._core import ImageFormat
-from rekord.health.doctor.diagnosis import (
-    Diagnosis,
-    format_bytes,
-    format_count,
-    format_key,
-    format_number,
-    join_words,
-)
+from rekord.health.doctor.diagnosis import Diagnosis, format_key, format_number, join_words
 from rekord.health.doctor.evidence import DoctorCase, ImageShape, KindProfile, SizedKey, tally_finding_groups
 from rekord.health.doctor.kinds import split_key_words
 from rekord.health.tensorflow.parse_errors import reshape_error
+from rekord.report.formatting import format_byte_size, format_count
 from rekord.schema import Tensor, of_type
 from rekord.schema.base import dtype_name
 
@@ -125,14 +119,13 @@ def _diagnose_raw_pixels(case: DoctorCase, key: str, stored: KindProfile) -> Ite
         feature=key,
         evidence=[
             layout.says,
-            f"{format_bytes(stored.total_bytes)} as stored; as PNG, which loses nothing, about "
-            f"{format_bytes(int(stored.total_bytes * png / raw))} "
-            f"(estimated: {format_count(looked, 'sample')} went from {format_bytes(raw)} to {format_bytes(png)})",
+            f"{format_byte_size(stored.total_bytes)} as stored; as PNG, which loses nothing, about "
+            f"{format_byte_size(int(stored.total_bytes * png / raw))} (estimated: "
+            f"{format_count(looked, 'sample')} went from {format_byte_size(raw)} to {format_byte_size(png)})",
         ],
         ruled_out=["not encoded already: the bytes begin as no image does"],
         likely="the image was decoded before it was written",
         do=f"store the file's own JPEG or PNG bytes in {format_key(key)}, and decode them when reading",
-        agree=False,
     )
 
 
@@ -173,9 +166,9 @@ def estimate_encoded_size(stored: KindProfile, layout: PixelLayout, payload_byte
     raw, png, looked = sizes
     now = min(_estimate_list_bytes(stored), payload_bytes)
     return (
-        f"about {format_bytes(now)} as stored; {format_bytes(stored.values)} as raw bytes; as PNG, which loses "
-        "nothing, "
-        f"about {format_bytes(int(stored.values * png / raw))} (estimated from {format_count(looked, 'sample')})"
+        f"about {format_byte_size(now)} as stored; {format_byte_size(stored.values)} as raw bytes; "
+        f"as PNG, which loses nothing, about {format_byte_size(int(stored.values * png / raw))} "
+        f"(estimated from {format_count(looked, 'sample')})"
     )
 
 
@@ -234,13 +227,11 @@ def _diagnose_long_list(case: DoctorCase, key: str, stored: KindProfile) -> Iter
         feature=key,
         evidence=[
             f"{format_count(stored.values, 'value')}, at least {stored.fewest:,} in a record",
-            f"about {format_bytes(now)} as stored, {format_bytes(stored.values)} as one byte string a record "
+            f"about {format_byte_size(now)} as stored, {format_byte_size(stored.values)} as one byte string a record "
             f"(estimated from {format_count(len(stored.samples), 'sample')})",
         ],
-        likely=None,
         do=f'store np.asarray(values, "uint8").tobytes() in {format_key(key)}, and read tf.io.decode_raw(x, '
         "tf.uint8)",
-        agree=False,
     )
 
 
@@ -309,7 +300,6 @@ def _diagnose_declared_tensor(
             ruled_out=["not the shape: the number of elements is right for another dtype"],
             likely=f"the array was {dtype} when tobytes() was called",
             do=f'array.astype("{name}").tobytes() when writing; or declare Tensor("{dtype}", …)',
-            agree=False,
         )
         return
     whole = length % size_bytes == 0
@@ -323,7 +313,6 @@ def _diagnose_declared_tensor(
         ruled_out=["not another dtype: no size of 1, 2, 4 or 8 bytes gives this number of elements"],
         likely=f"{length // size_bytes:,} elements were stored" if whole else None,
         do=f"declare the shape that is stored, or resize to {list(shape)} before writing",
-        agree=False,
     )
 
 
@@ -358,6 +347,7 @@ def _diagnose_raw_bytes(case: DoctorCase, key: str, stored: KindProfile) -> Iter
             ruled_out=["not float32: every second number would be nonsense"],
             likely="the array was float64, which is what NumPy makes unless told otherwise",
             do='tf.io.decode_raw(x, tf.float64); or write array.astype("float32").tobytes(), which is half the size',
+            agree=True,
         )
 
 
@@ -366,7 +356,7 @@ def _diagnose_base64(case: DoctorCase, key: str, sized: SizedKey) -> Iterator[Di
     fits = [
         (place, shape, size)
         for place, shape, size in sized.shapes
-        if size == _base64_size(int(_count_pixels(shape)))
+        if size == (-(-int(_count_pixels(shape)) // 3) * 4)
     ]
     if not fits or len(fits) < len(sized.shapes):
         return
@@ -387,12 +377,7 @@ def _diagnose_base64(case: DoctorCase, key: str, sized: SizedKey) -> Iterator[Di
         ruled_out=["not another dtype: no pixel is outside of the letters of base64"],
         likely="the bytes were made fit for JSON, and stored like that",
         do=f"tf.io.decode_base64 when reading, or write the bytes themselves to {format_key(key)}",
-        agree=False,
     )
-
-
-def _base64_size(n_bytes: int) -> int:
-    return -(-n_bytes // 3) * 4
 
 
 def _diagnose_sized_bytes(
@@ -425,13 +410,9 @@ def _diagnose_sized_bytes(
                 _describe_values(sample, dtype),
                 _describe_decoded_shape(shape, ratio),
             ],
-            ruled_out=[
-                "not an encoded image: the bytes begin as none does",
-                "not a cut: every length fits",
-            ],
+            ruled_out=["not an encoded image: the bytes begin as none does", "not a cut: every length fits"],
             likely=f"the array was {dtype} when tobytes() was called",
             do=f"{_describe_uint8_conversion(sample, dtype)} when writing; or tf.io.decode_raw(x, tf.{dtype})",
-            agree=False,
         )
     if sized.mismatched and sized.mismatched.records * 2 > stored.tally.records and _is_image_key(key):
         place, shape, size = sized.shapes[0]
@@ -450,7 +431,6 @@ def _diagnose_sized_bytes(
             ],
             likely=_describe_other_depth(shape.channels, _count_pixels(shape), size),
             do=f"write {said} of the array whose bytes are stored: array.shape",
-            agree=False,
         )
 
 
@@ -528,6 +508,7 @@ def diagnose_list_image(
         likely="the array was flattened and passed to a list of numbers",
         do=f"store the file's own JPEG or PNG bytes in {format_key(key)}; or tf.io.encode_png(array).numpy()",
         tensorflow_error=tensorflow_error,
+        agree=True,
     )
 
 
@@ -550,12 +531,13 @@ def diagnose_string_image(
         evidence=[
             f"up to {format_count(stored.most, 'string')} of one byte in a record",
             layout.says if layout is not None else None,
-            f"{format_bytes(stored_bytes)} with their tags; as one string {format_bytes(stored.values)}",
+            f"{format_byte_size(stored_bytes)} with their tags; as one string {format_byte_size(stored.values)}",
         ],
         ruled_out=["not text: no string has more than one byte"],
         likely="bytes were iterated: bytes_list=BytesList(value=data) instead of value=[data]",
         do=f"BytesList(value=[data]) for {format_key(key)}: one string in a list",
         tensorflow_error=tensorflow_error,
+        agree=True,
     )
 
 

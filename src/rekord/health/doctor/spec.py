@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from rekord.codec.decode import SequenceExample
+from rekord.errors import closest_match
 from rekord.health.doctor import kinds, raw_tensors
 from rekord.health.doctor.diagnosis import (
     Diagnosis,
     ParsePrediction,
-    format_count,
     format_key,
     format_python_key,
     join_remedies,
@@ -22,6 +22,7 @@ from rekord.health.doctor.diagnosis import (
 from rekord.health.doctor.evidence import DoctorCase, KeyProfile, KindProfile, RecordTally
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
 from rekord.health.tensorflow.parse_errors import predict_record_error, predict_sequence_error
+from rekord.report.formatting import format_count
 from rekord.schema.interop.tf_spec import (
     Dtype,
     FixedLenSequenceSpec,
@@ -35,7 +36,6 @@ from rekord.schema.interop.tf_spec import (
     record_keys,
     to_source,
 )
-from rekord.schema.messages import closest_match
 
 _MAX_SIGNATURES = 4096
 _MAX_STEPS = 64
@@ -406,7 +406,6 @@ def _diagnose_wrong_count(
             else None,
             do=_suggest_fix(case, verdict, "change the shape in the spec"),
             tensorflow_error=verdict.error,
-            agree=False,
         )
     return case.diagnosis(
         "H822",
@@ -423,7 +422,6 @@ def _diagnose_wrong_count(
         likely="the data is ragged, and a FixedLenFeature takes one length only",
         do=_suggest_fix(case, verdict, "read it as tf.io.VarLenFeature or tf.io.RaggedFeature"),
         tensorflow_error=verdict.error,
-        agree=False,
     )
 
 
@@ -449,5 +447,4 @@ def _diagnose_other(case: DoctorCase, verdict: SpecVerdict, title: str, stored: 
         ],
         do=_suggest_fix(case, verdict, f"change what the spec says of {format_key(verdict.name)}"),
         tensorflow_error=verdict.error,
-        agree=False,
     )

@@ -14,6 +14,7 @@ from rekord.framing.deflate import FrameSink, open_frame_sink
 from rekord.framing.frames import SEARCH_BYTES, FrameReader, VerifiedFrames
 from rekord.framing.inflate import read_head
 from rekord.framing.resync import FILE_START, EntryPoint, ResyncBudget, ResyncPoint, ResyncSearch
+from rekord.health.finding import JsonFields
 from rekord.storage.local import LOCAL, AsyncWriter, Readable, Storage, Writable
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ FOREIGN_CODES = ("C205", "F110", "F111", "F112", "F113", "F114", "F115", "F116",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class Gap(JsonFields):
     """Bytes that are in no intact record.
 
     `begin` and `end` are offsets in the decompressed stream, as far as that can be decompressed: a part that
@@ -45,10 +46,6 @@ class Gap:
     left_by: Literal["skip", "search"] | None = None
     compressed_begin: int | None = None
     compressed_end: int | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields by name, as JSON holds them."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)

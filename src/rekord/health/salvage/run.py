@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -65,35 +66,25 @@ def read_usable_manifest(folder: str, ledger: SalvageLedger, storage: Storage) -
     return manifest
 
 
+@dataclass(frozen=True)
 class DatasetSalvage:
     """One dataset on its way to another folder. `create` makes a file there and `close` completes it."""
 
-    def __init__(
-        self,
-        folder: str,
-        manifest: Manifest,
-        ledger: SalvageLedger,
-        storage: Storage,
-        *,
-        target: str,
-        create: Callable[[str], Writable],
-        close: Callable[[Writable], None],
-    ) -> None:
-        self._folder = folder
-        self._manifest = manifest
-        self._ledger = ledger
-        self._storage = storage
-        self._target = target
-        self._create = create
-        self._close = close
+    folder: str
+    manifest: Manifest
+    ledger: SalvageLedger
+    storage: Storage
+    target: str
+    create: Callable[[str], Writable]
+    close: Callable[[Writable], None]
 
     def run(self) -> None:
         """Write the shards, what goes beside them, and the manifest."""
-        splits = {name: self._split(name, part) for name, part in self._manifest.splits.items()}
-        companions = [name for name in self._manifest.companions if self._companion(name, splits)]
-        parent = hashlib.sha256(read_bytes(self._storage, manifest_path(self._folder))).hexdigest()
+        splits = {name: self._split(name, part) for name, part in self.manifest.splits.items()}
+        companions = [name for name in self.manifest.companions if self._companion(name, splits)]
+        parent = hashlib.sha256(read_bytes(self.storage, manifest_path(self.folder))).hexdigest()
         manifest = msgspec.structs.replace(
-            self._manifest,
+            self.manifest,
             # Of no conversion: none may take it for what it would have written itself.
             plan=hashlib.sha256(f"salvage {parent}".encode()).hexdigest(),
             splits=splits,
@@ -126,31 +117,31 @@ class DatasetSalvage:
         )
 
     def _shard(self, name: str, expected: int, compression: str) -> SalvagedFile:
-        path = os.path.join(self._folder, name)
+        path = os.path.join(self.folder, name)
         files: list[Writable] = []
 
         def create() -> Writable:
-            files.append(self._create(name))
+            files.append(self.create(name))
             return files[0]
 
-        if exists(self._storage, path):
+        if exists(self.storage, path):
             kept = salvage_file_records(
-                path, create, self._ledger, self._storage, hashed=True, empty_as=compression
+                path, create, self.ledger, self.storage, hashed=True, empty_as=compression
             )
         else:
             kept = write_empty_file(create(), compression)
-            self._ledger.report.files += 1
-            self._ledger.take(
+            self.ledger.report.files += 1
+            self.ledger.take(
                 Gap(path=path, begin=0, end=0, message=CODES["X501"], code="X501", lost_records=expected)
             )
             kept.gaps = 1
-        self._close(files[0])
+        self.close(files[0])
         lost = expected - kept.records
         if lost > 0 and not kept.gaps:
             # Cut between two records, which nothing but the manifest can tell.
             end = kept.framed_bytes
             message = CODES["X541"]
-            self._ledger.take(
+            self.ledger.take(
                 Gap(
                     path=path,
                     begin=end,
@@ -161,15 +152,15 @@ class DatasetSalvage:
                     lost_records=lost,
                 )
             )
-        self._ledger.lost(lost if lost >= 0 else kept.lost)
+        self.ledger.lost(lost if lost >= 0 else kept.lost)
         return kept
 
     def _classes(self, columns: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, int]]:
         """How many records of each class are left; nothing where a record does not fit the schema."""
-        schema = Schema.from_dict(self._manifest.schema)
+        schema = Schema.from_dict(self.manifest.schema)
         labels = [name for name in columns if name in schema and schema[name].class_count is not None]
         sums: dict[str, dict[int, int]] = {name: {} for name in labels}
-        paths = [os.path.join(self._target, name) for name in names]
+        paths = [os.path.join(self.target, name) for name in names]
         try:
             # Whatever splits the names may tell of: all of these files are one.
             files = open_dataset(paths, schema, allow_missing=True).splits.values()
@@ -188,27 +179,27 @@ class DatasetSalvage:
 
     def _companion(self, name: str, splits: dict[str, ManifestSplit]) -> bool:
         """Copy a file that goes beside the shards; False where it is lost."""
-        path = os.path.join(self._folder, name)
-        if not exists(self._storage, path):
-            self._ledger.take(_build_lost_file_gap(self._folder, name, self._storage, "X501"))
+        path = os.path.join(self.folder, name)
+        if not exists(self.storage, path):
+            self.ledger.take(_build_lost_file_gap(self.folder, name, self.storage, "X501"))
             return False
         if name == INFO_NAME:
-            short = self._storage.stat(path).size_bytes <= _MAX_INFO_BYTES
-            info = _update_info_counts(read_bytes(self._storage, path), splits) if short else None
+            short = self.storage.stat(path).size_bytes <= _MAX_INFO_BYTES
+            info = _update_info_counts(read_bytes(self.storage, path), splits) if short else None
             if info is None:
-                self._ledger.take(_build_lost_file_gap(self._folder, name, self._storage, "X536"))
+                self.ledger.take(_build_lost_file_gap(self.folder, name, self.storage, "X536"))
                 return False
             self._write(name, info)
             return True
-        file = self._create(name)
-        copy_file_bytes(path, file.write, self._storage)
-        self._close(file)
+        file = self.create(name)
+        copy_file_bytes(path, file.write, self.storage)
+        self.close(file)
         return True
 
     def _write(self, name: str, data: bytes) -> None:
-        file = self._create(name)
+        file = self.create(name)
         file.write(data)
-        self._close(file)
+        self.close(file)
 
 
 def _select_present(column: Any) -> Any:
@@ -292,13 +283,7 @@ def _salvage_folder(
     with Transaction(out, storage).folder("salvage") as staging:
         if manifest is not None:
             DatasetSalvage(
-                source,
-                manifest,
-                ledger,
-                storage,
-                target=staging.folder,
-                create=staging.create,
-                close=staging.close,
+                source, manifest, ledger, storage, staging.folder, staging.create, staging.close
             ).run()
         kept = [
             _salvage_into_folder(staging, path, os.path.relpath(path, root), ledger, storage)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord.arguments import INT64_MAX
-from rekord.health.finding import Finding, Report
+from rekord.health.finding import Finding, JsonFields, Report
 from rekord.health.stats.accumulate import Accumulator, FeatureAccumulator
 from rekord.health.stats.numbers import (
     DistinctValues,
@@ -417,7 +417,7 @@ class PartStats:
 
 
 @dataclass(frozen=True, slots=True)
-class Skew:
+class Skew(JsonFields):
     """How far a feature of one split is from the same feature of another.
 
     `distance` is L-infinity of the values' shares (`measure` "linf") or the Jensen-Shannon divergence in bits ("js").
@@ -433,10 +433,6 @@ class Skew:
     chance: float | None
     verdict: str
     says: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, eq=False)

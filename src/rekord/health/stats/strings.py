@@ -35,17 +35,9 @@ class ImageStatistics:
     """The images among the byte strings of one feature."""
 
     __slots__ = (
-        "bits",
-        "channels",
-        "colours",
-        "count",
-        "formats",
-        "heights",
-        "sizes",
-        "turned",
-        "unsized",
+        "bits", "channels", "colours", "count", "formats", "heights", "sizes", "turned", "unsized",
         "widths",
-    )
+    )  # fmt: skip
 
     def __init__(self, room: MemoryBudget) -> None:
         self.count = 0

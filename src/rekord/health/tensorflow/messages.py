@@ -2,16 +2,129 @@
 
 from __future__ import annotations
 
-from rekord.health.tensorflow.message_pattern import (
-    PLACE_MARKER,
-    Explanation,
-    KnownMessage,
-    MessageFacts,
-    compile_message_pattern,
-    to_list_name,
-    to_tf_dtype,
-)
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeAlias
 
+_MAX_SHOWN_CHARACTERS = 60
+
+MessageFacts: TypeAlias = dict[str, str]
+"""What a message says, by name: cleaned and cut, so that it may stand in a sentence."""
+
+# The parts of a message that differ each time. Each is bounded: the text may come from anywhere.
+_PART_PATTERNS = {
+    "key": r"[^\n]{1,120}?",
+    "rest": r"[^\n\[]{1,80}",  # up to the end of the line, or to `[Op:`
+    "word": r"[\w.<>]{1,60}",
+    "n": r"-?\d{1,20}",
+    "shape": r"\[[^\]\n]{0,80}\]",
+}
+# `Key: label, Index: 0.  `, of which all or the index may lack.
+_PLACE_PATTERN = r"(?:Key:\s+(?P<key>[^\n]{1,120}?)(?:,\s+Index:\s+\d{1,20})?\.\s+)?"
+# `{name:part}` stands for what differs, `(…)?` for what may lack.
+_SYNTAX = re.compile(r"\{(\w+)(?::(\w+))?\}|\(([^()]*)\)\?")
+
+TF_DTYPES = {"float": "tf.float32", "int64": "tf.int64", "string": "tf.string", "bytes": "tf.string"}
+LIST_NAMES = {"float": "float_list", "int64": "int64_list", "string": "bytes_list", "bytes": "bytes_list"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A message of TensorFlow or protobuf, explained: what it says, how that comes about, what to do."""
+
+    code: str
+    title: str
+    says: str
+    how: str
+    do: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownMessage:
+    """One message: how it looks, and sentences with `{names}` of what it holds.
+
+    `refine` adds facts that follow from those in the message; a fact `code` replaces the code.
+    """
+
+    pattern: str
+    code: str
+    title: str
+    says: str
+    how: str
+    do: tuple[str, ...]
+    refine: Callable[[MessageFacts], MessageFacts] | None = None
+
+    def explain(self, text: str) -> Explanation | None:
+        """The explanation of this message, where the text holds it."""
+        match = compile_message_pattern(self.pattern).search(text)
+        if match is None:
+            return None
+        facts = {
+            name: _sanitize_text(value) for name, value in match.groupdict().items() if value is not None
+        }
+        facts["name"] = f"`{facts['key']}`" if "key" in facts else "a feature"
+        facts["quoted"] = f'"{facts["key"]}"' if "key" in facts else "KEY"
+        if self.refine is not None:
+            facts.update(self.refine(facts))
+        return Explanation(
+            code=facts.get("code", self.code),
+            title=self.title.format_map(facts),
+            says=self.says.format_map(facts),
+            how=self.how.format_map(facts),
+            do=tuple([line.format_map(facts) for line in self.do]),
+        )
+
+
+@cache
+def compile_message_pattern(text: str) -> re.Pattern[str]:
+    """The pattern of a message, in which `{place}` stands for the key and the index of a record.
+
+    Any white space stands for any other, since shells, terminals and tracebacks wrap lines.
+    """
+    return re.compile(_compile_part(text))
+
+
+def _compile_part(text: str) -> str:
+    pieces, at = [], 0
+    for found in _SYNTAX.finditer(text):
+        pieces.append(_escape_literal(text[at : found.start()]))
+        if found[3] is not None:
+            pieces.append(f"(?:{_compile_part(found[3])})?")
+        elif found[1] == "place":
+            pieces.append(_PLACE_PATTERN)
+        else:
+            pieces.append(f"(?P<{found[1]}>{_PART_PATTERNS[found[2] or found[1]]})")
+        at = found.end()
+    return "".join([*pieces, _escape_literal(text[at:])])
+
+
+def _escape_literal(text: str) -> str:
+    return re.sub(r"(?:\\ )+", r"\\s+", re.escape(text))
+
+
+def _sanitize_text(text: str) -> str:
+    """Nothing that steers a terminal, no backtick that would end a quotation, and not too long."""
+    clean = "".join([letter if letter.isprintable() and letter != "`" else "?" for letter in text.strip()])
+    return clean if len(clean) <= _MAX_SHOWN_CHARACTERS else clean[: _MAX_SHOWN_CHARACTERS - 1] + "…"
+
+
+def to_tf_dtype(word: str) -> str:
+    """`tf.float32` for `float`."""
+    return TF_DTYPES.get(word, f"tf.{word}")
+
+
+def to_list_name(word: str) -> str:
+    """`float_list` for `float`."""
+    return LIST_NAMES.get(word, word)
+
+
+_FITTING = "rekord doctor PATH      (says what the lengths fit)"
+_SHOW = "rekord show PATH      (says what is stored)"
+_PAYLOADS = "rekord check PATH      (says what the payloads are)"
+_NAMES_RECORD = "rekord check PATH      (names the record)"
+_ANY_IMAGE = "tf.io.decode_image(x, expand_animations=False), which takes all"
 _SALVAGE = "rekord salvage IN OUT      (every intact record, with the list of gaps)"
 _CHECK = "rekord check PATH      (names the file, the record and the byte: TensorFlow does not)"
 _WRONG_COMPRESSION = (
@@ -68,7 +181,7 @@ def _refine_inflated(facts: MessageFacts) -> MessageFacts:
 
 FILE_MESSAGES = (
     KnownMessage(
-        pattern=compile_message_pattern("truncated record at {at:n}' failed with EOF reached"),
+        pattern="truncated record at {at:n}' failed with EOF reached",
         code="C202",
         title="the compressed file ends early, inside the record at byte {offset}",
         says="Decompressed, the stream ends before the record that begins at byte {offset} does.",
@@ -77,7 +190,7 @@ FILE_MESSAGES = (
         refine=_refine_offset,
     ),
     KnownMessage(
-        pattern=compile_message_pattern("truncated record at {at:n}"),
+        pattern="truncated record at {at:n}",
         code="F104",
         title="the file ends inside the record at byte {offset}",
         says="The record that begins at byte {offset} is longer than the rest of the file.",
@@ -86,7 +199,7 @@ FILE_MESSAGES = (
         refine=_refine_offset,
     ),
     KnownMessage(
-        pattern=compile_message_pattern("corrupted record at 0 (Is this even a TFRecord file?)"),
+        pattern="corrupted record at 0 (Is this even a TFRecord file?)",
         code="F120",
         title="the file does not begin with a record",
         says="The first bytes are no length with its checksum, which every TFRecord file begins with.",
@@ -97,7 +210,7 @@ FILE_MESSAGES = (
         do=("rekord check PATH      (says what the file is)", _WRONG_COMPRESSION),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("corrupted record at {at:n}"),
+        pattern="corrupted record at {at:n}",
         code="F102",
         title="a record is damaged at byte {offset}",
         says=(
@@ -110,7 +223,7 @@ FILE_MESSAGES = (
         refine=_refine_offset,
     ),
     KnownMessage(
-        pattern=compile_message_pattern("inflate() failed with error {number:n}", "(: {why:rest})?"),
+        pattern="inflate() failed with error {number:n}(: {why:rest})?",
         code="C201",
         title="decompressing failed: {meant}",
         says="zlib gave up with error {number}: {why}.",
@@ -119,34 +232,27 @@ FILE_MESSAGES = (
         refine=_refine_inflated,
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            "Input to reshape is a tensor with {found:n} values, but the requested shape has {wanted:n}"
-        ),
+        pattern="Input to reshape is a tensor with {found:n} values, but the requested shape has {wanted:n}",
         code="D406",
         title="{found} values cannot be reshaped to {wanted}",
         says="A tensor of {found} values is brought into a shape of {wanted}.",
         how="{slip}",
-        do=(
-            "decode with the dtype that was written: tf.io.decode_raw(x, tf.uint8) or tf.float32",
-            "rekord doctor PATH      (says what the lengths fit)",
-        ),
+        do=("decode with the dtype that was written: tf.io.decode_raw(x, tf.uint8) or tf.float32", _FITTING),
         refine=_refine_ratio,
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            "Input to reshape is a tensor with {found:n} values, ",
-            "but the requested shape requires a multiple of {wanted:n}",
+        pattern=(
+            "Input to reshape is a tensor with {found:n} values, but the requested shape requires a "
+            "multiple of {wanted:n}"
         ),
         code="D406",
         title="{found} values do not fill rows of {wanted}",
         says="A tensor of {found} values is cut into rows of {wanted}; UniformRowLength does that too.",
         how="The shape is another one than that of the data, or values are missing.",
-        do=("rekord doctor PATH      (says what the lengths fit)",),
+        do=(_FITTING,),
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            "Input to DecodeRaw has length {found:n} that is not a multiple of {wanted:n}"
-        ),
+        pattern="Input to DecodeRaw has length {found:n} that is not a multiple of {wanted:n}",
         code="D406",
         title="{found} bytes do not make whole values of {wanted} bytes",
         says="decode_raw was given {found} bytes for a dtype of {wanted} bytes a value.",
@@ -154,19 +260,19 @@ FILE_MESSAGES = (
         do=(
             "decode with the dtype that was written: tf.io.decode_raw(x, tf.uint8)",
             "for JPEG and PNG bytes: tf.io.decode_image(x)",
-            "rekord doctor PATH      (says what the lengths fit)",
+            _FITTING,
         ),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("DecodeRaw requires input strings to all be the same size"),
+        pattern="DecodeRaw requires input strings to all be the same size",
         code="D406",
         title="a batch of raw bytes of different lengths",
         says="decode_raw of a batch needs strings of one length.",
         how="The arrays have different shapes, or one of them another dtype.",
-        do=("decode each record before it is batched", "rekord doctor PATH      (says what the lengths fit)"),
+        do=("decode each record before it is batched", _FITTING),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Expects raw label data length {wanted:n}, gets {found:n}"),
+        pattern="Expects raw label data length {wanted:n}, gets {found:n}",
         code="D406",
         title="a raw label has {found} bytes, not {wanted}",
         says="DeepLab2 reads raw labels as height × width int32 values, little-endian.",
@@ -174,40 +280,40 @@ FILE_MESSAGES = (
         do=("write labels as int32, or say format `png` and write a PNG", "rekord doctor PATH"),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Not a JPEG file: starts with {first:word} {second:word}"),
+        pattern="Not a JPEG file: starts with {first:word} {second:word}",
         code="H764",
         title="the image is no JPEG: it begins with {begins}, as {image} does",
         says="decode_jpeg was given {image}.",
         how="A PNG named .jpg is the usual case; raw pixels and cut files look so as well.",
-        do=("tf.io.decode_image(x, expand_animations=False), which takes all", "rekord check PATH"),
+        do=(_ANY_IMAGE, "rekord check PATH"),
         refine=_refine_image,
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Invalid JPEG data or crop window"),
+        pattern="Invalid JPEG data or crop window",
         code="H762",
         title="a JPEG is damaged or cut off",
         says="The bytes begin as a JPEG, and cannot be decoded to the end.",
         how="The source file was cut off or damaged before it was written to the record.",
-        do=("rekord check PATH      (names the record)", "write the dataset again without that image"),
+        do=(_NAMES_RECORD, "write the dataset again without that image"),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Invalid PNG"),
+        pattern="Invalid PNG",
         code="H762",
         title="a PNG is damaged or cut off",
         says="The bytes begin as a PNG, and cannot be decoded to the end.",
         how="The source file was cut off or damaged before it was written to the record.",
-        do=("rekord check PATH      (names the record)", "write the dataset again without that image"),
+        do=(_NAMES_RECORD, "write the dataset again without that image"),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Trying to decode {format:word} format using"),
+        pattern="Trying to decode {format:word} format using",
         code="H764",
         title="the image is a {format}, and another decoder was called",
         says="The bytes are a whole {format}; the decoder that was called does not take it.",
         how="A file whose name says another format than its bytes.",
-        do=("tf.io.decode_image(x, expand_animations=False), which takes all", "rekord check PATH"),
+        do=(_ANY_IMAGE, "rekord check PATH"),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Unknown image file format"),
+        pattern="Unknown image file format",
         code="H763",
         title="the bytes are no image",
         says="The first bytes are those of none of JPEG, PNG, GIF, BMP or WebP.",
@@ -215,7 +321,7 @@ FILE_MESSAGES = (
         do=("for raw pixels: tf.io.decode_raw(x, tf.uint8)", "rekord show PATH", "rekord check PATH"),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Unable to decode bytes as JPEG, PNG, GIF, or BMP"),
+        pattern="Unable to decode bytes as JPEG, PNG, GIF, or BMP",
         code="H763",
         title="the bytes are no image",
         says="The first bytes are those of none of JPEG, PNG, GIF or BMP.",
@@ -223,7 +329,7 @@ FILE_MESSAGES = (
         do=("for raw pixels: tf.io.decode_raw(x, tf.uint8)", "rekord show PATH", "rekord check PATH"),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Input is empty."),
+        pattern="Input is empty.",
         code="H760",
         title="an image is empty",
         says="A decoder was given no bytes at all.",
@@ -231,9 +337,7 @@ FILE_MESSAGES = (
         do=("rekord show PATH      (says which keys are there)", "rekord check PATH"),
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            "Type mismatch between parsed tensor ({stored:word}) and dtype ({read:word})"
-        ),
+        pattern="Type mismatch between parsed tensor ({stored:word}) and dtype ({read:word})",
         code="D406",
         title="a serialized tensor is {stored}, and read as {read}",
         says="tf.io.parse_tensor was given a tensor of {stored}, with out_type {read}.",
@@ -241,7 +345,7 @@ FILE_MESSAGES = (
         do=("tf.io.parse_tensor(x, out_type=tf.{stored}), then tf.cast",),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Could not parse `serialized` as TensorProto"),
+        pattern="Could not parse `serialized` as TensorProto",
         code="D406",
         title="the bytes are no serialized tensor",
         says="tf.io.parse_tensor reads what tf.io.serialize_tensor wrote, and these bytes are something else.",
@@ -249,9 +353,7 @@ FILE_MESSAGES = (
         do=("for raw bytes: tf.io.decode_raw(x, DTYPE); for images: tf.io.decode_image(x)",),
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            "StringToNumberOp could not correctly convert string: ", "({text:rest})?"
-        ),
+        pattern="StringToNumberOp could not correctly convert string: ({text:rest})?",
         code="D403",
         title="a text is no number",
         says="tf.strings.to_number met a text that is no number.",
@@ -259,9 +361,7 @@ FILE_MESSAGES = (
         do=("rekord stats PATH      (lists the texts that there are)", "store labels as int64"),
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            "Received a label value of {found:n} which is outside the valid range of [{low:n}, {high:n})"
-        ),
+        pattern="Received a label value of {found:n} which is outside the valid range of [{low:n}, {high:n})",
         code="H752",
         title="label {found} is outside {low}…{high}",
         says="The loss knows classes from {low} on, below {high}; a record has label {found}.",
@@ -269,7 +369,7 @@ FILE_MESSAGES = (
         do=("rekord stats PATH      (counts every label)", "rekord doctor PATH"),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("labels", "(`)?", " out of bound"),
+        pattern="labels(`)? out of bound",
         code="H767",
         title="a mask has values that are no class ids",
         says="The evaluation met a label that is neither below the number of classes nor the one to ignore.",
@@ -277,7 +377,7 @@ FILE_MESSAGES = (
         do=("rekord doctor PATH", "rekord check PATH"),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("; No such file or directory"),
+        pattern="; No such file or directory",
         code="X501",
         title="a file is not there",
         says="TensorFlow was given a path that does not exist.",
@@ -285,7 +385,7 @@ FILE_MESSAGES = (
         do=("tf.data.Dataset.list_files(PATTERN) for patterns", "rekord check PATH"),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("; Is a directory"),
+        pattern="; Is a directory",
         code="X503",
         title="a folder was given in place of a file",
         says="TensorFlow reads files, and this path is a folder.",
@@ -293,7 +393,7 @@ FILE_MESSAGES = (
         do=("tf.data.TFRecordDataset(tf.io.gfile.glob(FOLDER + '/*.tfrecord'))",),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("End of sequence"),
+        pattern="End of sequence",
         code="H703",
         title="the dataset has no more elements",
         says="An iterator was asked for more than there is.",
@@ -301,7 +401,7 @@ FILE_MESSAGES = (
         do=("rekord check PATH      (counts the records)", "dataset.repeat() for training"),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("ran out of data"),
+        pattern="ran out of data",
         code="H703",
         title="the dataset ended before the epoch did",
         says="steps_per_epoch asks for more batches than the dataset has.",
@@ -354,9 +454,7 @@ _COUNT_DO = (
 
 PARSE_MESSAGES = (
     KnownMessage(
-        pattern=compile_message_pattern(
-            PLACE_MARKER, "Data types don't match. Data type: {stored:word} but expected type: {read:word}"
-        ),
+        pattern="{place}Data types don't match. Data type: {stored:word} but expected type: {read:word}",
         code="D403",
         title="{name} is stored as {stored}, and read as {read}",
         says="The record holds {name} as {stored_list}; the FixedLenFeature in the spec reads {read_tf}.",
@@ -365,9 +463,7 @@ PARSE_MESSAGES = (
         refine=_refine_types,
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            PLACE_MARKER, "Data types don't match. Expected type: {read:word}, Actual type: {stored:word}"
-        ),
+        pattern="{place}Data types don't match. Expected type: {read:word}, Actual type: {stored:word}",
         code="D403",
         title="{name} is stored as {stored}, and read as {read}",
         says="The record holds {name} as {stored_list}; the VarLen, Ragged or SparseFeature reads {read_tf}.",
@@ -376,52 +472,44 @@ PARSE_MESSAGES = (
         refine=_refine_types,
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            "Context feature: {key}.  Data types don't match. Expected type: {read:word}"
-        ),
+        pattern="Context feature: {key}.  Data types don't match. Expected type: {read:word}",
         code="D403",
         title="{name}, in the context, is stored as another type than {read}",
         says="The SequenceExample's context holds {name}, not as {read_tf}; or its list is in pieces.",
         how=_TYPE_HOW,
-        do=("rekord show PATH      (says what is stored)", *_TYPE_DO[1:]),
+        do=(_SHOW, *_TYPE_DO[1:]),
         refine=_refine_types,
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            "Feature list: {key}, Index: {step:n}.  Data types don't match. Expected type: {read:word}"
-        ),
+        pattern="Feature list: {key}, Index: {step:n}.  Data types don't match. Expected type: {read:word}",
         code="D403",
         title="{name}, at step {step}, is stored as another type than {read}",
         says="A step of the list {name} holds something else than {read_tf}; steps count from 0.",
         how=_TYPE_HOW,
-        do=("rekord show PATH      (says what is stored)", *_TYPE_DO[1:]),
+        do=(_SHOW, *_TYPE_DO[1:]),
         refine=_refine_types,
     ),
     KnownMessage(
-        pattern=compile_message_pattern(PLACE_MARKER, "Data types don't match. Expected type: {read:word}"),
+        pattern="{place}Data types don't match. Expected type: {read:word}",
         code="D403",
         title="{name} is stored as another type than {read}",
         says="The record holds {name}, but not as {read_tf}.",
         how=_TYPE_HOW,
-        do=("rekord show PATH      (says what is stored)", *_TYPE_DO[1:]),
+        do=(_SHOW, *_TYPE_DO[1:]),
         refine=_refine_types,
     ),
     KnownMessage(
         # As much of it as a person may have kept.
-        pattern=compile_message_pattern("Key: {key}", "(, Index: {index:n})?", ".  Data types don't match"),
+        pattern="Key: {key}(, Index: {index:n})?.  Data types don't match",
         code="D403",
         title="{name} is stored as another type than it is read as",
         says="The record holds {name}, and not as the type that the spec reads. Which two types these are, the rest "
         "of the message says.",
         how=_TYPE_HOW,
-        do=("rekord show PATH      (says what is stored)", *_TYPE_DO[1:]),
+        do=(_SHOW, *_TYPE_DO[1:]),
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            PLACE_MARKER,
-            "Number of {kind:word} values != expected.  ",
-            "Values size: {found:n} but output shape: {shape}",
-        ),
+        pattern="{place}Number of {kind:word} values != expected.  Values size: {found:n} but output shape: {shape}",
         code="D402",
         title="{name} has {found} values, and is read as shape {shape}",
         says="The record holds {found} {kind} values under {name}; the FixedLenFeature asks for shape {shape}.",
@@ -430,10 +518,7 @@ PARSE_MESSAGES = (
         refine=_refine_counts,
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            PLACE_MARKER,
-            "Number of values != expected.  values size: {found:n} but output shape: {shape}",
-        ),
+        pattern="{place}Number of values != expected.  values size: {found:n} but output shape: {shape}",
         code="D402",
         title="{name} has a step of {found} values, and is read as shape {shape}",
         says="A step of {name} holds {found} values; FixedLenSequenceFeature asks for shape {shape} in every step.",
@@ -442,10 +527,9 @@ PARSE_MESSAGES = (
         refine=_refine_counts,
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            PLACE_MARKER,
-            "Number of {kind:word} values is not a multiple of stride length. ",
-            "Saw {found:n} values but output shape is: {shape}",
+        pattern=(
+            "{place}Number of {kind:word} values is not a multiple of stride length. Saw {found:n} "
+            "values but output shape is: {shape}"
         ),
         code="D402",
         title="{name} has {found} values, which do not fill rows of shape {shape}",
@@ -458,9 +542,9 @@ PARSE_MESSAGES = (
         refine=_refine_counts,
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            "Error while parsing feature with key {key}: ",
-            "number of elements should be divisible by {row:n}, found {found:n} instead",
+        pattern=(
+            "Error while parsing feature with key {key}: number of elements should be divisible by "
+            "{row:n}, found {found:n} instead"
         ),
         code="D402",
         title="{name} has {found} values, which do not fill rows of {row}",
@@ -473,9 +557,7 @@ PARSE_MESSAGES = (
         refine=_refine_counts,
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            PLACE_MARKER, "Can't parse serialized Example: Some {kind:word} slice was not parsed"
-        ),
+        pattern="{place}Can't parse serialized Example: Some {kind:word} slice was not parsed",
         code="D402",
         title="{name} has another number of values than the spec says",
         says="The {kind} under {name} does not have the number of values that the FixedLenFeature asks for.",
@@ -484,9 +566,7 @@ PARSE_MESSAGES = (
         refine=_refine_counts,
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            PLACE_MARKER, "Can't parse serialized Example: Parsing bytes_list failed"
-        ),
+        pattern="{place}Can't parse serialized Example: Parsing bytes_list failed",
         code="D402",
         title="{name} has more byte strings than the spec says, or its list is damaged",
         says="TensorFlow stops at the first byte string that the FixedLenFeature has no room for.",
@@ -494,9 +574,7 @@ PARSE_MESSAGES = (
         do=("{quoted}: tf.io.VarLenFeature(tf.string)", _DOCTOR),
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            PLACE_MARKER, "Can't parse serialized Example: Parsing {kind:word} failed"
-        ),
+        pattern="{place}Can't parse serialized Example: Parsing {kind:word} failed",
         code="W202",
         title="the {kind} of {name} is damaged",
         says="The bytes under {name} are not a list of numbers as protobuf writes it.",
@@ -504,7 +582,7 @@ PARSE_MESSAGES = (
         do=("rekord check PATH      (names the record and the byte)", "write the records again"),
     ),
     KnownMessage(
-        pattern=compile_message_pattern(PLACE_MARKER, "Can't parse serialized Example."),
+        pattern="{place}Can't parse serialized Example.",
         code="D402",
         title="{name} has more byte strings than the spec says, or its list is damaged",
         says="TensorFlow could not take the list under {name}: it says no more than that.",
@@ -515,9 +593,7 @@ PARSE_MESSAGES = (
         do=("{quoted}: tf.io.VarLenFeature(tf.string)", "rekord check PATH", _DOCTOR),
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            "Feature: {key} (data type: {kind:word}) is required but could not be found"
-        ),
+        pattern="Feature: {key} (data type: {kind:word}) is required but could not be found",
         code="D401",
         title="{name} is required, and the record does not have it",
         says="The spec reads {name} as FixedLenFeature of {dtype} without a default; the record has no such key.",
@@ -530,7 +606,7 @@ PARSE_MESSAGES = (
         refine=_refine_counts,
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Feature list '{key}' is required but could not be found"),
+        pattern="Feature list '{key}' is required but could not be found",
         code="D401",
         title="the list {name} is required, and the SequenceExample does not have it",
         says="The spec of the steps reads {name}; the record has no such list.",
@@ -541,9 +617,9 @@ PARSE_MESSAGES = (
         ),
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            "Feature list '{key}' has an unexpected number of values.  Total values size: {found:n} ",
-            "is not consistent with output shape: {shape}",
+        pattern=(
+            "Feature list '{key}' has an unexpected number of values.  Total values size: {found:n} "
+            "is not consistent with output shape: {shape}"
         ),
         code="D402",
         title="the steps of {name} hold {found} values in all, which do not fill rows of shape {shape}",
@@ -553,18 +629,16 @@ PARSE_MESSAGES = (
         refine=_refine_counts,
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            "Inconsistent max number of elements for feature {key}: expected {row:n}, but found {found:n}"
-        ),
+        pattern="Inconsistent max number of elements for feature {key}: expected {row:n}, but found {found:n}",
         code="D402",
         title="{name}, in the context, has {found} values, and the spec says {row}",
         says="The context holds {found} values under {name}; 0 means as well that there is no such key.",
         how="The key is missing or empty, or the shape in the spec is another one.",
-        do=("rekord show PATH      (says what is stored)", _DOCTOR),
+        do=(_SHOW, _DOCTOR),
         refine=lambda facts: {"code": "D401"} if facts["found"] == "0" else {},
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Unexpected number of elements in example {where:word}"),
+        pattern="Unexpected number of elements in example {where:word}",
         code="D402",
         title="a feature of a context has another number of values than the spec says",
         says="A key of the context is there, with fewer values than its FixedLenFeature asks for.",
@@ -572,7 +646,7 @@ PARSE_MESSAGES = (
         do=(_DOCTOR,),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Could not parse example input, value: "),
+        pattern="Could not parse example input, value: ",
         code="H715",
         title="the payload is no tf.train.Example",
         says="TensorFlow could not parse the record as an Example at all (it quotes the whole record).",
@@ -580,18 +654,18 @@ PARSE_MESSAGES = (
             "The records hold something else (a SequenceExample, another proto, text), or a map entry is not "
             "written as TensorFlow's parser wants it."
         ),
-        do=("rekord check PATH      (says what the payloads are)", "rekord show PATH"),
+        do=(_PAYLOADS, "rekord show PATH"),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Invalid protocol message input, example id: "),
+        pattern="Invalid protocol message input, example id: ",
         code="H715",
         title="the payload is no tf.train.SequenceExample",
         says="TensorFlow could not parse the record as a SequenceExample at all.",
         how="The records hold something else, or a map entry has its value before its key.",
-        do=("rekord check PATH      (says what the payloads are)", "rekord show PATH"),
+        do=(_PAYLOADS, "rekord show PATH"),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Unsupported datatype."),
+        pattern="Unsupported datatype.",
         code="H725",
         title="a Feature begins with a field that Features do not have",
         says="TensorFlow's parser looks at the first field of a Feature, and knows only the three lists.",
@@ -599,35 +673,31 @@ PARSE_MESSAGES = (
         do=("rekord check PATH      (names the record and the key)",),
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            "Number of elements in indices ({left:n}) and values ({right:n}) do not match"
-        ),
+        pattern="Number of elements in indices ({left:n}) and values ({right:n}) do not match",
         code="D407",
         title="a SparseFeature has {left} indices and {right} values",
         says="The two keys of a SparseFeature must hold the same number of values.",
         how="One of the keys is missing, or was written for another row.",
-        do=("rekord show PATH      (says what is stored)", _DOCTOR),
+        do=(_SHOW, _DOCTOR),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Dimensions {left:n} and {right:n} are not compatible"),
+        pattern="Dimensions {left:n} and {right:n} are not compatible",
         code="D407",
         title="two lists that belong together have {left} and {right} values",
         says="While parsing, this means a SparseFeature with {left} indices and {right} values.",
         how="One of the keys is missing, or was written for another row.",
-        do=("rekord show PATH      (says what is stored)", _DOCTOR),
+        do=(_SHOW, _DOCTOR),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Arguments to {call:word} do not form a valid R"),
+        pattern="Arguments to {call:word} do not form a valid R",
         code="D407",
         title="the partitions of a RaggedFeature do not fit its values",
         says="The lengths, splits or starts that cut the values into rows do not add up to them.",
         how="The two keys were written for different rows, or one of them is missing.",
-        do=("rekord show PATH      (says what is stored)", _DOCTOR),
+        do=(_SHOW, _DOCTOR),
     ),
     KnownMessage(
-        pattern=compile_message_pattern(
-            "Unsupported: FixedLenSequenceFeature requires allow_missing to be True"
-        ),
+        pattern="Unsupported: FixedLenSequenceFeature requires allow_missing to be True",
         code="S120",
         title="FixedLenSequenceFeature needs allow_missing=True here",
         says="For an Example TensorFlow takes a FixedLenSequenceFeature only so; without it is for SequenceExamples.",
@@ -639,6 +709,11 @@ PARSE_MESSAGES = (
 
 _REKORD_WRITE = "rekord write SOURCE OUT      (says the row, the column and the value)"
 _NONE_HINT = "leave the key out where there is no value, or give a default"
+_NONE_FACTS = {
+    "code": "E301",
+    "act": _NONE_HINT,
+    "cause": "The row has None in this column, such as a label.",
+}
 
 
 def _refine_bytes(facts: MessageFacts) -> MessageFacts:
@@ -659,11 +734,7 @@ def _refine_bytes(facts: MessageFacts) -> MessageFacts:
 def _refine_integers(facts: MessageFacts) -> MessageFacts:
     kind = facts["kind"].rsplit(".", 1)[-1]
     if kind == "NoneType":
-        return {
-            "code": "E301",
-            "act": _NONE_HINT,
-            "cause": "The row has None in this column, such as a label.",
-        }
+        return _NONE_FACTS
     if kind.startswith("float"):
         cause = "A float where whole numbers are stored: a label that pandas made a float, for one."
         return {"code": "E304", "act": "int(value), where it is whole; or FloatList", "cause": cause}
@@ -683,11 +754,7 @@ def _refine_floats(facts: MessageFacts) -> MessageFacts:
 def _refine_type(facts: MessageFacts) -> MessageFacts:
     wanted, kind = facts["wanted"], facts["kind"]
     if kind == "NoneType":
-        return {
-            "code": "E301",
-            "act": _NONE_HINT,
-            "cause": "The row has None in this column, such as a label.",
-        }
+        return _NONE_FACTS
     if kind in ("list", "ndarray", "tuple"):
         act = "array.ravel().tolist(), and the shape under a key of its own"
         return {"code": "E306", "act": act, "cause": "A list inside a list: records hold flat lists only."}
@@ -698,7 +765,7 @@ def _refine_type(facts: MessageFacts) -> MessageFacts:
 
 WRITE_MESSAGES = (
     KnownMessage(
-        pattern=compile_message_pattern("expected bytes, {kind:word} found"),
+        pattern="expected bytes, {kind:word} found",
         code="E302",
         title="a BytesList was given a {kind}",
         says="tf.train.BytesList takes a list of bytes.",
@@ -707,7 +774,7 @@ WRITE_MESSAGES = (
         refine=_refine_bytes,
     ),
     KnownMessage(
-        pattern=compile_message_pattern("'{kind:word}' object cannot be interpreted as an integer"),
+        pattern="'{kind:word}' object cannot be interpreted as an integer",
         code="E302",
         title="an Int64List was given a {kind}",
         says="tf.train.Int64List takes a list of whole numbers.",
@@ -716,7 +783,7 @@ WRITE_MESSAGES = (
         refine=_refine_integers,
     ),
     KnownMessage(
-        pattern=compile_message_pattern("must be real number, not {kind:word}"),
+        pattern="must be real number, not {kind:word}",
         code="E302",
         title="a FloatList was given a {kind}",
         says="tf.train.FloatList takes a list of numbers.",
@@ -725,7 +792,7 @@ WRITE_MESSAGES = (
         refine=_refine_floats,
     ),
     KnownMessage(
-        pattern=compile_message_pattern(" has type {kind:word}, but expected one of: {wanted:word}"),
+        pattern=" has type {kind:word}, but expected one of: {wanted:word}",
         code="E302",
         title="a list of {wanted} was given a {kind}",
         says="protobuf takes only {wanted} there.",
@@ -734,7 +801,7 @@ WRITE_MESSAGES = (
         refine=_refine_type,
     ),
     KnownMessage(
-        pattern=compile_message_pattern("must assign iterable"),
+        pattern="must assign iterable",
         code="E306",
         title="a bare value was given where a list is expected",
         says="The lists of an Example take a list: `value=[x]`, not `value=x`.",
@@ -742,7 +809,7 @@ WRITE_MESSAGES = (
         do=("tf.train.Int64List(value=[x])", _REKORD_WRITE),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("only integer scalar arrays can be converted to a scalar index"),
+        pattern="only integer scalar arrays can be converted to a scalar index",
         code="E306",
         title="an array of several dimensions was given to an Int64List",
         says="Records hold flat lists only.",
@@ -750,7 +817,7 @@ WRITE_MESSAGES = (
         do=("array.ravel().tolist(), and the shape under a key of its own", _REKORD_WRITE),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Value out of range: {found:n}"),
+        pattern="Value out of range: {found:n}",
         code="E310",
         title="{found} does not fit int64",
         says="Records hold whole numbers of 64 bits with a sign.",
@@ -758,7 +825,7 @@ WRITE_MESSAGES = (
         do=("store it as bytes, or as the same bits with a sign (numpy: x.view('int64'))", _REKORD_WRITE),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Parameter to initialize message field must be dict or instance of"),
+        pattern="Parameter to initialize message field must be dict or instance of",
         code="E302",
         title="a Feature was given a bare list",
         says="tf.train.Feature takes an Int64List, FloatList or BytesList.",
@@ -766,12 +833,12 @@ WRITE_MESSAGES = (
         do=("tf.train.Feature(int64_list=tf.train.Int64List(value=[x]))", _REKORD_WRITE),
     ),
     KnownMessage(
-        pattern=compile_message_pattern("Error parsing message"),
+        pattern="Error parsing message",
         code="W202",
         title="the bytes are not the message that they are read as",
         says="protobuf could not parse the payload.",
         how="A payload that is cut or damaged, or a record that is no Example.",
-        do=("rekord check PATH      (says what the payloads are)", "rekord show PATH"),
+        do=(_PAYLOADS, "rekord show PATH"),
     ),
 )
 

@@ -11,18 +11,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from rekord.codec.decode import SequenceExample
-from rekord.schema.interop.tf_spec import (
-    Dtype,
-    FixedLenSequenceSpec,
-    FixedLenSpec,
-    Partition,
-    RaggedSpec,
-    SequenceSpec,
-    SparseSpec,
-    Spec,
-    SpecFeature,
-    record_keys,
-)
+from rekord.schema.interop import tf_spec
+from rekord.schema.interop.tf_spec import Dtype, FixedLenSequenceSpec, FixedLenSpec, Partition, RaggedSpec
 
 TfType: TypeAlias = Literal["int64", "float", "string"]
 """A type by the name that TensorFlow's messages give it."""
@@ -263,18 +253,18 @@ _MAX_SHOWN_ELEMENTS = 3
 _DIVISION = "Integer division by zero"
 
 
-def find_partition_keys(spec: Spec) -> set[str]:
+def find_partition_keys(spec: tf_spec.Spec) -> set[str]:
     """The keys whose numbers matter, and not only how many there are."""
     ragged = [feature for feature in spec.values() if isinstance(feature, RaggedSpec)]
     return {part.key for feature in ragged for part in feature.partitions if part.key is not None}
 
 
-def find_composition_error(spec: Spec, met: Mapping[str, ParsedEntry]) -> str | None:
+def find_composition_error(spec: tf_spec.Spec, met: Mapping[str, ParsedEntry]) -> str | None:
     """The error for lists that were all parsed, and do not belong together."""
     for name in sorted(spec):
         feature = spec[name]
         wrong = None
-        if isinstance(feature, SparseSpec):
+        if isinstance(feature, tf_spec.SparseSpec):
             wrong = _find_sparse_error(feature, met)
         elif isinstance(feature, RaggedSpec):
             wrong = _find_ragged_error(name, feature, met)
@@ -283,7 +273,7 @@ def find_composition_error(spec: Spec, met: Mapping[str, ParsedEntry]) -> str | 
     return None
 
 
-def _find_sparse_error(feature: SparseSpec, met: Mapping[str, ParsedEntry]) -> str | None:
+def _find_sparse_error(feature: tf_spec.SparseSpec, met: Mapping[str, ParsedEntry]) -> str | None:
     counts = [_get_count(met, key) for key in feature.index_keys]
     for position, count in enumerate(counts):
         if count != counts[0]:
@@ -423,7 +413,7 @@ _MAX_SHOWN_CHARACTERS = 60
 
 
 def predict_feature_error(
-    key: str, feature: SpecFeature, value: Any, *, present: bool = True, index: int = 0
+    key: str, feature: tf_spec.SpecFeature, value: Any, *, present: bool = True, index: int = 0
 ) -> str | None:
     """The error for one feature whose values are stored as `value`, as `rk.decode` gives it; None where all is well.
 
@@ -431,13 +421,13 @@ def predict_feature_error(
     partitions) this is the values' own, and the others are absent; `predict_record_error` takes them all.
     """
     stored_key = key
-    if isinstance(feature, (SparseSpec, RaggedSpec)):
+    if isinstance(feature, (tf_spec.SparseSpec, RaggedSpec)):
         stored_key = feature.value_key or key
     example = {stored_key: value} if present else {}
     return predict_record_error({key: feature}, example, index=index)
 
 
-def predict_record_error(spec: Spec, example: Mapping[str, Any], *, index: int = 0) -> str | None:
+def predict_record_error(spec: tf_spec.Spec, example: Mapping[str, Any], *, index: int = 0) -> str | None:
     """The error for a decoded record, as `rk.decode` gives it, whose keys stand in the order of the record.
 
     TensorFlow goes from the last entry of a record to the first, then through what is missing, by name.
@@ -447,7 +437,7 @@ def predict_record_error(spec: Spec, example: Mapping[str, Any], *, index: int =
     )
 
 
-def predict_payload_error(spec: Spec, payload: bytes, *, index: int = 0) -> str | None:
+def predict_payload_error(spec: tf_spec.Spec, payload: bytes, *, index: int = 0) -> str | None:
     """The error for the bytes of a record: exact for lists in pieces, two kinds, and damage inside as well.
 
     Where TensorFlow would quote the whole payload, the first 60 characters of it stand here.
@@ -455,7 +445,7 @@ def predict_payload_error(spec: Spec, payload: bytes, *, index: int = 0) -> str 
     refused = _find_spec_error(spec)
     if refused is not None:
         return refused
-    keys = {key for name, feature in spec.items() for key in record_keys(name, feature)}
+    keys = {key for name, feature in spec.items() for key in tf_spec.record_keys(name, feature)}
     try:
         entries = entries_from_payload(payload, keys, find_partition_keys(spec))
     except UnparsablePayload:
@@ -465,7 +455,7 @@ def predict_payload_error(spec: Spec, payload: bytes, *, index: int = 0) -> str 
     return _find_error(spec, entries, index)
 
 
-def _find_spec_error(spec: Spec) -> str | None:
+def _find_spec_error(spec: tf_spec.Spec) -> str | None:
     if not spec:
         return "Argument `features` cannot be None or falsy. Got {}"
     for feature in spec.values():
@@ -483,14 +473,14 @@ class _ParseState:
     entries: dict[str, ParsedEntry] = field(default_factory=dict)
 
 
-def _find_error(spec: Spec, entries: Iterable[ParsedEntry], index: int) -> str | None:
+def _find_error(spec: tf_spec.Spec, entries: Iterable[ParsedEntry], index: int) -> str | None:
     parse = _ParseState()
     for name in sorted(spec):
         feature = spec[name]
         if isinstance(feature, (FixedLenSpec, FixedLenSequenceSpec)):
             parse.dense[name] = feature
         else:
-            parse.others.update({key: TF_TYPES[of] for key, of in record_keys(name, feature).items()})
+            parse.others.update({key: TF_TYPES[of] for key, of in tf_spec.record_keys(name, feature).items()})
     for stored in reversed(list(entries)):
         wrong = _find_entry_error(parse, stored)
         if wrong is not None:
@@ -566,7 +556,7 @@ def format_shape(shape: Iterable[int | None]) -> str:
     return f"[{','.join(['?' if size is None else str(size) for size in shape])}]"
 
 
-def predict_sequence_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
+def predict_sequence_error(spec: tf_spec.SequenceSpec, example: SequenceExample) -> str | None:
     """The error for a record that `rk.decode(payload, kind="sequence")` gives; None where all is well.
 
     Of several features of another type TensorFlow names one that differs from run to run; here it is the
@@ -581,9 +571,9 @@ def predict_sequence_error(spec: SequenceSpec, example: SequenceExample) -> str 
     )
 
 
-def _find_context_type_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
+def _find_context_type_error(spec: tf_spec.SequenceSpec, example: SequenceExample) -> str | None:
     for name in sorted(spec.context):
-        for key, dtype in record_keys(name, spec.context[name]).items():
+        for key, dtype in tf_spec.record_keys(name, spec.context[name]).items():
             stored = _get_tf_type(example.context.get(key))
             if stored not in (None, TF_TYPES[dtype]):
                 return (
@@ -593,9 +583,9 @@ def _find_context_type_error(spec: SequenceSpec, example: SequenceExample) -> st
     return None
 
 
-def _find_step_type_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
+def _find_step_type_error(spec: tf_spec.SequenceSpec, example: SequenceExample) -> str | None:
     for name in sorted(spec.steps):
-        for key, dtype in record_keys(name, spec.steps[name]).items():
+        for key, dtype in tf_spec.record_keys(name, spec.steps[name]).items():
             for row, value in enumerate(example.steps.get(key, ())):
                 if _get_tf_type(value) not in (None, TF_TYPES[dtype]):
                     return (
@@ -605,7 +595,7 @@ def _find_step_type_error(spec: SequenceSpec, example: SequenceExample) -> str |
     return None
 
 
-def _find_context_count_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
+def _find_context_count_error(spec: tf_spec.SequenceSpec, example: SequenceExample) -> str | None:
     for name in sorted(spec.context):
         feature = spec.context[name]
         if not isinstance(feature, FixedLenSpec):
@@ -626,7 +616,7 @@ def _find_context_count_error(spec: SequenceSpec, example: SequenceExample) -> s
     return None
 
 
-def _find_step_count_error(spec: SequenceSpec, example: SequenceExample) -> str | None:
+def _find_step_count_error(spec: tf_spec.SequenceSpec, example: SequenceExample) -> str | None:
     for name in sorted(spec.steps):
         feature = spec.steps[name]
         if not isinstance(feature, FixedLenSequenceSpec):
@@ -652,7 +642,7 @@ def _find_step_count_error(spec: SequenceSpec, example: SequenceExample) -> str 
     return None
 
 
-def _collect_context_entries(spec: SequenceSpec, example: SequenceExample) -> dict[str, Any]:
+def _collect_context_entries(spec: tf_spec.SequenceSpec, example: SequenceExample) -> dict[str, Any]:
     entries = entries_from_example(example.context, find_partition_keys(spec.context))
     return {stored.key: stored for stored in entries}
 
@@ -669,44 +659,6 @@ def _count_steps(value: Any) -> int:
     return 0 if value is None else len(value)
 
 
-Decoder: TypeAlias = Literal["decode_jpeg", "decode_png", "decode_gif", "decode_bmp", "decode_image"]
-
-_OPS: dict[Decoder, str] = {
-    "decode_jpeg": "DecodeJpeg",
-    "decode_png": "DecodePng",
-    "decode_gif": "DecodeGif",
-    "decode_bmp": "DecodeBmp",
-    "decode_image": "DecodeImage",
-}
-# NumPy's names of dtypes, with TensorFlow's name and size of each.
-_RAW_TYPES: dict[str, tuple[str, int]] = {
-    "bool": ("bool", 1),
-    "uint8": ("uint8", 1),
-    "int8": ("int8", 1),
-    "uint16": ("uint16", 2),
-    "int16": ("int16", 2),
-    "float16": ("half", 2),
-    "int32": ("int32", 4),
-    "float32": ("float", 4),
-    "int64": ("int64", 8),
-    "float64": ("double", 8),
-    "complex64": ("complex64", 8),
-    "complex128": ("complex128", 16),
-}
-_PNG = b"\x89PNG\r\n\x1a\n"
-_PNG_HEADER_BYTES = 33
-
-
-def decode_raw_error(length_bytes: int, dtype: str) -> str | None:
-    """The error of `tf.io.decode_raw` for one text of so many bytes; `dtype` by NumPy's name."""
-    name, size = _RAW_TYPES[dtype]
-    if length_bytes % size == 0:
-        return None
-    return (
-        f"Input to DecodeRaw has length {length_bytes} that is not a multiple of {size}, the size of {name}"
-    )
-
-
 def reshape_error(values: int, shape: Sequence[int | None]) -> str | None:
     """The error of `tf.reshape` for so many values; one size of the shape may be None (TensorFlow's -1)."""
     known = math.prod([size for size in shape if size is not None])
@@ -714,50 +666,3 @@ def reshape_error(values: int, shape: Sequence[int | None]) -> str | None:
     if None in shape and known:
         return f"{begin} requires a multiple of {known}" if values % known else None
     return f"{begin} has {known}" if values != known else None
-
-
-def decode_image_error(
-    data: bytes, decoder: Decoder = "decode_image", *, damaged: bool = False
-) -> str | None:
-    """The error of one of tf.io's image decoders, as far as the first bytes tell.
-
-    Every decoder but `decode_bmp` takes JPEG, PNG, GIF and WebP alike, whatever its name says. Whether a
-    image that begins well is whole only decoding tells: say `damaged` where that is known.
-    """
-    op = _OPS[decoder]
-    if not data:
-        return "Input is empty."
-    kind = _detect_image_kind(data)
-    if kind is None:
-        return "Unknown image file format. One of JPEG, JPEG XL, PNG, GIF, BMP, WebP required."
-    if kind == "BMP":
-        if decoder in ("decode_bmp", "decode_image"):
-            return None
-        return (
-            "Trying to decode BMP format using a wrong op. "
-            f"Use `decode_bmp` or `decode_image` instead. Op used: {op}"
-        )
-    if kind == "PNG" and len(data) < _PNG_HEADER_BYTES:
-        return "Invalid PNG. Failed to initialize decoder."
-    if decoder == "decode_bmp" and kind != "WebP":
-        right = f"decode_{kind.lower()}"
-        return f"Trying to decode {kind} format using DecodeBmp op. Use `{right}` or `decode_image` instead."
-    if damaged and kind == "JPEG":
-        return "jpeg::Uncompress failed. Invalid JPEG data or crop window."
-    if damaged and kind == "PNG":
-        return f"Invalid PNG data, size {len(data)}"
-    return None
-
-
-def _detect_image_kind(data: bytes) -> str | None:
-    if data.startswith(b"\xff\xd8\xff"):
-        return "JPEG"
-    if data.startswith(_PNG):
-        return "PNG"
-    if data.startswith(b"GIF8"):
-        return "GIF"
-    if data.startswith(b"BM"):
-        return "BMP"
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return "WebP"
-    return None

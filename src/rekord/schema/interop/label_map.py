@@ -15,10 +15,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
 
-from rekord.errors import RekordError, SchemaError, error
+from rekord.errors import RekordError, SchemaError, error, preview
 from rekord.location import Location
 from rekord.schema.interop.textproto import TextprotoMessage, format_message, parse_textproto
-from rekord.schema.messages import preview
 
 _MAX_FILE_BYTES = 16 << 20
 _MAX_ID = 2**31 - 1  # the ids of a label map are int32

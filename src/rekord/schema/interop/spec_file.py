@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
 from rekord.schema.interop.spec_syntax import (
     NameBinding,
@@ -19,7 +19,6 @@ from rekord.schema.interop.spec_syntax import (
     resolve_name,
 )
 from rekord.schema.interop.tf_spec import FEATURE_CLASSES, SequenceSpec, Spec
-from rekord.schema.messages import closest_match, preview
 
 _MAX_FILE_BYTES = 4 << 20
 _REFERENCE_PATTERN = re.compile(r"(?P<path>.+):(?P<name>[^:/\\]*)", re.DOTALL)

@@ -9,21 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_match, error
 from rekord.location import Location
-from rekord.schema.interop.tf_spec import (
-    FEATURE_CLASSES,
-    PARTITION_KINDS,
-    Dtype,
-    FixedLenSequenceSpec,
-    FixedLenSpec,
-    Partition,
-    RaggedSpec,
-    SparseSpec,
-    SpecFeature,
-    VarLenSpec,
-)
-from rekord.schema.messages import closest_match
+from rekord.schema.interop import tf_spec
+from rekord.schema.interop.tf_spec import FEATURE_CLASSES, PARTITION_KINDS, Dtype, FixedLenSequenceSpec
 
 MAX_ENTRIES = 100_000
 MAX_INTEGER = 1 << 63
@@ -205,7 +194,7 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
 _REQUIRED = {"shape", "dtype", "index_key", "size", "key", "length"}
 
 
-def parse_spec_dict(node: ast.expr, scope: Scope, depth: int = 0) -> dict[str, SpecFeature] | None:
+def parse_spec_dict(node: ast.expr, scope: Scope, depth: int = 0) -> dict[str, tf_spec.SpecFeature] | None:
     """The spec that an expression stands for, or None where it is no dict at all."""
     check_depth(node, scope, depth)
     if isinstance(node, ast.Name):
@@ -222,7 +211,7 @@ def parse_spec_dict(node: ast.expr, scope: Scope, depth: int = 0) -> dict[str, S
         return _parse_comprehension(node, scope, depth)
     else:
         return None
-    spec: dict[str, SpecFeature] = {}
+    spec: dict[str, tf_spec.SpecFeature] = {}
     for key, value in pairs:
         if key is None:
             _merge_entries(spec, value, scope, depth)
@@ -231,7 +220,7 @@ def parse_spec_dict(node: ast.expr, scope: Scope, depth: int = 0) -> dict[str, S
     return spec
 
 
-def _parse_named_dict(node: ast.Name, scope: Scope, depth: int) -> dict[str, SpecFeature] | None:
+def _parse_named_dict(node: ast.Name, scope: Scope, depth: int) -> dict[str, tf_spec.SpecFeature] | None:
     events, where = find_bindings(node, scope)
     if any(event.conditional for event in events) and len(events) > 1:
         event = next(event for event in events if event.conditional)
@@ -250,7 +239,7 @@ def _parse_named_dict(node: ast.Name, scope: Scope, depth: int) -> dict[str, Spe
     return spec
 
 
-def _parse_comprehension(node: ast.DictComp, scope: Scope, depth: int) -> dict[str, SpecFeature]:
+def _parse_comprehension(node: ast.DictComp, scope: Scope, depth: int) -> dict[str, tf_spec.SpecFeature]:
     # `{name: tf.io.FixedLenFeature([], tf.float32) for name in NAMES}`, which says as much as a literal does.
     loop = node.generators[0]
     simple = len(node.generators) == 1 and not loop.ifs and isinstance(loop.target, ast.Name)
@@ -260,7 +249,7 @@ def _parse_comprehension(node: ast.DictComp, scope: Scope, depth: int) -> dict[s
     names = evaluate_constant(loop.iter, scope, depth + 1)
     if not isinstance(names, tuple):
         raise not_literal_error(loop.iter, scope, "a loop over something that is no list")
-    spec: dict[str, SpecFeature] = {}
+    spec: dict[str, tf_spec.SpecFeature] = {}
     for name in names:
         bound = NameBinding(ast.copy_location(ast.Constant(name), loop.iter), loop.iter.lineno)
         inner = scope.within({loop.target.id: [bound]})  # type: ignore[attr-defined]
@@ -269,7 +258,7 @@ def _parse_comprehension(node: ast.DictComp, scope: Scope, depth: int) -> dict[s
 
 
 def _add_entry(
-    spec: dict[str, SpecFeature], key: ast.expr | str, value: ast.expr, scope: Scope, depth: int
+    spec: dict[str, tf_spec.SpecFeature], key: ast.expr | str, value: ast.expr, scope: Scope, depth: int
 ) -> None:
     name = key if isinstance(key, str) else evaluate_constant(key, scope, depth + 1)
     if not isinstance(name, str) or not name:
@@ -279,14 +268,14 @@ def _add_entry(
         raise not_literal_error(value, scope, f"a spec of more than {MAX_ENTRIES:,} features")
 
 
-def _merge_entries(spec: dict[str, SpecFeature], value: ast.expr, scope: Scope, depth: int) -> None:
+def _merge_entries(spec: dict[str, tf_spec.SpecFeature], value: ast.expr, scope: Scope, depth: int) -> None:
     other = parse_spec_dict(value, scope, depth + 1)
     if other is None:
         raise not_literal_error(value, scope, "something that is no dict, merged into one")
     spec.update(other)
 
 
-def parse_feature(node: ast.expr, scope: Scope, name: str, depth: int = 0) -> SpecFeature:
+def parse_feature(node: ast.expr, scope: Scope, name: str, depth: int = 0) -> tf_spec.SpecFeature:
     """The tf.io feature that an expression makes."""
     call, scope = resolve_name(node, scope, depth)
     made = _parse_call(call, scope, depth)
@@ -301,22 +290,22 @@ def parse_feature(node: ast.expr, scope: Scope, name: str, depth: int = 0) -> Sp
     match kind:
         case "FixedLenFeature":
             shape = reader.shape("shape")
-            return FixedLenSpec(shape, dtype, reader.default(shape, dtype))
+            return tf_spec.FixedLenSpec(shape, dtype, reader.default(shape, dtype))
         case "VarLenFeature":
-            return VarLenSpec(dtype)
+            return tf_spec.VarLenSpec(dtype)
         case "FixedLenSequenceFeature":
             padding = reader.default((), dtype)
             return FixedLenSequenceSpec(reader.shape("shape"), dtype, reader.flag("allow_missing"), padding)
         case "SparseFeature":
             value_key = reader.texts("value_key")[0]
             size = reader.shape("size")
-            return SparseSpec(
+            return tf_spec.SparseSpec(
                 reader.texts("index_key"), value_key, dtype, size, reader.flag("already_sorted")
             )
     value_key_of = reader.value("value_key")
     if value_key_of is not None and not isinstance(value_key_of, str):
         raise reader.refused("value_key", "a text")
-    return RaggedSpec(
+    return tf_spec.RaggedSpec(
         dtype,
         value_key_of,
         reader.partitions(),
@@ -400,7 +389,7 @@ class _CallArguments:
             return node.value
         return last_name_part(node) or ""
 
-    def partitions(self) -> tuple[Partition, ...]:
+    def partitions(self) -> tuple[tf_spec.Partition, ...]:
         if "partitions" not in self._given:
             return ()
         node, scope = resolve_name(self._given["partitions"], self._scope, self._depth)
@@ -408,7 +397,7 @@ class _CallArguments:
             raise self.refused("partitions", "a list of partitions")
         return tuple([self._partition(each, scope) for each in node.elts])
 
-    def _partition(self, node: ast.expr, scope: Scope) -> Partition:
+    def _partition(self, node: ast.expr, scope: Scope) -> tf_spec.Partition:
         node, scope = resolve_name(node, scope, self._depth)
         made = _parse_call(node, scope, self._depth)
         if made is None or made[0] not in PARTITION_KINDS:
@@ -418,8 +407,8 @@ class _CallArguments:
         kind, given = made
         inner = _CallArguments(kind, given, node, scope, self._name, self._depth + 1)
         if kind == "UniformRowLength":
-            return Partition("UniformRowLength", length=inner.shape("length")[0])
-        return Partition(kind, key=inner.texts("key")[0])  # type: ignore[arg-type]
+            return tf_spec.Partition("UniformRowLength", length=inner.shape("length")[0])
+        return tf_spec.Partition(kind, key=inner.texts("key")[0])  # type: ignore[arg-type]
 
     def refused(self, parameter: str, expected: str) -> RekordError:
         node = self._given[parameter]

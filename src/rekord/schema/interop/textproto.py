@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeAlias
 
-from rekord.schema.messages import preview, schema_error
+from rekord.errors import preview, schema_error
 
 _MAX_NESTING = 100  # protobuf's own limit for messages inside messages
 _CLOSING_BRACKETS = {"{": "}", "<": ">"}

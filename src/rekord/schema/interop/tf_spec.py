@@ -10,10 +10,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from rekord.errors import RekordError, add_location, error
+from rekord.errors import RekordError, add_location, error, not_examples_error, preview, schema_error
 from rekord.schema.base import ABSENT, Feature, Shape, flat_values, validate_name
 from rekord.schema.features import Bytes, Float32, Int64, Sparse
-from rekord.schema.messages import not_examples_error, preview, schema_error
 from rekord.schema.schema import Schema
 
 Dtype: TypeAlias = Literal["int64", "float32", "string"]
@@ -23,20 +22,11 @@ PartitionKind: TypeAlias = Literal[
 
 SPEC_DTYPES: tuple[Dtype, ...] = ("int64", "float32", "string")
 FEATURE_CLASSES = (
-    "FixedLenFeature",
-    "VarLenFeature",
-    "FixedLenSequenceFeature",
-    "SparseFeature",
-    "RaggedFeature",
-)
+    "FixedLenFeature", "VarLenFeature", "FixedLenSequenceFeature", "SparseFeature", "RaggedFeature",
+)  # fmt: skip
 PARTITION_KINDS: tuple[PartitionKind, ...] = (
-    "RowSplits",
-    "RowLengths",
-    "RowStarts",
-    "RowLimits",
-    "ValueRowIds",
-    "UniformRowLength",
-)
+    "RowSplits", "RowLengths", "RowStarts", "RowLimits", "ValueRowIds", "UniformRowLength",
+)  # fmt: skip
 
 _DTYPE_OF_KIND: dict[str, Dtype] = {"int64": "int64", "float": "float32", "bytes": "string"}
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
-from rekord.errors import RekordError, add_location, error
+from rekord.errors import RekordError, add_location, error, not_examples_error, preview
 from rekord.location import Location
 from rekord.schema.base import (
     FLOAT_DTYPES,
@@ -21,7 +21,6 @@ from rekord.schema.base import (
     dtype_name,
 )
 from rekord.schema.features import Bytes, Float32, Image, Int64, Label, Mask, Tensor, Text
-from rekord.schema.messages import not_examples_error, preview
 from rekord.schema.schema import Schema
 
 FLAT_VALUES = "ragged_flat_values"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rekord.errors import add_location
+from rekord.errors import add_location, not_examples_error, preview, schema_error
 from rekord.schema import json_form
 from rekord.schema.base import (
     ABSENT,
@@ -26,7 +26,6 @@ from rekord.schema.interop.textproto import (
     format_message,
     parse_textproto,
 )
-from rekord.schema.messages import not_examples_error, preview, schema_error
 from rekord.schema.schema import Schema
 from rekord.schema.timestamp import TIME_FORMATS, Timestamp
 

@@ -28,11 +28,10 @@ from rekord.dataset.order import EpochOrder
 from rekord.dataset.samplers import SubsetSampler, digest_selection, normalize_selection
 from rekord.dataset.shard_index import detect_file_compression
 from rekord.dataset.split import Split
-from rekord.errors import error
+from rekord.errors import closest_match, error, preview
 from rekord.layouts.tfds import check_tfds
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import closest_match, preview
 from rekord.storage.local import PathLike, Storage
 from rekord.transforms.augment import build_augmentation, validate_augmentations
 from rekord.verbs.balance.sampling import (

@@ -17,10 +17,9 @@ from rekord.dataset.balanced import ClassIndex
 from rekord.dataset.order import Ids
 from rekord.dataset.samplers import expand_selection
 from rekord.dataset.split import Split
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
 from rekord.schema import Feature, Label
-from rekord.schema.messages import closest_match, preview
 
 CountsByClass: TypeAlias = "dict[Any, int]"
 """Records by class."""

@@ -19,11 +19,10 @@ from rekord.codec.plan import compile_plan
 from rekord.conversion.copy_records import BufferRing, RecordCopier, RecordRange
 from rekord.conversion.derive import FramedRecords
 from rekord.dataset.order import EpochOrder
-from rekord.errors import RekordError, UsageError, error
+from rekord.errors import RekordError, UsageError, closest_match, error, preview
 from rekord.location import Location
 from rekord.report.formatting import format_byte_size
 from rekord.schema import Feature, Schema
-from rekord.schema.messages import closest_match, preview
 from rekord.transforms.augment import Augmentation, seeded_random
 from rekord.transforms.base import Row
 from rekord.verbs.balance.sampling import SampledRecords

@@ -18,8 +18,7 @@ from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.order import Ids
 from rekord.dataset.samplers import digest_selection
 from rekord.dataset.split import Split
-from rekord.errors import RekordError, error
-from rekord.schema.messages import preview
+from rekord.errors import RekordError, error, preview
 from rekord.storage.local import PathLike
 from rekord.verbs.derive_common import SourceDataset, check_split_name, select_split_records
 from rekord.verbs.edit.common import (

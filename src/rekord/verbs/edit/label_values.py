@@ -17,12 +17,11 @@ import pyarrow as pa
 from rekord.codec.columns import Batch, Optional, Ragged
 from rekord.dataset.order import Ids
 from rekord.dataset.split import Split
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.feeds.sql.tables import IndexedColumns
 from rekord.location import Location
 from rekord.schema import Feature, Int64, Label, Schema, Text, of_type
 from rekord.schema.interop.label_map import format_label_map
-from rekord.schema.messages import closest_match, preview
 from rekord.storage.local import read_error
 from rekord.verbs.derive_common import SourceDataset
 from rekord.verbs.edit.append import build_layout

@@ -13,9 +13,8 @@ import numpy as np
 
 from rekord.arguments import invalid
 from rekord.dataset.order import Ids
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
-from rekord.schema.messages import preview
 from rekord.storage.local import read_error
 from rekord.verbs.derive_common import SourceDataset
 from rekord.verbs.options import RecordPairs

@@ -18,10 +18,9 @@ from rekord.conversion.plan import digest_function
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.split import Split
-from rekord.errors import RekordError, add_location, error
+from rekord.errors import RekordError, add_location, error, preview
 from rekord.location import Location
 from rekord.schema import Schema
-from rekord.schema.messages import preview
 from rekord.storage.local import LOCAL, PathLike
 from rekord.storage.transaction import read_bytes
 from rekord.verbs.derive_common import SourceDataset, select_split_records

@@ -15,14 +15,13 @@ from rekord.codec.decode import SequenceExample, assemble_columns, decode, new_b
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.order import Ids
 from rekord.dataset.read import explain_frame_error, next_frames, open_slabs
-from rekord.errors import RekordError, error
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.faults import frame_error
 from rekord.framing.frames import FrameSegment
 from rekord.layouts.base import DerivedRow, Verify
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Int64, Label, Mask, Schema, Tensor, Text
 from rekord.schema.base import ABSENT, FLOAT_DTYPES, INTEGER_DTYPES, dtype_name
-from rekord.schema.messages import closest_match, preview
 from rekord.sources.base import PART_BYTES, Chunk, ColumnChunk, SourceFacts, SourceFile, SourcePart, SourceRow
 from rekord.sources.image_folder import group_by_bytes, to_printable_path
 from rekord.storage.router import ROUTED_STORAGE
