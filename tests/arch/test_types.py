@@ -17,7 +17,7 @@ import pytest
 
 import rekord as rk
 from rekord.dataset.batches import Batches
-from rekord.dataset.loader import LoaderIterator
+from rekord.dataset.batches import LoaderIterator
 from rekord.feeds.feed import Feed
 from rekord.health.stats.report import Stats
 

@@ -326,10 +326,10 @@ class ClassQuotaPlan:
 
     def sampler(self, *, shuffled: bool, seed: int) -> QuotaSampler:
         """Drawn class by class."""
-        return QuotaSampler(ClassGroups(self.by_class), self.quotas, shuffled, seed, self._told)
+        return QuotaSampler(ClassGroups(self.by_class), self.quotas, shuffled, seed, self._state)
 
     @cached_property
-    def _told(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         return _identify_classes(self.by_class)
 
 
@@ -362,10 +362,10 @@ class RepeatFactorPlan:
     def sampler(self, *, shuffled: bool, seed: int) -> RepeatFactorSampler:
         """Drawn by the factors."""
         ends = np.cumsum(self.factors)
-        return RepeatFactorSampler(self.by_class.ids, ends, shuffled, seed, self._told)
+        return RepeatFactorSampler(self.by_class.ids, ends, shuffled, seed, self._state)
 
     @cached_property
-    def _told(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         factors = hashlib.sha256(self.factors.tobytes()).hexdigest()
         return {**_identify_classes(self.by_class), "factors": factors[:16]}
 

@@ -112,11 +112,11 @@ def _format_keys(keys: tuple[str, ...]) -> str:
 
 
 def _compare_presence(a: Feature, b: Feature) -> Changes:
-    def said(feature: Feature) -> str:
+    def describe(feature: Feature) -> str:
         return "optional" if feature.optional else "required" if feature.required else "filled by a default"
 
-    if said(a) != said(b):
-        yield not (a.optional and b.required), f"was {said(a)}, is {said(b)}"
+    if describe(a) != describe(b):
+        yield not (a.optional and b.required), f"was {describe(a)}, is {describe(b)}"
     elif a.has_default and not _has_equal_defaults(a, b):
         yield True, f"default {a.default!r} became {b.default!r}"
 

@@ -328,15 +328,17 @@ class ImageCsvSource(ListingSource):
         return _ImageCsvListing(lines, sizes, fingerprint(files))
 
     def _row_error(self, line: _ImageCsvLine) -> RekordError:
-        def told(what: str, feature: str, expected: str, found: str, do: str) -> RekordError:
+        def line_error(what: str, feature: str, expected: str, found: str, do: str) -> RekordError:
             where = Location(path=to_printable_path(self.path), line=line.line, feature=feature)
             return error(line.code or "", what, location=where, expected=expected, found=found, do=do)
 
         match line.code:
             case "E360" if not line.image:
-                return told("a line names no image", "image", "a path", "nothing", "mend or remove the line")
+                return line_error(
+                    "a line names no image", "image", "a path", "nothing", "mend or remove the line"
+                )
             case "E360":
-                return told(
+                return line_error(
                     "an image that a line names is missing",
                     "image",
                     "a file below " + ("the folder of the list" if self.images is None else "root="),
@@ -344,7 +346,7 @@ class ImageCsvSource(ListingSource):
                     "mend the path, or give root= as the folder that the paths are below",
                 )
             case "E361":
-                return told(
+                return line_error(
                     "a line has no label",
                     "label",
                     "a class",
@@ -352,14 +354,16 @@ class ImageCsvSource(ListingSource):
                     "give the line a label, or remove it",
                 )
             case "E362":
-                return told(
+                return line_error(
                     f"lines {line.detail:,} and {line.line:,} name the same image",
                     "image",
                     "each image once",
                     preview(line.image),
                     "remove one of the two lines: the image would be in the dataset twice",
                 )
-        return told("a line is not UTF-8", line.detail, "UTF-8", "other bytes", "save the file as UTF-8")
+        return line_error(
+            "a line is not UTF-8", line.detail, "UTF-8", "other bytes", "save the file as UTF-8"
+        )
 
 
 def _parse_line(position: int, line: int, fields: list[str], columns: ImageCsvColumns) -> _ImageCsvLine:

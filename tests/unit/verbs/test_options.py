@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import rekord as rk
-from rekord.cli import balance, edit, export, rewrite, split, train, write
+from rekord.cli import balance, edit, export, rewrite, train, write
 from rekord.training.run import TrainOptions
 from rekord.verbs.options import (
     AppendOptions,
@@ -27,7 +27,7 @@ from rekord.verbs.options import (
 VERBS: list[tuple[type[VerbOptions], Callable[..., Any], Callable[..., Any]]] = [
     (WriteOptions, rk.write, write.write),
     (RewriteOptions, rk.rewrite, rewrite.rewrite),
-    (SplitOptions, rk.split, split.split),
+    (SplitOptions, rk.split, rewrite.split),
     (BalanceOptions, rk.balance, balance.balance),
     (ExportOptions, rk.export, export.export),
     (AppendOptions, rk.append, edit.append),

@@ -69,7 +69,7 @@ class QueryResult:
             self._relation = _cast_for_arrow(self._prepared(splits))
         except BaseException as failure:
             self.close()
-            raise self._told(failure) from None
+            raise self._to_error(failure) from None
 
     @property
     def schema(self) -> pa.Schema:
@@ -84,7 +84,7 @@ class QueryResult:
             answer = self._relation
             return self._runner.run(getattr(answer, "to_arrow_table", None) or answer.fetch_arrow_table)
         except BaseException as failure:
-            raise self._told(failure) from None
+            raise self._to_error(failure) from None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The answer, batch by batch; at its end all is closed."""
@@ -96,7 +96,7 @@ class QueryResult:
         except GeneratorExit:
             raise
         except BaseException as failure:
-            raise self._told(failure) from None
+            raise self._to_error(failure) from None
         finally:
             self.close()
 
@@ -163,10 +163,10 @@ class QueryResult:
                 self._reader = self._runner.run(partial(start, rows))
             except BaseException as failure:
                 self.close()
-                raise self._told(failure) from None
+                raise self._to_error(failure) from None
         return self._reader
 
-    def _told(self, failure: BaseException) -> BaseException:
+    def _to_error(self, failure: BaseException) -> BaseException:
         """What is to be raised: what went wrong while records were read comes through DuckDB as a mere text."""
         for table in self._tables:
             if (met := table.take_failure()) is not None:

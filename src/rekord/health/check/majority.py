@@ -56,7 +56,7 @@ class KeyStatistics:
     kinds: Counter[ListKind] = field(default_factory=Counter)
     counts: Counter[int] = field(default_factory=Counter)
     inspected: int = 0
-    pictures: int = 0
+    images: int = 0
     empty: int = 0
 
     @property
@@ -75,7 +75,7 @@ class KeyStatistics:
     @property
     def is_mostly_images(self) -> bool:
         """Whether most of the values that are not empty begin as images do."""
-        return self.pictures * 2 > self.inspected - self.empty
+        return self.images * 2 > self.inspected - self.empty
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class FileSetStatistics:
 
     records: int = 0
     keys: dict[KeyPath, KeyStatistics] = field(default_factory=dict)
-    pictures: tuple[ImageKey, ...] | None = None
+    images: tuple[ImageKey, ...] | None = None
     boxes: tuple[BoxKeys, ...] | None = None
 
     def add(self, batch: KeyedBatch) -> None:
@@ -143,12 +143,12 @@ class RecordPatterns:
             self._kinds[name] = _find_common_kinds(own.keys, others)
         return self._kinds[name]
 
-    def pictures(self, batch: KeyedBatch) -> tuple[ImageKey, ...]:
+    def images(self, batch: KeyedBatch) -> tuple[ImageKey, ...]:
         """The keys that hold images, images before masks."""
         seen = self.seen(batch)
-        if seen.pictures is None:
-            seen.pictures = _find_image_keys(seen)
-        return seen.pictures
+        if seen.images is None:
+            seen.images = _find_image_keys(seen)
+        return seen.images
 
     def boxes(self, batch: KeyedBatch) -> tuple[BoxKeys, ...]:
         """The boxes: `…/bbox/xmin` and its like."""
@@ -167,7 +167,7 @@ def learn_patterns(batches: Iterable[KeyedBatch]) -> RecordPatterns:
 
 
 def _find_image_keys(seen: FileSetStatistics) -> tuple[ImageKey, ...]:
-    keys = [place for place, one in seen.keys.items() if one.pictures and one.is_mostly_images]
+    keys = [place for place, one in seen.keys.items() if one.images and one.is_mostly_images]
     images = [key for step, key in keys if not step and key != MASK_KEY]
     found = [
         ImageKey(
@@ -230,7 +230,7 @@ def _inspect_values(seen: KeyStatistics, cells: Cells) -> None:
         data = cells.column.values.bytes(place)
         seen.inspected += 1
         seen.empty += not data
-        seen.pictures += _core.inspect_image(data[:_HEAD_BYTES], False).format != ImageFormat.NONE
+        seen.images += _core.inspect_image(data[:_HEAD_BYTES], False).format != ImageFormat.NONE
 
 
 def _find_common_kinds(

@@ -77,14 +77,18 @@ class LabelMapRule(CheckRule):
         ids, names = batch.context.get(CLASS_ID_KEY), batch.context.get(CLASS_NAME_KEY)
         if ids is not None and ids.kind == "int64":
             wrong = ~np.isin(ids.values, self._ids)
-            yield from self._told(batch, CLASS_ID_KEY, ids, wrong, lambda place: str(int(ids.values[place])))
+            yield from self._report_values(
+                batch, CLASS_ID_KEY, ids, wrong, lambda place: str(int(ids.values[place]))
+            )
         if names is not None and names.kind == "bytes":
             texts = names.values.list_bytes(0, len(names.values))
             # An empty name stands for a name that was left out.
             wrong = np.fromiter((bool(t) and t not in self._names for t in texts), np.bool_, len(texts))
-            yield from self._told(batch, CLASS_NAME_KEY, names, wrong, lambda place: repr(texts[place])[:60])
+            yield from self._report_values(
+                batch, CLASS_NAME_KEY, names, wrong, lambda place: repr(texts[place])[:60]
+            )
 
-    def _told(
+    def _report_values(
         self, batch: KeyedBatch, key: str, column: KeyColumn, wrong: Any, shown: Any
     ) -> Iterator[Finding]:
         places = np.flatnonzero(wrong)

@@ -35,9 +35,9 @@ __all__ = ["RecordPatterns", "build_majority_rules", "build_schema_rules", "lear
 def build_schema_rules(schema: Schema, *, tfds: bool = False) -> list[CheckRule]:
     """The rules of records that a schema declares; `tfds` where TFDS wrote it, which labels the unknown -1."""
     rules: list[CheckRule] = [SchemaRule(schema, tfds=tfds)]
-    pictures, boxes = find_declared_images(schema), find_declared_boxes(schema)
-    if pictures:
-        rules.append(ImageRule(lambda batch: pictures))
+    images, boxes = find_declared_images(schema), find_declared_boxes(schema)
+    if images:
+        rules.append(ImageRule(lambda batch: images))
     if boxes:
         rules.append(BoxRule(lambda batch: boxes))
     return rules
@@ -45,7 +45,7 @@ def build_schema_rules(schema: Schema, *, tfds: bool = False) -> list[CheckRule]
 
 def build_majority_rules(learnt: RecordPatterns) -> list[CheckRule]:
     """The rules of records that no schema declares: they are to be like most of the others."""
-    return [MajorityRule(learnt), ImageRule(learnt.pictures), BoxRule(learnt.boxes)]
+    return [MajorityRule(learnt), ImageRule(learnt.images), BoxRule(learnt.boxes)]
 
 
 MAX_FINDINGS = 1000
