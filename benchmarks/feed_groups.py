@@ -155,14 +155,10 @@ _ARRAY_RECORD = "ArrayRecord, group_size:1,uncompressed"
 def random(settings: Settings, versions: Versions) -> Iterator[Table]:
     workload = _prepared("tabular", settings)
     theirs = [
-        Contender(
-            label=label, peer="array_record_peer", task="random", options={"writer": label.split(", ")[1]}
-        )
+        Contender(label=label, peer="array_record_peer", task="random", options={"writer": label.split(", ")[1]})
         for label in (_ARRAY_RECORD, "ArrayRecord, group_size:1")
     ]
-    results = raced(
-        workload, [_rekord("rekord", "random"), *theirs], settings, versions, reference=_ARRAY_RECORD
-    )
+    results = raced(workload, [_rekord("rekord", "random"), *theirs], settings, versions, reference=_ARRAY_RECORD)
     rows = rate_rows(results, _ARRAY_RECORD)
     fastest = _fastest(rows, [contender.label for contender in theirs])
     yield Table(
@@ -226,9 +222,7 @@ def first_batch(settings: Settings, versions: Versions) -> Iterator[Table]:
     result = _fresh(workload, _rekord("rekord", "first_batch", folder=folder), settings)
     seconds = [sample.seconds for sample in result.samples]
     met = None if result.failure else median(seconds) < _MOST_SECONDS
-    row = Row(
-        label=result.label, values=seconds, failure=result.failure, floor=Floor(f"< {_MOST_SECONDS}", met)
-    )
+    row = Row(label=result.label, values=seconds, failure=result.failure, floor=Floor(f"< {_MOST_SECONDS}", met))
     yield Table(
         title="First batch of a shuffled epoch",
         unit="seconds",

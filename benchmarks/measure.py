@@ -168,9 +168,7 @@ class Process:
         return PeerError(last[0])
 
 
-def race(
-    workload: Workload, contenders: list[Contender], settings: Settings, *, reference: str
-) -> list[Result]:
+def race(workload: Workload, contenders: list[Contender], settings: Settings, *, reference: str) -> list[Result]:
     """Every contender's timings, taken in turn. What the reference reads is what all must read."""
     results = [Result(contender.label) for contender in contenders]
     running: list[tuple[Result, Process]] = []

@@ -101,9 +101,7 @@ def _joined(parts: list[Values]) -> Values:
     if arrays:
         return np.concatenate(arrays)
     lists = [part for part in parts if isinstance(part, Lists)]
-    return Lists(
-        np.concatenate([part.values for part in lists]), np.concatenate([part.lengths for part in lists])
-    )
+    return Lists(np.concatenate([part.values for part in lists]), np.concatenate([part.lengths for part in lists]))
 
 
 def _log_uniform(rng: np.random.Generator, below: int, size: int) -> npt.NDArray[np.int64]:
@@ -203,9 +201,7 @@ _ALL = (
         chunk=10_000,
         shuffled_keys=True,
     ),
-    Workload(
-        name="tabular_gzip", records=500_000, columns=_TABULAR, draw=_tabular, chunk=10_000, compressed=True
-    ),
+    Workload(name="tabular_gzip", records=500_000, columns=_TABULAR, draw=_tabular, chunk=10_000, compressed=True),
     Workload(
         name="sequences",
         records=200_000,
@@ -255,9 +251,7 @@ _ALL = (
     ),
     # What conversions begin with: files of a table, and images with masks, each pair drawn from a seed.
     Workload(name="tables", records=1_000_000, columns=_TABULAR, draw=_tabular, chunk=10_000),
-    Workload(
-        name="pairs", records=2_000, columns=(Column("seed", "int64"),), draw=_pairs, chunk=50, fewest=100
-    ),
+    Workload(name="pairs", records=2_000, columns=(Column("seed", "int64"),), draw=_pairs, chunk=50, fewest=100),
 )
 
 WORKLOADS = {workload.name: workload for workload in _ALL}

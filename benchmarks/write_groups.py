@@ -95,9 +95,7 @@ def write_images(settings: Settings, versions: Versions) -> Iterator[Table]:
     ]
     script = Contender(label=_DEEPLAB, peer="deeplab_peer", task="images")
     formats = _formats()
-    results = raced(
-        workload, [*full, script, *headers, *formats], _fewer(settings), versions, reference=_DEEPLAB
-    )
+    results = raced(workload, [*full, script, *headers, *formats], _fewer(settings), versions, reference=_DEEPLAB)
     rows = rate_rows(results, _DEEPLAB)
     for contender, times in ((full[0], 1.8), (full[1], 3.3)):
         rows = with_floor(rows, contender.label, times, against=_DEEPLAB)

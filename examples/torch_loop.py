@@ -39,9 +39,7 @@ def pixels(batch: dict[str, torch.Tensor]) -> torch.Tensor:
 def train(folder: Path, stop_after: int | None = None) -> None:
     """Train until the end, or for `stop_after` steps; a run that was stopped before goes on where it was."""
     torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 7 * 7, len(CORNERS))
-    )
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 7 * 7, len(CORNERS)))
     optimizer = torch.optim.Adam(model.parameters(), 0.003)
     data = rk.open(folder / "data")
     # Under DDP: rank="auto", remainder="drop". Ranks share each epoch, and a state fits any number of them.

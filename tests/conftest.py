@@ -170,9 +170,7 @@ def compress() -> Callable[[bytes, str], bytes]:
 def told() -> Callable[[Report], list[Place]]:
     """The errors of a report as (code, record, offset)."""
     return lambda report: [
-        (finding.code, finding.record, finding.offset)
-        for finding in report.findings
-        if finding.severity == "error"
+        (finding.code, finding.record, finding.offset) for finding in report.findings if finding.severity == "error"
     ]
 
 

@@ -32,9 +32,7 @@ def decode(job: Job) -> Task:
     pipeline.build()
 
     first = pipeline.run()
-    digest = {
-        column.name: _total(column, output) for column, output in zip(workload.columns, first, strict=True)
-    }
+    digest = {column.name: _total(column, output) for column, output in zip(workload.columns, first, strict=True)}
     batches = workload.records // BATCH
 
     def once() -> Iterator[int]:

@@ -22,8 +22,7 @@ def decode(job: Job) -> Task:
     workers = job.options["workers"]
     # Without workers to share a file, an index would only make it begin at a random record.
     shards = [
-        TFRecordDataset(shard, workload.index(shard) if workers else None, description)
-        for shard in workload.shards()
+        TFRecordDataset(shard, workload.index(shard) if workers else None, description) for shard in workload.shards()
     ]
     loader = DataLoader(ChainDataset(shards), batch_size=BATCH, num_workers=workers)
     first = workload.columns[0].name

@@ -20,7 +20,5 @@ def pipeline(workload: Workload, names: list[str]) -> Any:
     for column in workload.columns:
         if column.name in names:
             values = drawn[column.name]
-            tensors[column.name] = tf.constant(
-                strings_of(column, values) if isinstance(values, Lists) else values
-            )
+            tensors[column.name] = tf.constant(strings_of(column, values) if isinstance(values, Lists) else values)
     return tf.data.Dataset.from_tensor_slices(tensors).prefetch(tf.data.AUTOTUNE)

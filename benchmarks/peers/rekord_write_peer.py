@@ -43,9 +43,7 @@ def tfdata(job: Job) -> Task:
     return _writing(dataset, {}, job.workload.records, _rows_digest)
 
 
-def _writing(
-    source: Any, options: dict[str, Any], rows: int, digest: Callable[[str], dict[str, float]]
-) -> Task:
+def _writing(source: Any, options: dict[str, Any], rows: int, digest: Callable[[str], dict[str, float]]) -> Task:
     outputs = Outputs()
 
     def write(out: str) -> None:

@@ -49,9 +49,7 @@ def decode(job: Job) -> Task:
 
 def parsed(workload: Workload, way: str, columns: Sequence[str] | None = None) -> Any:
     """Parsed batches. `way`: `one_core`, `autotune`, or `interleave` (a pipeline for each of two shards)."""
-    spec = {
-        name: feature for name, feature in spec_of(workload).items() if columns is None or name in columns
-    }
+    spec = {name: feature for name, feature in spec_of(workload).items() if columns is None or name in columns}
     shards = workload.shards()
     compression = "GZIP" if workload.compressed else ""
 
@@ -94,9 +92,7 @@ def encode(job: Job) -> Task:
     def write(part: list[dict[str, Any]]) -> Iterator[int]:
         with tf.io.TFRecordWriter(path) as writer:
             for count, row in enumerate(part, 1):
-                features = {
-                    name: make(row[name] if is_list else [row[name]]) for name, make, is_list in makers
-                }
+                features = {name: make(row[name] if is_list else [row[name]]) for name, make, is_list in makers}
                 example = tf.train.Example(features=tf.train.Features(feature=features))
                 writer.write(example.SerializeToString())
                 if count % BATCH == 0:

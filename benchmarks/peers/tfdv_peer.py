@@ -25,9 +25,7 @@ def statistics(job: Job) -> Task:
     with tempfile.TemporaryDirectory(dir=scratch()) as folder:
         first = _statistics(first_records(job.workload, folder))
     digest = {
-        feature.path.step[0]: feature.num_stats.mean
-        for feature in first.features
-        if feature.HasField("num_stats")
+        feature.path.step[0]: feature.num_stats.mean for feature in first.features if feature.HasField("num_stats")
     }
     return Task(once, digest={"records": float(first.num_examples), **digest})
 

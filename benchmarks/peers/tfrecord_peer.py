@@ -19,9 +19,7 @@ def decode(job: Job) -> Task:
     description = {column.name: _NAMES[column.kind] for column in job.workload.columns}
 
     def examples() -> Iterator[dict[str, Any]]:
-        return chain.from_iterable(
-            tfrecord_loader(shard, None, description) for shard in job.workload.shards()
-        )
+        return chain.from_iterable(tfrecord_loader(shard, None, description) for shard in job.workload.shards())
 
     digest = dict.fromkeys(description, 0.0)
     for example in islice(examples(), BATCH):

@@ -75,9 +75,7 @@ def check_keywords(public: Target) -> Target:
     return cast(Target, checked)
 
 
-def integer(
-    name: str, value: object, *, least: int = INT64_MIN, most: int = INT64_MAX, do: str | None = None
-) -> int:
+def integer(name: str, value: object, *, least: int = INT64_MIN, most: int = INT64_MAX, do: str | None = None) -> int:
     """An integer of Python's or NumPy's within bounds; True and False are none."""
     number = None if isinstance(value, bool) or not hasattr(value, "__index__") else int(value.__index__())
     if number is not None and least <= number <= most:
@@ -140,9 +138,7 @@ def one_of(name: str, value: T, known: Collection[object], *, do: str | None = N
     raise invalid(name, value, f"one of {listed}", f'{name}="{near or names[0]}"' if near or not do else do)
 
 
-def as_path(
-    name: str, value: object, *, expected: str = "a str or a pathlib.Path", do: str | None = None
-) -> str:
+def as_path(name: str, value: object, *, expected: str = "a str or a pathlib.Path", do: str | None = None) -> str:
     """A path, as text: not empty, and without zero bytes."""
     if isinstance(value, (str, os.PathLike)):
         text = os.fspath(value)

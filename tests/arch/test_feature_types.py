@@ -9,9 +9,7 @@ import rekord
 from rekord.schema.base import FEATURE_TYPES
 
 MOST = 40
-_TYPES = {name for name, kind in FEATURE_TYPES.items() if kind.__module__.startswith("rekord.")} | {
-    "_Encoded"
-}
+_TYPES = {name for name, kind in FEATURE_TYPES.items() if kind.__module__.startswith("rekord.")} | {"_Encoded"}
 
 
 def switches(source: str) -> list[int]:

@@ -77,8 +77,7 @@ def test_every_folder_of_tests_is_run_by_some_command():
     folders = {path.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").rglob("test_*.py")}
     assert folders == collected | {"minimum", "peers"}
     groups = {
-        path.relative_to(ROOT / "tests" / "peers").parts[0]
-        for path in (ROOT / "tests").glob("peers/*/test_*.py")
+        path.relative_to(ROOT / "tests" / "peers").parts[0] for path in (ROOT / "tests").glob("peers/*/test_*.py")
     }
     makefile = (ROOT / "Makefile").read_text()
     peers = re.search(r"^PEERS := (.*)$", makefile, re.MULTILINE)
@@ -117,9 +116,7 @@ def test_no_module_reaches_into_private_attributes_of_another():
 def test_only_the_storage_renames_files():
     """What gets a name of its own goes through a transaction; `storage` asks the operating system for it."""
     package = ROOT / "src" / "rekord"
-    renames = re.compile(
-        r"\bos\.(replace|renames?)\(|\bshutil\.(move|copy2?|copyfile)\(|\b(LOCAL|storage)\.rename\("
-    )
+    renames = re.compile(r"\bos\.(replace|renames?)\(|\bshutil\.(move|copy2?|copyfile)\(|\b(LOCAL|storage)\.rename\(")
     found = {
         str(path.relative_to(package))
         for path in package.rglob("*.py")

@@ -78,9 +78,7 @@ def test_type_checkers_see_the_imports_that_happen_at_run_time() -> None:
     tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
     (declared,) = [node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name)]
     imports = [node for node in declared.body if isinstance(node, ast.ImportFrom)]
-    module_of = {
-        alias.name: node.module for node in imports for alias in node.names if node.module != "rekord"
-    }
+    module_of = {alias.name: node.module for node in imports for alias in node.names if node.module != "rekord"}
     submodules = {alias.name for node in imports for alias in node.names if node.module == "rekord"}
     assert module_of == rekord._MODULE_OF
     assert {*module_of, *submodules} == set(rekord.__all__)
@@ -89,9 +87,7 @@ def test_type_checkers_see_the_imports_that_happen_at_run_time() -> None:
 
 def test_records_is_the_function_whatever_was_imported_first() -> None:
     """No package has the name of a public function: importing its modules would replace the function."""
-    program = (
-        "import rekord.framing.frames, rekord.dataset.read; import rekord; print(rekord.records.__module__)"
-    )
+    program = "import rekord.framing.frames, rekord.dataset.read; import rekord; print(rekord.records.__module__)"
     assert printed(program) == ["rekord.dataset.read"]
     packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert packages & set(rekord.__all__) == {"layouts", "sources", "transforms"}

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 import rekord as rk
-from rekord.dataset.batches import Batches
-from rekord.dataset.batches import LoaderIterator
+from rekord.dataset.batches import Batches, LoaderIterator
 from rekord.feeds.feed import Feed
 from rekord.health.stats.report import Stats
 
@@ -208,9 +207,7 @@ def test_a_type_checker_sees_the_types_of_an_installed_package(mypy_output: str)
         if match := re.match(r"program\.py:(\d+): (error|note): (.*)", line):
             said.setdefault(int(match[1]), f"{match[2]}: {match[3]}")
     expected = {
-        number: line.partition("  # ")[2]
-        for number, line in enumerate(PROGRAM.splitlines(), 1)
-        if "  # " in line
+        number: line.partition("  # ")[2] for number, line in enumerate(PROGRAM.splitlines(), 1) if "  # " in line
     }
     assert set(said) == set(expected), mypy_output
     for number, text in expected.items():

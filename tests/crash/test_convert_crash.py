@@ -112,9 +112,7 @@ def test_finished_shards_are_not_written_again(tmp_path: Path, monkeypatch: pyte
     use_small_parts(monkeypatch)
     place = Place(tmp_path, JOBS["shuffled"])
     finished = [
-        i
-        for i, step in enumerate(place.steps, 1)
-        if step.name == "rename" and step.path.endswith("train-00000.done")
+        i for i, step in enumerate(place.steps, 1) if step.name == "rename" and step.path.endswith("train-00000.done")
     ]
     out = place.new()
     with pytest.raises(Crash):
@@ -122,9 +120,7 @@ def test_finished_shards_are_not_written_again(tmp_path: Path, monkeypatch: pyte
     storage = FaultyStorage()
     outcome = place.run(out, storage)
     assert outcome.resumed_shards == 1
-    created = [
-        os.path.basename(step.path).split(".")[0] for step in storage.operations if step.name == "create"
-    ]
+    created = [os.path.basename(step.path).split(".")[0] for step in storage.operations if step.name == "create"]
     assert "train-00000-of-00002" not in created
     assert "train-00001-of-00002" in created
     assert not any(step.path.endswith(".spill") for step in storage.operations if step.name == "rename")
@@ -191,9 +187,7 @@ def test_files_of_others_in_an_older_dataset_survive_writing_anew_twice(
     assert len(find_leftovers(out)) == 2
 
 
-def test_a_staging_elsewhere_is_cleared_like_any_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_staging_elsewhere_is_cleared_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_small_parts(monkeypatch)
     disable_fsync(monkeypatch)
     place = Place(tmp_path, {"shuffle": True, "shards": 2})

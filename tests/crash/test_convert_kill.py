@@ -160,9 +160,7 @@ def test_ctrl_c_keeps_what_is_finished_and_the_next_run_goes_on(
 
 
 @pytest.mark.concurrency
-def test_a_second_process_is_refused_while_the_first_one_lives(
-    source: NumberedFilesSource, tmp_path: Path
-) -> None:
+def test_a_second_process_is_refused_while_the_first_one_lives(source: NumberedFilesSource, tmp_path: Path) -> None:
     out = tmp_path / "data"
     child = Child(source, out, workers=1, stop_at=5)
     assert child.stopped()

@@ -34,12 +34,8 @@ NEVER_LINKED_SECONDS = 60
 VERBS: dict[str, Callable[[Path, EditTarget], EditResult]] = {
     "append": lambda path, target: append_rows(path, iter(MORE), target, AppendOptions()),
     "append files": lambda path, target: append_rows(path, path.parent / "more.csv", target, AppendOptions()),
-    "delete": lambda path, target: delete_records(
-        path, target, DeleteOptions(where=lambda batch: batch["x"] == 5)
-    ),
-    "delete by number": lambda path, target: delete_records(
-        path, target, DeleteOptions(where=[0, 1, 2, 3, 11])
-    ),
+    "delete": lambda path, target: delete_records(path, target, DeleteOptions(where=lambda batch: batch["x"] == 5)),
+    "delete by number": lambda path, target: delete_records(path, target, DeleteOptions(where=[0, 1, 2, 3, 11])),
     "relabel": lambda path, target: relabel_records(path, target, {"dog": "cat"}, RelabelOptions()),
 }
 DEATHS: list[Fault] = ["crash", "power loss"]
@@ -92,9 +88,7 @@ class Place:
     def some_steps(self, *, all_of_them: bool) -> range:
         """From 1 on. One verb meets every fault at every step, the others some of them at every fifth."""
         if self.verb is VERBS["append files"]:
-            return range(
-                1, len(self.steps) + 1, 2 if all_of_them else 5
-            )  # most of them are those of the other
+            return range(1, len(self.steps) + 1, 2 if all_of_them else 5)  # most of them are those of the other
         whole = all_of_them or self.verb is VERBS["delete by number"]
         return range(1, len(self.steps) + 1, 1 if whole else 5)
 
@@ -125,9 +119,7 @@ def replace(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(params=VERBS)
-def place(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replace: bool
-) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replace: bool) -> Place:
     disable_fsync(monkeypatch)
     return Place(tmp_path, request.param, replace=replace)
 

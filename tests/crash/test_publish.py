@@ -60,9 +60,7 @@ def test_a_clean_end_publishes_in_this_order(target: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["crash", "short write then crash", "power loss"])
 @pytest.mark.parametrize("step", STEPS)
-def test_dying_at_any_step_leaves_the_old_or_the_whole_new_file(
-    target: Path, step: int, fault: Fault
-) -> None:
+def test_dying_at_any_step_leaves_the_old_or_the_whole_new_file(target: Path, step: int, fault: Fault) -> None:
     before = content(target)
     storage = FaultyStorage(fail_at=step, fault=fault)
     with pytest.raises(Crash):
@@ -78,9 +76,7 @@ def test_dying_at_any_step_leaves_the_old_or_the_whole_new_file(
 
 @pytest.mark.parametrize(("fault", "number"), [("enospc", errno.ENOSPC), ("eio", errno.EIO)])
 @pytest.mark.parametrize("step", STEPS)
-def test_an_error_at_any_step_is_x504_and_leaves_no_stray(
-    target: Path, step: int, fault: Fault, number: int
-) -> None:
+def test_an_error_at_any_step_is_x504_and_leaves_no_stray(target: Path, step: int, fault: Fault, number: int) -> None:
     before = content(target)
     storage = FaultyStorage(fail_at=step, fault=fault)
     with pytest.raises(DatasetError) as caught:
@@ -98,9 +94,7 @@ def test_a_full_disk_says_how_many_bytes_were_left_to_write(target: Path) -> Non
     with pytest.raises(DatasetError) as caught:
         write_new(target, FaultyStorage(fail_at=2, fault="enospc"))
     folder = os.path.realpath(target.parent)
-    assert (
-        caught.value.do == f"free at least 6 bytes on the disk that holds {folder}, or choose another place"
-    )
+    assert caught.value.do == f"free at least 6 bytes on the disk that holds {folder}, or choose another place"
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("no"), KeyboardInterrupt(), SystemExit(1)])
@@ -162,9 +156,7 @@ def test_a_relative_path_is_published_where_it_means(tmp_path: Path, monkeypatch
     assert (tmp_path / "x").read_bytes() == NEW
 
 
-@pytest.mark.parametrize(
-    ("make", "found"), [(os.mkdir, "a folder"), (os.mkfifo, "a pipe, a socket or a device")]
-)
+@pytest.mark.parametrize(("make", "found"), [(os.mkdir, "a folder"), (os.mkfifo, "a pipe, a socket or a device")])
 def test_what_is_no_file_is_not_replaced(tmp_path: Path, make: Callable[[Path], None], found: str) -> None:
     make(tmp_path / "x")
     storage = FaultyStorage()

@@ -95,9 +95,7 @@ def test_an_error_at_any_step_is_told_and_made_good_by_the_next_run(place: Place
 def test_finished_shards_are_not_copied_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disable_fsync(monkeypatch)
     place = Place(tmp_path, "copied")
-    shards = [
-        i for i, step in enumerate(place.steps, 1) if step.name == "rename" and ".tfrecord" in step.path
-    ]
+    shards = [i for i, step in enumerate(place.steps, 1) if step.name == "rename" and ".tfrecord" in step.path]
     out = place.new()
     with pytest.raises(Crash):
         place.run(out, FaultyStorage(fail_at=shards[-1]))

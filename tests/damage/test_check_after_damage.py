@@ -64,9 +64,7 @@ def test_a_bad_length_costs_one_record(put_file: PutFile, told: Told, read_on: R
     assert read_on(path)[0] == without(record)
 
 
-def test_every_fault_is_told_with_its_own_record_and_offset(
-    put_file: PutFile, told: Told, read_on: ReadOn
-) -> None:
+def test_every_fault_is_told_with_its_own_record_and_offset(put_file: PutFile, told: Told, read_on: ReadOn) -> None:
     damaged = DATA
     for at in (AT[1] + 20, AT[3] + 8, AT[5] + 12, AT[7] + 7):
         damaged = changed(damaged, at)
@@ -112,17 +110,13 @@ def test_bytes_dropped_across_two_records_cost_both(put_file: PutFile, told: Tol
     assert read_on(path)[0] == without(3, 4)
 
 
-def test_bytes_dropped_from_the_last_record_cut_the_file(
-    put_file: PutFile, told: Told, read_on: ReadOn
-) -> None:
+def test_bytes_dropped_from_the_last_record_cut_the_file(put_file: PutFile, told: Told, read_on: ReadOn) -> None:
     path = put_file(drop_bytes(DATA, AT[LAST] + 14, AT[LAST] + 16))
     assert told(rk.check(path)) == [("F104", LAST, AT[LAST])]
     assert read_on(path)[0] == without(LAST)
 
 
-def test_bytes_inserted_into_a_payload_cost_that_record(
-    put_file: PutFile, told: Told, read_on: ReadOn
-) -> None:
+def test_bytes_inserted_into_a_payload_cost_that_record(put_file: PutFile, told: Told, read_on: ReadOn) -> None:
     path = put_file(insert_bytes(DATA, AT[3] + 15, b"inserted"))
     assert told(rk.check(path)) == [("F102", 3, AT[3])]
     assert read_on(path)[0] == without(3)
@@ -136,9 +130,7 @@ def test_bytes_inserted_between_records_cost_none(put_file: PutFile, told: Told,
     assert read_on(path)[0] == PAYLOADS
 
 
-def test_a_zeroed_block_costs_the_records_that_it_touches(
-    put_file: PutFile, told: Told, read_on: ReadOn
-) -> None:
+def test_a_zeroed_block_costs_the_records_that_it_touches(put_file: PutFile, told: Told, read_on: ReadOn) -> None:
     for begin, end, lost, code in [
         (AT[3] + 12, AT[4] - 4, [3], "F102"),  # a payload
         (AT[3], AT[3] + 12, [3], "F101"),  # a header

@@ -152,10 +152,7 @@ print(rk.open(path)[[3000, 3001]]["id"].tolist())
 def test_a_fault_is_an_error_with_faulthandler_enabled_before_and_after(path: Path) -> None:
     for flags, first in ((("-X", "faulthandler"), ""), ((), "faulthandler.enable()\n")):
         path.write_bytes(path.with_name("healthy.tfrecord").read_bytes())
-        scene = (
-            first
-            + "_core.gather = cutting\ntold(lambda: split[[3000]])\n_core.gather = gather\nread_healthy()"
-        )
+        scene = first + "_core.gather = cutting\ntold(lambda: split[[3000]])\n_core.gather = gather\nread_healthy()"
         assert printed(path, scene, *flags) == [LOST, HEALTHY]
 
 
@@ -205,9 +202,7 @@ read_healthy()
     assert all(line.endswith("True") for line in lines)
 
 
-@pytest.mark.parametrize(
-    "handlers", ["", "faulthandler.enable()", "signal.signal(signal.SIGBUS, signal.SIG_DFL)"]
-)
+@pytest.mark.parametrize("handlers", ["", "faulthandler.enable()", "signal.signal(signal.SIGBUS, signal.SIG_DFL)"])
 def test_a_fault_of_somebody_else_ends_the_process_as_before(path: Path, handlers: str) -> None:
     ended = run(path, f"read_healthy()\n{handlers}\nread_healthy()\nforeign()\nprint('alive')")
     assert ended.returncode == -signal.SIGBUS
@@ -216,9 +211,7 @@ def test_a_fault_of_somebody_else_ends_the_process_as_before(path: Path, handler
 
 
 def test_a_signal_that_is_sent_ends_the_process_as_before(path: Path) -> None:
-    ended = run(
-        path, "read_healthy()\nsys.stdout.flush()\nos.kill(os.getpid(), signal.SIGBUS)\nprint('alive')"
-    )
+    ended = run(path, "read_healthy()\nsys.stdout.flush()\nos.kill(os.getpid(), signal.SIGBUS)\nprint('alive')")
     assert (ended.returncode, ended.stdout) == (-signal.SIGBUS, f"{HEALTHY}\n")
 
 

@@ -170,17 +170,11 @@ def test_a_length_that_no_file_can_hold_is_not_believed(
     assert report.records == len(PAYLOADS)
 
 
-def test_claimed_lengths_cost_no_memory_of_any_kind(
-    put_file: PutFile, compress: Callable[..., bytes]
-) -> None:
+def test_claimed_lengths_cost_no_memory_of_any_kind(put_file: PutFile, compress: Callable[..., bytes]) -> None:
     # In a process of its own, whose address space may grow by 64 MB and no more, native memory included.
     lengths = [1 << 31, *LENGTHS]
     paths = [
-        str(
-            put_file(
-                compress(frames([b"good"]) + claim_length(length), compression), f"{length}.{compression}"
-            )
-        )
+        str(put_file(compress(frames([b"good"]) + claim_length(length), compression), f"{length}.{compression}"))
         for length in lengths
         for compression in ("none", "gzip", "zlib")
     ]
@@ -195,7 +189,5 @@ for path in sys.argv[1:]:
 """
     if sys.platform != "linux":
         pytest.skip("needs /proc to know its own size")
-    done = subprocess.run(
-        [sys.executable, "-c", program, *paths], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", program, *paths], capture_output=True, text=True, check=False)
     assert (done.stderr, done.stdout.split("\n")) == ("", ["F105 1 20"] * len(paths) + [""])

@@ -144,9 +144,7 @@ def flip_label(data: Path) -> Path:
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_one_flipped_bit_of_a_label_changes_no_answer(
-    data: Path, answers: dict[str, Any], reader: str
-) -> None:
+def test_one_flipped_bit_of_a_label_changes_no_answer(data: Path, answers: dict[str, Any], reader: str) -> None:
     flip_label(data)
     check_readers(data, answers, [reader], refused=False)
 
@@ -166,9 +164,7 @@ def test_check_reports_one_flipped_bit_of_a_label_and_index_repairs_it(data: Pat
     assert Path(index_path(str(data / "train-00000-of-00002.tfrecord"))).read_bytes() == good
 
 
-def test_an_index_of_another_shard_with_the_same_counts_is_not_believed(
-    data: Path, answers: dict[str, Any]
-) -> None:
+def test_an_index_of_another_shard_with_the_same_counts_is_not_believed(data: Path, answers: dict[str, Any]) -> None:
     one, other = (index_path(str(data / f"train-0000{i}-of-00002.tfrecord")) for i in (0, 1))
     content = Path(one).read_bytes()
     Path(one).write_bytes(Path(other).read_bytes())
@@ -212,9 +208,7 @@ def test_an_index_that_is_cut_while_it_is_open_ends_no_process(data: Path, answe
 # Every byte of a manifest.
 
 
-def test_every_flipped_bit_of_a_manifest_is_refused_or_changes_no_answer(
-    data: Path, answers: dict[str, Any]
-) -> None:
+def test_every_flipped_bit_of_a_manifest_is_refused_or_changes_no_answer(data: Path, answers: dict[str, Any]) -> None:
     place = data / "rekord.json"
     good = place.read_bytes()
     for at, bit in flips(len(good)):

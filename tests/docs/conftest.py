@@ -30,9 +30,7 @@ class Case(NamedTuple):
 
     make: Callable[[], Any]
     where: Mapping[str, Any]  # the whole location of the error
-    good: (
-        int | None
-    )  # rows that are left where the defect is one of a single row; None where it is of the source
+    good: int | None  # rows that are left where the defect is one of a single row; None where it is of the source
     options: Mapping[str, Any]
 
 
@@ -157,9 +155,7 @@ def defect_table() -> Callable[[str], set[Cell]]:
 
     def cells(heading: str) -> set[Cell]:
         text = PAGE.read_text(encoding="utf-8").split(f"\n### {heading}\n", 1)[1]
-        lines = [
-            line for line in re.split(r"^#", text, flags=re.MULTILINE)[0].splitlines() if line[:1] == "|"
-        ]
+        lines = [line for line in re.split(r"^#", text, flags=re.MULTILINE)[0].splitlines() if line[:1] == "|"]
         header, _, *rows = [[field.strip() for field in line.strip("|").split("|")] for line in lines]
         found: set[Cell] = set()
         for defect, *codes in rows:

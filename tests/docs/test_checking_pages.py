@@ -61,9 +61,7 @@ def test_the_fields_of_salvage_are_those_of_its_document(tmp_path: Path) -> None
     path.write_bytes(b"")
     document = rk.salvage(path, tmp_path / "out.tfrecord").to_dict()
     assert sorted(set(fields("salvage", "field"))) == sorted(document)
-    assert sorted(set(fields("salvage", "a gap has"))) == sorted(
-        field.name for field in dataclasses.fields(Gap)
-    )
+    assert sorted(set(fields("salvage", "a gap has"))) == sorted(field.name for field in dataclasses.fields(Gap))
 
 
 @pytest.mark.parametrize(

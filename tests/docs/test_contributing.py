@@ -14,9 +14,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
-def test_the_source_of_the_example_is_written_as_a_dataset(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_source_of_the_example_is_written_as_a_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (program,) = re.findall(r"^```python\n(.*?)^```$", TEXT, flags=re.MULTILINE | re.DOTALL)
     (tmp_path / "fasta_source.py").write_text(program)
     monkeypatch.syspath_prepend(tmp_path)

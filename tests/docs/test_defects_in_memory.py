@@ -161,9 +161,7 @@ def test_a_dict_of_datasets_is_one_dataset_unless_its_splits_are_asked_for(tmp_p
 
     parts = {name: datasets.Dataset.from_dict({"x": [1, 2]}) for name in ("train", "test")}
     rk.write(datasets.DatasetDict(parts), tmp_path / "one", progress=False, workers=1)
-    dataset = rk.write(
-        datasets.DatasetDict(parts), tmp_path / "two", split="source", progress=False, workers=1
-    )
+    dataset = rk.write(datasets.DatasetDict(parts), tmp_path / "two", split="source", progress=False, workers=1)
     assert list(rk.open(tmp_path / "one").splits) == ["train"]
     assert rk.check(tmp_path / "one").records == 4
     assert sorted(dataset.splits) == ["test", "train"]

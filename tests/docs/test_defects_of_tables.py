@@ -230,9 +230,7 @@ def _(place):
 
 @cell("text", "bad encoding", "E353")
 def _(place):
-    return place.case(
-        text(place, b"a\ncaf\xe9\n"), place.root / "a.txt", row=1, line=2, feature="text", good=1
-    )
+    return place.case(text(place, b"a\ncaf\xe9\n"), place.root / "a.txt", row=1, line=2, feature="text", good=1)
 
 
 @cell("text", "bad encoding", "X521")

@@ -77,19 +77,12 @@ def test_every_block_of_a_page_is_of_a_kind_that_runs_or_is_only_shown(page: Pat
 
 
 EXAMPLES = [
-    (page, case)
-    for page in sorted(ERRORS.glob("*.md"))
-    if page.stem not in TRANSCRIPTS
-    for case in cases(page)
+    (page, case) for page in sorted(ERRORS.glob("*.md")) if page.stem not in TRANSCRIPTS for case in cases(page)
 ]
 
 
-@pytest.mark.parametrize(
-    ("page", "case"), EXAMPLES, ids=[f"{page.stem}-{case[-1].line}" for page, case in EXAMPLES]
-)
-def test_an_example_of_an_error_page_says_what_the_page_says(
-    page: Path, case: list[Block], here: Path
-) -> None:
+@pytest.mark.parametrize(("page", "case"), EXAMPLES, ids=[f"{page.stem}-{case[-1].line}" for page, case in EXAMPLES])
+def test_an_example_of_an_error_page_says_what_the_page_says(page: Path, case: list[Block], here: Path) -> None:
     # What pages about errors take for granted: they are short.
     text = "".join(block.body for block in case)
     if "mkdir" not in text:

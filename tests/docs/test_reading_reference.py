@@ -22,18 +22,14 @@ def table(heading: str) -> str:
 
 
 def test_the_table_of_arguments_is_that_of_batches() -> None:
-    told = dict(
-        re.findall(r"`(\w+)=([^`]+)`", re.sub(r"\|[^|]*\|$", "|", table("| argument | |"), flags=re.M))
-    )
+    told = dict(re.findall(r"`(\w+)=([^`]+)`", re.sub(r"\|[^|]*\|$", "|", table("| argument | |"), flags=re.M)))
     signature = inspect.signature(rk.Split.batches).parameters.values()
     defaults = {one.name: one.default for one in signature if one.default is not inspect.Parameter.empty}
     assert {name: eval(value) for name, value in told.items()} == defaults
 
 
 def test_the_calls_and_fields_that_the_page_names_are_there() -> None:
-    called = set(re.findall(r"`\.(\w+)\(", table("| call | gives |"))) | set(
-        re.findall(r"`(to_\w+|sql)\(", PAGE)
-    )
+    called = set(re.findall(r"`\.(\w+)\(", table("| call | gives |"))) | set(re.findall(r"`(to_\w+|sql)\(", PAGE))
     assert called
     assert all(hasattr(rk.Split, name) for name in called)
     for kind in (rk.Ragged, rk.Strings, rk.Optional, rk.SparseColumn):
@@ -45,9 +41,7 @@ def test_every_compressed_file_can_be_read_in_file_order_and_ours_in_any(tmp_pat
     schema = rk.Schema({"x": rk.Int64()})
     rows = [{"x": i} for i in range(50)]
     ours = rk.write(rows, tmp_path / "ours", schema=schema, compression="gzip", progress=False)
-    assert sorted(x for batch in ours.batches(8, shuffle=True) for x in batch["x"].tolist()) == list(
-        range(50)
-    )
+    assert sorted(x for batch in ours.batches(8, shuffle=True) for x in batch["x"].tolist()) == list(range(50))
     alone = tmp_path / "alone.tfrecord.gz"
     with rk.Writer(alone, schema, compression="gzip") as writer:
         writer.write({"x": 1})
@@ -64,9 +58,7 @@ def test_every_compressed_file_can_be_read_in_file_order_and_ours_in_any(tmp_pat
 
 
 @pytest.mark.parametrize("shuffle", [False, "exact", "block"])
-def test_another_number_of_ranks_goes_on_where_the_first_stopped_in_every_order(
-    shuffle: Any, tmp_path: Path
-) -> None:
+def test_another_number_of_ranks_goes_on_where_the_first_stopped_in_every_order(shuffle: Any, tmp_path: Path) -> None:
     rows = [{"x": i} for i in range(100)]
     train = rk.write(rows, tmp_path / "out", schema=rk.Schema({"x": rk.Int64()}), progress=False)
     first = [train.batches(4, shuffle=shuffle, rank=rank, world=8) for rank in range(8)]
@@ -101,9 +93,7 @@ def test_a_plain_shuffle_is_exact_here_and_one_of_blocks_elsewhere(tmp_path: Pat
     there = rk.open("memory://reading-page")
     kinds = [split.batches(4, shuffle=True).state_dict()["order"]["kind"] for split in (here, there)]
     assert kinds == ["exact", "block"]
-    assert sorted(x for batch in there.batches(4, shuffle=True) for x in batch["x"].tolist()) == list(
-        range(10)
-    )
+    assert sorted(x for batch in there.batches(4, shuffle=True) for x in batch["x"].tolist()) == list(range(10))
 
 
 @pytest.mark.parametrize("size_bytes", [100_000, 1_200_000])
@@ -122,9 +112,7 @@ def test_what_is_kept_of_foreign_files_is_in_the_cache_and_never_beside_them(
     assert len(kept) == (1 if size_bytes >= 1 << 20 else 0)
 
 
-def test_bytes_that_are_no_utf8_are_read_as_the_page_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_that_are_no_utf8_are_read_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with rk.Writer("train.tfrecord", rk.Schema({"name": rk.Bytes()})) as writer:
         writer.write({"name": "café".encode("latin-1")})

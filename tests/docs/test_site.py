@@ -146,9 +146,7 @@ def test_every_public_name_has_a_docstring(name: str) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(DOCS)) for page in PAGES])
 def test_lists_stand_apart_so_that_every_renderer_sees_them(page: Path) -> None:
     """GitHub begins a list right below a paragraph, and nests it by two spaces; the site's renderer does neither."""
-    text = re.sub(
-        r"^```.*?^```$|<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
-    )
+    text = re.sub(r"^```.*?^```$|<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     item = re.compile(r"(?:[-*+]|\d+\.) ")
     before = ""
     for line in text.splitlines():

@@ -119,9 +119,7 @@ def written(folder: Path, rows: list[dict[str, Any]], schema: rk.Schema = SCHEMA
 
 
 def smote(path: Path, out: Path, **options: Any) -> rk.Dataset:
-    return rk.balance(
-        path, out, method="smote", progress=False, **{"workers": 1, "shuffle": False, **options}
-    )
+    return rk.balance(path, out, method="smote", progress=False, **{"workers": 1, "shuffle": False, **options})
 
 
 def matrix(rows: Any) -> Any:
@@ -149,9 +147,7 @@ def test_the_records_that_there_were_are_the_same_bytes(tmp_path):
     made = smote(path, tmp_path / "out")["train"]
     assert [bytes(one) for one in rk.records(made.paths[0])][:35] == old
     shuffled = smote(path, tmp_path / "shuffled", shuffle=True)["train"]
-    assert Counter(map(bytes, rk.records(shuffled.paths[0]))) == Counter(
-        map(bytes, rk.records(made.paths[0]))
-    )
+    assert Counter(map(bytes, rk.records(shuffled.paths[0]))) == Counter(map(bytes, rk.records(made.paths[0])))
 
 
 def test_categories_beside_numbers_are_voted_on_by_smotenc(tmp_path):
@@ -199,8 +195,7 @@ def test_columns_that_are_not_named_are_left_out_where_they_may_be(tmp_path):
 def test_records_without_a_class_are_no_neighbours(tmp_path):
     schema = rk.Schema({"x": rk.Float32(), "label": rk.Label(2, optional=True)})
     rows = [
-        {"x": 1e9 if i % 3 == 2 else float(i), "label": None if i % 3 == 2 else int(i % 12 == 0)}
-        for i in range(72)
+        {"x": 1e9 if i % 3 == 2 else float(i), "label": None if i % 3 == 2 else int(i % 12 == 0)} for i in range(72)
     ]
     made = list(smote(written(tmp_path, rows, schema), tmp_path / "out")["train"])
     assert Counter(row["label"] for row in made) == {None: 24, 0: 42, 1: 42}
@@ -251,9 +246,7 @@ def test_what_is_no_vector_is_refused_by_name(tmp_path, columns, asked, feature)
     with pytest.raises(rk.UsageError) as caught:
         smote(written(tmp_path, rows, schema), tmp_path / "out", columns=asked)
     assert (caught.value.code, caught.value.location.feature) == ("U667", feature)
-    assert re.match(
-        "no value can be made up|.* cannot be part of a vector|there are no numbers", caught.value.what
-    )
+    assert re.match("no value can be made up|.* cannot be part of a vector|there are no numbers", caught.value.what)
     assert not (tmp_path / "out").exists()
 
 
@@ -270,9 +263,7 @@ def test_a_class_with_too_few_records_is_named(tmp_path):
     smote(path, tmp_path / "out", k_neighbors=2)
 
 
-@pytest.mark.parametrize(
-    ("value", "found"), [(float("nan"), "nan"), (None, "no value"), (float("inf"), "inf")]
-)
+@pytest.mark.parametrize(("value", "found"), [(float("nan"), "nan"), (None, "no value"), (float("inf"), "inf")])
 def test_a_value_that_is_no_number_is_named_with_its_record(tmp_path, value, found, capsys):
     schema = rk.Schema({"x": rk.Float32(optional=True), "label": rk.Label(2)})
     rows = [{"x": value if i == 17 else float(i), "label": int(i % 4 == 0)} for i in range(40)]
@@ -325,10 +316,7 @@ def test_what_is_not_installed_is_named(tmp_path, monkeypatch):
 def test_the_command_makes_vectors(tmp_path, capsys):
     path = written(tmp_path, rows_of([20, 8, 7]))
     out = str(tmp_path / "out")
-    assert (
-        run_command_line(["balance", str(path), out, "--method", "smote", "--k-neighbors", "3", "--json"])
-        == 0
-    )
+    assert run_command_line(["balance", str(path), out, "--method", "smote", "--k-neighbors", "3", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["splits"]["train"]["after"] == {"a": 20, "b": 20, "c": 20}
     assert told["added"] == 25

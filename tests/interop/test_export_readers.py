@@ -61,7 +61,5 @@ def test_duckdb_queries_parquet(place: Path) -> None:
     import duckdb
 
     rk.export(place / "ds", place / "out.parquet")
-    found = duckdb.sql(
-        f"select label, count(*) from '{place / 'out.parquet'}' group by 1 order by 1"
-    ).fetchall()
+    found = duckdb.sql(f"select label, count(*) from '{place / 'out.parquet'}' group by 1 order by 1").fetchall()
     assert found == [(0, 6), (1, 6)]

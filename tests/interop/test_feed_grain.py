@@ -65,9 +65,7 @@ def test_grain_shuffles_and_batches_a_source(split: Any) -> None:
 
 
 def test_grain_goes_on_from_its_own_state(split: Any) -> None:
-    dataset = (
-        grain.MapDataset.source(make_data_source(split, columns=["id"])).shuffle(seed=1).to_iter_dataset()
-    )
+    dataset = grain.MapDataset.source(make_data_source(split, columns=["id"])).shuffle(seed=1).to_iter_dataset()
     whole = [int(row["id"]) for row in dataset]
     running = iter(dataset)
     for _ in range(11):

@@ -272,9 +272,7 @@ def test_a_look_at_the_first_batch_uses_no_epoch_up_and_more_does(split: Any, pr
     assert numbers(dataset.take(2)) == numbers_of(split, seed=2, epoch=0)[:10]
     assert len(numbers(dataset.take(5))) == ROWS  # the last was seen, the end was not
     assert numbers(dataset) == numbers_of(split, seed=2, epoch=2)
-    assert numbers(dataset.repeat(2)) == numbers_of(split, seed=2, epoch=3) + numbers_of(
-        split, seed=2, epoch=4
-    )
+    assert numbers(dataset.repeat(2)) == numbers_of(split, seed=2, epoch=3) + numbers_of(split, seed=2, epoch=4)
 
 
 def test_two_loops_at_once_are_the_same_epoch(split: Any) -> None:
@@ -437,9 +435,7 @@ def jpeg(height: int, width: int) -> bytes:
 
 def test_decoded_images_are_dense_with_a_size_and_ragged_without(tmp_path: Path) -> None:
     schema = rk.Schema({"image": rk.Image(), "other": rk.Image(optional=True)})
-    rows = [
-        {"image": jpeg(2 + number, 3)} | ({"other": jpeg(2, 2)} if number % 2 else {}) for number in range(5)
-    ]
+    rows = [{"image": jpeg(2 + number, 3)} | ({"other": jpeg(2, 2)} if number % 2 else {}) for number in range(5)]
     split = put(tmp_path / "x.tfrecord", schema, rows)
     dataset = split.to_tensorflow(2, decode=True)
     assert dataset.element_spec["image"] == tf.RaggedTensorSpec([None, None, None, 3], tf.uint8, 2, tf.int64)
@@ -531,9 +527,7 @@ def test_objects_that_are_no_strings_are_named(split: Any, value: Any) -> None:
 
 
 def test_a_function_that_changes_its_mind_later_is_named(split: Any) -> None:
-    changes = split.to_tensorflow(
-        10, map=lambda batch: {"x": batch["vec"][:, : 4 if len(batch["vec"]) < 10 else 2]}
-    )
+    changes = split.to_tensorflow(10, map=lambda batch: {"x": batch["vec"][:, : 4 if len(batch["vec"]) < 10 else 2]})
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         list(changes)
     assert "UsageError U676: the function" in caught.value.message
@@ -570,9 +564,7 @@ def test_ops_mode_pads_and_fills(split: Any) -> None:
         "pad": {"tokens": -1, "tags": "?"},
         "fill": {"age": -5, "maybe_cube": 3},
     }
-    for one, other in zip(
-        split.to_tensorflow(5, mode="ops", **asked), split.batches(5, **asked), strict=True
-    ):
+    for one, other in zip(split.to_tensorflow(5, mode="ops", **asked), split.batches(5, **asked), strict=True):
         for name, column in other.items():
             assert_same(one[name], column)
 
@@ -596,9 +588,7 @@ def test_ops_ranks_share_files_or_records_without_overlap(split: Any, world: int
     given = [numbers(rank) for rank in ranks]
     assert sorted(number for rank in given for number in rank) == list(range(ROWS))
     assert [int(rank.cardinality()) for rank in ranks] == [-(-len(one) // 2) for one in given]
-    dropped = [
-        len(list(split.to_tensorflow(2, rank=rank, remainder="drop", **asked))) for rank in range(world)
-    ]
+    dropped = [len(list(split.to_tensorflow(2, rank=rank, remainder="drop", **asked))) for rank in range(world)]
     assert len(set(dropped)) == 1
 
 
@@ -672,9 +662,7 @@ def test_without_tensorflow_the_extra_is_named(folder: Path) -> None:
         "    except rk.UsageError as failure:\n"
         "        print(failure.code, failure.do)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "U602 pip install 'rekord[tensorflow]'\n" * 2
 
 

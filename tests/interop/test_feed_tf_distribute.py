@@ -103,9 +103,7 @@ def modes(folder: Path) -> list[dict[str, list[list[Any]]]]:
 
 
 @pytest.mark.parametrize("mode", ["native", "ops"])
-def test_two_processes_share_every_epoch(
-    folder: Path, modes: list[dict[str, list[list[Any]]]], mode: str
-) -> None:
+def test_two_processes_share_every_epoch(folder: Path, modes: list[dict[str, list[list[Any]]]], mode: str) -> None:
     ranks = [rank[mode] for rank in modes]
     split = rk.open(folder)["train"]
     steps = ROWS // (BATCH * 2)

@@ -111,9 +111,7 @@ def test_fewer_files_than_workers_are_refused_by_tensorflow(splits: dict[str, An
 
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("name", ["three", "gzip"])
-def test_auto_sharding_gives_every_record_to_one_worker(
-    name: str, shuffle: bool, splits: dict[str, Any]
-) -> None:
+def test_auto_sharding_gives_every_record_to_one_worker(name: str, shuffle: bool, splits: dict[str, Any]) -> None:
     """What `strategy.experimental_distribute_dataset` does on each of its workers."""
     from tensorflow.python.data.experimental.ops.distribute import _AutoShardDataset
 

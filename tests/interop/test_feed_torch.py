@@ -103,11 +103,7 @@ def test_dtypes_are_the_declared_ones(split: Any) -> None:
 
 def test_ragged_and_optional_columns_are_dense_on_request(split: Any) -> None:
     batch = next(
-        iter(
-            split.to_torch(
-                6, columns=["tokens", "maybe"], ragged="pad", pad={"tokens": -1}, fill={"maybe": 9.0}
-            )
-        )
+        iter(split.to_torch(6, columns=["tokens", "maybe"], ragged="pad", pad={"tokens": -1}, fill={"maybe": 9.0}))
     )
     assert batch["tokens"].tolist() == [
         [-1, -1, -1],
@@ -159,9 +155,7 @@ def test_what_torch_cannot_share_is_copied() -> None:
 def test_what_a_function_made_passes_through(split: Any) -> None:
     own = torch.ones(2)
     names = np.array(["a", None], object)
-    feed = iter(
-        split.to_torch(4, columns=["id"], map=lambda batch: {"own": own, "names": names, "id": batch["id"]})
-    )
+    feed = iter(split.to_torch(4, columns=["id"], map=lambda batch: {"own": own, "names": names, "id": batch["id"]}))
     batch = next(feed)
     assert batch["own"] is own
     assert batch["names"] is names
@@ -174,9 +168,7 @@ def test_images_of_different_sizes_are_a_list_of_tensors() -> None:
 
 
 def test_a_dtype_that_torch_lacks_names_its_column(split: Any) -> None:
-    feed = iter(
-        split.to_torch(4, columns=["id"], map=lambda batch: {"id": batch["id"].astype(np.longdouble)})
-    )
+    feed = iter(split.to_torch(4, columns=["id"], map=lambda batch: {"id": batch["id"].astype(np.longdouble)}))
     with pytest.raises(rk.UsageError) as caught:
         next(feed)
     assert (caught.value.code, caught.value.location.feature) == ("U676", "id")
@@ -187,9 +179,7 @@ def test_a_dtype_that_torch_lacks_names_its_column(split: Any) -> None:
 @pytest.mark.parametrize("shuffle", [False, True, "block"])
 @pytest.mark.parametrize(("rank", "world"), [(0, 1), (1, 3)])
 @pytest.mark.parametrize("remainder", ["keep", "drop", "pad"])
-def test_the_order_is_that_of_batches(
-    split: Any, shuffle: Any, rank: int, world: int, remainder: Any
-) -> None:
+def test_the_order_is_that_of_batches(split: Any, shuffle: Any, rank: int, world: int, remainder: Any) -> None:
     same = {"shuffle": shuffle, "seed": 5, "rank": rank, "world": world, "remainder": remainder}
     loader = split.to_torch(7, columns=["id"], **same)
     batches = split.batches(7, columns=["id"], **same)
@@ -464,9 +454,7 @@ def test_distributed_sampler_shares_a_map_style_dataset(split: Any) -> None:
 
 
 @pytest.mark.parametrize("what", ["`remainder` must be chosen", 'rank="auto" finds no ranks'])
-def test_an_example_of_the_page_is_what_is_said(
-    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_example_of_the_page_is_what_is_said(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     program, message = example("U605", what)
     with pytest.raises(rk.UsageError) as caught:

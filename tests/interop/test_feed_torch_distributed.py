@@ -86,9 +86,7 @@ def train() -> Iterator[Train]:
     environment = {"GLOO_SOCKET_IFNAME": "lo"} if sys.platform == "linux" else {}
     with Forked("import torch._dynamo, torch.distributed, torch.nn.parallel") as torch:
 
-        def trained(
-            place: Path, work: Path, *, world: int, batch_size: int, kill_after: int = 0
-        ) -> list[int]:
+        def trained(place: Path, work: Path, *, world: int, batch_size: int, kill_after: int = 0) -> list[int]:
             work.mkdir(exist_ok=True)
             numbers = [map(str, (rank, world, batch_size, kill_after)) for rank in range(world)]
             ranks = [[str(place), str(work), *each] for each in numbers]

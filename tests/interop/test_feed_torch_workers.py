@@ -217,9 +217,7 @@ print(json.dumps([state["epoch"], state["consumed"], rest]))
 
 
 @pytest.mark.concurrency
-def test_a_worker_that_begins_late_does_not_take_what_was_loaded_since(
-    run: Run, place: Path, tmp_path: Path
-) -> None:
+def test_a_worker_that_begins_late_does_not_take_what_was_loaded_since(run: Run, place: Path, tmp_path: Path) -> None:
     found = run(
         place,
         f"""
@@ -239,9 +237,7 @@ print(json.dumps([ids(loader), ids(loader)]))
     assert found == [expected(place, 4)[3:], expected(place, 5)]
 
 
-def test_large_and_small_columns_come_out_of_our_workers_as_they_are_without(
-    run: Run, tmp_path: Path
-) -> None:
+def test_large_and_small_columns_come_out_of_our_workers_as_they_are_without(run: Run, tmp_path: Path) -> None:
     schema = rk.Schema(
         {
             "id": rk.Int64(),

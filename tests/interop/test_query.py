@@ -97,9 +97,7 @@ def test_groups_are_those_of_pandas(data: Path) -> None:
     np.testing.assert_allclose(found["mean"], by_text["mean"].to_numpy())
 
 
-def test_columns_that_the_index_was_told_to_keep_need_no_record(
-    data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_that_the_index_was_told_to_keep_need_no_record(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sql = "select text, sum(count)::bigint as s, bool_or(flag) as f from records group by 1 order by 1"
     rows = [row(i) for i in range(300)]
     expected: dict[str, list[Any]] = {}

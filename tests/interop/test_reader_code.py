@@ -85,9 +85,7 @@ def test_the_tensorflow_code_reads_every_value_without_rekord(dataset: str, tf: 
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
-def test_the_tensorflow_code_reads_compressed_sequences(
-    compression: Any, tmp_path: Path, tf: ModuleType
-) -> None:
+def test_the_tensorflow_code_reads_compressed_sequences(compression: Any, tmp_path: Path, tf: ModuleType) -> None:
     schema = rk.Schema(
         context={"id": rk.Int64(), "raw": rk.Tensor("int16", shape=(2,))},
         steps={"x": rk.Float32(shape=(2,)), "w": rk.Text(shape=(None,))},
@@ -142,9 +140,7 @@ def test_the_tensorflow_code_reads_tensors_and_lists_that_vary(tmp_path: Path, t
 def test_the_tensorflow_code_reads_what_was_written_elsewhere(put_records: Any, tf: ModuleType) -> None:
     from rekord.testing import example_bytes
 
-    path = str(
-        put_records([example_bytes({"a": [i], "b": [b"x"] * (i + 1)}) for i in range(3)], "train.tfrecord")
-    )
+    path = str(put_records([example_bytes({"a": [i], "b": [b"x"] * (i + 1)}) for i in range(3)], "train.tfrecord"))
     (batch,) = list(loaded(path, "tensorflow")["read"]("train"))
     assert batch["a"].numpy().tolist() == [0, 1, 2]
     assert batch["b"].to_list() == [[b"x"], [b"x"] * 2, [b"x"] * 3]
@@ -197,7 +193,5 @@ def test_the_spark_code_is_python_and_names_a_package_for_each_scala(name: str, 
     compile(code, "reader.py", "exec")
     for scala in ("2.12", "2.13"):
         assert f"--packages com.linkedin.sparktfrecord:spark-tfrecord_{scala}:0.7.0" in code
-    for key in (
-        key for column, feature in rk.open(path).schema.items() for key in feature.record_keys(column)
-    ):
+    for key in (key for column, feature in rk.open(path).schema.items() for key in feature.record_keys(column)):
         assert f'StructField("{key}", ' in code

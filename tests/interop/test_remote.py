@@ -23,9 +23,7 @@ from rekord.storage.remote import FIRST_BYTES
 from rekord.storage.router import REMOTE, ROUTED_STORAGE, is_remote
 from rekord.testing import corrupt_payload, example_bytes, frames
 
-SCHEMA = rk.Schema(
-    {"n": rk.Int64(), "text": rk.Text(), "label": rk.Label(3), "tokens": rk.Int64(shape=(None,))}
-)
+SCHEMA = rk.Schema({"n": rk.Int64(), "text": rk.Text(), "label": rk.Label(3), "tokens": rk.Int64(shape=(None,))})
 BUCKET = "s3://rekord-test"
 
 
@@ -102,9 +100,7 @@ def test_records_are_read_in_any_order_by_ranges(dataset: tuple[str, Path]) -> N
     numbers = [5, 400, 0, 17, 17, 233]
     assert there[numbers]["text"].tolist() == here[numbers]["text"].tolist()
     assert there[7]["tokens"].tolist() == here[7]["tokens"].tolist()
-    assert values(there.batches(64, shuffle="exact", seed=3)) == values(
-        here.batches(64, shuffle="exact", seed=3)
-    )
+    assert values(there.batches(64, shuffle="exact", seed=3)) == values(here.batches(64, shuffle="exact", seed=3))
 
 
 def test_shuffle_is_block_wise_where_neighbours_are_cheap(dataset: tuple[str, Path]) -> None:
@@ -114,9 +110,7 @@ def test_shuffle_is_block_wise_where_neighbours_are_cheap(dataset: tuple[str, Pa
     assert sorted(values(split.batches(64, shuffle=True, seed=3))) == sorted(values(split.batches(64)))
 
 
-def test_files_without_a_manifest_are_found_by_folder_and_pattern(
-    dataset: tuple[str, Path], server: str
-) -> None:
+def test_files_without_a_manifest_are_found_by_folder_and_pattern(dataset: tuple[str, Path], server: str) -> None:
     client = boto3.client("s3")
     shards = sorted(dataset[1].glob("val-*"))
     for shard in shards:

@@ -150,9 +150,7 @@ def test_a_sparse_matrix_comes_back_flat_and_is_reshaped(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128", "string", "float32", "unknown rank"])
-def test_a_sparse_tensor_that_no_feature_holds_comes_back_in_its_three_parts(
-    dtype: str, tmp_path: Path
-) -> None:
+def test_a_sparse_tensor_that_no_feature_holds_comes_back_in_its_three_parts(dtype: str, tmp_path: Path) -> None:
     def made(i: Any) -> Any:  # from 1 × 2 to 5 × 6, as many values as rows
         places = tf.stack([tf.range(i), tf.range(i)], 1)
         kind = "int64" if dtype == "unknown rank" else dtype
@@ -347,9 +345,7 @@ def test_images_that_have_other_channels_later_are_refused(tmp_path: Path, monke
 
 def test_a_batched_pipeline_is_written_as_it_is_with_a_warning(tmp_path: Path) -> None:
     batched = Data.from_tensor_slices((IMAGES, LABELS)).batch(2).prefetch(1)
-    with pytest.warns(
-        UserWarning, match=r"are batches, and each becomes one row.*dataset\.unbatch\(\)"
-    ) as told:
+    with pytest.warns(UserWarning, match=r"are batches, and each becomes one row.*dataset\.unbatch\(\)") as told:
         split = saved(batched, tmp_path)
     assert told[0].filename == __file__
     assert split.schema["x"] == rk.Tensor("uint8", (None, 4, 4, 3))

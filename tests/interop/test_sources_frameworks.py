@@ -61,8 +61,7 @@ def stored(source: Any, folder: Path, schema: rk.Schema | None = None) -> list[d
             else:
                 writer.write_columns({name: one for name, one in chunk.values.items() if name != "split"})
     return [
-        {name: plain(value) for name, value in rk.decode(payload, schema).items()}
-        for payload in rk.records(path)
+        {name: plain(value) for name, value in rk.decode(payload, schema).items()} for payload in rk.records(path)
     ]
 
 
@@ -156,9 +155,7 @@ def test_decoded_images_of_any_size_are_kept_as_png(tmp_path):
 
     spec = (tf.TensorSpec((None, None, 3), tf.uint8), tf.TensorSpec((), tf.int64))
     source = tf_data(tf.data.Dataset.from_generator(make, output_signature=spec), names=("image", "label"))
-    assert source.facts().schema == rk.Schema(
-        {"image": rk.Image(format="png", channels=3), "label": rk.Int64()}
-    )
+    assert source.facts().schema == rk.Schema({"image": rk.Image(format="png", channels=3), "label": rk.Int64()})
     pixels = [np.asarray(Pillow.open(io.BytesIO(row["image"]))) for row in stored(source, tmp_path)]
     assert [one.shape for one in pixels] == [(2, 3, 3), (3, 3, 3), (4, 3, 3)]
     assert [int(one.max()) for one in pixels] == [0, 1, 2]
@@ -403,9 +400,7 @@ def test_a_stream_comes_in_rows_with_its_images_still_encoded(tmp_path):
     rows = read(source)
     assert [row["image"] for row in rows] == [png(i) for i in range(3)]
     assert [(row["i"], row["in/b/c"]) for row in rows] == [(i, "x") for i in range(3)]
-    many = hf.IterableDatasetDict(
-        {"a": people(1).to_iterable_dataset(), "b": people(1).to_iterable_dataset()}
-    )
+    many = hf.IterableDatasetDict({"a": people(1).to_iterable_dataset(), "b": people(1).to_iterable_dataset()})
     assert [row["split"] for row in read(huggingface(many))] == ["a", "b"]
 
 

@@ -233,9 +233,7 @@ COLUMNS = {
     "four": rk.Int64((4,)),
     "objects/bbox": rk.Float32((None, 4)),
     "objects/name": rk.Text((None,)),
-    "lists": rk.Int64(
-        (None, None), key="lists/ragged_flat_values", partitions=("lists/ragged_row_lengths_0",)
-    ),
+    "lists": rk.Int64((None, None), key="lists/ragged_flat_values", partitions=("lists/ragged_row_lengths_0",)),
     "video": rk.Bytes((None,)),
     "audio": rk.Int64((None,)),
     "tr/de": rk.Text(),

@@ -132,9 +132,7 @@ def test_a_run_that_was_stopped_while_it_validated_validates_again(
     assert told(again) == told(whole_run)
 
 
-def test_a_finished_run_can_be_given_more_epochs(
-    numbers: Path, whole_run: TrainingResult, tmp_path: Path
-) -> None:
+def test_a_finished_run_can_be_given_more_epochs(numbers: Path, whole_run: TrainingResult, tmp_path: Path) -> None:
     first = rk.train(numbers, tmp_path / "run", **{**NUMBERS, "epochs": 1})
     assert told(first) == told(whole_run)[:1]
     more = rk.train(numbers, tmp_path / "run", resume=True, **NUMBERS)
@@ -161,9 +159,7 @@ def test_another_backend_learns_and_resumes_alike(numbers: Path, tmp_path: Path,
     assert whole["backend"] == again["backend"] == backend
     assert whole["score"] >= 0.8
     for one, other in zip(whole["epochs"], again["epochs"], strict=True):
-        assert {k: v for k, v in one.items() if k not in times} == {
-            k: v for k, v in other.items() if k not in times
-        }
+        assert {k: v for k, v in one.items() if k not in times} == {k: v for k, v in other.items() if k not in times}
     assert whole["confusion"] == again["confusion"]
 
 
@@ -220,9 +216,7 @@ def test_a_number_is_learned_by_regression(tmp_path: Path) -> None:
     price = (1000 + 200 * x[:, 0] - 50 * x[:, 1]).astype(np.float32)
     schema = rk.Schema({"x": rk.Float32(shape=(3,)), "price": rk.Float32()})
     split = {"train": 0.8, "val": 0.2}
-    rk.write(
-        {"x": x, "price": price}, tmp_path / "data", schema=schema, split=split, progress=False, workers=1
-    )
+    rk.write({"x": x, "price": price}, tmp_path / "data", schema=schema, split=split, progress=False, workers=1)
     done = rk.train(tmp_path / "data", tmp_path / "run", label="price", **{**NUMBERS, "epochs": 8})
     assert done.task.kind == "regression"
     assert done.task.classes == ()

@@ -41,8 +41,7 @@ def test_lookup_is_that_of_string_lookup(keras):
     assert found == layer(np.array(known)).numpy().tolist()
     numbers = keras.layers.IntegerLookup(vocabulary=[10, 20])
     assert (
-        values(t.vocabulary("x", [10, 20]), rk.Int64(), 20, 7, 10)
-        == numbers(np.array([20, 7, 10])).numpy().tolist()
+        values(t.vocabulary("x", [10, 20]), rk.Int64(), 20, 7, 10) == numbers(np.array([20, 7, 10])).numpy().tolist()
     )
 
 

@@ -176,9 +176,7 @@ def odd_examples() -> Iterator[tuple[str, bytes]]:
     yield "eleven bytes", example(entry("a", feature(("int64", length_delimited(1, b"\xff" * 10 + b"\x01")))))
     yield (
         "NaNs",
-        example(
-            entry("f", feature(("float", length_delimited(1, bytes.fromhex("0100a07f addec0ff 00000080")))))
-        ),
+        example(entry("f", feature(("float", length_delimited(1, bytes.fromhex("0100a07f addec0ff 00000080")))))),
     )
     yield "duplicate keys", example(entry("a", ints(1)) + entry("a", ints(2)))
     yield "duplicate, the last unset", example(entry("a", ints(1)) + entry("a", feature()))

@@ -145,9 +145,7 @@ def test_imagenet_readers_decode_the_images_and_classes_of_the_source(tf, tmp_pa
     put(root / "dog/alpha.png", picture(4, 7).convert("RGBA"))
     source = image_folder(root)
     classes = source.facts().classes
-    records = parsed(
-        tf, written(source, classification(classes=classes), tmp_path / "x.tfrecord"), imagenet_spec(tf)
-    )
+    records = parsed(tf, written(source, classification(classes=classes), tmp_path / "x.tfrecord"), imagenet_spec(tf))
     shown = [
         tuple([record[f"image/{key}"].numpy() for key in ("filename", "format", "class/label", "class/text")])
         for record in records
@@ -160,9 +158,7 @@ def test_imagenet_readers_decode_the_images_and_classes_of_the_source(tf, tmp_pa
     ]
     for record in records:
         assert (record["image/colorspace"].numpy(), record["image/channels"].numpy()) == (b"RGB", 3)
-        image = tf.io.decode_jpeg(
-            record["image/encoded"], channels=3
-        ).numpy()  # PNGs too, as the readers do it
+        image = tf.io.decode_jpeg(record["image/encoded"], channels=3).numpy()  # PNGs too, as the readers do it
         assert image.shape == (record["image/height"].numpy(), record["image/width"].numpy(), 3)
         file = root / record["image/filename"].numpy().decode()
         if record["image/format"].numpy() == b"PNG":

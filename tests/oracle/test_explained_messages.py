@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rekord.health.tensorflow.messages import explain_message
+from rekord.health.tensorflow.known_messages import explain_message
 from rekord.testing import (
     corrupt_length,
     corrupt_payload,
@@ -177,9 +177,7 @@ def test_what_the_later_stages_say(tf: ModuleType) -> None:
         ("FloatList", 1.0, "E306"),
     ],
 )
-def test_what_protobuf_says_of_values_that_it_does_not_take(
-    tf: ModuleType, kind: str, value: Any, code: str
-) -> None:
+def test_what_protobuf_says_of_values_that_it_does_not_take(tf: ModuleType, kind: str, value: Any, code: str) -> None:
     text = said(lambda: getattr(tf.train, kind)(value=value))
     found = explain_message(text)
     assert found is not None, text

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rekord as rk
-from rekord.health.tensorflow.parse_errors import (
+from rekord.health.tensorflow.predicted_errors import (
     predict_feature_error,
     predict_payload_error,
     predict_record_error,
@@ -281,9 +281,7 @@ def test_the_message_for_payloads_of_all_sorts_and_their_damage(
 ) -> None:
     for damaged in (payload, payload[: len(payload) - cut], flipped(payload, flip)):
         for dtype in SPEC_DTYPES:
-            specs: list[Spec] = [
-                {"a": VarLenSpec(dtype), "b": FixedLenSequenceSpec((2,), dtype, allow_missing=True)}
-            ]
+            specs: list[Spec] = [{"a": VarLenSpec(dtype), "b": FixedLenSequenceSpec((2,), dtype, allow_missing=True)}]
             # Unpacked floats for a fixed shape are left out: TensorFlow writes past its own memory for them.
             if dtype != "float32":
                 specs.append({"a": FixedLenSpec((1,), dtype, default(dtype, 1)), "b": RaggedSpec(dtype)})

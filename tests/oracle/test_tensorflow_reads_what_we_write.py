@@ -230,9 +230,7 @@ def test_parse_example_gives_the_values(tf: ModuleType, drawn: tuple[Schema, dic
 
 @settings(max_examples=40)
 @given(schema_and_row(True))
-def test_parse_single_sequence_example_gives_the_values(
-    tf: ModuleType, drawn: tuple[Schema, dict[str, Any]]
-) -> None:
+def test_parse_single_sequence_example_gives_the_values(tf: ModuleType, drawn: tuple[Schema, dict[str, Any]]) -> None:
     schema, row = drawn
     schema = with_spec(schema)
     context_spec, step_spec = schema.to_tf_spec()

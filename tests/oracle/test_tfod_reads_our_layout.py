@@ -86,9 +86,7 @@ def make_voc(root: Path) -> Any:
         for box, label in zip(BOXES[name], LABELS[name], strict=True):
             sides = zip(("xmin", "ymin", "xmax", "ymax"), box, strict=True)
             inner = "".join(f"<{side}>{value}</{side}>" for side, value in sides)
-            objects += (
-                f"<object><name>{label}</name><difficult>1</difficult><bndbox>{inner}</bndbox></object>"
-            )
+            objects += f"<object><name>{label}</name><difficult>1</difficult><bndbox>{inner}</bndbox></object>"
         (root / "Annotations" / f"{name}.xml").write_text(f"<annotation>{objects}</annotation>")
     return voc(root)
 
@@ -101,9 +99,7 @@ def make_yolo(root: Path) -> Any:
         lines = ""
         for (x0, y0, x1, y1), label in zip(BOXES[name], LABELS[name], strict=True):
             numbers = (x0 + x1) / 2 / width, (y0 + y1) / 2 / height, (x1 - x0) / width, (y1 - y0) / height
-            lines += (
-                f"{['cat', 'dog'].index(label)} " + " ".join(f"{number:.9f}" for number in numbers) + "\n"
-            )
+            lines += f"{['cat', 'dog'].index(label)} " + " ".join(f"{number:.9f}" for number in numbers) + "\n"
         (root / "labels" / f"{name}.txt").write_text(lines)
     return yolo(root)
 

@@ -202,8 +202,7 @@ def payload(record: Record, schema: rk.Schema) -> bytes:
     if not schema.is_sequence:
         return wire.example(context)
     steps = [
-        wire.entry(key, wire.feature_list([_feature(*step) for step in lists]))
-        for key, lists in record.lists.items()
+        wire.entry(key, wire.feature_list([_feature(*step) for step in lists])) for key, lists in record.lists.items()
     ]
     return wire.sequence_example(context, wire.features(steps))
 
@@ -237,9 +236,7 @@ def _odd_map(draw: st.DrawFn, entries: dict[str, bytes]) -> bytes:
     out = []
     for key in keys:
         if draw(st.integers(0, 4)) == 0:
-            out.append(
-                wire.entry(key, draw(st.sampled_from([b"", entries[key]])))
-            )  # replaced by what follows
+            out.append(wire.entry(key, draw(st.sampled_from([b"", entries[key]]))))  # replaced by what follows
         if draw(st.integers(0, 6)) == 0:
             out.append(wire.entry("\x00nobody's", entries[key]))
         if draw(st.integers(0, 6)) == 0:
@@ -259,8 +256,7 @@ def odd_payload(draw: st.DrawFn, record: Record, schema: rk.Schema) -> bytes:
         second = draw(_odd_map({key: context[key] for key in keys[half:]}))
         return wire.example(first, second) + draw(st.sampled_from([b"", wire.unknown(9, wire.SGROUP)]))
     lists = {
-        key: wire.feature_list([draw(_odd_feature(*step)) for step in steps])
-        for key, steps in record.lists.items()
+        key: wire.feature_list([draw(_odd_feature(*step)) for step in steps]) for key, steps in record.lists.items()
     }
     return wire.sequence_example(draw(_odd_map(context)), draw(_odd_map(lists)))
 
@@ -350,9 +346,7 @@ def test_batches_are_stacked_rows_however_they_are_read(data, tmp_path) -> None:
 @settings(max_examples=40)
 @given(data=st.data())
 def test_the_ends_of_slabs_and_reads_fall_anywhere(data, tmp_path) -> None:
-    schema = rk.Schema(
-        {"n": rk.Int64(), "text": rk.Text(), "blob": rk.Bytes(), "list": rk.Bytes(shape=(None,))}
-    )
+    schema = rk.Schema({"n": rk.Int64(), "text": rk.Text(), "blob": rk.Bytes(), "list": rk.Bytes(shape=(None,))})
     sizes = st.one_of(st.integers(0, 40), st.sampled_from([3000, 4095, 4096, 4097, 9000, 20_000]))
     records = []
     for i, size in enumerate(data.draw(st.lists(sizes, min_size=1, max_size=20))):

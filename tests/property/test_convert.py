@@ -43,9 +43,7 @@ OPTIONS = st.fixed_dictionaries(
 SPLITS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [{}, {"split": RATIOS}, {"split": RATIOS, "split_by": "label"}, {"split": RATIOS, "stratify": "label"}]
 )
-SIZES = st.fixed_dictionaries(
-    {name: st.integers(1, 2000) for name in ("part_bytes", "run_bytes", "piece_bytes")}
-)
+SIZES = st.fixed_dictionaries({name: st.integers(1, 2000) for name in ("part_bytes", "run_bytes", "piece_bytes")})
 
 
 def put(folder: Path, files: list[list[str]]) -> str:
@@ -78,9 +76,7 @@ def test_the_bytes_do_not_depend_on_how_the_work_is_cut(
         assert read_tree(here / "one") == read_tree(here / "two")
         dataset = rk.open(here / "one" / "data")
         rows = Counter(
-            (row["label"], row["text"])
-            for name in dataset.splits
-            for row in dataset[name].to_arrow().to_pylist()
+            (row["label"], row["text"]) for name in dataset.splits for row in dataset[name].to_arrow().to_pylist()
         )
         lines = [line.partition(" ") for file in files for line in file if line]
         assert rows == Counter((int(label), text) for label, _, text in lines)
@@ -102,9 +98,7 @@ def test_dying_twice_anywhere_changes_nothing(
         for fault in ("power loss", "crash"):
             step = data.draw(st.integers(1, len(storage.operations)))
             try:
-                execute_conversion(
-                    source, out, {**options, **split}, FaultyStorage(fail_at=step, fault=fault)
-                )
+                execute_conversion(source, out, {**options, **split}, FaultyStorage(fail_at=step, fault=fault))
             except Crash:
                 assert not out.exists() or read_tree(out) == read_tree(here / "whole" / "data")
         execute_conversion(source, out, {**options, **split})

@@ -81,9 +81,7 @@ def test_threads_prefetch_and_batch_size_do_not_change_an_order(folder: Path, ki
 @pytest.mark.parametrize("remainder", ["keep", "drop", "pad"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("world", "workers"), [(1, 2), (2, 1), (2, 3), (3, 2), (7, 4)])
-def test_ranks_and_workers_share_an_epoch(
-    folder: Path, kind: str, world: int, workers: int, remainder: str
-) -> None:
+def test_ranks_and_workers_share_an_epoch(folder: Path, kind: str, world: int, workers: int, remainder: str) -> None:
     split, options = asked(folder, kind)
     # A block-wise order has as many lanes as its first world has ranks.
     whole = _in_order(split, world, 0, None, options)
@@ -92,9 +90,7 @@ def test_ranks_and_workers_share_an_epoch(
     for rank in range(world):
         request = split.request(4, rank=rank, world=world, remainder=remainder, **options)  # type: ignore[arg-type]
         request = pickle.loads(pickle.dumps(request))
-        shares = [
-            numbers(Batches(make_worker_request(request, worker, workers))) for worker in range(workers)
-        ]
+        shares = [numbers(Batches(make_worker_request(request, worker, workers))) for worker in range(workers)]
         alone = numbers(Batches(request))
         assert [shares[i % workers][i // workers] for i in range(len(alone))] == alone
         lengths.add(len(alone))

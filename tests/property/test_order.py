@@ -56,9 +56,7 @@ def taken(steps: RankSteps) -> list[list[int]]:
 
 
 @given(n=SIZES, batch_size=BATCHES, world=WORLDS, remainder=REMAINDERS, consumed=SIZES)
-def test_ranks_partition_what_is_left(
-    n: int, batch_size: int, world: int, remainder: str, consumed: int
-) -> None:
+def test_ranks_partition_what_is_left(n: int, batch_size: int, world: int, remainder: str, consumed: int) -> None:
     consumed = min(consumed, n)
     ranks = [RankSteps(n, batch_size, rank, world, remainder, consumed) for rank in range(world)]  # type: ignore[arg-type]
     batches = [taken(steps) for steps in ranks]
@@ -94,9 +92,7 @@ def test_another_world_goes_on_at_the_same_sample(
 ) -> None:
     before = [RankSteps(n, batch_size, rank, first) for rank in range(first)]
     done = data.draw(st.integers(0, max(len(before[0]), 0)))
-    seen = [
-        p for steps in before for step in range(min(done, len(steps))) for p in steps.positions(step).tolist()
-    ]
+    seen = [p for steps in before for step in range(min(done, len(steps))) for p in steps.positions(step).tolist()]
     consumed = before[0].consumed_after(done - 1) if done else 0
     after = [RankSteps(n, batch_size, rank, then, consumed=consumed) for rank in range(then)]
     rest = [p for steps in after for batch in taken(steps) for p in batch]

@@ -44,9 +44,7 @@ def test_any_records_are_the_rows_of_those_numbers(
         out = Path(folder) / "data"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(deflate, "FLUSH_BYTES", 2000)
-            rk.write(
-                rows, out, schema=SCHEMA, compression=compression, shards=shards, workers=1, progress=False
-            )
+            rk.write(rows, out, schema=SCHEMA, compression=compression, shards=shards, workers=1, progress=False)
         split = rk.open(out)["train"]
         batch = split[asked]
         wanted = [rows[i] for i in asked]

@@ -44,9 +44,7 @@ def harmed(data: Sequence[Byte], harm: tuple[str, float, bytes]) -> list[Byte]:
         return given[:at] + given[at + len(new) :]
     if kind == "insert":
         return [*given[:at], *((byte, None) for byte in new), *given[at:]]
-    over: list[Byte] = [
-        old if old[0] == byte else (byte, None) for old, byte in zip(given[at:], new, strict=False)
-    ]
+    over: list[Byte] = [old if old[0] == byte else (byte, None) for old, byte in zip(given[at:], new, strict=False)]
     return given[:at] + over + given[at + len(over) :]
 
 
@@ -165,9 +163,7 @@ def test_what_lies_before_the_damage_or_behind_the_next_flush_comes_back(
     left = data[:head] + after
     kept = salvaged(left, tmp_path)
     assert is_part_of(kept, payloads)
-    same = (
-        len(data) if left == data else next(i for i in range(len(left) + 1) if left[: i + 1] != data[: i + 1])
-    )
+    same = len(data) if left == data else next(i for i in range(len(left) + 1) if left[: i + 1] != data[: i + 1])
     tail = next(i for i in range(len(left) + 1) if i == len(left) or left[-i - 1] != data[-i - 1])
     offsets = frame_offsets(frames(payloads))
     before = max((point.offset for point in points if point.compressed_offset <= same), default=0)

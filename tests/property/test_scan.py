@@ -29,22 +29,16 @@ from rekord.testing import (
     sequence_example,
 )
 
-KEYS = st.sampled_from(
-    ["a", "b", "image/encoded", "ä", "a_long_key_that_needs_more_than_one_word_of_a_header"]
-)
+KEYS = st.sampled_from(["a", "b", "image/encoded", "ä", "a_long_key_that_needs_more_than_one_word_of_a_header"])
 INTS = (
-    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4)
-    .map(int64_list)
-    .map(lambda body: feature(("int64", body)))
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4).map(int64_list).map(lambda body: feature(("int64", body)))
 )
 FLOATS = (
     st.lists(st.floats(width=32, allow_nan=False), max_size=4)
     .map(float_list)
     .map(lambda body: feature(("float", body)))
 )
-STRINGS = (
-    st.lists(st.binary(max_size=20), max_size=4).map(bytes_list).map(lambda body: feature(("bytes", body)))
-)
+STRINGS = st.lists(st.binary(max_size=20), max_size=4).map(bytes_list).map(lambda body: feature(("bytes", body)))
 FEATURES = INTS | FLOATS | STRINGS | st.just(feature())
 EXAMPLES = st.dictionaries(KEYS, FEATURES, max_size=4)
 LISTS = st.lists(INTS, max_size=3) | st.lists(STRINGS | st.just(feature()), max_size=3)

@@ -22,9 +22,7 @@ def test_a_large_conversion_takes_less_than_a_gigabyte_of_memory(tmp_path: Path,
     # Spills and shards are there at the same time.
     needed = 2 * SOAK_BYTES + SPARE_BYTES
     free = shutil.disk_usage(tmp_path).free
-    assert free >= needed, (
-        f"{free:,} bytes are free at {tmp_path}, and {needed:,} are needed (pytest --basetemp)"
-    )
+    assert free >= needed, f"{free:,} bytes are free at {tmp_path}, and {needed:,} are needed (pytest --basetemp)"
     rows = SOAK_BYTES // ROW_BYTES
     with PeakMemory() as memory:
         rk.write(

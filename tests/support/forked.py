@@ -61,9 +61,7 @@ class Forked:
         command = [sys.executable, *options, "-c", _SERVER, imports]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def run(
-        self, script: str, *runs: Sequence[str], environment: Mapping[str, str] | None = None
-    ) -> list[Ended]:
+    def run(self, script: str, *runs: Sequence[str], environment: Mapping[str, str] | None = None) -> list[Ended]:
         """Run a script once for each of these arguments, all at the same time."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -120,9 +120,7 @@ def codes_page() -> str:
     """`docs/errors.md`: every code by family, with the line that it says first."""
     parts = [_CODES]
     for letter, (title, text) in FAMILIES.items():
-        rows = [
-            f"| [{code}](errors/{code}.md) | {CODES[code]} |" for code in sorted(CODES) if code[0] == letter
-        ]
+        rows = [f"| [{code}](errors/{code}.md) | {CODES[code]} |" for code in sorted(CODES) if code[0] == letter]
         parts.append("\n".join([f"## {title}", "", text, "", "| code | |", "|---|---|", *rows, ""]))
     return "\n".join(parts)
 

@@ -141,7 +141,5 @@ _HOW: dict[str, Any] = {
             }
         )
     },
-    "sequences": lambda: {
-        "schema": rk.Schema(context={"id": rk.Int64()}, steps={"x": rk.Float32(shape=(2,))})
-    },
+    "sequences": lambda: {"schema": rk.Schema(context={"id": rk.Int64()}, steps={"x": rk.Float32(shape=(2,))})},
 }

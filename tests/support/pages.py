@@ -88,9 +88,7 @@ def example(code: str, what: str = "") -> tuple[str, str]:
     """The Python and the message of the case on the page about a code whose message starts with `what`."""
     shown = (case[-1] for case in cases(DOCS / "errors" / f"{code}.md") if case[-1].prints is not None)
     return next(
-        (case.body, case.prints.rstrip("\n"))
-        for case in shown
-        if case.prints and f" {code}: {what}" in case.prints
+        (case.body, case.prints.rstrip("\n")) for case in shown if case.prints and f" {code}: {what}" in case.prints
     )
 
 

@@ -12,10 +12,7 @@ import sys
 
 def main() -> int:
     """Start one busy process per core, run the command, and stop them."""
-    busy = [
-        subprocess.Popen([sys.executable, "-c", "while True: pass"])
-        for _ in range(len(os.sched_getaffinity(0)))
-    ]
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(len(os.sched_getaffinity(0)))]
     try:
         return subprocess.run(sys.argv[1:], check=False).returncode
     finally:

@@ -93,9 +93,7 @@ def test_a_column_that_does_not_exist_names_the_nearest_one() -> None:
         (lambda: rk.transforms.resize(8, 8, fitt="crop"), "transforms.resize", "fit"),  # type: ignore[call-arg]
     ],
 )
-def test_a_wrong_keyword_names_the_function_that_was_called(
-    call: Callable[[], Any], name: str, meant: str
-) -> None:
+def test_a_wrong_keyword_names_the_function_that_was_called(call: Callable[[], Any], name: str, meant: str) -> None:
     with pytest.raises(TypeError, match=f"`rk.{name}` has no option") as caught:
         call()
     assert isinstance(caught.value, rk.UsageError)

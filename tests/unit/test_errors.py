@@ -50,9 +50,7 @@ WHERE = rk.Location(
 
 
 def full(kind: type[rk.RekordError]) -> rk.RekordError:
-    return kind(
-        "F102", "the first line", location=WHERE, expected="this", found="that", likely="so", do="do it"
-    )
+    return kind("F102", "the first line", location=WHERE, expected="this", found="that", likely="so", do="do it")
 
 
 def test_the_classes_form_the_documented_tree() -> None:
@@ -226,9 +224,7 @@ def test_an_outer_layer_adds_only_what_is_missing() -> None:
         add_location(path="inner", record=1),
     ):
         raise rk.WireError("W201", location=rk.Location(payload_offset=5, record=0))
-    assert caught.value.location == rk.Location(
-        path="inner", record=0, offset=900, payload_offset=5, feature="f"
-    )
+    assert caught.value.location == rk.Location(path="inner", record=0, offset=900, payload_offset=5, feature="f")
 
 
 def test_a_place_that_is_zero_is_known() -> None:

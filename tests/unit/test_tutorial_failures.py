@@ -25,9 +25,7 @@ GOOD_ROW: dict[str, Any] = {"label": 1, "tokens": [1.0, 2.0], "name": b"cat"}
         ({"name": 3}, "E305", "name"),
     ],
 )
-def test_a_row_of_a_tutorial_is_refused_with_its_feature(
-    row: dict[str, Any], code: str, feature: str
-) -> None:
+def test_a_row_of_a_tutorial_is_refused_with_its_feature(row: dict[str, Any], code: str, feature: str) -> None:
     with pytest.raises(rk.EncodeError) as caught:
         rk.encode({**GOOD_ROW, **row}, SCHEMA)
     assert (caught.value.code, caught.value.location.feature) == (code, feature)
@@ -67,17 +65,12 @@ def test_a_ragged_list_that_is_read_as_five_values(put_records: PutFile, tmp_pat
     reader = spec(tmp_path, "{'x': tf.io.FixedLenFeature([5], tf.int64)}")
     (found,) = [one for one in rk.doctor(path, spec=reader).diagnoses if one.feature == "x"]
     assert found.records_affected == 10
-    assert "Number of int64 values != expected.  Values size: 1 but output shape: [5]" in str(
-        found.tensorflow_error
-    )
+    assert "Number of int64 values != expected.  Values size: 1 but output shape: [5]" in str(found.tensorflow_error)
 
 
 def test_a_float_label_under_deeplabs_keys_is_seen_in_the_file_alone(put_records: PutFile) -> None:
     path = put_records(
-        [
-            example_bytes({"image/filename": [b"%d" % i], "image/class/label": [float(i % 3)]})
-            for i in range(30)
-        ]
+        [example_bytes({"image/filename": [b"%d" % i], "image/class/label": [float(i % 3)]}) for i in range(30)]
     )
     assert ("H814", "image/class/label") in told(path)
 

@@ -89,14 +89,10 @@ def fresh(path: Path) -> Path:
         pytest.param(lambda path: rk.diff(path, path), id="diff"),
         pytest.param(lambda path: run_command_line(["show", str(path)]), id="show"),
         pytest.param(lambda path: run_command_line(["show", str(path), "--json"]), id="show json"),
-        pytest.param(
-            lambda path: run_command_line(["reader", str(path), "--for", "tensorflow"]), id="reader"
-        ),
+        pytest.param(lambda path: run_command_line(["reader", str(path), "--for", "tensorflow"]), id="reader"),
         pytest.param(export_to("parquet"), id="parquet"),
         pytest.param(export_to("jsonl"), id="jsonl"),
-        pytest.param(
-            lambda path: rk.export(path, fresh(path), format="csv", columns=numbers(path)), id="csv"
-        ),
+        pytest.param(lambda path: rk.export(path, fresh(path), format="csv", columns=numbers(path)), id="csv"),
         pytest.param(lambda path: repr(rk.open(path).schema), id="schema"),
         pytest.param(lambda path: rk.open(path)[0], id="one record"),
         pytest.param(lambda path: list(rk.open(path).batches(1, shuffle=True)), id="shuffled"),
@@ -177,8 +173,7 @@ def test_a_leaf_of_a_parquet_file_belongs_to_the_longest_column_that_fits() -> N
 
     columns = {"a", "a.b", "c.d"}
     assert [
-        _find_top_column(path, columns)
-        for path in ("a", "a.b", "a.list.element", "a.b.list.element", "c.d", "e.f")
+        _find_top_column(path, columns) for path in ("a", "a.b", "a.list.element", "a.b.list.element", "c.d", "e.f")
     ] == [
         "a",
         "a.b",

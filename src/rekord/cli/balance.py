@@ -25,14 +25,10 @@ def balance(
     source: shared.InputArgument,
     out: shared.OutputArgument,
     by: Annotated[str, text_option("--by", "KEY", "The column of the class.")] = "label",
-    method: Annotated[
-        str, text_option("--method", "NAME", "oversample, undersample or smote.")
-    ] = "oversample",
+    method: Annotated[str, text_option("--method", "NAME", "oversample, undersample or smote.")] = "oversample",
     strategy: Annotated[
         str,
-        text_option(
-            "--strategy", "WHAT", "How many: auto, minority, …, a ratio such as 0.5, or cat=500,dog=300."
-        ),
+        text_option("--strategy", "WHAT", "How many: auto, minority, …, a ratio such as 0.5, or cat=500,dog=300."),
     ] = "auto",
     splits: Annotated[
         str | None, text_option("--splits", "A,B", "Those to be balanced, each on its own. Default: train.")
@@ -105,9 +101,7 @@ def balance(
     if outcome is None:
         output.print_status("nothing was written")
     elif not as_json:
-        done = (
-            "nothing to do, complete already" if outcome.nothing_to_do else f"in {format_duration(seconds)}"
-        )
+        done = "nothing to do, complete already" if outcome.nothing_to_do else f"in {format_duration(seconds)}"
         output.print_line(
             f"{escape_controls(out)}: {format_count(prepared.added, 'record')} added, {prepared.removed:,} "
             f"removed, {done}"
@@ -155,9 +149,7 @@ def _print_counts(prepared: PreparedBalance) -> None:
         if len(before) > len(shown):
             output.print_line(f"  and {len(before) - len(shown):,} more")
         if records.without:
-            output.print_line(
-                f"  {format_count(records.without, 'record')} without a class, kept as they are"
-            )
+            output.print_line(f"  {format_count(records.without, 'record')} without a class, kept as they are")
     kept = [escape_controls(name) for name in prepared.old.splits if name not in prepared.samples]
     if kept:
         output.print_line(f"left as they are: {', '.join(kept)}")

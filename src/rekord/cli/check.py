@@ -122,9 +122,7 @@ class FindingPrinter:
         self._codes: dict[str, str] = {}  # the first code of each severity
         self._damaged = 0
         self._refused = 0
-        self._wrong: set[tuple[str | None, int]] = (
-            set()
-        )  # records that are intact and not what they should be
+        self._wrong: set[tuple[str | None, int]] = set()  # records that are intact and not what they should be
         self._max_wrong = 0  # of one finding that counts several
         self._exact = True
 
@@ -172,9 +170,7 @@ class FindingPrinter:
             ]
         found = format_count(total, "finding")
         if len(self._severities) > 1 or "error" not in self._severities:
-            each = [
-                format_count(self._severities[name], name) for name in _SEVERITIES if self._severities[name]
-            ]
+            each = [format_count(self._severities[name], name) for name in _SEVERITIES if self._severities[name]]
             found = ", ".join(each) if report.ok else f"{found} ({', '.join(each)})"
         worst = next(self._codes[name] for name in _SEVERITIES if name in self._codes)
         head: StyledText = (found, "bold red") if not report.ok else f"no errors · {found}"

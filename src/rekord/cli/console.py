@@ -151,13 +151,7 @@ def quote_text(text: str, limit: int = MAX_SHOWN_CHARACTERS) -> str:
     parts: list[str] = []
     length = 0
     for letter in text:
-        shown = (
-            f"\\{letter}"
-            if letter in '"\\'
-            else letter
-            if letter.isprintable()
-            else _escape_character(letter)
-        )
+        shown = f"\\{letter}" if letter in '"\\' else letter if letter.isprintable() else _escape_character(letter)
         length += len(shown)
         if length > limit:
             return f'"{"".join(parts)}…"'
@@ -238,9 +232,7 @@ def format_error_lines(failure: RekordError) -> list[list[StyledText]]:
 
 def format_detail_lines(*details: tuple[str, str | None], indent: int = 2) -> list[list[StyledText]]:
     """What stands indented below a first line: a label and a text for each that there is."""
-    return [
-        [" " * indent, (f"{label:<9}", "dim"), f" {escape_controls(text)}"] for label, text in details if text
-    ]
+    return [[" " * indent, (f"{label:<9}", "dim"), f" {escape_controls(text)}"] for label, text in details if text]
 
 
 def shorten_paths(folder: str, paths: Iterable[str]) -> dict[str, str]:

@@ -145,9 +145,7 @@ def break_copy(tour: DemoTour) -> None:
             console.print_line(f"{name}: cut off the last {format_count(lost_bytes, 'byte')}")
         if name == _shard_path(FLOAT_SHARD):
             written = _write_float_heights(path, os.path.join(BROKEN, name))
-            console.print_line(
-                f"{name}: wrote the heights of its {format_count(written, 'record')} as floats"
-            )
+            console.print_line(f"{name}: wrote the heights of its {format_count(written, 'record')} as floats")
         else:
             write_file(os.path.join(BROKEN, name), bytes(data))
 
@@ -258,9 +256,7 @@ STEPS = (
 )
 
 
-def _train(
-    tour: DemoTour, dataset: str, *, epochs: int, image_size: str | None = None, batch_size: int = 32
-) -> None:
+def _train(tour: DemoTour, dataset: str, *, epochs: int, image_size: str | None = None, batch_size: int = 32) -> None:
     from rekord.cli.train import train
 
     options = f" --epochs {epochs}"

@@ -82,9 +82,7 @@ def ellipse_distance(right: PixelField, below: PixelField, wide: float, high: fl
     return distance
 
 
-def box_distance(
-    right: PixelField, below: PixelField, wide: float, high: float, rounded: float = 0.0
-) -> PixelField:
+def box_distance(right: PixelField, below: PixelField, wide: float, high: float, rounded: float = 0.0) -> PixelField:
     """The distance from a rectangle with these half sides."""
     beside, over = np.abs(right) - (wide - rounded), np.abs(below) - (high - rounded)
     outside = np.hypot(np.maximum(beside, 0), np.maximum(over, 0))
@@ -193,9 +191,7 @@ def _draw_scene(number: int) -> DemoScene:
         _mark_class(mask, _draw_balloon(canvas, horizon), _BALLOON)
     evening = 1 + canvas.between(-0.12, 0.12) * (canvas.x / SCENE_SIDE - 0.5)
     canvas.pixels *= evening[..., None] * np.float32(canvas.between(0.85, 1.1))
-    return DemoScene(
-        canvas.jpeg(quality=int(canvas.chance.integers(80, 93)), grain=canvas.between(0.01, 0.03)), mask
-    )
+    return DemoScene(canvas.jpeg(quality=int(canvas.chance.integers(80, 93)), grain=canvas.between(0.01, 0.03)), mask)
 
 
 def _mark_class(mask: npt.NDArray[np.uint8], shape: PixelField, kind: int) -> None:
@@ -213,9 +209,7 @@ def _draw_landscape(canvas: DemoCanvas) -> float:
     canvas.pixels = high + (low - high) * down
     canvas.fill(0.25 - canvas.clouds(4), (0.95, 0.95, 0.97), strength=0.6, soft=0.6)
     for far in (1.0, 0.6):
-        waves = sum(
-            between(2, 6) * np.sin(canvas.x * between(0.02, 0.09) + between(0, 6.3)) for _ in range(3)
-        )
+        waves = sum(between(2, 6) * np.sin(canvas.x * between(0.02, 0.09) + between(0, 6.3)) for _ in range(3))
         ridge = horizon - 7 * far + waves * far - canvas.y
         haze = (0.45 + 0.1 * far, 0.52 + 0.08 * far, 0.5 + 0.2 * far)
         canvas.fill(ridge, haze, light=1 + 0.08 * canvas.clouds(9))
@@ -259,9 +253,7 @@ def _draw_house(canvas: DemoCanvas, x: float, foot: float, scale: float) -> Pixe
     canvas.fill(wall, (pale, 0.93 * pale, 0.8 * pale), light=1 - 0.012 * right + 0.05 * canvas.clouds(20))
     canvas.fill(roof, (canvas.between(0.5, 0.75), 0.24, 0.18), light=1 + 0.12 * np.sin(below * 1.6))
     for side in (-0.5, 0.5):
-        canvas.fill(
-            box_distance(right - side * wide, below + 1.2 * high, 0.2 * wide, 0.25 * high), (0.2, 0.24, 0.3)
-        )
+        canvas.fill(box_distance(right - side * wide, below + 1.2 * high, 0.2 * wide, 0.25 * high), (0.2, 0.24, 0.3))
     canvas.fill(box_distance(right, below + 0.5 * high, 0.14 * wide, 0.5 * high), (0.33, 0.22, 0.16))
     return union_distance(wall, roof)
 
@@ -281,9 +273,7 @@ def _draw_car(canvas: DemoCanvas, x: float, foot: float, scale: float) -> PixelF
     paint = paints[int(canvas.chance.integers(len(paints)))]
     shine = 1.1 - 0.06 * (below + 1.7 * high) + 0.05 * canvas.clouds(6)
     canvas.fill(union_distance(body, cabin), paint, light=shine)
-    canvas.fill(
-        box_distance(right + 0.12 * long, below + 3.1 * high, 0.42 * long, 0.6 * high, 1), (0.55, 0.68, 0.75)
-    )
+    canvas.fill(box_distance(right + 0.12 * long, below + 3.1 * high, 0.42 * long, 0.6 * high, 1), (0.55, 0.68, 0.75))
     canvas.fill(wheels, (0.08, 0.08, 0.09))
     canvas.fill(wheels + 0.55 * high, (0.6, 0.6, 0.62))
     return union_distance(body, cabin, wheels)
@@ -332,9 +322,7 @@ def _draw_object(number: int) -> bytes:
     return canvas.jpeg(quality=int(canvas.chance.integers(70, 92)), grain=between(0.01, 0.05))
 
 
-def _draw_sign(
-    canvas: DemoCanvas, name: str, right: PixelField, below: PixelField, size: float
-) -> PixelField:
+def _draw_sign(canvas: DemoCanvas, name: str, right: PixelField, below: PixelField, size: float) -> PixelField:
     match name:
         case "circle":
             return ellipse_distance(right, below, size, size * canvas.between(0.85, 1))
@@ -348,8 +336,5 @@ def _draw_sign(
         case _:
             apart = size * canvas.between(0.5, 0.62)
             return union_distance(
-                *(
-                    box_distance(right, below - at * apart, size, 0.27 * apart)
-                    for at in (-1.5, -0.5, 0.5, 1.5)
-                )
+                *(box_distance(right, below - at * apart, size, 0.27 * apart) for at in (-1.5, -0.5, 0.5, 1.5))
             )

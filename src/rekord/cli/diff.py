@@ -59,9 +59,7 @@ def diff(
 def format_diff(found: Diff, names: dict[str, str], report: Report, seconds: float) -> list[list[StyledText]]:
     """A comparison as a person reads it."""
     amount = f"{format_byte_size(report.payload_bytes)} in {format_duration(seconds)}"
-    remarks: list[list[StyledText]] = [
-        [("note", "dim"), f"  {escape_controls(remark)}"] for remark in found.remarks
-    ]
+    remarks: list[list[StyledText]] = [[("note", "dim"), f"  {escape_controls(remark)}"] for remark in found.remarks]
     if found.same:
         records = format_count(found.counts["a"]["records"], "record")
         said = "the same, by their manifests" if found.by_manifests else "the same"
@@ -101,9 +99,7 @@ def _format_records(found: Diff) -> list[list[StyledText]]:
     ]
     lines: list[list[StyledText]] = [[" · ".join([total, *(parts or ["the same"])])]]
     if records.features:
-        named = [
-            f"{truncate(escape_controls(name))} in {number:,}" for name, number in records.features.items()
-        ]
+        named = [f"{truncate(escape_controls(name))} in {number:,}" for name, number in records.features.items()]
         more = [f"{len(named) - MAX_LISTED:,} more"] if len(named) > MAX_LISTED else []
         lines.append([f"changed: {', '.join([*named[:MAX_LISTED], *more])}"])
     return lines
@@ -118,9 +114,7 @@ def _format_splits(found: Diff) -> list[list[StyledText]]:
         elif b is None and a is not None:
             lines.append([_MARKS["removed"], f" {shown}  {format_count(a.records, 'record')}, only in A"])
         elif a is not None and b is not None and a.records != b.records and len(found.splits) > 1:
-            lines.append(
-                [_MARKS["changed"], f" {shown}  {a.records:,} → {format_count(b.records, 'record')}"]
-            )
+            lines.append([_MARKS["changed"], f" {shown}  {a.records:,} → {format_count(b.records, 'record')}"])
     return _cap_lines(lines)
 
 
@@ -166,9 +160,7 @@ def _format_examples(found: Diff, names: dict[str, str]) -> list[list[StyledText
 
 def _format_example(example: RecordExample, names: dict[str, str], key: str | None) -> list[StyledText]:
     parts = (
-        []
-        if example.key is None
-        else [f"{truncate(escape_controls(key or ''))} {escape_controls(str(example.key))}"]
+        [] if example.key is None else [f"{truncate(escape_controls(key or ''))} {escape_controls(str(example.key))}"]
     )
     # Of a changed record B's place will do: that is the one to look at, and JSON has both.
     place = example.b or example.a
@@ -192,9 +184,7 @@ def _format_findings(found: Diff, names: dict[str, str]) -> list[list[StyledText
         place = [names.get(path, escape_controls(path))]
         if finding.record is not None:
             place.append(f"record {finding.record:,}")
-        lines.append(
-            [(finding.code, "bold red"), f"  {'  '.join(place)}   {escape_controls(finding.message)}"]
-        )
+        lines.append([(finding.code, "bold red"), f"  {'  '.join(place)}   {escape_controls(finding.message)}"])
     more = len(found.findings) - MAX_LISTED + found.not_listed
     if more > 0:
         lines.append([f"{more:,} more that could not be read; rekord check lists them"])

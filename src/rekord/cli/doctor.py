@@ -95,9 +95,7 @@ def _format_location(diagnosis: Diagnosis, names: dict[str, str]) -> str:
     if first is not None:
         several = diagnosis.files > 1
         inside = f" of {names.get(first.path, escape_controls(first.path))}" if several else ""
-        least = (
-            f"first record {first.record:,}" if diagnosis.records_affected > 1 else f"record {first.record:,}"
-        )
+        least = f"first record {first.record:,}" if diagnosis.records_affected > 1 else f"record {first.record:,}"
         byte = "" if first.offset is None else f", byte {first.offset:,}"
         parts.append(f"{least}{inside}{byte}")
     return ", ".join(parts)

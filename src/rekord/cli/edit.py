@@ -26,12 +26,8 @@ if TYPE_CHECKING:
 _DATA_ERROR_CODES = ("X510", "X571", "X572")
 
 EditInput: TypeAlias = Annotated[str, argument("IN", "A dataset that rekord wrote.")]
-EditOutput: TypeAlias = Annotated[
-    str | None, argument("OUT", "The folder to be made. None beside --replace.")
-]
-ReplaceOption: TypeAlias = Annotated[
-    bool, flag_option("--replace", "Put the new dataset in the place of IN.")
-]
+EditOutput: TypeAlias = Annotated[str | None, argument("OUT", "The folder to be made. None beside --replace.")]
+ReplaceOption: TypeAlias = Annotated[bool, flag_option("--replace", "Put the new dataset in the place of IN.")]
 WhereOption: TypeAlias = Annotated[
     str | None, text_option("--where", "SQL", "Which records: a condition over columns.")
 ]
@@ -79,9 +75,7 @@ def _print_result(ended: EditResult, done: str, seconds: float) -> None:
     if ended.nothing_to_do and not changed:
         output.print_line(f"nothing to do: no record of {place} is {done}")
     elif ended.nothing_to_do:
-        output.print_line(
-            f"nothing to do: {place} is complete already, {format_count(changed, 'record')} {done}"
-        )
+        output.print_line(f"nothing to do: {place} is complete already, {format_count(changed, 'record')} {done}")
     else:
         output.print_line(
             f"{place}: {format_count(changed, 'record')} {done}, {format_count(records, 'record')} in all,"
@@ -116,9 +110,7 @@ def append(
     out: EditOutput = None,
     source: Annotated[
         str,
-        typer.Option(
-            "--from", metavar="SOURCE", help="Raw data: a folder, a file or a pattern.", show_default=False
-        ),
+        typer.Option("--from", metavar="SOURCE", help="Raw data: a folder, a file or a pattern.", show_default=False),
     ] = ...,  # type: ignore[assignment]
     split: Annotated[
         str | None,
@@ -203,13 +195,9 @@ def relabel(
     map_labels: Annotated[
         str | None, text_option("--map-labels", "OLD=NEW", "Rename classes, or merge them into others.")
     ] = None,
-    file: Annotated[
-        str | None, text_option("--from", "FILE.csv", "Labels by a key, or by split and record.")
-    ] = None,
+    file: Annotated[str | None, text_option("--from", "FILE.csv", "Labels by a key, or by split and record.")] = None,
     key: Annotated[str | None, text_option("--key", "KEY", "What tells records apart in --from.")] = None,
-    column: Annotated[
-        str | None, text_option("--column", "KEY", "The only Label, or label, unless said.")
-    ] = None,
+    column: Annotated[str | None, text_option("--column", "KEY", "The only Label, or label, unless said.")] = None,
     classes: Annotated[
         str | None, text_option("--names", "A,B|N", "All classes, in order; or how many there are.")
     ] = None,
@@ -227,9 +215,7 @@ def relabel(
     from rekord.verbs.options import RelabelOptions
 
     given = [
-        name
-        for name, value in (("--set", set_), ("--map-labels", map_labels), ("--from", file))
-        if value is not None
+        name for name, value in (("--set", set_), ("--map-labels", map_labels), ("--from", file)) if value is not None
     ]
     if len(given) > 1:
         raise error("U601", f"`{given[0]}` cannot stand beside `{given[1]}`", do="rekord relabel --help")
@@ -257,9 +243,7 @@ def relabel(
         fresh=fresh,
     )
     target = resolve_target("relabel", out, requested)
-    return run_edit_command(
-        lambda: relabel_records(path, target, change, requested), "relabelled", as_json=as_json
-    )
+    return run_edit_command(lambda: relabel_records(path, target, change, requested), "relabelled", as_json=as_json)
 
 
 def _parse_class_names(given: str | None) -> Any:

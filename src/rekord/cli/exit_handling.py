@@ -171,9 +171,7 @@ def _print_outcome(place: str, outcome: ConversionResult, seconds: float) -> Non
         output.print_line(f"nothing to do: {head}, complete already")
     else:
         resumed = (
-            f", {format_count(outcome.resumed_shards, 'shard')} of an earlier run"
-            if outcome.resumed_shards
-            else ""
+            f", {format_count(outcome.resumed_shards, 'shard')} of an earlier run" if outcome.resumed_shards else ""
         )
         output.print_line(f"{head}, in {format_duration(seconds)}{resumed}")
     rows = [

@@ -13,7 +13,7 @@ from rekord.codes import CODES, page
 from rekord.errors import RekordError, error
 
 if TYPE_CHECKING:
-    from rekord.health.tensorflow.messages import Explanation
+    from rekord.health.tensorflow.known_messages import Explanation
 
 _MAX_SUGGESTIONS = 4
 _MAX_CODE_CHARACTERS = 12
@@ -24,9 +24,7 @@ _ERROR_CLASS = re.compile(r"\b[A-Z]\w{2,40}(?:Error|Exception|Loss)\b")
 def explain(
     words: Annotated[
         list[str] | None,
-        argument(
-            "[CODE | MESSAGE]", "Such as F102, or what TensorFlow said; without it, all codes are listed."
-        ),
+        argument("[CODE | MESSAGE]", "Such as F102, or what TensorFlow said; without it, all codes are listed."),
     ] = None,
     as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
 ) -> int:
@@ -50,9 +48,7 @@ def read_error_page(code: str) -> str:
         text = page(code)
     except FileNotFoundError:
         text = None
-    return (
-        text or f"# {code}: {CODES[code]}\n\nThere is no page about this code in this installation."
-    ).rstrip()
+    return (text or f"# {code}: {CODES[code]}\n\nThere is no page about this code in this installation.").rstrip()
 
 
 def _list_codes(*, as_json: bool) -> None:
@@ -76,7 +72,7 @@ def _print_page(code: str, *, as_json: bool) -> None:
 
 
 def _explain_message(text: str, *, as_json: bool) -> None:
-    from rekord.health.tensorflow.messages import explain_message
+    from rekord.health.tensorflow.known_messages import explain_message
 
     explanation = explain_message(text)
     if explanation is not None:

@@ -60,12 +60,8 @@ def export(
         ),
     ] = None,
     split: shared.SplitsOption = None,
-    columns: Annotated[
-        str | None, text_option("--columns", "A,B", "Only these columns, in this order.")
-    ] = None,
-    limit: Annotated[
-        int | None, text_option("--limit", "N", "Of each split only the first N records.")
-    ] = None,
+    columns: Annotated[str | None, text_option("--columns", "A,B", "Only these columns, in this order.")] = None,
+    limit: Annotated[int | None, text_option("--limit", "N", "Of each split only the first N records.")] = None,
     labels: Annotated[
         LabelForm | None,
         text_option("--labels", "ids|names", "How text formats say classes: by id, unless said."),

@@ -43,8 +43,7 @@ def index(
 
     def say(target: str, records: int, wrote: bool) -> None:
         console.print_line(
-            f"{escape_controls(target)}  {format_count(records, 'record')}"
-            + ("" if wrote else "  (as it was)")
+            f"{escape_controls(target)}  {format_count(records, 'record')}" + ("" if wrote else "  (as it was)")
         )
 
     report = write_index(

@@ -25,13 +25,9 @@ def infer(
     path: Annotated[str, argument("PATH", "A record file, a folder or a pattern.")],
     output: Annotated[
         str | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="Save the schema as JSON, for --schema and Schema.load."
-        ),
+        typer.Option("-o", "--output", metavar="FILE", help="Save the schema as JSON, for --schema and Schema.load."),
     ] = None,
-    limit: Annotated[
-        int | None, integer_option("--limit", "Read the first N records only.", do=_HINT)
-    ] = None,
+    limit: Annotated[int | None, integer_option("--limit", "Read the first N records only.", do=_HINT)] = None,
     kind: shared.KindOption = None,
     as_json: Annotated[bool, flag_option("--json", "Print the schema's JSON.")] = False,
 ) -> int:
@@ -75,9 +71,7 @@ def format_remarks(schema: Schema) -> Iterator[str]:
     """What a person should know besides: how much was read, and what the schema does not hold."""
     evidence = schema.evidence
     records = format_count(evidence["records"], "record")
-    yield (
-        f"from all {records}" if evidence["complete"] else f"from the first {records}; later ones may differ"
-    )
+    yield (f"from all {records}" if evidence["complete"] else f"from the first {records}; later ones may differ")
     for group in ("features", "context", "steps"):
         for key, seen in evidence.get(group, {}).items():
             if not key:
@@ -85,17 +79,14 @@ def format_remarks(schema: Schema) -> Iterator[str]:
             if "differs" in seen:
                 kinds = ", ".join(f"{kind} {n:,}x" for kind, n in seen["kinds"].items())
                 yield (
-                    f"`{escape_controls(key)}` is stored in several kinds ({kinds}): reading stops where "
-                    "they differ"
+                    f"`{escape_controls(key)}` is stored in several kinds ({kinds}): reading stops where they differ"
                 )
 
 
 def _format_columns(
     columns: Mapping[str, Feature], evidence: Mapping[str, Any], records: int, indent: int
 ) -> Iterator[list[StyledText]]:
-    lines = [
-        f"{' ' * indent}{escape_controls(repr(name))}: rk.{feature!r}," for name, feature in columns.items()
-    ]
+    lines = [f"{' ' * indent}{escape_controls(repr(name))}: rk.{feature!r}," for name, feature in columns.items()]
     width = max([len(line) for line in lines if len(line) <= _MAX_DECLARATION_WIDTH], default=0)
     for line, (name, feature) in zip(lines, columns.items(), strict=True):
         said = ", ".join(format_evidence(evidence[feature.key or name], records))

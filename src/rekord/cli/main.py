@@ -125,9 +125,7 @@ class RootGroup(TyperGroup):
             "rekord VERB --help says more about one of them.",
             *textwrap.wrap(self.epilog or "", _HELP_WIDTH),
         ]
-        return "\n".join(
-            [*textwrap.wrap(self.help or "", _HELP_WIDTH), "", *_format_table(rows + options), *rest]
-        )
+        return "\n".join([*textwrap.wrap(self.help or "", _HELP_WIDTH), "", *_format_table(rows + options), *rest])
 
 
 def format_usage(command: Any) -> str:
@@ -296,9 +294,7 @@ def _report_bug(bug: Exception, *, as_json: bool) -> int:
 
         console.print_status("".join(traceback.format_exception(bug)).rstrip())
     console.print_status(("this is a bug of rekord:", "bold red"), f" {kind}: {what}" if what else f" {kind}")
-    console.print_status(
-        "  your data is as it was; please report this message, with the command that you ran"
-    )
+    console.print_status("  your data is as it was; please report this message, with the command that you ran")
     console.print_status("  REKORD_TRACEBACK=1 in the environment shows where it happened")
     if as_json:
         console.print_json({"error": {"error": kind, "code": None, "what": what}})

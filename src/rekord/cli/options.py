@@ -53,17 +53,13 @@ class PayloadForm(StrEnum):
 
 KindOption: TypeAlias = Annotated[
     PayloadForm | None,
-    text_option(
-        "--kind", "example|sequence|bytes", "What payloads are, where they mislead; bytes: as they are."
-    ),
+    text_option("--kind", "example|sequence|bytes", "What payloads are, where they mislead; bytes: as they are."),
 ]
 SplitsOption: TypeAlias = Annotated[str | None, text_option("--split", "A,B", "Only of these splits.")]
 MapOption: TypeAlias = Annotated[
     str | None, text_option("--map", "FILE.py:FUNC", "Makes of a row another one, several or none.")
 ]
-VerifyOption: TypeAlias = Annotated[
-    str, text_option("--verify", "full|headers", "How closely images are looked at.")
-]
+VerifyOption: TypeAlias = Annotated[str, text_option("--verify", "full|headers", "How closely images are looked at.")]
 
 # What is made of it.
 

@@ -36,9 +36,7 @@ class ImagePreview(NamedTuple):
 def inspect_image(data: bytes) -> ImagePreview | None:
     """The image that these bytes begin, judged by its header alone; None where they are no image."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return ImagePreview(
-            "PNG", *_unpack_pair(data[16:24], 4, "big") if data[12:16] == b"IHDR" else (None, None)
-        )
+        return ImagePreview("PNG", *_unpack_pair(data[16:24], 4, "big") if data[12:16] == b"IHDR" else (None, None))
     if data.startswith(b"\xff\xd8\xff"):
         return ImagePreview("JPEG", *_read_jpeg_size(data))
     if data.startswith((b"GIF87a", b"GIF89a")):
@@ -169,9 +167,7 @@ class PayloadMessage:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def parse_message(
-    payload: bytes, *, kind: str | None = None, file_kind: PayloadKind | None = None
-) -> PayloadMessage:
+def parse_message(payload: bytes, *, kind: str | None = None, file_kind: PayloadKind | None = None) -> PayloadMessage:
     """The message in a payload. `kind` forces a reading, which raises where it fails.
 
     `file_kind` is what the first records of the file are: a SequenceExample without steps looks like an
@@ -377,9 +373,7 @@ def _format_table(features: FeatureMap, *, indent: int, texts: Texts) -> list[li
 def _format_steps(steps: Mapping[str, Sequence[DecodedValue]], texts: Texts) -> list[list[StyledText]]:
     rows = []
     for name, values in _take_first(steps):
-        shown = " | ".join(
-            _format_preview(value, texts.get(name)) or "–" for value in values[:_MAX_SHOWN_STEPS]
-        )
+        shown = " | ".join(_format_preview(value, texts.get(name)) or "–" for value in values[:_MAX_SHOWN_STEPS])
         more = " | …" if len(values) > _MAX_SHOWN_STEPS else ""
         rows.append(
             (

@@ -45,9 +45,7 @@ _FORMATS_BY_EXTENSION = {
 def query(
     path: shared.PathArgument,
     sql: Annotated[str, argument("SQL", "Such as: select label, count(*) from records group by 1")],
-    split: Annotated[
-        str | None, text_option("--split", "NAME", "Let `records` be those of one split.")
-    ] = None,
+    split: Annotated[str | None, text_option("--split", "NAME", "Let `records` be those of one split.")] = None,
     schema: shared.SchemaOption = None,
     kind: shared.KindOption = None,
     format: Annotated[
@@ -64,9 +62,7 @@ def query(
     ] = None,
     rows: Annotated[
         int,
-        integer_option(
-            "--rows", "How many rows a table shows.", do='rekord query PATH "select …" --rows 100'
-        ),
+        integer_option("--rows", "How many rows a table shows.", do='rekord query PATH "select …" --rows 100'),
     ] = _DEFAULT_ROWS,
     as_json: shared.JsonOption = False,
 ) -> int:
@@ -107,13 +103,9 @@ def _print_table(answer: QueryResult, rows: int) -> None:
     console.print_lines(lines)
     columns = len(answer.schema)
     if columns > MAX_SHOWN_COLUMNS:
-        console.print_status(
-            f"the first {MAX_SHOWN_COLUMNS} of {columns:,} columns: -o FILE.csv has all of them"
-        )
+        console.print_status(f"the first {MAX_SHOWN_COLUMNS} of {columns:,} columns: -o FILE.csv has all of them")
     if more:
-        console.print_status(
-            f"the first {format_count(rows, 'row')}: --rows shows more, -o FILE.csv has all of them"
-        )
+        console.print_status(f"the first {format_count(rows, 'row')}: --rows shows more, -o FILE.csv has all of them")
 
 
 def _print_document(answer: QueryResult) -> None:
@@ -176,6 +168,4 @@ def _check_target(output: str, files: list[str]) -> None:
 
 
 def _query_option_error(expected: str, found: str, do: str, **where: Any) -> RekordError:
-    return error(
-        "U605", "result cannot be written in this way", expected=expected, found=found, do=do, **where
-    )
+    return error("U605", "result cannot be written in this way", expected=expected, found=found, do=do, **where)

@@ -32,9 +32,7 @@ _LONG_INFINITY = {2**63 - 1: "infinity", 1 - 2**63: "-infinity"}
 
 def format_times(column: Any) -> Any:
     """A column with text in place of all dates and times, in lists and structs too."""
-    numbers = _replace_time_types(
-        column.type, lambda kind: pa.int32() if kind.bit_width == 32 else pa.int64()
-    )
+    numbers = _replace_time_types(column.type, lambda kind: pa.int32() if kind.bit_width == 32 else pa.int64())
     if numbers == column.type:
         return column
     convert = _make_time_converter(column.type)
@@ -85,9 +83,7 @@ def _format_date(value: int, days: int) -> str:
 
 def _format_time(value: int, per_second: int) -> str:
     seconds, part = divmod(value, per_second)
-    return (
-        f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{_format_fraction(part, per_second)}"
-    )
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{_format_fraction(part, per_second)}"
 
 
 def _format_timestamp(value: int, per_second: int, zone: str | None) -> str:
@@ -228,16 +224,13 @@ def _make_json_converter(kind: Any) -> Callable[[Any], Any] | None:
         return _bytes_to_json
     if pa.types.is_map(kind):
         key, item = (_make_json_converter(one) or _identity for one in (kind.key_type, kind.item_type))
-        return lambda pairs: [
-            [_convert_or_null(key, one), _convert_or_null(item, other)] for one, other in pairs
-        ]
+        return lambda pairs: [[_convert_or_null(key, one), _convert_or_null(item, other)] for one, other in pairs]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         inner = _make_json_converter(kind.value_type) or _identity
         return lambda values: [_convert_or_null(inner, value) for value in values]
     if pa.types.is_struct(kind):
         parts = {
-            kind.field(i).name: _make_json_converter(kind.field(i).type) or _identity
-            for i in range(kind.num_fields)
+            kind.field(i).name: _make_json_converter(kind.field(i).type) or _identity for i in range(kind.num_fields)
         }
         return lambda value: {name: _convert_or_null(parts[name], one) for name, one in value.items()}
     return format_interval if pa.types.is_interval(kind) else str
@@ -347,9 +340,7 @@ def _format_table_cell(value: Any) -> str:
         )
     if isinstance(value, (list, tuple)):
         more = ", …" if len(value) > MAX_SHOWN_VALUES else ""
-        return truncate(
-            "[" + ", ".join(_format_table_cell(one) for one in value[:MAX_SHOWN_VALUES]) + more + "]"
-        )
+        return truncate("[" + ", ".join(_format_table_cell(one) for one in value[:MAX_SHOWN_VALUES]) + more + "]")
     return truncate(escape_controls(str(value)))
 
 

@@ -28,9 +28,7 @@ def rewrite(
     cast: Annotated[
         list[str] | None, text_option("--cast", "KEY=TYPE", "Another type, if nothing is lost: label=int64.")
     ] = None,
-    rename: Annotated[
-        list[str] | None, text_option("--rename", "OLD=NEW", "Another name for a column.")
-    ] = None,
+    rename: Annotated[list[str] | None, text_option("--rename", "OLD=NEW", "Another name for a column.")] = None,
     drop: Annotated[str | None, text_option("--drop", "A,B", "Leave these columns out.")] = None,
     keep: Annotated[str | None, text_option("--keep", "A,B", "Leave all others out.")] = None,
     fill: Annotated[
@@ -89,18 +87,14 @@ def rewrite(
             return report_rewrite_forecast(prepared, as_json=as_json)
         outcome = prepared.run(progress=True)
     seconds = time.perf_counter() - began
-    return report_conversion(
-        out, outcome, seconds, as_json=as_json, also={"copied": prepared.copy is not None}
-    )
+    return report_conversion(out, outcome, seconds, as_json=as_json, also={"copied": prepared.copy is not None})
 
 
 def split(
     source: shared.InputArgument,
     out: shared.OutputArgument,
     split_: Annotated[str | None, text_option("--split", "SPLITS", "Ratios: train=0.8,val=0.2.")] = None,
-    split_by: Annotated[
-        str | None, text_option("--split-by", "KEY", "Records of one value share a split.")
-    ] = None,
+    split_by: Annotated[str | None, text_option("--split-by", "KEY", "Records of one value share a split.")] = None,
     stratify: shared.StratifyOption = None,
     folds: Annotated[int | None, integer_option("--folds", "Instead: fold0, fold1, …")] = None,
     only: Annotated[str | None, text_option("--only", "SPLIT", "The records of this split alone.")] = None,

@@ -92,14 +92,9 @@ def _format_summary(report: SalvageReport) -> list[list[StyledText]]:
         lines.append([f"{gaps - MAX_LISTED_GAPS:,} more gaps: --json lists them"])
     if report.resynchronised:
         lines.append(
-            [
-                f"{format_count(report.resynchronised, 'record')} kept behind a search: known by their "
-                "checksums alone"
-            ]
+            [f"{format_count(report.resynchronised, 'record')} kept behind a search: known by their checksums alone"]
         )
-    wrote = escape_controls(report.out) + (
-        os.sep if os.path.isdir(report.out) and report.out[-1:] != os.sep else ""
-    )
+    wrote = escape_controls(report.out) + (os.sep if os.path.isdir(report.out) and report.out[-1:] != os.sep else "")
     kept = f"kept {format_count(report.kept, 'record')}"
     if report.ok:
         lines.append([("all intact", "bold green"), f" · {kept} · wrote {wrote}"])

@@ -51,9 +51,7 @@ def show(
     with add_location(path=path):
         for picked in iter_picked_records(paths, number=number, record=record):
             with add_location(path=picked.path, record=picked.record, offset=picked.offset):
-                content = parse_message(
-                    picked.payload, kind=kind.value if kind else None, file_kind=picked.file_kind
-                )
+                content = parse_message(picked.payload, kind=kind.value if kind else None, file_kind=picked.file_kind)
             if as_json:
                 documents.append({**picked.to_dict(), **message_to_json(content, texts)})
             else:
@@ -65,9 +63,7 @@ def show(
     if as_json:
         console.print_json({"records": documents})
     elif record is None and found < number:
-        console.print_status(
-            f"that is all: {format_count(found, 'record')}" if found else "there are no records"
-        )
+        console.print_status(f"that is all: {format_count(found, 'record')}" if found else "there are no records")
     return 0
 
 
@@ -83,9 +79,7 @@ def _number_texts(paths: list[str]) -> dict[str, Callable[[int], str]]:
     except RekordError:
         return {}  # records are shown without a schema too
     features = schema.features.items()
-    return {
-        one.record_keys(name)[0]: one.number_text for name, one in features if one.number_text is not None
-    }
+    return {one.record_keys(name)[0]: one.number_text for name, one in features if one.number_text is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +102,7 @@ class PickedRecord:
         }
 
 
-def iter_picked_records(
-    paths: list[str], *, number: int = 1, record: int | None = None
-) -> Iterator[PickedRecord]:
+def iter_picked_records(paths: list[str], *, number: int = 1, record: int | None = None) -> Iterator[PickedRecord]:
     """The first `number` records, or the one that is `record`, counted across files.
 
     Nothing after them is read. A record that is not there is a UsageError.

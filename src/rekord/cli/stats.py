@@ -87,9 +87,7 @@ def _iter_table_lines(stats: Stats, width: int) -> Iterator[StyledLine]:
             f"  {unique:>8}  {truncate(_describe_values(feature), room)}",
         ]
     if len(stats.features) > len(listed):
-        yield [
-            f"… and {format_count(len(stats.features) - len(listed), 'more feature')}: --json lists them all"
-        ]
+        yield [f"… and {format_count(len(stats.features) - len(listed), 'more feature')}: --json lists them all"]
 
 
 def _format_short(whole: int) -> str:
@@ -139,9 +137,7 @@ def _describe_values(feature: FeatureStats) -> str:
 def _iter_class_lines(feature: FeatureStats, width: int) -> Iterator[StyledLine]:
     classes = feature.classes or {}
     total = sum(classes.values())
-    imbalance = (
-        f", imbalance {feature.imbalance:,.3g}×" if feature.imbalance and feature.imbalance > 1 else ""
-    )
+    imbalance = f", imbalance {feature.imbalance:,.3g}×" if feature.imbalance and feature.imbalance > 1 else ""
     yield [
         (escape_controls(feature.name), "bold"),
         f": {format_count(len(classes), 'class').replace('classs', 'classes')}{imbalance}",
@@ -259,14 +255,10 @@ def stats(
     schema: Annotated[
         str | None, text_option("--schema", "FILE", "A schema's JSON: names the classes of labels.")
     ] = None,
-    html: Annotated[
-        str | None, text_option("--html", "FILE", "Write a report for a browser, in one file.")
-    ] = None,
+    html: Annotated[str | None, text_option("--html", "FILE", "Write a report for a browser, in one file.")] = None,
     metadata: Annotated[
         str | None,
-        text_option(
-            "--metadata", "FILE", "Write tensorflow_metadata statistics, as text (.pbtxt) or binary (.pb)."
-        ),
+        text_option("--metadata", "FILE", "Write tensorflow_metadata statistics, as text (.pbtxt) or binary (.pb)."),
     ] = None,
     as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
 ) -> int:
@@ -302,9 +294,7 @@ def stats(
 def _get_width() -> int:
     """The columns of the terminal, where there is one; a file has as many as a page of text."""
     return (
-        max(shutil.get_terminal_size().columns, DEFAULT_WIDTH)
-        if console.is_terminal(sys.stdout)
-        else DEFAULT_WIDTH
+        max(shutil.get_terminal_size().columns, DEFAULT_WIDTH) if console.is_terminal(sys.stdout) else DEFAULT_WIDTH
     )
 
 

@@ -48,18 +48,12 @@ def train(
     epochs: Annotated[int, integer_option("--epochs", "Passes over the data.", do=_DO)] = 5,
     label: Annotated[str | None, text_option("--label", "KEY", "The column to be learned.")] = None,
     columns: Annotated[str | None, text_option("--columns", "A,B", "The columns to learn from.")] = None,
-    split: Annotated[
-        str | None, text_option("--split", "NAME", "The one to train on. Default: train.")
-    ] = None,
+    split: Annotated[str | None, text_option("--split", "NAME", "The one to train on. Default: train.")] = None,
     val: Annotated[
         str | None, text_option("--val", "NAME", "The one that is held out. Default: val, or one like it.")
     ] = None,
-    balance: Annotated[
-        bool, flag_option("--balance", "As many records of each class; masks: weights.")
-    ] = False,
-    class_weights: Annotated[
-        bool, flag_option("--class-weights", "Rare classes weigh more in the loss.")
-    ] = False,
+    balance: Annotated[bool, flag_option("--balance", "As many records of each class; masks: weights.")] = False,
+    class_weights: Annotated[bool, flag_option("--class-weights", "Rare classes weigh more in the loss.")] = False,
     backend: Annotated[
         str | None,
         text_option("--backend", "tensorflow|torch|jax", "Of Keras. Default: the first that is installed."),
@@ -79,12 +73,8 @@ def train(
     threads: Annotated[
         int | None, integer_option("--threads", "That read and decode. Default: one a core, up to 4.", do=_DO)
     ] = None,
-    limit: Annotated[
-        int | None, integer_option("--limit", "The first N records of each split.", do=_DO)
-    ] = None,
-    resume: Annotated[
-        bool, flag_option("--resume", "Go on with the run at OUT, at its next record.")
-    ] = False,
+    limit: Annotated[int | None, integer_option("--limit", "The first N records of each split.", do=_DO)] = None,
+    resume: Annotated[bool, flag_option("--resume", "Go on with the run at OUT, at its next record.")] = False,
     fresh: Annotated[bool, flag_option("--fresh", "Start over, in place of what is there.")] = False,
     as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
 ) -> int:
@@ -142,17 +132,13 @@ def train(
         output.print_error(failure, as_json=as_json)
         if is_damage and show.kept:
             output.print_status(f"kept up to {show.place()}: when the data is as it was, go on with")
-            output.print_status(
-                f"  {escape_controls(format_resume_command(path, out, asked, as_json=as_json))}"
-            )
+            output.print_status(f"  {escape_controls(format_resume_command(path, out, asked, as_json=as_json))}")
         return 1
     except KeyboardInterrupt:
         if not (show.kept or resume):
             output.print_status("interrupted before the first checkpoint: nothing is kept")
             return 130
-        output.print_status(
-            f"interrupted {f'at {show.place()}' if show.kept else 'before it went on'}: go on with"
-        )
+        output.print_status(f"interrupted {f'at {show.place()}' if show.kept else 'before it went on'}: go on with")
         output.print_status(f"  {escape_controls(format_resume_command(path, out, asked, as_json=as_json))}")
         return 130
     if as_json:
@@ -217,11 +203,7 @@ def print_outcome(trained: TrainingResult) -> None:
     from rekord.training.report import describe_chance, format_score
 
     metric = trained.task.metric if trained.val_split is None else f"val {trained.task.metric}"
-    chance = (
-        ""
-        if trained.chance is None
-        else f" ({describe_chance(trained.task)}: {format_score(trained.chance)})"
-    )
+    chance = "" if trained.chance is None else f" ({describe_chance(trained.task)}: {format_score(trained.chance)})"
     output.print_line((f"{metric} {format_score(trained.score)}", "bold"), chance)
     output.print_line(describe_bottleneck(trained.waited_share))
     for line in trained.advice:

@@ -81,9 +81,7 @@ class TrainingDisplay(console.LiveLine, TrainingListener):
     def on_begin(self, task: Task, backend: str, parameters: int, epochs: int, steps: int) -> None:
         from rekord.training.model import describe_model
 
-        self._now = _RunStatus(
-            "epoch", epochs=epochs, epoch=1, steps=steps, total=steps, begun_at=time.monotonic()
-        )
+        self._now = _RunStatus("epoch", epochs=epochs, epoch=1, steps=steps, total=steps, begun_at=time.monotonic())
         model = f"{describe_model(task)}, {format_count(parameters, 'parameter')}"
         self._print(
             f"{self._name}: {truncate(escape_controls(describe_task(task)), 100)} · {model} · keras on {backend}"
@@ -120,9 +118,7 @@ class TrainingDisplay(console.LiveLine, TrainingListener):
     def epoch(self, epoch: EpochResult) -> None:
         if self._held_out is None:
             self._held_out = epoch.val_loss is not None
-            self._print(
-                format_table_line(format_headings(self._metric, held_out=self._held_out), self._widths())
-            )
+            self._print(format_table_line(format_headings(self._metric, held_out=self._held_out), self._widths()))
         self._print(format_table_line(format_epoch_cells(epoch, held_out=self._held_out), self._widths()))
         now = self._now
         now.doing, now.total, now.words = "epoch", now.steps, ""

@@ -23,9 +23,7 @@ _DATA_ERROR_CODES = ("X510", "X514")
 
 def write(
     source: Annotated[str, argument("SOURCE", "Raw data: a folder, a file or a pattern.")],
-    out: Annotated[
-        str | None, argument("OUT", "The folder to be made. The only argument beside --masks.")
-    ] = None,
+    out: Annotated[str | None, argument("OUT", "The folder to be made. The only argument beside --masks.")] = None,
     layout: Annotated[
         str | None,
         text_option("--layout", "NAME", "auto, deeplab, detection, classification, table or text."),
@@ -35,19 +33,13 @@ def write(
     classes: Annotated[
         str | None, text_option("--classes", "N|FILE", "How many, or a file of names, one a line.")
     ] = None,
-    ignore: Annotated[
-        str | None, text_option("--ignore", "N", "The mask's id for no class, or none.")
-    ] = None,
-    colours: Annotated[
-        str | None, text_option("--colours", "FILE", 'JSON for RGB masks: {"128,64,0": 3}.')
-    ] = None,
+    ignore: Annotated[str | None, text_option("--ignore", "N", "The mask's id for no class, or none.")] = None,
+    colours: Annotated[str | None, text_option("--colours", "FILE", 'JSON for RGB masks: {"128,64,0": 3}.')] = None,
     optional_masks: Annotated[bool, flag_option("--optional-masks", "Images may be without a mask.")] = False,
     label_map: Annotated[
         str | None, text_option("--label-map", "FILE", "Ids of detection's classes by name.")
     ] = None,
-    schema: Annotated[
-        str | None, text_option("--schema", "FILE", "Columns as declared: JSON or .pbtxt.")
-    ] = None,
+    schema: Annotated[str | None, text_option("--schema", "FILE", "Columns as declared: JSON or .pbtxt.")] = None,
     map_: shared.MapOption = None,
     resize: options.ResizeOption = None,
     resize_filter: options.ResizeFilterOption = None,
@@ -71,9 +63,7 @@ def write(
     split: Annotated[
         str | None, text_option("--split", "SPLITS", "train=0.9,val=0.1, or one name, or source (its own).")
     ] = None,
-    split_by: Annotated[
-        str | None, text_option("--split-by", "KEY", "Rows of one value share a split.")
-    ] = None,
+    split_by: Annotated[str | None, text_option("--split-by", "KEY", "Rows of one value share a split.")] = None,
     stratify: shared.StratifyOption = None,
     key: Annotated[str | None, text_option("--key", "KEY", "The column that identifies a row.")] = None,
     index: Annotated[
@@ -85,9 +75,7 @@ def write(
     shuffle: Annotated[bool, flag_option("--shuffle", "Across the whole dataset.")] = False,
     seed: Annotated[int, integer_option("--seed", "Of order and splits.")] = 0,
     verify: shared.VerifyOption = "full",
-    on_bad_row: Annotated[
-        str, text_option("--on-bad-row", "stop|reject", "Stop, or list it and go on.")
-    ] = "stop",
+    on_bad_row: Annotated[str, text_option("--on-bad-row", "stop|reject", "Stop, or list it and go on.")] = "stop",
     max_rejects: Annotated[
         float,
         typer.Option(

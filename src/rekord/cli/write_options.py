@@ -44,9 +44,7 @@ def parse_splits(text: str | None) -> dict[str, float] | str | None:
         try:
             ratio = float(number)
         except ValueError:
-            raise invalid_option(
-                "--split", text, "names with a ratio each", _SPLIT_EXAMPLE, found=part
-            ) from None
+            raise invalid_option("--split", text, "names with a ratio each", _SPLIT_EXAMPLE, found=part) from None
         if name.strip() in ratios:
             raise invalid_option("--split", text, "each name once", _SPLIT_EXAMPLE, found=part)
         ratios[name.strip()] = ratio
@@ -203,9 +201,7 @@ def _read_text(option: str, path: str, expected: str, *, code: str = "U624") -> 
         raise _unusable_file_error(option, path, expected, "bytes that are no UTF-8", code) from None
 
 
-def _unusable_file_error(
-    option: str, path: str, expected: str, found: str, code: str = "U624"
-) -> RekordError:
+def _unusable_file_error(option: str, path: str, expected: str, found: str, code: str = "U624") -> RekordError:
     return error(
         code,
         f"the file for `{option}` cannot be used",
@@ -231,9 +227,7 @@ def _function_error(
         location=Location(path=path, line=line),
         expected=expected,
         found=truncate(escape_controls(found)),
-        do=f"did you mean `{near}`?"
-        if near
-        else "--map FILE.py:NAME, where NAME takes a row and returns one",
+        do=f"did you mean `{near}`?" if near else "--map FILE.py:NAME, where NAME takes a row and returns one",
     )
 
 
@@ -256,16 +250,12 @@ OneHotOption: TypeAlias = Annotated[
     list[str] | None,
     text_option("--one-hot", "KEY", "A class as a vector with one 1; KEY=10 of ten numbers."),
 ]
-TfidfOption: TypeAlias = Annotated[
-    list[str] | None, text_option("--tfidf", "KEY", "A text as sparse TF-IDF.")
-]
+TfidfOption: TypeAlias = Annotated[list[str] | None, text_option("--tfidf", "KEY", "A text as sparse TF-IDF.")]
 TokenizeOption: TypeAlias = Annotated[
     list[str] | None,
     text_option("--tokenize", "KEY=HOW", "A text as ids: words, whitespace or tokenizer.json."),
 ]
-VocabSizeOption: TypeAlias = Annotated[
-    int | None, integer_option("--vocab-size", "Words that are learned, at most.")
-]
+VocabSizeOption: TypeAlias = Annotated[int | None, integer_option("--vocab-size", "Words that are learned, at most.")]
 MaxTokensOption: TypeAlias = Annotated[int | None, integer_option("--max-tokens", "Longer texts are cut.")]
 
 
@@ -290,9 +280,7 @@ def parse_column_transforms(
         if number is not None and not needs:
             found = "neither" if option == "--vocab-size" else "no --tokenize"
             do = f"--tokenize text=words {option} {number}"
-            raise invalid_option(
-                option, str(number), "a --tokenize or --tfidf that it is about", do, found=found
-            )
+            raise invalid_option(option, str(number), "a --tokenize or --tfidf that it is about", do, found=found)
     if not any((cast, standardize, bucketize, vocabulary, hashes, one_hot, tfidf, tokenize)):
         return []
     from rekord import transforms as make
@@ -372,9 +360,7 @@ ResizeOption: TypeAlias = Annotated[
 ]
 ResizeFilterOption: TypeAlias = Annotated[
     str | None,
-    text_option(
-        "--resize-filter", "NAME", "bilinear, nearest, box, hamming, bicubic or lanczos; never for masks."
-    ),
+    text_option("--resize-filter", "NAME", "bilinear, nearest, box, hamming, bicubic or lanczos; never for masks."),
 ]
 ResizeFitOption: TypeAlias = Annotated[
     str | None, text_option("--resize-fit", "NAME", "stretch, pad, crop or within (keeps the aspect).")
@@ -384,15 +370,11 @@ EncodeOption: TypeAlias = Annotated[
     str | None, text_option("--encode", "FORMAT", "Images as jpeg:90, png or webp:80.")
 ]
 DecodeOption: TypeAlias = Annotated[bool, flag_option("--decode", "Images as raw pixels. Large.")]
-NormalizeOption: TypeAlias = Annotated[
-    bool, flag_option("--normalize", "Images as float32 from 0 to 1. Very large.")
-]
+NormalizeOption: TypeAlias = Annotated[bool, flag_option("--normalize", "Images as float32 from 0 to 1. Very large.")]
 MeanOption: TypeAlias = Annotated[
     str | None, text_option("--mean", "A,B,C", "Taken off by --normalize; or imagenet.")
 ]
-StdOption: TypeAlias = Annotated[
-    str | None, text_option("--std", "A,B,C", "Divided by in --normalize; or imagenet.")
-]
+StdOption: TypeAlias = Annotated[str | None, text_option("--std", "A,B,C", "Divided by in --normalize; or imagenet.")]
 
 
 def parse_image_transforms(

@@ -54,9 +54,7 @@ def truncate_rows(plan: CodecPlan, taken: Any, rows: int) -> Any:
         raw, offsets, valid = part
         inner = _truncate_slot(raw, slot, int(offsets[rows]))
         out.append((inner, offsets[: rows + 1], None if valid is None else valid[:rows]))
-    return [
-        _truncate_slot(raw, slot, rows) for raw, slot in zip(context, plan.context.slots, strict=True)
-    ], out
+    return [_truncate_slot(raw, slot, rows) for raw, slot in zip(context, plan.context.slots, strict=True)], out
 
 
 def _truncate_slot(raw: RawColumn | None, slot: SlotPlan, rows: int) -> RawColumn | None:
@@ -263,9 +261,7 @@ def _dtype_hint(found: int, expected: int) -> str:
 
 
 @decoded_column.register(Sparse)
-def _assemble_sparse(
-    feature: Sparse, field: ColumnPlan, parts: Sequence[RawColumn], rows: int
-) -> SparseColumn:
+def _assemble_sparse(feature: Sparse, field: ColumnPlan, parts: Sequence[RawColumn], rows: int) -> SparseColumn:
     (indices, index_offsets, index_valid), (values, value_offsets, value_valid) = parts
     assert index_offsets is not None
     assert value_offsets is not None
@@ -298,9 +294,7 @@ def _assemble_boxes(feature: Boxes, field: ColumnPlan, parts: Sequence[RawColumn
     return Ragged(np.stack([part[0] for part in parts], axis=1), offsets[0], valid=parts[0][2])
 
 
-def _check_equal_lengths(
-    field: ColumnPlan, offsets: Sequence[Any], valids: Sequence[Validity | None]
-) -> None:
+def _check_equal_lengths(field: ColumnPlan, offsets: Sequence[Any], valids: Sequence[Validity | None]) -> None:
     """The keys of one column must agree on how many values each row has, and whether it is there."""
     _check_equal_presence(field, len(offsets[0]) - 1, valids)
     first = np.diff(offsets[0])
@@ -308,9 +302,7 @@ def _check_equal_lengths(
         wrong = np.diff(offsets[i]) != first
         if wrong.any():
             row = int(wrong.argmax())
-            expected = (
-                f"{int(first[row]):,} values under `{field.slots[i].key}`, as under `{field.slots[0].key}`"
-            )
+            expected = f"{int(first[row]):,} values under `{field.slots[i].key}`, as under `{field.slots[0].key}`"
             raise _key_mismatch_error(field, row, expected, f"{int(np.diff(offsets[i])[row]):,}")
 
 
@@ -471,9 +463,7 @@ def decode(
     return SequenceExample(*decoded) if sequence else decoded
 
 
-def new_batch(
-    plan: CodecPlan, pool: _core.Pool
-) -> _core.ExampleBatch | _core.SequenceBatch | _core.PayloadBatch:
+def new_batch(plan: CodecPlan, pool: _core.Pool) -> _core.ExampleBatch | _core.SequenceBatch | _core.PayloadBatch:
     """A native batch that decodes by this plan."""
     if plan.is_payload:
         return _core.PayloadBatch(not plan.context.wanted, pool)

@@ -76,9 +76,7 @@ def _build_optional_slots(field: ColumnPlan, column: Any, rows: int) -> Slots:
         values = np.array(values)
         values[~valid] = values[int(np.argmax(valid))]
     slots = build_slots(field, values, rows)
-    return [
-        None if slot is None else (slot[0], slot[1], _both(_to_validity(valid), slot[2])) for slot in slots
-    ]
+    return [None if slot is None else (slot[0], slot[1], _both(_to_validity(valid), slot[2])) for slot in slots]
 
 
 def _both(valid: Array | None, other: Array | None) -> Array | None:
@@ -120,9 +118,7 @@ def _array_of(column: Any) -> Array | None:
     return _as_dense_array(column)
 
 
-def array_slot(
-    feature: Feature, column: Any, values: Array, rows: int, convert: Callable[[Array], Array]
-) -> Any:
+def array_slot(feature: Feature, column: Any, values: Array, rows: int, convert: Callable[[Array], Array]) -> Any:
     """A column whose values lie in one array, each of them stored as `convert` makes it; raises ByRow."""
     if isinstance(column, Ragged):
         if column.row_shape is not None or feature.shape[:1] != (None,):
@@ -265,24 +261,15 @@ def build_slots_by_row(field: ColumnPlan, column: Iterable[Any]) -> Slots:
 
 def build_step_slots(field: ColumnPlan, column: Any, rows: int) -> Slots:
     """The record keys of a column of steps: the steps of all rows, and where each row's begin."""
-    if (
-        isinstance(column, Ragged)
-        and isinstance(column.values, (np.ndarray, Strings))
-        and column.row_shape is None
-    ):
+    if isinstance(column, Ragged) and isinstance(column.values, (np.ndarray, Strings)) and column.row_shape is None:
         offsets = np.ascontiguousarray(column.offsets, np.int64)
         count = len(column.values)
         valid = _to_validity(column.valid)
         try:
-            return [
-                _wrap_step_slot(slot, count, offsets, valid)
-                for slot in build_slots(field, column.values, count)
-            ]
+            return [_wrap_step_slot(slot, count, offsets, valid) for slot in build_slots(field, column.values, count)]
         except InvalidRowValue as failure:
             row = _find_row(offsets, failure.row or 0)
-            raise InvalidRowValue(
-                failure.invalid_value, row, (failure.row or 0) - int(offsets[row])
-            ) from None
+            raise InvalidRowValue(failure.invalid_value, row, (failure.row or 0) - int(offsets[row])) from None
     ends = [0]
     there = []
     gathered = _SlotBuilder(field)
@@ -343,9 +330,7 @@ class _SlotBuilder:
             return [None] * len(self._ends)
         valid = _to_validity(self._valid)
         out: Slots = []
-        for kind, strings, numbers, ends in zip(
-            self._kinds, self._strings, self._numbers, self._ends, strict=True
-        ):
+        for kind, strings, numbers, ends in zip(self._kinds, self._strings, self._numbers, self._ends, strict=True):
             dtype = np.float32 if kind == 2 else np.int64
             values: Any = strings
             if kind != 1:
@@ -499,9 +484,7 @@ _NO_LIMIT = 1 << 62
 class EncodedBatches:
     """The records of a batch, encoded piece by piece as they are asked for: (frames, rows) each."""
 
-    def __init__(
-        self, batches: list[tuple[_core.ColumnBatch, int]], plan: CodecPlan, enough_bytes: int
-    ) -> None:
+    def __init__(self, batches: list[tuple[_core.ColumnBatch, int]], plan: CodecPlan, enough_bytes: int) -> None:
         self._batches = batches
         self._plan = plan
         self._enough_bytes = enough_bytes
@@ -523,9 +506,7 @@ class EncodedBatches:
         for batch, rows in self._batches:
             done = 0
             while done < rows:
-                frames, reached, record_ends, problem, taken = batch.write(
-                    done, self._enough_bytes, True, ends, kept
-                )
+                frames, reached, record_ends, problem, taken = batch.write(done, self._enough_bytes, True, ends, kept)
                 if reached > done:
                     yield frames, reached - done, record_ends, taken
                 done = reached
@@ -571,9 +552,7 @@ def encode_batches(columns: Any, schema: Schema, *, enough_bytes: int) -> Encode
     return EncodedBatches(batches, plan, enough_bytes)
 
 
-def _build_native_batch(
-    columns: Any, plan: CodecPlan, validator: RowValidator
-) -> tuple[_core.ColumnBatch, int]:
+def _build_native_batch(columns: Any, plan: CodecPlan, validator: RowValidator) -> tuple[_core.ColumnBatch, int]:
     if isinstance(columns, Mapping):
         given = dict(columns)
     elif is_arrow(columns):
@@ -636,9 +615,7 @@ def _count_rows(given: dict[str, Any]) -> int:
             if isinstance(column, (str, bytes, Mapping)):
                 raise TypeError
         except TypeError:
-            raise _length_mismatch_error(
-                name, "a column with one value a row", describe_value(column)
-            ) from None
+            raise _length_mismatch_error(name, "a column with one value a row", describe_value(column)) from None
         if rows is None:
             rows, first = count, name
         elif count != rows:

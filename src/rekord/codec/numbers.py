@@ -180,11 +180,7 @@ def _out_of_bounds_error(number: int, rule: NumberRule, at: int) -> InvalidValue
     low, high = integer_bounds(rule.dtype)
     if not low <= number <= high:
         name = dtype_name(rule.dtype)
-        do = (
-            'Int64(dtype="uint64") holds it'
-            if 0 <= number < 2**64 and name == "int64"
-            else "declare a wider dtype"
-        )
+        do = 'Int64(dtype="uint64") holds it' if 0 <= number < 2**64 and name == "int64" else "declare a wider dtype"
         if not -(2**63) <= number < 2**64:
             do = "store it as Text() or Bytes(): no dtype holds it"
         return InvalidValue(
@@ -399,10 +395,7 @@ def _parse_number(leaf: Any, rule: NumberRule, at: int) -> int | float:
         return _find_class_id(leaf, rule, at)
     if isinstance(leaf, (bool, np.bool_, int, np.integer)):
         return int(leaf)
-    if (
-        isinstance(leaf, (float, np.floating))
-        or getattr(getattr(leaf, "dtype", None), "name", "") == "bfloat16"
-    ):
+    if isinstance(leaf, (float, np.floating)) or getattr(getattr(leaf, "dtype", None), "name", "") == "bfloat16":
         return float(leaf)
     if is_text(leaf):
         raise InvalidValue(
@@ -481,11 +474,7 @@ def cast_tensor(array: Array, feature: Tensor) -> Array:
     if array.dtype.name == name:
         return array
     target = feature.dtype
-    if (
-        isinstance(target, np.dtype)
-        and array.dtype.kind in "biufc"
-        and np.can_cast(array.dtype, target, "safe")
-    ):
+    if isinstance(target, np.dtype) and array.dtype.kind in "biufc" and np.can_cast(array.dtype, target, "safe"):
         out = array.astype(target)
         # NumPy calls int64 to float64 safe; beyond 2^53 it is not.
         if array.dtype.kind not in "iu" or out.dtype.kind not in "fc" or _is_unchanged(array, out):
@@ -541,9 +530,7 @@ def store_sparse(value: Any, feature: Sparse) -> tuple[Array, Array]:
     rule = NumberRule.of(feature)
     numbers = store_numbers(values, rule, (None,))
     if len(places) != len(numbers):
-        raise _sparse_error(
-            "as many values as indices", f"{len(places):,} indices and {len(numbers):,} values"
-        )
+        raise _sparse_error("as many values as indices", f"{len(places):,} indices and {len(numbers):,} values")
     order = np.argsort(places, kind="stable")
     places, numbers = places[order], numbers[order]
     if (places[1:] == places[:-1]).any():
@@ -586,9 +573,7 @@ def _store_indices(indices: Any, feature: Sparse) -> Array:
         raise _sparse_error("indices that are whole numbers, in one list", unfit.found) from None
     wrong = (places < 0) | (places >= feature.size)
     if wrong.any():
-        raise _sparse_error(
-            f"indices from 0 to {feature.size - 1:,}", f"index {int(places[np.argmax(wrong)]):,}"
-        )
+        raise _sparse_error(f"indices from 0 to {feature.size - 1:,}", f"index {int(places[np.argmax(wrong)]):,}")
     return places
 
 
@@ -636,11 +621,7 @@ def check_zone(column: Any, feature: Feature) -> None:
 
     NumPy knows no zones: its datetime64 is UTC.
     """
-    if (
-        not isinstance(feature, Timestamp)
-        or feature.tz is None
-        or isinstance(column, (np.ndarray, np.generic))
-    ):
+    if not isinstance(feature, Timestamp) or feature.tz is None or isinstance(column, (np.ndarray, np.generic)):
         return
     kind = getattr(column, "type", None) or getattr(column, "dtype", None)
     while getattr(kind, "value_type", None) is not None:  # lists of Arrow

@@ -91,9 +91,7 @@ class CodecPlan:
         return tuple(field.name for group in groups for field in group.fields if field.name in group.wanted)
 
 
-def compile_plan(
-    schema: Schema, columns: tuple[str, ...] | None = None, *, strict: bool = False
-) -> CodecPlan:
+def compile_plan(schema: Schema, columns: tuple[str, ...] | None = None, *, strict: bool = False) -> CodecPlan:
     """The plan for a schema, or for some of its columns. `strict` refuses keys that it does not have."""
     # One row at a time, even the hash of a schema would take longer than the row.
     same = _plan_cache.get((id(schema), columns, strict))

@@ -24,9 +24,7 @@ class InvalidValue(Exception):
     `what` follows the column's name in the error's first line.
     """
 
-    def __init__(
-        self, code: str, what: str, *, expected: str, found: str, do: str, at: int | None = None
-    ) -> None:
+    def __init__(self, code: str, what: str, *, expected: str, found: str, do: str, at: int | None = None) -> None:
         super().__init__(code)
         self.code = code
         self.what = what
@@ -53,11 +51,7 @@ def describe_value(value: Any) -> str:
     if isinstance(value, (bytes, bytearray)):
         return f"{len(value):,} bytes" if len(value) > 16 else repr(bytes(value))
     if isinstance(value, str):
-        return (
-            repr(value)
-            if len(value) <= _MAX_PREVIEW_CHARACTERS
-            else f"{value[: _MAX_PREVIEW_CHARACTERS - 1]!r}…"
-        )
+        return repr(value) if len(value) <= _MAX_PREVIEW_CHARACTERS else f"{value[: _MAX_PREVIEW_CHARACTERS - 1]!r}…"
     if isinstance(value, np.ndarray):
         return describe_shape(value) if value.ndim else f"{value.dtype} {value[()]!s}"[:60]
     if isinstance(value, np.generic):
@@ -222,11 +216,7 @@ def _suggest_shape_fix(given: tuple[int, ...], declared: Shape) -> str:
         return f"give the value itself, or declare shape={given}"
     if not given and declared == (None,):
         return "give a list, [value], or declare shape=() for one value"
-    if (
-        len(given) != len(declared)
-        and None not in declared
-        and prod(given) == prod(size or 0 for size in declared)
-    ):
+    if len(given) != len(declared) and None not in declared and prod(given) == prod(size or 0 for size in declared):
         return f"value.reshape({declared})"
     return f"give values of this shape, or declare shape={given}"
 
@@ -247,9 +237,7 @@ def store_string(leaf: Any, *, text: bool, at: int | None = None) -> bytes:
         try:
             return leaf.encode("utf-8")
         except UnicodeEncodeError as failure:
-            raise _not_utf8_error(
-                f"a lone surrogate, {leaf[failure.start]!a}, at {failure.start:,}", at
-            ) from None
+            raise _not_utf8_error(f"a lone surrogate, {leaf[failure.start]!a}, at {failure.start:,}", at) from None
     if isinstance(leaf, (bytes, bytearray, memoryview)):
         data = bytes(leaf)
         if text:
@@ -282,9 +270,7 @@ def _wrong_type_error(leaf: Any, *, text: bool, at: int | None) -> InvalidValue:
             f"is a number, the schema says {declared}",
             expected=wanted,
             found=describe_value(leaf),
-            do="str(value), or declare Int64() or Float32()"
-            if text
-            else "declare Int64(), Float32() or Tensor()",
+            do="str(value), or declare Int64() or Float32()" if text else "declare Int64(), Float32() or Tensor()",
             at=at,
         )
     return InvalidValue(

@@ -159,9 +159,7 @@ class BufferRing:
 class RecordCopier:
     """Copies records for one shard; a class for the files that it has open while it does."""
 
-    def __init__(
-        self, records: RecordSequence, schema: Schema, index: Sequence[str], buffers: BufferRing
-    ) -> None:
+    def __init__(self, records: RecordSequence, schema: Schema, index: Sequence[str], buffers: BufferRing) -> None:
         self._records = records
         self._index = tuple(index)
         self._plan: CodecPlan | None = compile_plan(schema, self._index) if index else None

@@ -26,7 +26,7 @@ from rekord.conversion.driver import (
     OutputTarget,
     build_manifest_split,
     commit,
-    staged,
+    open_staging,
     write_companions,
 )
 from rekord.conversion.engines.local import WorkerPool
@@ -138,9 +138,7 @@ class DerivationResult:
     nothing_to_do: bool = False
 
 
-def reuse_shard(
-    records: RecordSequence, shard: int, part: ManifestSplit, index: Sequence[str]
-) -> DerivedShard:
+def reuse_shard(records: RecordSequence, shard: int, part: ManifestSplit, index: Sequence[str]) -> DerivedShard:
     """A whole shard of existing ones: linked where its index has all that the new one is to have, else copied."""
     path, begin = records.shards.paths[shard], int(records.shards.starts[shard])
     end = int(records.shards.starts[shard + 1])
@@ -166,7 +164,7 @@ def reuse_shard(
 def derive_dataset(wanted: Derivation, watch: ConversionListener | None = None) -> DerivationResult:
     """Make the dataset, or what is left to make of it."""
     aim = OutputTarget(out=wanted.out, plan=wanted.plan, storage=wanted.storage, fresh=wanted.fresh)
-    with staged(aim) as (transaction, staging):
+    with open_staging(aim) as (transaction, staging):
         if isinstance(staging, Manifest):
             return DerivationResult(manifest=staging, linked=0, written=0, nothing_to_do=True)
         try:
@@ -180,9 +178,7 @@ def derive_dataset(wanted: Derivation, watch: ConversionListener | None = None) 
 
 def estimate_inflated_bytes(wanted: Derivation) -> int:
     """About how much room is needed meanwhile, for what can only be read from its front."""
-    copied = [
-        one for split in wanted.splits.values() for one in split.shards if not isinstance(one, LinkedShard)
-    ]
+    copied = [one for split in wanted.splits.values() for one in split.shards if not isinstance(one, LinkedShard)]
     found = {id(one.stretch.records.shards): one.stretch.records for one in copied}
     return sum(
         records.frames.end(shard)
@@ -208,9 +204,7 @@ class _DerivationRun:
         wanted = self._wanted
         if self._watch is not None:
             self._watch.phase("write", self._staging, wanted.framed_bytes)
-        places = [
-            (name, number) for name, split in wanted.splits.items() for number in range(len(split.shards))
-        ]
+        places = [(name, number) for name, split in wanted.splits.items() for number in range(len(split.shards))]
         done = {place: known for place in places if (known := self._finished(*place)) is not None}
         resumed = len(done)
         left = [place for place in places if place not in done]
@@ -225,9 +219,7 @@ class _DerivationRun:
                 if isinstance(result, Exception):
                     raise result
                 done[left[i]] = result
-        shards = {
-            name: [done[name, i] for i in range(len(split.shards))] for name, split in wanted.splits.items()
-        }
+        shards = {name: [done[name, i] for i in range(len(split.shards))] for name, split in wanted.splits.items()}
         manifest = write_companions(self._staging, self._manifest(shards), (), shards, wanted.companions)
         commit(self._transaction, self._staging)
         linked = sum(isinstance(one, LinkedShard) for split in wanted.splits.values() for one in split.shards)
@@ -257,9 +249,7 @@ class _DerivationRun:
             plan=wanted.plan.id,
             schema=dict(wanted.plan.schema),
             splits={
-                name: build_manifest_split(
-                    wanted.splits[name].template, wanted.splits[name].compression, done
-                )
+                name: build_manifest_split(wanted.splits[name].template, wanted.splits[name].compression, done)
                 for name, done in shards.items()
             },
             source=ManifestSource(
@@ -296,9 +286,7 @@ class _DerivationRun:
                 tally.shard_bytes(len(frames))
                 lengths.append(framed)
                 tables.append(lines)
-            done = file.complete(
-                self._wanted.schema, self._wanted.index, np.concatenate(lengths), tables, done_path
-            )
+            done = file.complete(self._wanted.schema, self._wanted.index, np.concatenate(lengths), tables, done_path)
         tally.next()
         return done
 

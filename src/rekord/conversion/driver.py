@@ -112,11 +112,9 @@ def convert(conversion: Conversion, watch: ConversionListener | None = None) -> 
         storage=conversion.storage,
         fresh=conversion.fresh,
         spills=conversion.spills,
-        rows_digest=None
-        if is_partitioned(job.source)
-        else lambda: combine_row_digests(compute_part_digests(job)),
+        rows_digest=None if is_partitioned(job.source) else lambda: combine_row_digests(compute_part_digests(job)),
     )
-    with staged(aim) as (transaction, staging):
+    with open_staging(aim) as (transaction, staging):
         if isinstance(staging, Manifest):
             return ConversionResult(
                 manifest=staging, rejects=None, remarks=None, resumed_shards=0, nothing_to_do=True
@@ -206,9 +204,7 @@ class _ConversionRun:
         failures: dict[int, Exception] = {}
         outstanding = {i for i, _ in calls}
 
-        def inline(
-            _packed: bytes, _folder: str, _spills: str, number: int, part: SourcePart
-        ) -> CompletedPart:
+        def inline(_packed: bytes, _folder: str, _spills: str, number: int, part: SourcePart) -> CompletedPart:
             if failures and number > min(failures):
                 raise _PartNotNeeded
             done = encode_part(self.job, self.staging, number, part, self.tally)
@@ -314,9 +310,7 @@ class _ConversionRun:
         done: dict[int, CompletedShard] = {}
         for i, shard in enumerate(shards):
             name = self.job.shard_name(shard.split, shard.number, shard.shards)
-            known = load_completed_shard(
-                self.staging, name, self.staging.shard_done_path(shard.split, shard.number)
-            )
+            known = load_completed_shard(self.staging, name, self.staging.shard_done_path(shard.split, shard.number))
             if known is not None:
                 done[i] = known
         resumed = len(done)
@@ -453,12 +447,12 @@ class OutputTarget:
 
 
 @contextmanager
-def staged(aim: OutputTarget) -> Iterator[tuple[Transaction, Staging | Manifest]]:
+def open_staging(aim: OutputTarget) -> Iterator[tuple[Transaction, Staging | Manifest]]:
     """The place, locked, and its staging as an earlier run left it; or the manifest, where all of it is done."""
     transaction = Transaction(aim.out, aim.storage)
     aim.storage.make_folder(transaction.parent)
     with transaction.lock():
-        complete = complete_dataset(aim, transaction)
+        complete = find_complete_dataset(aim, transaction)
         if complete is not None:
             yield transaction, complete
             return
@@ -469,7 +463,7 @@ def staged(aim: OutputTarget) -> Iterator[tuple[Transaction, Staging | Manifest]
         yield transaction, staging
 
 
-def complete_dataset(aim: OutputTarget, transaction: Transaction) -> Manifest | None:
+def find_complete_dataset(aim: OutputTarget, transaction: Transaction) -> Manifest | None:
     """What is at the place already: nothing, the dataset itself, or a reason to stop."""
     storage, out = aim.storage, aim.out
     if not exists(storage, out):
@@ -481,9 +475,7 @@ def complete_dataset(aim: OutputTarget, transaction: Transaction) -> Manifest | 
             return None
         raise _output_exists_error(out, "a folder that no rekord manifest describes", "choose another place")
     if not exists(storage, manifest_path(out)):
-        raise _output_exists_error(
-            out, "a folder with other files", "choose another place, or an empty folder"
-        )
+        raise _output_exists_error(out, "a folder with other files", "choose another place, or an empty folder")
     manifest = read_manifest(out, storage)
     if manifest.plan != aim.plan.id:
         source = manifest.source.fingerprint if aim.rows_digest is None else aim.plan.source
@@ -548,9 +540,7 @@ def build_manifest(
         rekord=version,
         plan=plan.id,
         schema=dict(plan.schema),
-        splits={
-            name: build_manifest_split(job.template, job.compression, done) for name, done in shards.items()
-        },
+        splits={name: build_manifest_split(job.template, job.compression, done) for name, done in shards.items()},
         source=ManifestSource(
             kind=job.source.kind,
             fingerprint=plan.source
@@ -586,8 +576,7 @@ def build_manifest_split(template: str, compression: str, done: Sequence[Complet
         compression=compression,
         block_records=max(1, round(records * BLOCK_BYTES / framed)) if framed else 1,
         classes={
-            column: dict(sorted(counts.items(), key=lambda one: int(one[0])))
-            for column, counts in classes.items()
+            column: dict(sorted(counts.items(), key=lambda one: int(one[0]))) for column, counts in classes.items()
         },
         shards=ManifestShards(
             records=[shard.records for shard in done],

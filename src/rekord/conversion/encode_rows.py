@@ -68,9 +68,7 @@ class BadRows:
             failure.location = replace(known, path=known.path or place.path, row=row, line=line)
         if not self.is_rejecting:
             raise failure
-        self._rejects.append(
-            _encode_json_line({"origin": failure.location.to_dict(), **_error_to_dict(failure)})
-        )
+        self._rejects.append(_encode_json_line({"origin": failure.location.to_dict(), **_error_to_dict(failure)}))
 
     def add_remark(self, remark: RowRemark, place: Location) -> None:
         """Note something that is no error."""
@@ -172,9 +170,7 @@ class RowEncoding:
         self._waiting_bytes = 0
         self._columns_as_rows = job.layout.needs_derive or job.function is not None
         self.rows = 0
-        self.on_progress: Callable[[], None] | None = (
-            None  # called now and then while rows wait for their piece
-        )
+        self.on_progress: Callable[[], None] | None = None  # called now and then while rows wait for their piece
         self._next_progress_at = 0.0
 
     def pieces(self, chunks: Iterable[Chunk]) -> Iterator[EncodedRows]:
@@ -245,9 +241,7 @@ class RowEncoding:
             if job.inferred and job.function is not None:
                 # What it adds is refused further on, not lost here.
                 values |= {
-                    name: one
-                    for name, one in given.items()
-                    if name not in job.schema and name != SPLIT_COLUMN
+                    name: one for name, one in given.items() if name not in job.schema and name != SPLIT_COLUMN
                 }
         passed = None
         if job.layout.needs_derive:
@@ -340,9 +334,7 @@ class RowEncoding:
             batches = encode_batches(values, self._job.schema, enough_bytes=_PIECE_BYTES)
         except DataError as failure:
             whole_column = failure.location.row is None and end - begin > 1
-            if end - begin == 1 or (
-                whole_column and begin == 0 and end == chunk.rows and not self.bad.is_rejecting
-            ):
+            if end - begin == 1 or (whole_column and begin == 0 and end == chunk.rows and not self.bad.is_rejecting):
                 self.bad.reject(failure, self._locate_chunk_row(chunk, begin + (failure.location.row or 0)))
                 return
             middle = (begin + end) // 2
@@ -367,9 +359,7 @@ class RowEncoding:
         splits = np.zeros(rows, np.uint8)
         keys = hashes = strata = None
         if job.shuffle:
-            keys = hash_rows(
-                _compute_path_hashes(job.seed, "order", [chunk.path]).repeat(rows), positions, None
-            )
+            keys = hash_rows(_compute_path_hashes(job.seed, "order", [chunk.path]).repeat(rows), positions, None)
         if rule.from_source:
             splits = parse_split_column(select_split_column(values, SPLIT_COLUMN, names), rule.names)
         elif len(rule.names) > 1:
@@ -455,11 +445,7 @@ def _find_passthrough_file(row: Mapping[str, Any], stored: Mapping[str, Any]) ->
     for name, value in row.items():
         if isinstance(value, PurePath):
             data = stored.get(name)
-            if (
-                isinstance(data, bytes)
-                and len(data) >= MIN_DEFERRED_BYTES
-                and not isinstance(data, GeneratedBytes)
-            ):
+            if isinstance(data, bytes) and len(data) >= MIN_DEFERRED_BYTES and not isinstance(data, GeneratedBytes):
                 return str(value), data
     return None
 

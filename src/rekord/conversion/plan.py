@@ -29,9 +29,7 @@ _MAX_DEPTH = 6  # how far the values that a function carries are followed
 _SCALAR_TYPES = frozenset((str, bytes, int, float, complex, bool, type(None)))
 
 OnBadRow: TypeAlias = Literal["stop", "reject"]
-RowFunction: TypeAlias = (
-    "Callable[[Mapping[str, Any]], Mapping[str, Any] | Iterable[Mapping[str, Any]] | None]"
-)
+RowFunction: TypeAlias = "Callable[[Mapping[str, Any]], Mapping[str, Any] | Iterable[Mapping[str, Any]] | None]"
 """The user's: a row becomes another one, several, or (None) none."""
 
 
@@ -201,9 +199,7 @@ def _describe_value(value: Any, depth: int) -> Iterator[str]:
         yield text
     elif not isinstance(value, (type, ModuleType)):
         # An object that says nothing of itself: what it is made of, and what its class does.
-        yield from _describe_value(
-            (_get_source_text(type(value)), getattr(value, "__dict__", None)), depth + 1
-        )
+        yield from _describe_value((_get_source_text(type(value)), getattr(value, "__dict__", None)), depth + 1)
 
 
 def _describe_function(function: FunctionType, depth: int) -> Iterator[str]:

@@ -198,9 +198,7 @@ class CompletedShard(msgspec.Struct, frozen=True, kw_only=True):
     digest: str  # algorithm:hex
     index: list[Count]  # the checksums of the index
     classes: dict[str, dict[str, Count]]  # of each Label column: records by class id
-    blocks: list[
-        tuple[Count, Count]
-    ]  # [record, offset] of some records, for readers that begin in the middle
+    blocks: list[tuple[Count, Count]]  # [record, offset] of some records, for readers that begin in the middle
 
 
 class StagedShard:

@@ -88,9 +88,7 @@ def concat_deferred_blobs(holes: list[DeferredBlobs | None], rows: list[int]) ->
     if not any(holes):
         return None
     all_of = [
-        DeferredBlobs(np.zeros(count, np.int64), np.zeros(count, np.int64), [None] * count)
-        if one is None
-        else one
+        DeferredBlobs(np.zeros(count, np.int64), np.zeros(count, np.int64), [None] * count) if one is None else one
         for one, count in zip(holes, rows, strict=True)
     ]
     return DeferredBlobs(
@@ -337,9 +335,7 @@ def _concat_rows(waiting: list[EncodedRows]) -> EncodedRows:
         strata=all_of("strata"),
         hashes=all_of("hashes"),
         index=index,
-        holes=concat_deferred_blobs(
-            [encoded.holes for encoded in waiting], [encoded.rows for encoded in waiting]
-        ),
+        holes=concat_deferred_blobs([encoded.holes for encoded in waiting], [encoded.rows for encoded in waiting]),
     )
 
 
@@ -406,9 +402,7 @@ def compute_split_edges(tables: Callable[[], Iterator[pa.Table]], rule: SplitRul
         if stratum in bins:
             edges[stratum] = _select_edges(sorted_hashes, bins[stratum], ranks[stratum], wanted[stratum])
         else:
-            edges[stratum] = _select_edges(
-                sorted_hashes, np.array([size]), _compute_split_ranks(rule, size), {0}
-            )
+            edges[stratum] = _select_edges(sorted_hashes, np.array([size]), _compute_split_ranks(rule, size), {0})
     return edges
 
 

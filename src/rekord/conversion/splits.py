@@ -26,15 +26,11 @@ _COPY_MULTIPLIER = np.uint64(0xD1B54A32D192ED03)
 
 def hash_text(seed: int, salt: Salt, text: bytes) -> int:
     """The 64-bit hash of a text: a path, or a value that rows are grouped by."""
-    keyed = hashlib.blake2b(
-        text, digest_size=8, key=seed.to_bytes(16, "little", signed=True), person=salt.encode()
-    )
+    keyed = hashlib.blake2b(text, digest_size=8, key=seed.to_bytes(16, "little", signed=True), person=salt.encode())
     return int.from_bytes(keyed.digest(), "little")
 
 
-def hash_rows(
-    bases: HashArray, positions: npt.NDArray[np.int64], copies: npt.NDArray[np.int64] | None
-) -> HashArray:
+def hash_rows(bases: HashArray, positions: npt.NDArray[np.int64], copies: npt.NDArray[np.int64] | None) -> HashArray:
     """The hashes of rows, from the `hash_text` of each one's path, its position and its copy number."""
     with np.errstate(over="ignore"):
         mixed = bases + (positions.astype(np.uint64) + np.uint64(1)) * _GOLDEN_RATIO_64
@@ -87,9 +83,7 @@ def select_split_column(values: Any, name: str, names: set[str]) -> Any:
 def hash_values(seed: int, column: Any) -> HashArray:
     encoded = column.dictionary_encode()
     if encoded.null_count:
-        raise _missing_value_error(
-            next(i for i, valid in enumerate(column.is_valid().to_pylist()) if not valid)
-        )
+        raise _missing_value_error(next(i for i, valid in enumerate(column.is_valid().to_pylist()) if not valid))
     known = [hash_text(seed, "split", encode_value(value)) for value in encoded.dictionary.to_pylist()]
     hashes: HashArray = np.array(known, np.uint64)[encoded.indices.to_numpy()]
     return hashes
@@ -287,9 +281,7 @@ def _validate_names(names: tuple[Any, ...]) -> tuple[str, ...]:
         ):
             raise invalid("split", name, "names that a file can begin with", "train")
     if len(set(names)) < len(names) or len(names) > _MAX_SPLITS:
-        raise invalid(
-            "split", names, f"up to {_MAX_SPLITS} different names", "fewer splits", found=f"{len(names)}"
-        )
+        raise invalid("split", names, f"up to {_MAX_SPLITS} different names", "fewer splits", found=f"{len(names)}")
     return names
 
 

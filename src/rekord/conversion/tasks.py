@@ -177,9 +177,7 @@ def finish_part(staging: Staging, number: int, writer: SpillWriter, rows: int, b
     return done
 
 
-def write_shard(
-    job: ConversionJob, staging: Staging, shard: PlannedShard, tally: ProgressTally
-) -> CompletedShard:
+def write_shard(job: ConversionJob, staging: Staging, shard: PlannedShard, tally: ProgressTally) -> CompletedShard:
     """Gather the frames of a shard in their order, and put the file in its place."""
     name = job.shard_name(shard.split, shard.number, shard.shards)
     spills = _SpillReader(staging, select_index_kind(job))
@@ -422,9 +420,7 @@ def _verify_frames(data: Any, parts: Any) -> Any:
 class _PartPiece:
     """Some encoded rows, and what is known of the part that they belong to."""
 
-    def __init__(
-        self, encoded: EncodedRows | None, part: int, rows: int, bad: BadRows, *, last: bool
-    ) -> None:
+    def __init__(self, encoded: EncodedRows | None, part: int, rows: int, bad: BadRows, *, last: bool) -> None:
         self.encoded = encoded
         self.part = part
         self.rows = rows  # of the part so far
@@ -543,9 +539,7 @@ def _open_tally(folder: str) -> ProgressTally:
     return ProgressTally(folder)
 
 
-def encode_part_in_worker(
-    packed: bytes, folder: str, spills: str, number: int, part: SourcePart
-) -> CompletedPart:
+def encode_part_in_worker(packed: bytes, folder: str, spills: str, number: int, part: SourcePart) -> CompletedPart:
     tally = _open_tally(folder)
     done = encode_part(_unpickle_job(packed), Staging(folder, spills=spills), number, part, tally)
     tally.next()

@@ -154,9 +154,7 @@ class ClassIndex:
         self._coded = None
         first = int(np.argmax(bad))
         code = int(coded.codes[first])
-        record = (
-            first if coded.offsets is None else int(np.searchsorted(coded.offsets, first, side="right")) - 1
-        )
+        record = first if coded.offsets is None else int(np.searchsorted(coded.offsets, first, side="right")) - 1
         number = record if self.ids is None else int(self.ids[record])
         where = self.shards.where(number)
         raise error(
@@ -203,9 +201,7 @@ def _iter_chunks(shards: Shards, used: Sequence[int], by: str) -> Iterator[Any]:
         index = shards.index(shard)
         for number in range(-(-len(index) // CHUNK_RECORDS)):
             if not index.keeps([by]):  # of another index than before
-                raise index_mismatch_error(
-                    index.path, f"`{by}` in the index, as before", "an index without it"
-                )
+                raise index_mismatch_error(index.path, f"`{by}` in the index, as before", "an index without it")
             yield index.columns(number, [by]).column(0)
 
 
@@ -555,9 +551,7 @@ def _describe_first_missing_class(by_class: ClassIndex) -> str:
     assert isinstance(feature, Label)
     there = {
         one
-        for one, count in zip(
-            by_class.class_codes.classes, by_class.class_codes.counts().tolist(), strict=True
-        )
+        for one, count in zip(by_class.class_codes.classes, by_class.class_codes.counts().tolist(), strict=True)
         if count
     }
     first = next(number for number in range(feature.count) if number not in there)

@@ -73,9 +73,7 @@ def _schema_mismatch_error(
     column, why = misfit
     return error(
         "U656",
-        "the splits hold records of two kinds"
-        if column is None
-        else f"`{column}` does not fit together: {why}",
+        "the splits hold records of two kinds" if column is None else f"`{column}` does not fit together: {why}",
         location=Location(path=next(iter(other.paths), None), feature=column),
         expected=f"{_format_column(schema, column)}, as in {next(iter(first.paths), 'the first split')}",
         found=_format_column(against, column),
@@ -223,9 +221,7 @@ class MixturePlan:
     def sampler(self, *, shuffled: bool, seed: int) -> QuotaSampler:
         """Drawn split by split."""
         parts = [self.parts.sampler(part, shuffled=shuffled, seed=seed) for part in range(len(self.parts))]
-        return QuotaSampler(
-            self.parts, self.quotas, shuffled, seed, {"mixed": [one.to_dict() for one in parts]}
-        )
+        return QuotaSampler(self.parts, self.quotas, shuffled, seed, {"mixed": [one.to_dict() for one in parts]})
 
 
 def _validate_shares(parts: object) -> tuple[list[Split], list[Fraction]]:
@@ -289,9 +285,7 @@ def _compute_quotas(sizes: Sequence[int], shares: Sequence[Fraction], length: ob
             n -= 1
         return allocate_quotas(n, shares)
     if isinstance(length, bool) or not hasattr(length, "__index__") or length.__index__() < 1:
-        raise invalid(
-            "length", length, '"sum", "shortest", "longest", or a whole number from 1 on', 'length="sum"'
-        )
+        raise invalid("length", length, '"sum", "shortest", "longest", or a whole number from 1 on', 'length="sum"')
     return allocate_quotas(int(length.__index__()), shares)
 
 

@@ -75,9 +75,7 @@ def open(
         check_complete(paths)
     declared = LazySchema(paths, schema, kind)
     splits = group_by_split(paths, root)
-    return Dataset(
-        [Split(name, RecordView(Shards(files)), declared) for name, files in splits.items()], declared
-    )
+    return Dataset([Split(name, RecordView(Shards(files)), declared) for name, files in splits.items()], declared)
 
 
 def _open_from_manifest(path: object, schema: Schema | None, *, allow_missing: bool) -> Dataset | None:
@@ -129,9 +127,7 @@ def _stat_shard(split: CompactSplit, folder: str, shard: int, *, allow_missing: 
     return None if there is None else (there[1].size_bytes, there[1].mtime_ns, there[1].identity)
 
 
-def _open_from_tfds(
-    path: object, schema: Schema | None, kind: Kind | None, *, allow_missing: bool
-) -> Dataset | None:
+def _open_from_tfds(path: object, schema: Schema | None, kind: Kind | None, *, allow_missing: bool) -> Dataset | None:
     """The dataset that the files of TensorFlow Datasets tell of, where there are such."""
     if not isinstance(path, (str, os.PathLike)):
         return None

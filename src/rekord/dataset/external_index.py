@@ -57,9 +57,7 @@ def find_index_root(path: str, files: Sequence[str]) -> str:
 
 def external_index_path(root: str, path: str, tool: str) -> str:
     """Where the index of a record file below `root` is: `root/index-dali/train/x.tfrecord.idx`."""
-    return os.path.join(
-        index_folder(root, tool), os.path.relpath(external_index_name(path, tool), root or ".")
-    )
+    return os.path.join(index_folder(root, tool), os.path.relpath(external_index_name(path, tool), root or "."))
 
 
 def find_external_index(path: str, size_bytes: int) -> Offsets | None:
@@ -179,9 +177,7 @@ def _parse_text(content: bytes, size_bytes: int) -> Offsets | None:
     return _validate_coverage(begins, begins + sizes, size_bytes)
 
 
-def _validate_coverage(
-    begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], size_bytes: int
-) -> Offsets | None:
+def _validate_coverage(begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], size_bytes: int) -> Offsets | None:
     whole = (
         len(begins) > 0
         and int(begins[0]) == 0

@@ -458,9 +458,7 @@ def _open_validated(path: str, file: int | bytes, stamp: Stamp, expected: IndexE
     schema, facts = _read_schema(head, expected)
     if len(chunks) != -(-facts.records // CHUNK_RECORDS):
         raise IndexMismatch("another number of chunks")
-    columns = (
-        () if expected.features is None else [name for name in schema.names if not is_reserved_column(name)]
-    )
+    columns = () if expected.features is None else [name for name in schema.names if not is_reserved_column(name)]
     content = file if isinstance(file, bytes) else None
     return IndexFile(
         path,

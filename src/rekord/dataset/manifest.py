@@ -140,9 +140,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             content = msgspec.json.format(msgspec.json.encode(_downgrade_to_v1(self)), indent=1)
             return hashlib.sha256(content + b"\n").hexdigest()
         bare = {
-            name: msgspec.structs.replace(
-                part, blocks=None, shards=msgspec.structs.replace(part.shards, index=None)
-            )
+            name: msgspec.structs.replace(part, blocks=None, shards=msgspec.structs.replace(part.shards, index=None))
             for name, part in self.splits.items()
         }
         whole = msgspec.structs.replace(self, splits=bare, checksum=None)
@@ -204,9 +202,7 @@ def _downgrade_to_v1(manifest: Manifest) -> _ManifestV1:
     for name, part in manifest.splits.items():
         sha256 = [digest.partition(":")[2] for digest in part.shards.digest]
         shards = _ManifestShardsV1(records=part.shards.records, bytes=part.shards.bytes, sha256=sha256)
-        fields = {
-            field: getattr(part, field) for field in _ManifestSplitV1.__struct_fields__ if field != "shards"
-        }
+        fields = {field: getattr(part, field) for field in _ManifestSplitV1.__struct_fields__ if field != "shards"}
         splits[name] = _ManifestSplitV1(**fields, shards=shards)
     fields = {field: getattr(manifest, field) for field in _ManifestV1.__struct_fields__ if field != "splits"}
     return _ManifestV1(**fields, splits=splits)
@@ -262,9 +258,7 @@ def _decode_manifest(path: str, data: bytes) -> Manifest:
 def _check_split(path: str, name: str, split: ManifestSplit) -> None:
     columns = split.shards
     if not len(columns.records) == len(columns.bytes) == len(columns.digest):
-        raise _manifest_error(
-            path, "as many counts as shards", f"columns of several lengths in {name!r}"[:60]
-        )
+        raise _manifest_error(path, "as many counts as shards", f"columns of several lengths in {name!r}"[:60])
     # A template is hostile like everything else in a file: no shard lies outside of the folder. Only digits differ
     # from one name to the next, so one name stands for all of them.
     if columns.records and not _is_file_name(split.name(name, 0)):
@@ -318,18 +312,14 @@ def check_shard(folder: str, name: str, size_bytes: int, *, allow_missing: bool)
     return path, stat
 
 
-def shard_size_error(
-    path: str, expected_bytes: int, found_bytes: int, *, is_file: bool = True
-) -> RekordError:
+def shard_size_error(path: str, expected_bytes: int, found_bytes: int, *, is_file: bool = True) -> RekordError:
     """The error for a shard that is not as long as its manifest says, or no file at all."""
     return error(
         "X516",
         location=Location(path=path),
         expected=f"{expected_bytes:,} bytes, as {MANIFEST_NAME} says",
         found=f"{found_bytes:,} bytes" if is_file else "a folder, a pipe or a device",
-        likely="the file was cut off, or the copy of it was"
-        if is_file and found_bytes < expected_bytes
-        else None,
+        likely="the file was cut off, or the copy of it was" if is_file and found_bytes < expected_bytes else None,
         do=f"copy {os.path.basename(path)} again, or write the dataset again",
     )
 
@@ -370,9 +360,7 @@ class CompactSplit:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        marked = re.escape(
-            shard_name(self.template.replace("{shard:05d}", "\0"), self.name, 0, len(self.records))
-        )
+        marked = re.escape(shard_name(self.template.replace("{shard:05d}", "\0"), self.name, 0, len(self.records)))
         first, *others = marked.split(re.escape("\0"))
         return re.compile(first + ("([0-9]{5,9})" + r"\1".join(others) if others else ""))
 
@@ -494,9 +482,7 @@ def find_shard_entry(path: str) -> ShardEntry | None:
 class ShardPaths(Sequence[str]):
     """The paths of shards, made when they are asked for."""
 
-    def __init__(
-        self, folder: str, split: CompactSplit, present: npt.NDArray[np.int64] | None = None
-    ) -> None:
+    def __init__(self, folder: str, split: CompactSplit, present: npt.NDArray[np.int64] | None = None) -> None:
         self._folder = folder
         self._split = split
         self._present = present  # the numbers of those that are there, where some are missing

@@ -85,9 +85,7 @@ class CheckedOptions:
             "remainder": remainder,
             "resize": validate_resize(self.decode, self.resize),
             "prefetch": integer("prefetch", self.prefetch, least=0),
-            "threads": get_default_threads()
-            if self.threads is None
-            else integer("threads", self.threads, least=1),
+            "threads": get_default_threads() if self.threads is None else integer("threads", self.threads, least=1),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)

@@ -26,9 +26,7 @@ from rekord.storage.find import FoundFiles, filter_record_files, resolve_record_
 from rekord.storage.local import LOCAL, PathLike, Storage, read_file
 from rekord.storage.router import ROUTED_STORAGE, is_remote
 
-_SHARD_NAME = re.compile(
-    r"^(?P<before>.*?)(?P<mark>[-_.])(?P<shard>\d{3,})-of-(?P<shards>\d{3,})(?P<after>.*)$"
-)
+_SHARD_NAME = re.compile(r"^(?P<before>.*?)(?P<mark>[-_.])(?P<shard>\d{3,})-of-(?P<shards>\d{3,})(?P<after>.*)$")
 _EXTENSIONS = re.compile(r"(\.(tfrecords?|records?|tfrec|tfr|gz|zz|zlib))+$", re.IGNORECASE)
 _COMPRESSED_NAME = re.compile(
     r"[._-](?:(?P<gzip>gz|gzip)|(?P<zlib>zz|zlib))(?:[-_.]\d{3,}-of-\d{3,})?(?:\.(?:tfrecords?|records?|tfrecs?|tfr))?$",
@@ -141,8 +139,7 @@ def check_complete(paths: Sequence[str]) -> None:
                 f"{one.count - missing:,} of {one.count:,} shards are here",
                 location=Location(path=one.pattern),
                 expected=f"shards 0 to {one.count - 1:,}",
-                found=f"no {one.name(runs[0][0])}"
-                + (f", and {missing - 1:,} more missing" if missing > 1 else ""),
+                found=f"no {one.name(runs[0][0])}" + (f", and {missing - 1:,} more missing" if missing > 1 else ""),
                 do="fetch the missing files, or open with allow_missing=True",
             )
 
@@ -319,9 +316,7 @@ def next_frames(reader: SlabReader, most_frames: int) -> FrameSegment | None:
     try:
         return reader.next(most_frames)
     except RekordError as failure:
-        failure.location = failure.location.within(
-            path=reader.path, record=reader.record, offset=reader.offset
-        )
+        failure.location = failure.location.within(path=reader.path, record=reader.record, offset=reader.offset)
         raise explain_frame_error(failure) from None
 
 

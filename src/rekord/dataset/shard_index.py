@@ -73,9 +73,7 @@ def cache_folder() -> str | None:
     return os.path.join(usual, "rekord", "index") if os.path.isabs(usual) else None
 
 
-def read_cached_index(
-    path: str, size_bytes: int, mtime_ns: int, expected: IndexExpectation
-) -> IndexFile | None:
+def read_cached_index(path: str, size_bytes: int, mtime_ns: int, expected: IndexExpectation) -> IndexFile | None:
     """The index of a file that is still as it was then."""
     found = read_cache_entry(path, expected)
     if found is None or (found.facts.file_bytes, found.facts.mtime_ns) != (size_bytes, mtime_ns):
@@ -312,9 +310,7 @@ class ShardIndex:
         if self._offsets is not None:
             return self._offsets
         parts = [self.chunk(number) for number in range(-(-len(self) // CHUNK_RECORDS))]
-        return compact_offsets(
-            parts[0] if len(parts) == 1 else np.concatenate(parts or [np.zeros(0, np.uint32)])
-        )
+        return compact_offsets(parts[0] if len(parts) == 1 else np.concatenate(parts or [np.zeros(0, np.uint32)]))
 
     def chunk(self, number: int) -> Offsets:
         """Where the frames of the records from `number * CHUNK_RECORDS` on begin.
@@ -490,9 +486,7 @@ def _remember(key: tuple[Any, ...], found: ShardIndex) -> ShardIndex:
         _index_cache[key] = found
         _index_cache.move_to_end(key)
         held_bytes = sum(one.held_bytes for one in _index_cache.values())
-        while len(_index_cache) > _MAX_CACHED_INDEXES or (
-            held_bytes > CHUNK_CACHE_BYTES and len(_index_cache) > 1
-        ):
+        while len(_index_cache) > _MAX_CACHED_INDEXES or (held_bytes > CHUNK_CACHE_BYTES and len(_index_cache) > 1):
             held_bytes -= _index_cache.popitem(last=False)[1].held_bytes
     return found
 
@@ -555,9 +549,7 @@ def _validate_index_file(
         points = tuple(FlushPoint(*pair) for pair in facts.flush_points)
     elif facts.flush_points:
         return None
-    found = ShardIndex(
-        path=path, file=file, compression=compression, flush_points=points, origin=origin, stamp=stamp
-    )
+    found = ShardIndex(path=path, file=file, compression=compression, flush_points=points, origin=origin, stamp=stamp)
     try:
         if not len(found):
             return found if stamp[0] == 0 or compression != "none" else None
@@ -565,9 +557,7 @@ def _validate_index_file(
         if compression == "none":
             whole = _is_at_end_of_file(path, int(first[0]), int(last[-1]), stamp[0])
         else:
-            whole = int(first[0]) == 0 and (
-                points is None or _is_valid_flush_points(points, found.offsets, stamp[0])
-            )
+            whole = int(first[0]) == 0 and (points is None or _is_valid_flush_points(points, found.offsets, stamp[0]))
         return found if whole else None
     except IndexMismatch:
         return None
@@ -611,18 +601,12 @@ def _is_valid_flush_points(points: tuple[FlushPoint, ...], offsets: Offsets, siz
     """Whether flush points are at records of a stream, as close to each other as ours are."""
     begins = [0, *[point.offset for point in points]]
     inside = [0, *[point.compressed_offset for point in points], size_bytes]
-    if (
-        begins[-1] >= 1 << 63
-        or any(a >= b for a, b in pairwise(begins))
-        or any(a >= b for a, b in pairwise(inside))
-    ):
+    if begins[-1] >= 1 << 63 or any(a >= b for a, b in pairwise(begins)) or any(a >= b for a, b in pairwise(inside)):
         return False
     firsts = [*np.searchsorted(offsets, np.array(begins, np.uint64)).tolist(), len(offsets)]
     for begin, (first, following) in zip(begins, pairwise(firsts), strict=True):
         # All records of a block begin in its first megabyte, so that none costs much more than that to reach.
-        if following > first and (
-            int(offsets[first]) != begin or int(offsets[following - 1]) - begin >= FLUSH_BYTES
-        ):
+        if following > first and (int(offsets[first]) != begin or int(offsets[following - 1]) - begin >= FLUSH_BYTES):
             return False
     return True
 

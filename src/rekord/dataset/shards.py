@@ -188,9 +188,7 @@ class Shards:
         if self._counts is None and self._listed is not None:
             self._counts = self._listed.counts
         if self._counts is None:
-            found = map_concurrently(
-                open_shard_index, self.paths, remote=self.remote, at_once=_PARALLEL_INDEXES
-            )
+            found = map_concurrently(open_shard_index, self.paths, remote=self.remote, at_once=_PARALLEL_INDEXES)
             with self._lock:
                 for shard, index in enumerate(found):
                     self._stamps.setdefault(shard, index.stamp)
@@ -319,9 +317,7 @@ class Shards:
     def _gather(self, ids: Ids, pool: _core.Pool) -> tuple[GatheredFrames, dict[int, _OpenShard]]:
         shards, records = self.locate(ids)
         used, which = np.unique(shards, return_inverse=True)
-        if (
-            self._process != os.getpid()
-        ):  # the lock may have been held, for a request, when the process was forked
+        if self._process != os.getpid():  # the lock may have been held, for a request, when the process was forked
             self._process, self._lock = os.getpid(), Lock()
         self._inflate_copies(used)
         with self._lock:
@@ -357,9 +353,7 @@ class Shards:
                 files[i], numbers[here] = one.cut(records[here])
         remote = [(i, one) for i, one in enumerate(opened) if isinstance(one, RemoteShard)]
         asked = [(one, records[which == i]) for i, one in remote]
-        fetched = (
-            fetch_records(asked, self._pieces, in_blocks=self._block_records is not None) if asked else []
-        )
+        fetched = fetch_records(asked, self._pieces, in_blocks=self._block_records is not None) if asked else []
         for (i, _), (parts, part, number) in zip(remote, fetched, strict=True):
             numbers[which == i] = number
             places[which == i] = len(files) + part

@@ -90,10 +90,7 @@ class RecordView:
         if any(view.ids is not None for view in views):
             begins = np.cumsum([0, *(len(view.shards) for view in views[:-1])])
             ids = concat_selections(
-                [
-                    expand_selection(view.all_ids) + int(begin)
-                    for view, begin in zip(views, begins, strict=True)
-                ]
+                [expand_selection(view.all_ids) + int(begin) for view, begin in zip(views, begins, strict=True)]
             )
         blocks = [view.block_records for view in views if view.block_records is not None]
         return cls(
@@ -264,9 +261,7 @@ class SplitMethods(ABC):
         view = split.require_view("select")
         return split.replace(view=view.select(normalize_selection(view.ids_of(numbers))))
 
-    def filter(
-        self, keep: Callable[[dict[str, Any]], object], *, columns: Sequence[str] | None = None
-    ) -> Split:
+    def filter(self, keep: Callable[[dict[str, Any]], object], *, columns: Sequence[str] | None = None) -> Split:
         """A view of the rows that `keep` is true of. They are read once, now: only `columns`, where given."""
         split = self.only_split("filter")
         view = split.require_view("filter")
@@ -320,9 +315,7 @@ class SplitMethods(ABC):
     def class_weights(self, by: str = "label", *, names: Literal[True]) -> dict[str, float]: ...
     @overload
     def class_weights(self, by: str = "label", *, names: bool = False) -> dict[ClassKey, float]: ...
-    def class_weights(
-        self, by: str = "label", *, names: bool = False
-    ) -> dict[ClassKey, float] | dict[str, float]:
+    def class_weights(self, by: str = "label", *, names: bool = False) -> dict[ClassKey, float] | dict[str, float]:
         """n / (k · count) of each of the k classes that have records, by id, or by name with `names`."""
         from rekord.dataset.balanced import class_weights
 
@@ -608,9 +601,7 @@ class Split(SplitMethods):
             world=checked.world,
             remainder=checked.remainder,
             transform=made,
-            images=build_image_decoder(self.schema, checked.columns, checked.resize)
-            if checked.decode
-            else None,
+            images=build_image_decoder(self.schema, checked.columns, checked.resize) if checked.decode else None,
             finish=build_postprocessor(
                 names,
                 fill=checked.fill,
@@ -627,9 +618,7 @@ class Split(SplitMethods):
     def _batch(self, ids: Ids) -> Batch:
         """The records of these numbers in the shards, transformed and mapped."""
         made = None if self.row_transforms is None else self.row_transforms.of(None)
-        plan, then = (
-            (self.stored_schema.plan(None), None) if made is None else (made.reading(), made.then(None))
-        )
+        plan, then = (self.stored_schema.plan(None), None) if made is None else (made.reading(), made.then(None))
         decoder = BatchDecoder(plan, _core.Pool(0), then)
         batch = decoder.decode(self.view.shards.gather(ids, decoder.pool))
         finish = build_postprocessor((), fill=None, ragged="ragged", pad=None, map=self.batch_map)

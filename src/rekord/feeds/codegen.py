@@ -189,9 +189,7 @@ def _dali_lines(dataset: Dataset, path: str) -> Iterable[str]:
         raise _unsupported_reader_error("DALI", "Examples", "SequenceExamples", path)
     if any(kind != "none" for kind in _detect_compressions(dataset).values()):
         raise _unsupported_reader_error("DALI", "files without compression", "compressed files", path)
-    columns = {
-        column: _build_dali_column(column, feature, spec) for column, feature in schema.context.items()
-    }
+    columns = {column: _build_dali_column(column, feature, spec) for column, feature in schema.context.items()}
     if not any(column.features for column in columns.values()):
         raise _unsupported_reader_error(
             "DALI", "a column that it can read", "lists of strings and optional columns", path
@@ -259,12 +257,9 @@ def _build_dali_column(column: str, feature: Feature, spec: Spec) -> _DaliColumn
         return _DaliColumn(left_out="DALI has no lists of strings")
     inner = () if feature.storage != "list" else feature.shape[1:]
     features = {
-        key: _format_dali_feature(one, dtype, () if None in inner else inner)
-        for key, (one, dtype) in keys.items()
+        key: _format_dali_feature(one, dtype, () if None in inner else inner) for key, (one, dtype) in keys.items()
     }
-    return _DaliColumn(
-        features=features, after=tuple(dali_lines(feature, _quote_text(feature.key or column)))
-    )
+    return _DaliColumn(features=features, after=tuple(dali_lines(feature, _quote_text(feature.key or column))))
 
 
 @singledispatch
@@ -364,14 +359,9 @@ def _spark_lines(dataset: Dataset, path: str) -> Iterable[str]:
 
 
 def _format_spark_fields(features: Mapping[str, Feature], spec: Spec, lists: int) -> list[str]:
-    texts = {
-        key for column, feature in features.items() if feature.is_text for key in feature.record_keys(column)
-    }
+    texts = {key for column, feature in features.items() if feature.is_text for key in feature.record_keys(column)}
     single = {
-        key
-        for column, feature in features.items()
-        if not feature.stored_shape
-        for key in feature.record_keys(column)
+        key for column, feature in features.items() if not feature.stored_shape for key in feature.record_keys(column)
     }
     out = []
     for name, feature in spec.items():
@@ -457,9 +447,7 @@ def _quote_text(value: Any) -> str:
     """A text as Python writes it, in ASCII: what a terminal or an editor would act on is escaped."""
     written = ascii(value)
     # Double quotes, as most people's code has them, where that changes nothing else.
-    return (
-        f'"{written[1:-1]}"' if written[0] == "'" and '"' not in written and "\\'" not in written else written
-    )
+    return f'"{written[1:-1]}"' if written[0] == "'" and '"' not in written and "\\'" not in written else written
 
 
 def _unsupported_reader_error(who: str, expected: str, found: str, path: str) -> RekordError:

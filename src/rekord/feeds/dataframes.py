@@ -48,9 +48,7 @@ def iter_arrow_batches(
     """The schema of a split's table, and its batches one after another; only the first is made ahead."""
     # What a function makes of the columns is no longer what the schema declares.
     declared: Mapping[str, Feature] = split.schema.features if split.batch_map is None else {}
-    made = (
-        _to_record_batch(batch, declared) for batch in split.batches(rows, columns=columns, threads=threads)
-    )
+    made = (_to_record_batch(batch, declared) for batch in split.batches(rows, columns=columns, threads=threads))
     first = next(made, None)
     if first is None:
         return _to_record_batch(_make_empty_batch(split, columns), split.schema.features).schema, iter(())
@@ -77,9 +75,7 @@ def _to_record_batch(batch: Mapping[str, Column], declared: Mapping[str, Feature
             arrays[name] = _to_arrow_array(column, declared.get(name))
         except (pa.ArrowException, TypeError, ValueError) as failure:
             # Only what a function of the user made can have no like in Arrow.
-            raise _arrow_table_error(
-                f"`{name!s:.60}` cannot be a column: {type(column).__name__}"
-            ) from failure
+            raise _arrow_table_error(f"`{name!s:.60}` cannot be a column: {type(column).__name__}") from failure
     lengths = {len(array) for array in arrays.values()}
     if len(lengths) > 1:
         raise _arrow_table_error(f"columns of {min(lengths):,} and of {max(lengths):,} rows")

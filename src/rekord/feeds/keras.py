@@ -92,9 +92,7 @@ class _KerasColumns:
     weight: str | None
 
     @classmethod
-    def of(
-        cls, known: AvailableColumns, x: ColumnNames, y: ColumnNames, sample_weight: str | None
-    ) -> _KerasColumns:
+    def of(cls, known: AvailableColumns, x: ColumnNames, y: ColumnNames, sample_weight: str | None) -> _KerasColumns:
         labels = _resolve_labels(known, y)
         inputs = _resolve_inputs(known, x, labels, sample_weight)
         weight = None if sample_weight is None else _validate_column(known, "sample_weight", sample_weight)
@@ -233,9 +231,7 @@ def _build_weight_table(split: Split, schema: Schema, labels: tuple[str, ...], g
         number = feature.id_of(one) if isinstance(one, str) else one
         whole = hasattr(number, "__index__") and not isinstance(number, bool)
         if not whole or not 0 <= int(number) < feature.count:  # type: ignore[arg-type]
-            raise _class_weight_error(
-                f"classes of `{name}`: names, or ids below {feature.count:,}", repr(one)[:60]
-            )
+            raise _class_weight_error(f"classes of `{name}`: names, or ids below {feature.count:,}", repr(one)[:60])
         if not isinstance(weight, (int, float, np.number)) or not np.isfinite(weight) or weight < 0:
             raise _class_weight_error("weights that are numbers from 0 on", repr(weight)[:60])
         table[int(number)] = weight  # type: ignore[arg-type]

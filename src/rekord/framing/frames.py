@@ -132,17 +132,13 @@ class FrameReader:
             self._fill()
         while True:
             # What is here is given out before more is asked for: after damage that may be all that there is.
-            extents, consumed, needed, problem = _core.scan(
-                self._buffer, self._begin, self._end, self._remaining()
-            )
+            extents, consumed, needed, problem = _core.scan(self._buffer, self._begin, self._end, self._remaining())
             if len(extents):
                 stretch = VerifiedFrames(self._slab, self._buffer, extents, self.record, self._base)
                 self.record += len(extents)
                 self._begin += consumed
                 yield stretch
-            if self._broken is not None and (
-                not needed if problem is None else problem.fault in _TRUNCATION_FAULTS
-            ):
+            if self._broken is not None and (not needed if problem is None else problem.fault in _TRUNCATION_FAULTS):
                 raise self._broken
             if problem is not None:
                 self._skip = needed
@@ -280,9 +276,7 @@ class FrameReader:
         at = 1
         while True:
             begin, end = self._begin + at, self._begin + skip
-            found, moved, _, spent = _core.find_frame(
-                self._buffer, begin, end, end - begin, self._search_bytes
-            )
+            found, moved, _, spent = _core.find_frame(self._buffer, begin, end, end - begin, self._search_bytes)
             self._search_bytes += moved * _SEARCH_FACTOR - spent
             if not found:
                 return None

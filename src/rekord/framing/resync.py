@@ -222,9 +222,7 @@ class ResyncSearch:
         """A reader at the first frame behind a place."""
         file = self._open_file()
         stream = ResumedStream(file, entry, self._compression)
-        reader = FrameReader(
-            file, path=self._path, sized=True, stream=stream, search_bytes=self._search_bytes
-        )
+        reader = FrameReader(file, path=self._path, sized=True, stream=stream, search_bytes=self._search_bytes)
         try:
             if reader.search(within=PROBE_BYTES) is not None:
                 return reader
@@ -253,9 +251,7 @@ def _find_entry_points(file: ByteSource, entry: EntryPoint, compression: str) ->
     held = b""
     while count := file.readinto(chunk):
         data = held + chunk[:count]
-        found = [
-            EntryPoint(begin + at + len(_FLUSH_MARKER), raw=True) for at in _find_all(data, _FLUSH_MARKER)
-        ]
+        found = [EntryPoint(begin + at + len(_FLUSH_MARKER), raw=True) for at in _find_all(data, _FLUSH_MARKER)]
         if compression == "gzip":
             # One at the very end is found again with the next bytes.
             last = len(data) - len(_MEMBER_MAGIC)

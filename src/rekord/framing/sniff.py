@@ -32,9 +32,7 @@ _OWN_LIBRARY_HINT = "read it with its own library"
 _MAGIC_NUMBERS: tuple[tuple[bytes, ForeignFormat], ...] = (
     (
         b"version https://git-lfs.github.com/spec/",
-        ForeignFormat(
-            "F110", "a Git LFS pointer", "git lfs pull      (in the repository that the file came from)"
-        ),
+        ForeignFormat("F110", "a Git LFS pointer", "git lfs pull      (in the repository that the file came from)"),
     ),
     (b"PAR1", ForeignFormat("F112", "Parquet", _OWN_LIBRARY_HINT)),
     (b"PK\x03\x04", ForeignFormat("F113", "a zip archive", _UNPACK_HINT)),
@@ -70,9 +68,7 @@ def detect_foreign_format(head: bytes, tail: bytes = b"") -> ForeignFormat | Non
     """The format that `head` (up to HEAD_BYTES) and `tail` (up to TAIL_BYTES) belong to, where it is known."""
     if head.startswith(_RIEGELI):
         if _ARRAY_RECORD in tail:
-            return ForeignFormat(
-                "F115", "ArrayRecord", "read it with array_record, or write it again as TFRecord"
-            )
+            return ForeignFormat("F115", "ArrayRecord", "read it with array_record, or write it again as TFRecord")
         return ForeignFormat("F116", "Riegeli", "read it with riegeli, or write it again as TFRecord")
     for magic, foreign in _MAGIC_NUMBERS:
         if head.startswith(magic):

@@ -63,9 +63,7 @@ def _list_manifest_files(listing: ManifestListing, findings: list[Finding]) -> d
                 findings.append(Finding.from_error(failure))
                 if failure.code != "X516":
                     continue
-            splits[split].append(
-                os.path.join(listing.folder, name)
-            )  # cut off or not: what is left can be read
+            splits[split].append(os.path.join(listing.folder, name))  # cut off or not: what is left can be read
     return splits
 
 

@@ -291,9 +291,7 @@ class DuplicateCounter:
     def __init__(self, most_pairs: int) -> None:
         self._max_pairs = most_pairs
         self.within: dict[tuple[int, int], DuplicateTally] = {}  # by feature and split
-        self.across: dict[
-            tuple[int, int, int], DuplicateTally
-        ] = {}  # by feature and two splits, the lower one first
+        self.across: dict[tuple[int, int, int], DuplicateTally] = {}  # by feature and two splits, the lower one first
         self.repeats: Counter[int] = Counter()  # by feature: records that hold what another one holds already
 
     def take(self, part: PlaceArray) -> None:
@@ -328,13 +326,9 @@ class DuplicateCounter:
             tally.records += int(records.sum())
             self._keep(tally, part[mine], part[mine + 1], records)
 
-    def _across(
-        self, part: PlaceArray, starts: _IntArray, counts: _IntArray, home: _IntArray, at: _IntArray
-    ) -> None:
+    def _across(self, part: PlaceArray, starts: _IntArray, counts: _IntArray, home: _IntArray, at: _IntArray) -> None:
         a, b = starts[home], starts[at]
-        for (feature, one, other), chosen in _iter_key_groups(
-            part["feature"][b], part["split"][a], part["split"][b]
-        ):
+        for (feature, one, other), chosen in _iter_key_groups(part["feature"][b], part["split"][a], part["split"][b]):
             tally = self.across.setdefault((feature, one, other), DuplicateTally())
             tally.contents += len(chosen)
             tally.others += int(counts[home[chosen]].sum())

@@ -156,9 +156,7 @@ class KeyLayout:
 
 
 def _make_slot(key: str, kind: ListKind, ragged: bool) -> _core.Slot:
-    return _core.Slot(
-        key, _KIND_NUMBERS[kind], 1, ragged, False, False, _OPTIONAL, None, empty_is_missing=False
-    )
+    return _core.Slot(key, _KIND_NUMBERS[kind], 1, ragged, False, False, _OPTIONAL, None, empty_is_missing=False)
 
 
 def infer_key_layout(payload: bytes, *, sequence: bool) -> KeyLayout:

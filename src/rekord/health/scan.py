@@ -105,9 +105,7 @@ class FileSummary:
     damaged: bool
 
 
-def scan_files(
-    paths: Sequence[str], report: Report
-) -> BackgroundIterator[Finding | KeyedBatch | FileSummary]:
+def scan_files(paths: Sequence[str], report: Report) -> BackgroundIterator[Finding | KeyedBatch | FileSummary]:
     """Everything in these files, in their order, and the end of each; read by a thread of its own."""
     return BackgroundIterator(_scan_files(paths, report), _PREFETCH_ITEMS)
 
@@ -123,9 +121,7 @@ def _scan_files(paths: Sequence[str], report: Report) -> Iterator[Finding | Keye
         yield FileSummary(path, report.records - records, report.payload_bytes - payload_bytes, damaged)
 
 
-def scan_file(
-    path: str, report: Report, *, enough: tuple[int, int] | None = None
-) -> Iterator[Finding | KeyedBatch]:
+def scan_file(path: str, report: Report, *, enough: tuple[int, int] | None = None) -> Iterator[Finding | KeyedBatch]:
     """Everything in one file: a KeyedBatch for each run of records, a Finding for whatever is wrong with the bytes.
 
     Reading goes on after damage wherever the next intact record can be found. Files and records that were read are
@@ -210,9 +206,7 @@ class _FileScan:
                 found=kind.name.lower().replace("_", " "),
             )
 
-    def _taken(
-        self, stretch: VerifiedFrames, begin: int, end: int
-    ) -> tuple[int, tuple[_core.Problem, int] | None]:
+    def _taken(self, stretch: VerifiedFrames, begin: int, end: int) -> tuple[int, tuple[_core.Problem, int] | None]:
         """Let the dialect that fitted last decode what it can."""
         if not self._decoders:
             self._decoders.append(KeyLayoutDecoder(KeyLayout({}, {} if self._sequence else None), self._pool))
@@ -280,9 +274,7 @@ class _FileScan:
         return self._kind == PayloadKind.SEQUENCE
 
     def _full(self) -> list[KeyLayoutDecoder]:
-        return [
-            each for each in self._decoders if each.rows >= BATCH_ROWS or each.payload_bytes >= BATCH_BYTES
-        ]
+        return [each for each in self._decoders if each.rows >= BATCH_ROWS or each.payload_bytes >= BATCH_BYTES]
 
     def _emit_batches(self, speakers: Sequence[KeyLayoutDecoder]) -> Iterator[KeyedBatch]:
         for speaker in speakers:
@@ -297,9 +289,7 @@ class _FileScan:
         kinds = _core.recognise(stretch.buffer, stretch.extents, SAMPLED_RECORDS)
         return {i: kind for i, kind in enumerate(kinds) if kind in _KIND_CODES and stretch.extents.length(i)}
 
-    def _finding(
-        self, stretch: VerifiedFrames, index: int, code: str, severity: Severity, **said: Any
-    ) -> Finding:
+    def _finding(self, stretch: VerifiedFrames, index: int, code: str, severity: Severity, **said: Any) -> Finding:
         record, offset = stretch.first_record + index, stretch.offset(index)
         return Finding.of(code, severity, path=self._reader.path, record=record, offset=offset, **said)
 

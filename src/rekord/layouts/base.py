@@ -148,9 +148,7 @@ class PlainLayout:
                 remarks += [RowRemark(code, name, what) for code, what in picture.remarks]
         for name, (mask, of) in self._masks.items():
             if (value := row.get(name)) is not None:
-                picture = inspect_mask(
-                    value, name=name, classes=mask.classes, ignore=mask.ignore, verify=verify
-                )
+                picture = inspect_mask(value, name=name, classes=mask.classes, ignore=mask.ignore, verify=verify)
                 if of in images:
                     check_mask_size(images[of], picture, name=name)
                 values[name] = picture.data

@@ -50,9 +50,7 @@ def _build_schema(
     key = "image/class/label"
     label: Feature
     if names is not None:
-        label = Label(
-            names if zero_based else [_choose_background_name(names), *names], key=key, optional=optional
-        )
+        label = Label(names if zero_based else [_choose_background_name(names), *names], key=key, optional=optional)
     elif count is not None:
         label = Label(count if zero_based else count + 1, key=key, optional=optional)
     else:

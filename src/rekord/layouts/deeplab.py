@@ -125,9 +125,7 @@ def _strip_extension(filename: Any) -> Any:
 
 def _validate_colours(colours: object, mask: Mask) -> dict[Colour, int]:
     if not isinstance(colours, Mapping) or not colours:
-        raise _colour_map_error(
-            "`colours` is no colour map", "{(red, green, blue): class id, …}", preview(colours)
-        )
+        raise _colour_map_error("`colours` is no colour map", "{(red, green, blue): class id, …}", preview(colours))
     checked = {}
     for colour, class_id in colours.items():
         sound = isinstance(colour, tuple) and len(colour) == 3

@@ -148,11 +148,7 @@ class DetectionLayout:
                 ids.append(of_name[label])
             else:
                 number = label.item() if isinstance(label, np.generic) else label
-                if (
-                    isinstance(number, bool)
-                    or not isinstance(number, (int, float))
-                    or number not in self.names
-                ):
+                if isinstance(number, bool) or not isinstance(number, (int, float)) or number not in self.names:
                     raise self._no_class("E317", "is no class id", number)
                 ids.append(int(number))
         return np.array(ids, np.int64)
@@ -163,9 +159,7 @@ class DetectionLayout:
             code,
             f"a label {what} of the layout",
             location=Location(feature="labels"),
-            expected=f"one of {len(self.classes):,} classes: {some[:80]}"
-            if some
-            else "no class: there are none",
+            expected=f"one of {len(self.classes):,} classes: {some[:80]}" if some else "no class: there are none",
             found=preview(label),
             do="mend the label, or give the class in classes=",
         )
@@ -236,9 +230,7 @@ def _to_stored_boxes(boxes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return stored
 
 
-def _box_error(
-    row: Mapping[str, Any], picture: EncodedImage, boxes: np.ndarray[Any, Any], at: int
-) -> RekordError:
+def _box_error(row: Mapping[str, Any], picture: EncodedImage, boxes: np.ndarray[Any, Any], at: int) -> RekordError:
     names = row.get("box_names")
     whose = f"box {at}" if names is None else str(names[at])[:60]
     # One that is inside and was not kept has lost its area to float32.
@@ -276,9 +268,7 @@ def _collect_remarks(row: Mapping[str, Any], picture: EncodedImage, skipped: int
         found.append(RowRemark("H741", "boxes", what))
     stated = row.get("width"), row.get("height")
     if None not in stated and stated != (picture.width, picture.height):
-        what = (
-            f"the annotation says {stated[0]} × {stated[1]}, the image is {picture.width} × {picture.height}"
-        )
+        what = f"the annotation says {stated[0]} × {stated[1]}, the image is {picture.width} × {picture.height}"
         found.append(RowRemark("H742", "boxes", what))
     unboxed = row.get("skipped_annotations", 0)
     if unboxed:
@@ -343,9 +333,7 @@ def _class_items(classes: Any) -> tuple[tuple[int, str], ...]:
             raise invalid("classes", name, "a name for each id", _EXAMPLE)
     names = [name for _, name in pairs]
     if len(set(names)) < len(names):
-        raise invalid(
-            "classes", next(name for name in names if names.count(name) > 1), "each name once", _EXAMPLE
-        )
+        raise invalid("classes", next(name for name in names if names.count(name) > 1), "each name once", _EXAMPLE)
     return tuple(sorted(pairs))
 
 

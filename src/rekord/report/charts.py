@@ -98,9 +98,7 @@ def _render_bars(counts: Sequence[int], width: int, height: int) -> str:
     return "".join(shapes)
 
 
-def _describe_histogram(
-    edges: Sequence[float], counts: Sequence[int], format_edge: Callable[[float], str]
-) -> str:
+def _describe_histogram(edges: Sequence[float], counts: Sequence[int], format_edge: Callable[[float], str]) -> str:
     """What a chart shows, for somebody who hears it."""
     if not counts or not sum(counts):
         return "no values"
@@ -196,9 +194,7 @@ def _render_axes(epochs: int, most: float) -> str:
     for epoch in sorted({1, (epochs + 1) // 2, epochs}):
         name = f"epoch {epoch}" if epoch == 1 else f"{epoch:,}"
         anchor = "end" if epoch == epochs > 1 else "start" if epoch == 1 < epochs else "middle"
-        parts.append(
-            f'<text x="{_x(epoch, epochs):.1f}" y="{_HEIGHT - 6}" text-anchor="{anchor}">{name}</text>'
-        )
+        parts.append(f'<text x="{_x(epoch, epochs):.1f}" y="{_HEIGHT - 6}" text-anchor="{anchor}">{name}</text>')
     return "".join(parts)
 
 

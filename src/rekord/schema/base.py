@@ -328,14 +328,10 @@ def validate_float(value: object, dtype: Any, *, exact: bool) -> float:
         raise InvalidDefault(f"a number that {dtype_name(dtype)} can hold", given) from None
     number = round_to_dtype(value, dtype)
     if abs(value) != float("inf") and abs(number) == float("inf"):
-        raise InvalidDefault(
-            f"a number of at most ±{float_maximum(dtype)!r}, as {dtype_name(dtype)} holds", given
-        )
+        raise InvalidDefault(f"a number of at most ±{float_maximum(dtype)!r}, as {dtype_name(dtype)} holds", given)
     survives = given == to_stored_float(value, dtype) or given != given
     if not survives and exact:
-        raise InvalidDefault(
-            f'a number that {dtype_name(dtype)} holds exactly, as rounding="exact" asks', given
-        )
+        raise InvalidDefault(f'a number that {dtype_name(dtype)} holds exactly, as rounding="exact" asks', given)
     if not survives and isinstance(given, int) and abs(given) > _MAX_EXACT_FLOAT32_INT:
         raise InvalidDefault(f"a whole number that survives {dtype_name(dtype)}", given)
     return number
@@ -358,9 +354,7 @@ def validate_element(value: object, dtype: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float, complex)):
         raise InvalidDefault(f"a number for {name}", value)
     part = np.dtype("float32" if name == "complex64" else "float64")
-    return complex(
-        validate_float(value.real, part, exact=False), validate_float(value.imag, part, exact=False)
-    )
+    return complex(validate_float(value.real, part, exact=False), validate_float(value.imag, part, exact=False))
 
 
 def validate_bytes(value: object) -> bytes:
@@ -563,9 +557,7 @@ class Feature:
     def shape_changes_since(self, before: Feature) -> Changes:
         """How the shape differs from that of a feature whose values this type reads."""
         # A blob of any shape is one byte string to any other type.
-        yield from shape_changes(
-            before.shape if before.storage == self.storage else before.stored_shape, self.shape
-        )
+        yield from shape_changes(before.shape if before.storage == self.storage else before.stored_shape, self.shape)
 
     def tfx_domain(self) -> tuple[str, dict[str, Any]] | None:
         """The domain in TFX's schema.pbtxt: its field and the members."""
@@ -591,9 +583,7 @@ class Feature:
     def __repr__(self) -> str:
         parts = []
         for name, value in self.declared().items():
-            parts.append(
-                _format_argument(value) if name in self._first else f"{name}={_format_argument(value)}"
-            )
+            parts.append(_format_argument(value) if name in self._first else f"{name}={_format_argument(value)}")
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def _identity(self) -> tuple[Any, ...]:

@@ -133,9 +133,7 @@ def summarize_elements(value: Any) -> ElementSummary:
     if hasattr(value, "__array__") and not isinstance(value, (type, os.PathLike)) and not _is_image(value):
         try:
             return _summarize_array(np.asarray(value.__array__()))
-        except (
-            Exception
-        ):  # a tensor on another device, one that wants its gradient: what it raises is its own
+        except Exception:  # a tensor on another device, one that wants its gradient: what it raises is its own
             return _summarize_unsupported(value)
     return _summarize_unsupported(value)
 
@@ -236,9 +234,7 @@ def _flatten(value: Sequence[Any], out: list[Any], depth: int) -> tuple[int, ...
     return (len(value), *(shape or ()))
 
 
-def summarize_python_elements(
-    flat: list[Any], shape: tuple[int, ...], families: tuple[str, ...]
-) -> ElementSummary:
+def summarize_python_elements(flat: list[Any], shape: tuple[int, ...], families: tuple[str, ...]) -> ElementSummary:
     """The elements of a value that are Python's own, of these families."""
     ints = reals = doubles = None
     digits = 0

@@ -361,18 +361,14 @@ class Label(Feature):
                 raise self._class_names_error("names that are texts of at least one character", preview(name))
         if len(set(names)) < len(names):
             twice = next(name for i, name in enumerate(names) if name in names[:i])
-            raise self._class_names_error(
-                "each name once: a name must lead to one id", f"{preview(twice)} twice"
-            )
+            raise self._class_names_error("each name once: a name must lead to one id", f"{preview(twice)} twice")
         return tuple([str(name) for name in names])
 
     def _validate_class_count(self, count: object) -> int:
         known = None if self.names is None else len(self.names)
         count = known if count is None else to_python_scalar(count)
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MAX_INDICES:
-            raise self._class_names_error(
-                "at least one class", "none" if count in (None, 0) else preview(count)
-            )
+            raise self._class_names_error("at least one class", "none" if count in (None, 0) else preview(count))
         if known is not None and known != count:
             raise self._class_names_error(f"as many names as classes: {count}", f"{known} names")
         return count
@@ -534,9 +530,7 @@ class Sparse(Feature):
         values = conform_to_shape(value[1], (None,), False, lambda one: validate_element(one, self.dtype))
         ascending = all(a < b for a, b in pairwise(indices))
         if len(indices) != len(values) or not ascending or not all(0 <= i < self.size for i in indices):
-            raise InvalidDefault(
-                f"as many values as indices, the indices ascending from 0 to {self.size - 1}", value
-            )
+            raise InvalidDefault(f"as many values as indices, the indices ascending from 0 to {self.size - 1}", value)
         return indices, values
 
     def stored_default(self) -> list[tuple[Any, ...]]:
@@ -621,8 +615,7 @@ class Image(_EncodedFeature):
                 raise self._refuse(
                     "S110",
                     "has a quality, but no format that knows one",
-                    expected="quality= beside "
-                    + " or ".join([f'format="{name}"' for name in _LOSSY_FORMATS]),
+                    expected="quality= beside " + " or ".join([f'format="{name}"' for name in _LOSSY_FORMATS]),
                     found=f"format={self.format!r}, quality={self.quality}",
                     do='format="jpeg", or drop quality=',
                 )
@@ -708,9 +701,7 @@ class Boxes(Feature):
         return "float", "float", "float", "float"
 
     def _conform_default(self, value: object) -> Any:
-        return conform_to_shape(
-            value, self.shape, False, lambda one: validate_float(one, self.dtype, exact=False)
-        )
+        return conform_to_shape(value, self.shape, False, lambda one: validate_float(one, self.dtype, exact=False))
 
     def stored_default(self) -> list[tuple[Any, ...]]:
         sides = list(zip(*self.default, strict=True)) or [()] * 4

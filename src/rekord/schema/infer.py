@@ -145,9 +145,7 @@ def schema_from_evidence(evidence: Evidence) -> Schema:
     """
     said = evidence.to_dict()
     context = {
-        key: _infer_feature(seen, seen.present < evidence.records)
-        for key, seen in evidence.context.items()
-        if key
+        key: _infer_feature(seen, seen.present < evidence.records) for key, seen in evidence.context.items() if key
     }
     if evidence.steps is None:
         return Schema(context, evidence=said)

@@ -34,9 +34,7 @@ def format_document(members: Mapping[str, Any]) -> str:
     parts = []
     for name, value in members.items():
         if name in _GROUPS and value:
-            lines = [
-                f"    {_format_json(column)}: {_format_json(feature)}" for column, feature in value.items()
-            ]
+            lines = [f"    {_format_json(column)}: {_format_json(feature)}" for column, feature in value.items()]
             parts.append(f"  {_format_json(name)}: {{\n" + ",\n".join(lines) + "\n  }")
         else:
             parts.append(f"  {_format_json(name)}: {_format_json(value)}")
@@ -170,9 +168,7 @@ def feature_from_json(members: Any, column: str) -> Feature:
     fields = {field.name: field for field in dataclasses.fields(kind)}
     _reject_unknown_members(members, ("type", *fields), f"{name} {preview(column)}", column)
     missing = [
-        field.name
-        for field in fields.values()
-        if field.default is dataclasses.MISSING and field.name not in members
+        field.name for field in fields.values() if field.default is dataclasses.MISSING and field.name not in members
     ]
     if missing:
         raise schema_error(

@@ -126,12 +126,9 @@ def _expand_struct_columns(columns: dict[str, Any]) -> dict[str, Any]:
             spread = {name: values}
         else:
             rows = [
-                {} if is_missing(value) else flatten_row({name: value}, i, None)
-                for i, value in enumerate(values)
+                {} if is_missing(value) else flatten_row({name: value}, i, None) for i, value in enumerate(values)
             ]
-            spread = {
-                key: [row.get(key) for row in rows] for key in dict.fromkeys(k for row in rows for k in row)
-            }
+            spread = {key: [row.get(key) for row in rows] for key in dict.fromkeys(k for row in rows for k in row)}
         for inner, column in spread.items():
             if inner in flat:
                 raise error(

@@ -219,9 +219,7 @@ class Schema:
             "S116",
             f"the schema has no column {preview(column)}",
             column=column if isinstance(column, str) else None,
-            expected=f"one of {some}" + (", …" if len(self) > 8 else "")
-            if some
-            else "no column: there are none",
+            expected=f"one of {some}" + (", …" if len(self) > 8 else "") if some else "no column: there are none",
             found=preview(column),
             do=f"did you mean `{meant}`?" if meant else "name a column of the schema",
         )

@@ -54,12 +54,7 @@ def read_npy_header(stream: Any, size_bytes: int, path: str, column: str) -> Npy
     if parsed is None:
         raise base.corrupt_file_error(path, "NumPy file", f"no header of an array for `{column[:60]}`")
     dtype, by_columns, shape, offset = parsed
-    if (
-        dtype.hasobject
-        or dtype.names is not None
-        or dtype.kind not in "biufcSU"
-        or _is_platform_dependent(dtype)
-    ):
+    if dtype.hasobject or dtype.names is not None or dtype.kind not in "biufcSU" or _is_platform_dependent(dtype):
         do = "save an array of numbers or texts"
         raise _unsupported_array_error(path, column, f"an array of {preview(str(dtype))}", do)
     if not shape:
@@ -363,9 +358,7 @@ def _read_rows(stream: Any, header: NpyHeader, rows: int, path: str) -> Any:
     wanted = rows * header.row_bytes
     data = stream.read(wanted)
     if len(data) != wanted:
-        raise base.corrupt_file_error(
-            path, "NumPy file", f"{len(data):,} bytes where {wanted:,} were to come"
-        )
+        raise base.corrupt_file_error(path, "NumPy file", f"{len(data):,} bytes where {wanted:,} were to come")
     array = np.frombuffer(data, header.dtype).reshape(rows, *header.row_shape)
     if header.dtype.kind in "SU":
         return array.tolist()
@@ -394,9 +387,7 @@ class DataFrameSource:
             if failure.code not in _NOT_INFERABLE_CODES:
                 raise
             return SourceFacts(layout="table", source_bytes=self._size())
-        return SourceFacts(
-            layout="table", schema=schema, rows=schema.evidence["rows"], source_bytes=self._size()
-        )
+        return SourceFacts(layout="table", schema=schema, rows=schema.evidence["rows"], source_bytes=self._size())
 
     def peek_schema(self) -> Schema:
         """The schema of the columns, or why there is none."""

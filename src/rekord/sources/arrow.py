@@ -187,9 +187,7 @@ def _survey_files(listing: FileListing, keep: tuple[str, ...] | None) -> _ArrowS
             for place, batch in enumerate(batches(0, None)):
                 if typed is None and batch.num_rows:
                     typed = tables.widen_lossy_floats(columns, batch)
-                holes.update(
-                    column.name for column in columns if tables.read_column(batch, column).null_count
-                )
+                holes.update(column.name for column in columns if tables.read_column(batch, column).null_count)
                 if place and not can_seek:
                     # To reach a batch of a stream is to read those before it: one task reads them all.
                     first_piece = pieces.pop()

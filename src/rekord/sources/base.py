@@ -138,9 +138,7 @@ class IndexedRows(Protocol):
 
 
 ArrowRows: TypeAlias = "pa.Table | pa.RecordBatch"
-RowsLike: TypeAlias = (
-    "Source | PathLike | Iterable[object] | Mapping[str, npt.ArrayLike] | ArrowRows | IndexedRows"
-)
+RowsLike: TypeAlias = "Source | PathLike | Iterable[object] | Mapping[str, npt.ArrayLike] | ArrowRows | IndexedRows"
 """What a source is made of: see `rk.write`. DataFrames, tf.data and Hugging Face datasets are iterables."""
 
 
@@ -203,9 +201,7 @@ def list_files(path: str, extensions: Sequence[str]) -> FileListing:
         raise _no_files_error(path, extensions, len(names), pattern is not None)
     kept.sort(key=os.fsencode)
     full = {name: os.path.join(root, *name.split("/")) for name in kept}
-    return FileListing(
-        root, tuple(_to_source_file(name, full[name], LOCAL.stat(full[name])) for name in kept)
-    )
+    return FileListing(root, tuple(_to_source_file(name, full[name], LOCAL.stat(full[name])) for name in kept))
 
 
 def source_path(path: str | os.PathLike[str], kind: str) -> str:

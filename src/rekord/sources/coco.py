@@ -29,9 +29,7 @@ class _InvalidOutline(Exception):
     """What is wrong with an outline: expected, found."""
 
 
-def draw_outline(
-    outline: bytes, size: tuple[int | None, int | None], whose: str, location: Location
-) -> bytes:
+def draw_outline(outline: bytes, size: tuple[int | None, int | None], whose: str, location: Location) -> bytes:
     """The PNG of one object, as large as its image; `outline` is the json of its `segmentation`.
 
     A pixel belongs to a polygon when its centre is inside, and to an object when it is in any of its polygons.
@@ -306,9 +304,7 @@ def candidate_image_folders(file: CocoFile, root: str) -> Iterator[str]:
         yield folder
     bases = [root] if os.path.normpath(root) == os.path.normpath(folder) else [root, folder]
     for base in bases:
-        for token in dict.fromkeys(
-            [file.token, file.split or detection.parse_split_name(file.token) or file.token]
-        ):
+        for token in dict.fromkeys([file.token, file.split or detection.parse_split_name(file.token) or file.token]):
             yield os.path.join(base, "images", token)
             yield os.path.join(base, token)
     for base in bases:
@@ -413,11 +409,7 @@ def _corrupt_json_error(path: str, data: bytes, failure: Exception) -> RekordErr
         expected="a json document",
         found=found,
         likely="the file was not copied to its end" if at == len(data) and data else None,
-        do="fetch the file again"
-        if at == len(data)
-        else f"look at line {line}"
-        if line
-        else "write it again",
+        do="fetch the file again" if at == len(data) else f"look at line {line}" if line else "write it again",
     )
 
 
@@ -466,9 +458,7 @@ def coco(
     """
     place = as_path("path", path)
     folder = None if images is None else as_path("images", images)
-    return CocoSource(
-        find_root(place, folder), place, folder, bool(masks), detection.load_label_items(label_map)
-    )
+    return CocoSource(find_root(place, folder), place, folder, bool(masks), detection.load_label_items(label_map))
 
 
 class _CocoImage(NamedTuple):
@@ -602,9 +592,7 @@ class CocoSource(AnnotationSource):
             files[path] = facts
             width, height = _parse_size(image.width), _parse_size(image.height)
             objects, left_out = tuple(of_image[key]), unboxed.get(key, 0)
-            content = _CocoImage(
-                json, path, image.file_name, key, width, height, file.split, objects, left_out
-            )
+            content = _CocoImage(json, path, image.file_name, key, width, height, file.split, objects, left_out)
             entries.append(RowEntry(path, 0, facts.st_size, content))
         return entries
 
@@ -619,12 +607,8 @@ class CocoSource(AnnotationSource):
             key = normalize_id(category)
             if key is None or key not in context.ids:
                 known = "a class of the label map" if self.items else "one of `categories`"
-                raise detection.unknown_class_error(
-                    whose, context.categories.get(key or "", category), known, at
-                )
-            x, y, width, height = _validate_numbers(
-                bbox, 4, whose, "bbox", "four numbers: x, y, width, height", at
-            )
+                raise detection.unknown_class_error(whose, context.categories.get(key or "", category), known, at)
+            x, y, width, height = _validate_numbers(bbox, 4, whose, "bbox", "four numbers: x, y, width, height", at)
             boxes.append((x, y, x + width, y + height))
             labels.append(context.ids[key])
             if crowd not in (None, 0, 1):
@@ -691,9 +675,7 @@ def _build_context(
         for i, category in enumerate(document.categories):
             number = parse_integer(category.id)
             if number is None or not isinstance(category.name, str) or not category.name:
-                raise _not_coco_error(
-                    file.path, f"category {i:,} has no id and name", f"id {preview(category.id)}"
-                )
+                raise _not_coco_error(file.path, f"category {i:,} has no id and name", f"id {preview(category.id)}")
             if names.setdefault(number, category.name) != category.name:
                 other = "" if where[number] == file.path else f", in {where[number]}"
                 raise _not_coco_error(
@@ -711,9 +693,7 @@ def _build_context(
             if of_name.setdefault(name, number) != number:
                 found = f"{of_name[name]} and {number}, both {preview(name)}"
                 raise _not_coco_error(where[number], "two categories have one name", found)
-        return _CocoContext(
-            ids, {ids[str(number)]: name for number, name in kept.items()}, _names_by_text_id(kept)
-        )
+        return _CocoContext(ids, {ids[str(number)]: name for number, name in kept.items()}, _names_by_text_id(kept))
     by_name = detection.assign_class_ids(list(kept.values()), items)
     chosen = {str(number): by_name[name] for number, name in kept.items() if name in by_name}
     return _CocoContext(chosen, detection.class_names_by_id(by_name, items), _names_by_text_id(kept))

@@ -331,9 +331,7 @@ def _header_error(
     return error("X522", what, location=where, expected=expected, found=found, do=do)
 
 
-def _inconsistent_error(
-    listing: FileListing, file: SourceFile, start: _CsvStart, first: _CsvStart
-) -> RekordError:
+def _inconsistent_error(listing: FileListing, file: SourceFile, start: _CsvStart, first: _CsvStart) -> RekordError:
     pairs = zip_longest(first.names, start.names)
     place, (expected, found) = next((i, pair) for i, pair in enumerate(pairs, 1) if pair[0] != pair[1])
     name = found if expected is None else expected
@@ -367,11 +365,7 @@ def _build_table(
     columns = []
     for name in requested.keep or start.names:
         feature = types.get(name)
-        form = (
-            _field_type_of_feature(feature)
-            if feature is not None
-            else _infer_field_type(counts[places[name]])
-        )
+        form = _field_type_of_feature(feature) if feature is not None else _infer_field_type(counts[places[name]])
         missing = _has_missing(counts[places[name]], form)
         chosen = feature if feature is not None else _feature_for_type(form, missing)
         columns.append(CsvColumn(name, places[name], form, chosen, feature is not None))
@@ -494,9 +488,7 @@ class CsvParser:
                 read_options=csv.ReadOptions(
                     column_names=list(self.table.names), use_threads=False, block_size=len(data) + 1
                 ),
-                parse_options=csv.ParseOptions(
-                    delimiter=self.table.delimiter, newlines_in_values=b'"' in data
-                ),
+                parse_options=csv.ParseOptions(delimiter=self.table.delimiter, newlines_in_values=b'"' in data),
                 convert_options=self._convert,
             )
         except (pa.ArrowException, ValueError, KeyError):
@@ -610,9 +602,7 @@ def _is_valid_field(text: str, column: CsvColumn) -> bool:
             padded = len(digits) > 1 and digits.startswith("0")
             return (column.declared or not padded) and -(2**63) <= int(bare) < 2**63
         case "real":
-            return bool(_FLOAT_PATTERN.fullmatch(bare)) and (
-                math.isfinite(float(bare)) or "n" in bare.lower()
-            )
+            return bool(_FLOAT_PATTERN.fullmatch(bare)) and (math.isfinite(float(bare)) or "n" in bare.lower())
         case "truth":
             return text in _TRUE_WORDS or text in _FALSE_WORDS
     return True
@@ -777,8 +767,6 @@ def _types(columns: object) -> tuple[tuple[str, Feature], ...]:
 
 
 def _missing_words(na: object) -> tuple[str, ...]:
-    if isinstance(na, (list, tuple)) and all(
-        isinstance(word, str) and is_utf8_encodable(word) for word in na
-    ):
+    if isinstance(na, (list, tuple)) and all(isinstance(word, str) and is_utf8_encodable(word) for word in na):
         return tuple(na)
     raise invalid("na", na, "a list of the texts that stand for no value", 'na=["", "NA"]')

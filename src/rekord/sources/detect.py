@@ -72,12 +72,7 @@ def is_coco(head: bytes) -> bool:
             depth -= 1
             if not depth:
                 return members >= _COCO_MEMBERS
-        elif (
-            token == b":"
-            and depth == 1
-            and last in _COCO_MEMBERS
-            and head[match.end() :].lstrip()[:1] == b"["
-        ):
+        elif token == b":" and depth == 1 and last in _COCO_MEMBERS and head[match.end() :].lstrip()[:1] == b"[":
             members.add(last)
         last = token
     return bool(members)
@@ -93,9 +88,7 @@ def is_image_list(path: str, head: bytes) -> bool:
     text = io.TextIOWrapper(io.BytesIO(head), "utf-8-sig", "surrogateescape", newline="")
     fields: list[list[str]] = []
     try:
-        columns = find_columns(
-            path, {"image": None, "label": None, "split": None}, ImageCsvReader(path).rows(text)
-        )
+        columns = find_columns(path, {"image": None, "label": None, "split": None}, ImageCsvReader(path).rows(text))
         for _, (_, row) in zip(range(_SAMPLE_ROWS), columns.rows, strict=False):
             fields.append(row)
     except RekordError:
@@ -336,9 +329,7 @@ def _identify_folder(path: str, layout: str | None, *, levels: int) -> DetectedS
         known = _identify_dataset(path, entries, layout)
         if known is not None:
             return known
-    kinds = Counter(
-        kind for name in entries.files if (kind := _kind_by_name(name)) not in (None, *_WEAK_KINDS)
-    )
+    kinds = Counter(kind for name in entries.files if (kind := _kind_by_name(name)) not in (None, *_WEAK_KINDS))
     if len(entries.folders) == 1 and not kinds and levels < _MAX_LEVELS:
         inner = os.path.join(path, entries.folders[0])
         if _has_several_classes(inner):
@@ -389,9 +380,7 @@ def _identify_voc_masks(path: str, entries: _FolderEntries) -> DetectedSource | 
         return None
     if os.path.isdir(os.path.join(path, "ImageSets", "Segmentation")):
         return DetectedSource("voc_segmentation", path)
-    return DetectedSource(
-        "segmentation", os.path.join(path, "JPEGImages"), os.path.join(path, "SegmentationClass")
-    )
+    return DetectedSource("segmentation", os.path.join(path, "JPEGImages"), os.path.join(path, "SegmentationClass"))
 
 
 def _identify_image_mask_pair(path: str, entries: _FolderEntries) -> DetectedSource | None:

@@ -95,10 +95,7 @@ class AnnotationSource(ListingSource, ABC):
         """The whole source, cut up in order of its rows' paths."""
         listing: AnnotationListing = self._last_listing()
         sized = ((entry, entry.cost_bytes) for entry in listing.entries)
-        return [
-            SourcePart((entries, listing.context), size)
-            for entries, size in group_by_bytes(sized, part_bytes)
-        ]
+        return [SourcePart((entries, listing.context), size) for entries, size in group_by_bytes(sized, part_bytes)]
 
     def read(self, part: SourcePart) -> Iterator[SourceRow]:
         """The rows of a part, in order."""
@@ -266,9 +263,7 @@ def unknown_class_error(whose: str, name: object, known: str, location: Location
     )
 
 
-def missing_image_error(
-    name: str, folder: str, location: Location, *, named_folder: bool = True
-) -> RekordError:
+def missing_image_error(name: str, folder: str, location: Location, *, named_folder: bool = True) -> RekordError:
     """The error for an image that is listed and not there."""
     return error(
         "E366",

@@ -35,9 +35,7 @@ def find_framework_source(value: object) -> Callable[..., Any] | None:
 
 
 @check_keywords
-def torch_dataset(
-    dataset: IndexedRows | Iterable[object], *, names: Sequence[str] | None = None
-) -> RowsSource:
+def torch_dataset(dataset: IndexedRows | Iterable[object], *, names: Sequence[str] | None = None) -> RowsSource:
     """The items of a torch Dataset or IterableDataset, one row each: dicts, tuples or single values.
 
     The parts of a tuple are called `names` (x, y and weight unless told), a single value x.
@@ -227,8 +225,7 @@ def _iter_stream(parts: list[Any], splits: tuple[str, ...] | None) -> Iterator[A
         stream, files = _disable_decoding(part)
         for item in stream:
             row = {
-                name: _read_encoded_file(value) if name in files else to_pixels(value)
-                for name, value in item.items()
+                name: _read_encoded_file(value) if name in files else to_pixels(value) for name, value in item.items()
             }
             yield row if splits is None else {**row, "split": splits[place]}
 
@@ -285,18 +282,14 @@ def _convert_features(name: str, feature: Any, arrays: list[Any]) -> dict[str, F
     return out
 
 
-def _convert_feature(
-    name: str, feature: Any, above: Shape, optional: bool, arrays: list[Any]
-) -> Feature | None:
+def _convert_feature(name: str, feature: Any, above: Shape, optional: bool, arrays: list[Any]) -> Feature | None:
     kind = type(feature).__name__
     if kind in _ARRAY_FEATURES:
         shape = tuple(feature.shape)
         return None if above else _convert_number(name, feature.dtype, shape, optional, arrays)
     if kind in ("List", "LargeList", "Sequence"):
         length = getattr(feature, "length", -1)
-        return _convert_feature(
-            name, feature.feature, (*above, None if length < 0 else length), optional, arrays
-        )
+        return _convert_feature(name, feature.feature, (*above, None if length < 0 else length), optional, arrays)
     if isinstance(feature, list) and len(feature) == 1:
         return _convert_feature(name, feature[0], (*above, None), optional, arrays)
     if kind == "ClassLabel":
@@ -321,9 +314,7 @@ def _convert_number(name: str, dtype: str, shape: Shape, optional: bool, arrays:
     dtype = _NUMBER_DTYPES.get(dtype, dtype)
     if dtype in INTEGER_DTYPES:
         raw = dtype in ("uint8", "uint16") and len(shape) > 1
-        return (
-            Tensor(dtype, shape, optional=optional) if raw else Int64(shape, dtype=dtype, optional=optional)
-        )
+        return Tensor(dtype, shape, optional=optional) if raw else Int64(shape, dtype=dtype, optional=optional)
     if dtype == "float64":
         merges = _is_lossy_in_float32(arrays)
         return Tensor(dtype, shape, optional=optional) if merges else Float32(shape, optional=optional)

@@ -162,11 +162,7 @@ def find_columns(
 
 
 def _preview_header(head: list[str]) -> str:
-    return (
-        "the columns " + preview(", ".join([to_printable_path(name) for name in head]))
-        if head
-        else "no header"
-    )
+    return "the columns " + preview(", ".join([to_printable_path(name) for name in head])) if head else "no header"
 
 
 def unreadable_csv_error(
@@ -334,9 +330,7 @@ class ImageCsvSource(ListingSource):
 
         match line.code:
             case "E360" if not line.image:
-                return line_error(
-                    "a line names no image", "image", "a path", "nothing", "mend or remove the line"
-                )
+                return line_error("a line names no image", "image", "a path", "nothing", "mend or remove the line")
             case "E360":
                 return line_error(
                     "an image that a line names is missing",
@@ -361,9 +355,7 @@ class ImageCsvSource(ListingSource):
                     preview(line.image),
                     "remove one of the two lines: the image would be in the dataset twice",
                 )
-        return line_error(
-            "a line is not UTF-8", line.detail, "UTF-8", "other bytes", "save the file as UTF-8"
-        )
+        return line_error("a line is not UTF-8", line.detail, "UTF-8", "other bytes", "save the file as UTF-8")
 
 
 def _parse_line(position: int, line: int, fields: list[str], columns: ImageCsvColumns) -> _ImageCsvLine:

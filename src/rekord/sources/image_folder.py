@@ -264,9 +264,7 @@ class ImageFolderSource(ListingSource):
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         listing: _ImageFolderListing = self._last_listing()
         sized = ((file.path, file.size_bytes) for file in listing.files)
-        return [
-            SourcePart((listing.has_splits, paths), size) for paths, size in group_by_bytes(sized, part_bytes)
-        ]
+        return [SourcePart((listing.has_splits, paths), size) for paths, size in group_by_bytes(sized, part_bytes)]
 
     def read(self, part: SourcePart) -> Iterator[SourceRow]:
         has_splits, paths = part.content

@@ -87,9 +87,7 @@ class JsonSource(LineSource):
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[base.SourcePart]:
         seen = survey_files(self.listing(), gzipped=False)
         cut = lines.group_spans(lines.split_into_spans(seen.indexes, part_bytes), part_bytes)
-        return [
-            base.SourcePart((seen.listing.root, seen.arrays, part.content), part.source_bytes) for part in cut
-        ]
+        return [base.SourcePart((seen.listing.root, seen.arrays, part.content), part.source_bytes) for part in cut]
 
     def read(self, part: base.SourcePart) -> Iterator[Chunk]:
         root, arrays, pieces = part.content
@@ -151,9 +149,7 @@ class _JsonSurvey:
 _surveys: SurveyCache[_JsonSurvey] = SurveyCache()
 
 
-def survey_files(
-    listing: FileListing, *, gzipped: bool, opened: SizeCheckedFile | None = None
-) -> _JsonSurvey:
+def survey_files(listing: FileListing, *, gzipped: bool, opened: SizeCheckedFile | None = None) -> _JsonSurvey:
     """Inspect all files, each opened once; `opened` is the only one where it is open already."""
     return _surveys.get((listing, gzipped), lambda: _survey_files(listing, gzipped, opened))
 
@@ -175,9 +171,7 @@ def _survey_files(listing: FileListing, gzipped: bool, opened: SizeCheckedFile |
                 indexes.append(RowIndex(file, (_FILE_START,), rows))
             else:
                 begin = RowStart(offset, 0, 1)
-                indexes.append(
-                    lines.index_file(file, stream, LINE_SYNTAX, begin, head=head, look=sample.scan)
-                )
+                indexes.append(lines.index_file(file, stream, LINE_SYNTAX, begin, head=head, look=sample.scan))
     rows = sum(index.rows for index in indexes)
     if not sample.first:
         path = listing.full(listing.files[0])
@@ -357,9 +351,7 @@ def _describe_failure(failure: Exception) -> str:
     return str(failure).removeprefix("JSON is malformed: ")[:60]
 
 
-def _read_array_rows(
-    stream: ByteStream, file: SourceFile, path: str, head: bytes = b""
-) -> Iterator[base.SourceRow]:
+def _read_array_rows(stream: ByteStream, file: SourceFile, path: str, head: bytes = b"") -> Iterator[base.SourceRow]:
     pieces = [head]
     size_bytes = len(head)
     while piece := stream.read(1 << 20):

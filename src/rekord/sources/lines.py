@@ -282,9 +282,7 @@ def not_utf8_error(data: bytes, at: int, where: Location, column: str | None) ->
         location=where.within(feature=column),
         expected="text in UTF-8",
         found=f"bytes {data[max(at - 4, 0) : at + 8].hex(' ')}",
-        likely="the file is in Latin-1 or Windows-1252: single bytes above 0x9f among ASCII"
-        if latin
-        else None,
+        likely="the file is in Latin-1 or Windows-1252: single bytes above 0x9f among ASCII" if latin else None,
         do="iconv -f WINDOWS-1252 -t UTF-8 IN > OUT" if latin else "save the file in UTF-8",
     )
 
@@ -424,9 +422,7 @@ def _index_files(listing: FileListing) -> tuple[RowIndex, ...]:
 
 
 def _no_lines_error(listing: FileListing) -> RekordError:
-    return empty_file_error(
-        listing.full(listing.files[0]), "no line with anything in it", expected="lines of text"
-    )
+    return empty_file_error(listing.full(listing.files[0]), "no line with anything in it", expected="lines of text")
 
 
 def _parse_block(block: RowBlock, path: str, full_path: str) -> Iterator[Chunk]:
@@ -457,9 +453,7 @@ def _decode_rows(rows: list[bytes]) -> Any:
         return None
 
 
-def _find_invalid_rows(
-    rows: list[bytes], block: RowBlock, path: str
-) -> Iterator[tuple[int, RekordError | None]]:
+def _find_invalid_rows(rows: list[bytes], block: RowBlock, path: str) -> Iterator[tuple[int, RekordError | None]]:
     """The rows that cannot be decoded, and the end."""
     for i, row in enumerate(rows):
         try:

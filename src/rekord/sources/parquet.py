@@ -48,9 +48,7 @@ class ParquetSource(TableFiles):
         for file, groups in zip(seen.listing.files, seen.groups, strict=True):
             for group in groups:
                 if pieces and size_bytes + group.size_bytes > part_bytes:
-                    parts.append(
-                        base.SourcePart((seen.listing.root, tuple(pieces), seen.exported), size_bytes)
-                    )
+                    parts.append(base.SourcePart((seen.listing.root, tuple(pieces), seen.exported), size_bytes))
                     pieces, size_bytes = [], 0
                 pieces.append((file, group))
                 size_bytes += group.size_bytes

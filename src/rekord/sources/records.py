@@ -197,9 +197,7 @@ class _RecordFileReader:
                 failure = frame_error(problem, record=record, offset=segment.offset + at)
                 if end < len(frames):
                     after = segment.offset + end
-                    failure.likely = (
-                        f"bytes changed after writing: the next frame, at byte {after:,}, is intact"
-                    )
+                    failure.likely = f"bytes changed after writing: the next frame, at byte {after:,}, is intact"
                 yield self._bad(record, segment.offset + at, failure)
             else:
                 yield self._row(record, segment.offset + at, _core.payloads(frames, extents)[0])
@@ -240,14 +238,10 @@ class _RecordFileReader:
             failure.location = replace(failure.location, row=None)
             return self._bad(record, offset, failure)
         values = {name: column[0] for name, column in columns.items()}
-        return SourceRow(
-            self.below, record, values if self.split is None else {**values, "split": self.split}
-        )
+        return SourceRow(self.below, record, values if self.split is None else {**values, "split": self.split})
 
     def _bad(self, record: int, offset: int, failure: RekordError) -> SourceRow:
-        failure.location = failure.location.within(
-            path=to_printable_path(self.path), record=record, offset=offset
-        )
+        failure.location = failure.location.within(path=to_printable_path(self.path), record=record, offset=offset)
         return SourceRow(self.below, record, failure)
 
     def _columns(self, first: int, values: dict[str, Any], rows: int) -> ColumnChunk:

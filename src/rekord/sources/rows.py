@@ -68,9 +68,7 @@ class RowsSource:
         self._splits = splits
         self._convert = convert
         self._begun = False
-        self._waiting: list[
-            SourceRow
-        ] = []  # rows of a running iterator that a look at the first ones took from it
+        self._waiting: list[SourceRow] = []  # rows of a running iterator that a look at the first ones took from it
         self._running: Iterator[SourceRow] | None = None
         self._schema: Schema | None = None
 
@@ -98,9 +96,7 @@ class RowsSource:
                 self._waiting.append(row)
                 taken_bytes += 0 if isinstance(row.values, RekordError) else estimate_row_bytes(row.values)
             self._running = running
-            self._schema = infer_row_schema(
-                self._waiting, complete=complete, has_splits=self._splits is not None
-            )
+            self._schema = infer_row_schema(self._waiting, complete=complete, has_splits=self._splits is not None)
         return self._schema
 
     def rows(self) -> Iterator[SourceRow]:

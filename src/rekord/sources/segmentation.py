@@ -311,13 +311,9 @@ class CityscapesSource(ImageMaskSource):
         return {"optional_masks": self.optional_masks}
 
     def _list(self) -> PairListing:
-        images, masks = [
-            find_dataset_folder(self.root, name, "Cityscapes") for name in ("leftImg8bit", "gtFine")
-        ]
+        images, masks = [find_dataset_folder(self.root, name, "Cityscapes") for name in ("leftImg8bit", "gtFine")]
         pictures, others = find_images(images)
-        pictures = tuple(
-            [file for file in pictures if strip_image_extension(file.path).endswith(_IMAGE_SUFFIX)]
-        )
+        pictures = tuple([file for file in pictures if strip_image_extension(file.path).endswith(_IMAGE_SUFFIX)])
         if not pictures:
             raise no_images_error(images, others, name=f"images called *{_IMAGE_SUFFIX}.png")
         ids = find_images(masks).files
@@ -387,10 +383,7 @@ def _detect_convention(images: Iterable[SourceFile], masks: Iterable[SourceFile]
     stems = [strip_image_extension(file.path) for file in masks]
     for convention in _CONVENTIONS:
         for name in stems:
-            if (
-                name.endswith(convention.mask)
-                and name.removesuffix(convention.mask) + convention.image in have
-            ):
+            if name.endswith(convention.mask) and name.removesuffix(convention.mask) + convention.image in have:
                 return convention
     return _CONVENTIONS[0]
 
@@ -561,9 +554,7 @@ class VocSegmentationSource(ImageMaskSource):
 
 def _select_lists(folder: str) -> list[str]:
     """The lists that name each image once, in the order of their files."""
-    there = [
-        name for name in ("train", "val", "trainval") if os.path.isfile(os.path.join(folder, f"{name}.txt"))
-    ]
+    there = [name for name in ("train", "val", "trainval") if os.path.isfile(os.path.join(folder, f"{name}.txt"))]
     used = [name for name in there if name != "trainval"] or there
     test = ["test"] if os.path.isfile(os.path.join(folder, "test.txt")) else []
     return sorted(test + used)
@@ -585,9 +576,7 @@ def _read_lines(path: str) -> Iterator[tuple[int, str]]:
             while line := file.readline(_MAX_LINE_CHARACTERS + 1):
                 number += 1
                 if len(line) > _MAX_LINE_CHARACTERS or "\0" in line:
-                    found = (
-                        "a zero byte" if "\0" in line else f"more than {_MAX_LINE_CHARACTERS:,} characters"
-                    )
+                    found = "a zero byte" if "\0" in line else f"more than {_MAX_LINE_CHARACTERS:,} characters"
                     raise _not_text_error(path, number, found)
                 if line.strip():
                     yield number, line.strip()
@@ -657,9 +646,7 @@ def _not_text_error(path: str, line: int, found: str) -> RekordError:
         "X529",
         f"{os.path.basename(path)} has a line that cannot be read",
         location=Location(path=join_path("", path), line=line),
-        expected="name:red,green,blue:: with each name once"
-        if path.endswith("labelmap.txt")
-        else "one id a line",
+        expected="name:red,green,blue:: with each name once" if path.endswith("labelmap.txt") else "one id a line",
         found=found,
         do="mend the line",
     )

@@ -176,11 +176,7 @@ def widen_lossy_floats(columns: Sequence[TableColumn], batch: Any) -> tuple[Tabl
 
     out = []
     for column in columns:
-        if (
-            column.feature.value_kind == "float"
-            and not column.feature.shape
-            and column.path[0] in batch.schema.names
-        ):
+        if column.feature.value_kind == "float" and not column.feature.shape and column.path[0] in batch.schema.names:
             values = read_column(batch.slice(0, SAMPLE_ROWS), column)
             if values.type == pa.float64() and is_lossy_in_float32(values.drop_null().to_numpy()):
                 column = column._replace(feature=Tensor("float64"))
@@ -191,9 +187,7 @@ def widen_lossy_floats(columns: Sequence[TableColumn], batch: Any) -> tuple[Tabl
 def find_double_columns(columns: Sequence[TableColumn], schema: Any) -> list[str]:
     """The names of the top columns in which doubles may be."""
     names = {
-        column.path[0]
-        for column in columns
-        if column.feature.value_kind == "float" and not column.feature.shape
+        column.path[0] for column in columns if column.feature.value_kind == "float" and not column.feature.shape
     }
     return [name for name in schema.names if name in names and "double" in str(schema.field(name).type)]
 
@@ -563,9 +557,7 @@ def _list_sizes(shape: tuple[int | None, ...], *, pairs: bool) -> list[_ListSize
     if None in shape[1:]:
         levels = [_ListSize(math.prod(size for size in shape if size is not None), exact=False)]  # flat
     else:
-        levels = [
-            _ListSize(1, exact=False) if size is None else _ListSize(size, exact=True) for size in shape
-        ]
+        levels = [_ListSize(1, exact=False) if size is None else _ListSize(size, exact=True) for size in shape]
     return [*levels, _ListSize(2, exact=True)] if pairs else levels
 
 

@@ -237,9 +237,7 @@ _MAX_REPLAY_SECONDS = 10.0
 """What was read in so short a time is read again, to find the row that failed."""
 
 # What a pipeline may do after `batch` without making rows of the batches again.
-_AFTER_BATCH_PATTERN = re.compile(
-    r"_?(Parallel)?(Prefetch|Options|Cache|Take|Skip|Shuffle|Repeat|Shard|Map)Dataset"
-)
+_AFTER_BATCH_PATTERN = re.compile(r"_?(Parallel)?(Prefetch|Options|Cache|Take|Skip|Shuffle|Repeat|Shard|Map)Dataset")
 _BATCH_PATTERN = re.compile(r"_?((Parallel|Padded)?Batch|Rebatch)Dataset")
 
 
@@ -345,9 +343,7 @@ class TfDataSource:
                 return None
             twice = next((name for name in columns if name in features), None)
             if twice is not None:
-                raise element_error(
-                    twice, "columns of different names", "a part of a sparse tensor, and another"
-                )
+                raise element_error(twice, "columns of different names", "a part of a sparse tensor, and another")
             features.update(columns)
         return Schema(features)
 
@@ -356,9 +352,7 @@ class TfDataSource:
         size = _batch_rows(self._leaves, self._specs)
         batches = self._dataset.ragged_batch(size) if varies else self._dataset.batch(size)
         for place, batch in enumerate(self._iter_elements(batches.prefetch(2), rows_each=size)):
-            columns = {
-                name: _to_column(tensor) for name, tensor in flatten_element(batch, self._names).items()
-            }
+            columns = {name: _to_column(tensor) for name, tensor in flatten_element(batch, self._names).items()}
             rows = len(next(iter(columns.values()))) if columns else 0
             yield ColumnChunk("", place * size, columns, rows)
 

@@ -153,9 +153,7 @@ def _parse_object(node: _XmlNode, path: str) -> VocObject:
         except ValueError:
             sides.append(float("nan"))
         if not abs(sides[-1]) < _MAX_PIXELS:
-            _raise_object_error(
-                path, box.line, f"a box has no usable <{side}>", "a number of pixels", preview(text)
-            )
+            _raise_object_error(path, box.line, f"a box has no usable <{side}>", "a number of pixels", preview(text))
     given: dict[str, Any] = {}
     for flag in ("difficult", "truncated", "occluded"):
         text = node.text_of(flag)
@@ -163,9 +161,7 @@ def _parse_object(node: _XmlNode, path: str) -> VocObject:
             # Tools write 1, true, Yes; anything else that is said here is said by mistake.
             known = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1}
             if text.lower() not in known:
-                _raise_object_error(
-                    path, node.line, f"an object has no usable <{flag}>", "0 or 1", preview(text)
-                )
+                _raise_object_error(path, node.line, f"an object has no usable <{flag}>", "0 or 1", preview(text))
             given[flag] = known[text.lower()]
     pose = node.text_of("pose")
     if pose:
@@ -349,9 +345,7 @@ class VocSource(AnnotationSource):
                 files[xml] = facts
                 cost += facts.st_size
             name = detection.relative_path(place.images, found[0])
-            yield RowEntry(
-                image, 0, cost, _VocImage(xml if facts is not None else None, image, name, one.split)
-            )
+            yield RowEntry(image, 0, cost, _VocImage(xml if facts is not None else None, image, name, one.split))
 
     def _meant(self, place: _VocFolder, files: dict[str, os.stat_result]) -> Iterator[_ListedXml]:
         """What the lists name, or every xml file where there are none."""
@@ -451,9 +445,7 @@ def _find_folders(root: str) -> list[_VocFolder]:
             images = _find_first_folder(folder, "JPEGImages", "images", "Images", "PNGImages") or folder
             return [_VocFolder(xmls, images, _find_first_folder(folder, "ImageSets"), None)]
     folders = [
-        entry.name
-        for entry in LOCAL.list(root)
-        if entry.kind == "folder" and detection.parse_split_name(entry.name)
+        entry.name for entry in LOCAL.list(root) if entry.kind == "folder" and detection.parse_split_name(entry.name)
     ]
     places = []
     for name in folders:

@@ -39,9 +39,7 @@ from rekord.sources.rows import PEEK_BYTES, estimate_row_bytes, infer_row_schema
 EXTENSIONS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 
 _MEMBER_PATTERN = re.compile(r"^(?P<key>(?:.*/|)[^./][^/.]*)\.(?P<extension>[^/]*)$", re.DOTALL)
-_IMAGE_EXTENSIONS = frozenset(
-    ("jpg", "jpeg", "png", "gif", "bmp", "webp", "ppm", "pgm", "pnm", "tif", "tiff")
-)
+_IMAGE_EXTENSIONS = frozenset(("jpg", "jpeg", "png", "gif", "bmp", "webp", "ppm", "pgm", "pnm", "tif", "tiff"))
 _TEXT_EXTENSIONS = frozenset(("txt", "text", "transcript"))
 _MASK_EXTENSIONS = ("seg", "mask")
 _MAX_MEMBER_BYTES = (1 << 31) - 1  # of a sample: no record can hold more
@@ -85,9 +83,7 @@ class WebDatasetSource:
             layout = "classification"
         elif columns == {"filename", "text"}:
             layout = "text"
-        return SourceFacts(
-            layout=layout, schema=schema, source_bytes=listing.source_bytes, files=listing.files
-        )
+        return SourceFacts(layout=layout, schema=schema, source_bytes=listing.source_bytes, files=listing.files)
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         listing = self._listing()
@@ -123,8 +119,7 @@ class WebDatasetSource:
             )
         schema = infer_row_schema(rows, complete=False)
         features = {
-            name: Image(optional=feature.optional) if name in images else feature
-            for name, feature in schema.items()
+            name: Image(optional=feature.optional) if name in images else feature for name, feature in schema.items()
         }
         return Schema(features, evidence=schema.evidence)
 
@@ -150,9 +145,7 @@ def _read_samples(path: str, file: SourceFile) -> Iterator[tuple[base.SourceRow,
             if isinstance(member.data, bytes):
                 sample_bytes += len(member.data)
                 if sample_bytes > _MAX_MEMBER_BYTES:
-                    sample = [
-                        one._replace(data=_too_large_error(path, member.key, position)) for one in sample
-                    ]
+                    sample = [one._replace(data=_too_large_error(path, member.key, position)) for one in sample]
                     member = member._replace(data=_too_large_error(path, member.key, position))
             sample.append(member)
     except _CorruptTar as damage:
@@ -278,9 +271,7 @@ def _build_values(path: str, sample: list[_SampleMember]) -> tuple[dict[str, Any
         column = ".".join(names)
         found = _decode_member(path, member, kind, column)
         if kind in _IMAGE_EXTENSIONS:
-            masked = column in _MASK_EXTENSIONS or (
-                column == "" and kind == "png" and {"jpg", "jpeg"} & kinds
-            )
+            masked = column in _MASK_EXTENSIONS or (column == "" and kind == "png" and {"jpg", "jpeg"} & kinds)
             name = "mask" if masked else column or "image"
             found = {name: member.data}
             images.add(name)

@@ -38,9 +38,7 @@ def read_class_names(root: str) -> tuple[tuple[str, ...] | None, str | None]:
             text = data.decode("utf-8-sig")
         except UnicodeDecodeError as failure:
             line = data.count(b"\n", 0, failure.start) + 1
-            raise _class_names_error(
-                path, line, "the names of classes are not UTF-8", "other bytes"
-            ) from None
+            raise _class_names_error(path, line, "the names of classes are not UTF-8", "other bytes") from None
         if path.lower().endswith((".yaml", ".yml")):
             names = _parse_yaml_names(text, path)
             if names is None:
@@ -81,18 +79,14 @@ def read_keypoint_numbers(root: str) -> int | None:
 
 
 def _candidate_files(root: str) -> Iterator[str]:
-    names = [
-        entry.name for entry in LOCAL.list(root) if entry.kind == "file" and not entry.name.startswith(".")
-    ]
+    names = [entry.name for entry in LOCAL.list(root) if entry.kind == "file" and not entry.name.startswith(".")]
     yamls = [name for name in names if name.lower().endswith((".yaml", ".yml"))]
     yield from [os.path.join(root, name) for name in sorted(yamls, key=lambda name: name != "data.yaml")]
     for folder in ("", "labels", "labels/train", "train/labels"):
         path = os.path.join(root, *folder.split("/"), "classes.txt")
         if os.path.isfile(path):
             yield path
-    yield from [
-        os.path.join(root, name) for name in names if name.lower().endswith((".names", "_darknet.labels"))
-    ]
+    yield from [os.path.join(root, name) for name in names if name.lower().endswith((".names", "_darknet.labels"))]
 
 
 def _parse_yaml_names(text: str, path: str) -> tuple[str, ...] | None:

@@ -198,9 +198,7 @@ class _Search:
             sample = files if len(files) <= quota else random.Random(0).sample(files, quota)
             heads = _read_heads([one.path for one in sample], self.storage)
             are_records = [
-                one
-                for one, head in zip(sample, heads, strict=True)
-                if head and self.begins_with_a_record(head)
+                one for one, head in zip(sample, heads, strict=True) if head and self.begins_with_a_record(head)
             ]
             # What is empty holds no records, and says nothing of its like.
             all_are = len(are_records) == sum(head != b"" for head in heads)
@@ -370,9 +368,7 @@ def _max_probed(place: str) -> int:
 
 def _read_heads(paths: Sequence[str], storage: Storage) -> list[bytes | None]:
     """The first bytes of each file; None of one that cannot be read."""
-    return map_concurrently(
-        lambda path: _read_head(path, storage), paths, remote=bool(paths) and is_remote(paths[0])
-    )
+    return map_concurrently(lambda path: _read_head(path, storage), paths, remote=bool(paths) and is_remote(paths[0]))
 
 
 def _read_head(path: str, storage: Storage) -> bytes | None:
@@ -419,9 +415,7 @@ def _not_found_error(path: str, storage: Storage) -> RekordError:
     do = CHECK_ADDRESS_HINT if is_remote(path) else f"ls {shlex.quote(folder or '.')}"
     if name in siblings:
         whole = first_missing == path.rstrip("/")
-        found = (
-            "a link that leads nowhere" if whole else f"{first_missing} is no folder, or cannot be entered"
-        )
+        found = "a link that leads nowhere" if whole else f"{first_missing} is no folder, or cannot be entered"
         do = f"ls -ld {shlex.quote(first_missing)}"
     else:
         if first_missing != path.rstrip("/"):

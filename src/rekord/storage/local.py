@@ -214,9 +214,7 @@ def _reject_invalid_path(path: str) -> None:
     # The operating system's own answers to these are a ValueError and "No such file" about nothing.
     if not path or "\0" in path:
         found = "a path with a zero byte in it" if path else "an empty path"
-        raise error(
-            "U605", location=Location(path=path), expected="a path", found=found, do="name a file or folder"
-        )
+        raise error("U605", location=Location(path=path), expected="a path", found=found, do="name a file or folder")
 
 
 class LocalStorage:

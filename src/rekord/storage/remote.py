@@ -143,9 +143,7 @@ class RemoteStorage:
         with _translate_read_errors(path):
             info = system.info(inner)
         if _kind_from_info(info) == "folder":
-            raise error(
-                "X503", location=Location(path=path), found="a folder", do="name a file in this folder"
-            )
+            raise error("X503", location=Location(path=path), found="a folder", do="name a file in this folder")
         return ReadAhead(path, _size_from_info(path, info), partial(self._range, path))
 
     def head(self, path: str, most_bytes: int) -> bytes:
@@ -293,17 +291,11 @@ def _translate_failure(path: str, failure: Exception) -> RekordError:
     number = failure.errno if isinstance(failure, OSError) else None
     found = f"{name}: {' '.join(str(failure).split())[:100]}"
     impossible = "ParamValidation" in name  # a name that nothing there can have
-    if (
-        isinstance(failure, (FileNotFoundError, NotADirectoryError))
-        or number in _NOT_FOUND_ERRNOS
-        or impossible
-    ):
+    if isinstance(failure, (FileNotFoundError, NotADirectoryError)) or number in _NOT_FOUND_ERRNOS or impossible:
         return error("X501", location=where, found="nothing of this name", do=CHECK_ADDRESS_HINT)
     status = getattr(failure, "status", getattr(failure, "code", None))
     if isinstance(failure, PermissionError) or number in _DENIED_ERRNOS or status in _DENIED_STATUSES:
-        return error(
-            "X556", location=where, found=found, do="use credentials that may list and read this place"
-        )
+        return error("X556", location=where, found=found, do="use credentials that may list and read this place")
     if "Credential" in name:
         scheme = path.partition("://")[0]
         setting = "FSSPEC_S3_ANON=true" if _SCHEME_EXTRAS.get(scheme) == "s3" else "FSSPEC_GS_TOKEN=anon"

@@ -180,9 +180,7 @@ class Transaction:
         try:
             with self.lock():
                 try:
-                    remove_tree(
-                        storage, staged.folder
-                    )  # of a run that was killed: nobody else holds the lock
+                    remove_tree(storage, staged.folder)  # of a run that was killed: nobody else holds the lock
                     storage.make_folder(staged.folder)
                     yield staged
                     staged.sync()
@@ -259,9 +257,7 @@ class StagedFile:
     published by itself is known to the user as `shown`: errors name that, and its folder is synced too.
     """
 
-    def __init__(
-        self, path: str, temporary: str, storage: Storage, *, sync: bool, shown: str | None = None
-    ) -> None:
+    def __init__(self, path: str, temporary: str, storage: Storage, *, sync: bool, shown: str | None = None) -> None:
         self.path = path
         self._temporary = temporary
         self._storage = storage

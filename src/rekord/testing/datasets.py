@@ -79,8 +79,7 @@ class NumberedFilesSource:
             source_bytes=sum(stat.st_size for stat in stats),
             splits=splits,
             files=tuple(
-                SourceFile(path, stat.st_size, stat.st_mtime_ns)
-                for path, stat in zip(paths, stats, strict=True)
+                SourceFile(path, stat.st_size, stat.st_mtime_ns) for path, stat in zip(paths, stats, strict=True)
             ),
         )
 
@@ -206,9 +205,7 @@ class GeneratedSource:
 
     def facts(self) -> SourceFacts:
         schema = Schema({"number": Int64(), "label": Label(DEFAULT_CLASSES), "blob": Bytes()})
-        return SourceFacts(
-            layout="table", schema=schema, rows=self.rows, source_bytes=self.rows * self.row_bytes
-        )
+        return SourceFacts(layout="table", schema=schema, rows=self.rows, source_bytes=self.rows * self.row_bytes)
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         step = max(1, part_bytes // self.row_bytes)
@@ -219,9 +216,7 @@ class GeneratedSource:
         begin, end = part.content
         for number in range(begin, end):
             blob = (b"%016d" % number) * (self.row_bytes // 16)
-            yield SourceRow(
-                "rows", number, {"number": number, "label": number % DEFAULT_CLASSES, "blob": blob}
-            )
+            yield SourceRow("rows", number, {"number": number, "label": number % DEFAULT_CLASSES, "blob": blob})
 
 
 class PeakMemory:
@@ -268,9 +263,7 @@ class _Patcher(Protocol):
     def setattr(self, target: Any, name: str, value: object) -> None: ...
 
 
-def use_small_parts(
-    patch: _Patcher, *, part_bytes: int = 250, run_bytes: int = 600, piece_bytes: int = 300
-) -> None:
+def use_small_parts(patch: _Patcher, *, part_bytes: int = 250, run_bytes: int = 600, piece_bytes: int = 300) -> None:
     """Make parts, runs and pieces small in this process, so that few rows make several of each."""
     patch.setattr(driver, "PART_BYTES", part_bytes)
     patch.setattr(tasks, "PART_BYTES", part_bytes)

@@ -113,9 +113,7 @@ def _float32s(draw: st.DrawFn) -> Feature:
     exact = draw(st.booleans()) and dtype == "float32"
     given = draw(_presence(values(shape, number if exact and not limits else one)))
     rounding: Literal["nearest", "exact"] = "exact" if exact else "nearest"
-    return Float32(
-        shape, dtype=dtype, range=(limits[0], limits[1]) if limits else None, rounding=rounding, **given
-    )
+    return Float32(shape, dtype=dtype, range=(limits[0], limits[1]) if limits else None, rounding=rounding, **given)
 
 
 @st.composite
@@ -140,9 +138,7 @@ def _labels(draw: st.DrawFn) -> Feature:
 def _tensors(draw: st.DrawFn) -> Feature:
     dtype = draw(st.sampled_from(TENSOR_DTYPES))
     shape = draw(shapes())
-    one: st.SearchStrategy[Any] = (
-        st.integers(0, 1) if dtype in INTEGER_DTYPES else st.sampled_from([0.5, -1.0, 0.1])
-    )
+    one: st.SearchStrategy[Any] = st.integers(0, 1) if dtype in INTEGER_DTYPES else st.sampled_from([0.5, -1.0, 0.1])
     if dtype.startswith("complex"):
         one = st.sampled_from([1j, 0.5, complex("nan"), complex(0.1, float("-inf"))])
     return Tensor(dtype, shape, **draw(_presence(values(shape, one))))
@@ -223,9 +219,7 @@ def features() -> st.SearchStrategy[Feature]:
 @st.composite
 def _columns(draw: st.DrawFn, taken: frozenset[str], *, defaults: bool) -> dict[str, Feature]:
     found: dict[str, Feature] = {}
-    for name in draw(
-        st.lists(names().filter(lambda one: one not in taken), max_size=_MAX_COLUMNS, unique=True)
-    ):
+    for name in draw(st.lists(names().filter(lambda one: one not in taken), max_size=_MAX_COLUMNS, unique=True)):
         feature = draw(features())
         if not defaults:
             feature = _replace_fields(feature, default=ABSENT)
@@ -239,9 +233,7 @@ def _columns(draw: st.DrawFn, taken: frozenset[str], *, defaults: bool) -> dict[
     images = [name for name, feature in found.items() if isinstance(feature, Image)]
     if images and "mask" not in (*found, *taken) and draw(st.booleans()):
         ignore = draw(st.one_of(st.none(), st.integers(0, 255)))
-        found["mask"] = Mask(
-            classes=draw(st.integers(1, 300)), ignore=ignore, of=draw(st.sampled_from(images))
-        )
+        found["mask"] = Mask(classes=draw(st.integers(1, 300)), ignore=ignore, of=draw(st.sampled_from(images)))
     return found
 
 
@@ -447,9 +439,7 @@ def value_lists(kind: WireKind) -> SearchStrategy[bytes]:
     """A BytesList, FloatList or Int64List: in one piece or several, packed or not, with strangers between."""
     if kind == "bytes":
         usual = _field(st.just(1), LEN, _delimited(st.binary(max_size=8)))
-        return _joined(
-            st.one_of(usual, usual, usual, unknown_fields(), _field(st.just(1), VARINT, int64_bytes()))
-        )
+        return _joined(st.one_of(usual, usual, usual, unknown_fields(), _field(st.just(1), VARINT, int64_bytes())))
     one, wire = (float_bytes(), I32) if kind == "float" else (int64_bytes(), VARINT)
     packed = _field(st.just(1), LEN, _delimited(_joined(one, most=4)))
     single = _field(st.just(1), wire, one)
@@ -517,9 +507,7 @@ def _maps(values: SearchStrategy[bytes]) -> SearchStrategy[bytes]:
 
 
 def _field(numbers: SearchStrategy[int], wire: int, value: SearchStrategy[bytes]) -> SearchStrategy[bytes]:
-    tags = _mostly(
-        numbers.map(lambda number: tag(number, wire)), numbers.map(lambda number: _padded(number, wire))
-    )
+    tags = _mostly(numbers.map(lambda number: tag(number, wire)), numbers.map(lambda number: _padded(number, wire)))
     return st.builds(add, tags, value)
 
 

@@ -149,9 +149,7 @@ def example_bytes(row: Mapping[str, Values | None]) -> bytes:
     return example(_encode_features(row))
 
 
-def sequence_bytes(
-    context: Mapping[str, Values | None], steps: Mapping[str, Sequence[Values | None]]
-) -> bytes:
+def sequence_bytes(context: Mapping[str, Values | None], steps: Mapping[str, Sequence[Values | None]]) -> bytes:
     """The SequenceExample of a context and of lists with one value a step, in the same fixed order."""
     lists = {name: feature_list(_encode_feature(step, name) for step in steps[name]) for name in steps}
     entries = [entry(name, lists[name]) for name in _sort_names(lists)]

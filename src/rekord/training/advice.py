@@ -118,9 +118,7 @@ def describe_bottleneck(waited_share: float | None) -> str:
     if waited_share is None:
         return "too few steps to say how long the model waited for data"
     slower = (
-        "the input is the bottleneck"
-        if is_bottleneck(waited_share)
-        else "the model is the bottleneck, not the input"
+        "the input is the bottleneck" if is_bottleneck(waited_share) else "the model is the bottleneck, not the input"
     )
     return f"waited for data {format_percent(waited_share)} of the time: {slower}"
 
@@ -182,9 +180,7 @@ def _estimate_column_bytes(column: Any) -> int:
     if hasattr(column, "nbytes"):
         return int(column.nbytes)
     return sum(
-        _estimate_column_bytes(getattr(column, part))
-        for part in ("indices", "values")
-        if hasattr(column, part)
+        _estimate_column_bytes(getattr(column, part)) for part in ("indices", "values") if hasattr(column, part)
     )
 
 

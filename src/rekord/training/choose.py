@@ -74,9 +74,7 @@ def read_target_classes(
     """
     feature = split.schema[target]
     if not len(split):
-        raise _unlearnable_error(
-            "there are no records to learn from", target, expected="some records", found="none"
-        )
+        raise _unlearnable_error("there are no records to learn from", target, expected="some records", found="none")
     if isinstance(feature, Mask):
         _check_class_count(target, feature.classes, len(split))
         _check_present(split, target, feature)
@@ -120,17 +118,13 @@ def check_target(split: Split, task: tasks.Task) -> None:
 def describe_columns(schema: Schema, names: Sequence[str] | None = None) -> str:
     """Columns and what they are declared as."""
     chosen = list(schema if names is None else names)
-    some = ", ".join(
-        [f"`{name}` {_describe_declared(schema, name)}" for name in chosen[:_MAX_LISTED_COLUMNS]]
-    )
+    some = ", ".join([f"`{name}` {_describe_declared(schema, name)}" for name in chosen[:_MAX_LISTED_COLUMNS]])
     return (some or "no columns") + (
         f" and {len(chosen) - _MAX_LISTED_COLUMNS:,} more" if len(chosen) > _MAX_LISTED_COLUMNS else ""
     )
 
 
-def no_baseline_error(
-    what: str, *, expected: str, found: str, do: str, feature: str | None = None
-) -> RekordError:
+def no_baseline_error(what: str, *, expected: str, found: str, do: str, feature: str | None = None) -> RekordError:
     """The error for columns that no small model is made for."""
     return error("U608", what, location=Location(feature=feature), expected=expected, found=found, do=do)
 
@@ -142,9 +136,7 @@ def target_error(task: tasks.Task, what: str, expected: str, found: str) -> Reko
 
 def _has_target_name(name: str, feature: Feature) -> bool:
     names = {part.rpartition("/")[2].casefold() for part in (name, feature.key or name)}
-    return tasks.target_kind(feature) in ("classification", "regression") and not names.isdisjoint(
-        _TARGET_NAMES
-    )
+    return tasks.target_kind(feature) in ("classification", "regression") and not names.isdisjoint(_TARGET_NAMES)
 
 
 def _target_type_error(schema: Schema, label: str, feature: Feature) -> RekordError:
@@ -154,17 +146,13 @@ def _target_type_error(schema: Schema, label: str, feature: Feature) -> RekordEr
         what = f"`{label}` has a value for each step, and one a record is learned"
     else:
         what = f"`{label}` is nothing that a baseline learns"
-    others = [
-        name for name in schema.context if name != label and tasks.target_kind(schema[name]) is not None
-    ]
+    others = [name for name in schema.context if name != label and tasks.target_kind(schema[name]) is not None]
     return no_baseline_error(
         what,
         feature=label,
         expected="one class, one number or a mask for each record",
         found=_describe_declared(schema, label),
-        do=f"--label {others[0]}, or another column of single values"
-        if others
-        else "add a column to be learned",
+        do=f"--label {others[0]}, or another column of single values" if others else "add a column to be learned",
     )
 
 
@@ -251,9 +239,7 @@ def _check_numbers(split: Split, target: str, *, constant: bool = False) -> None
         column = batch[target]
         valid = tasks.find_valid_rows(column)
         with np.errstate(over="ignore"):
-            values = (column.values if isinstance(column, Optional) else np.asarray(column)).astype(
-                np.float32
-            )
+            values = (column.values if isinstance(column, Optional) else np.asarray(column)).astype(np.float32)
         finite = np.isfinite(values) & valid
         missing.add(~valid)
         strange.add(valid & ~finite)
@@ -340,9 +326,7 @@ _DEEPLAB_MASK = "image/segmentation/class/encoded"
 _DO = "rekord train PATH --columns A,B, with columns that say something of the target; or --label KEY"
 
 
-def choose_task(
-    split: Split, *, label: str | None = None, columns: Sequence[str] | None = None
-) -> tasks.Task:
+def choose_task(split: Split, *, label: str | None = None, columns: Sequence[str] | None = None) -> tasks.Task:
     """The task that the schema of a split asks for.
 
     `label` names the column that is learned, `columns` those that it is learned from. What the types and names of
@@ -373,9 +357,7 @@ def choose_task(
 class _InputSelection:
     """The inputs for a target that is told from records as they are."""
 
-    def __init__(
-        self, split: Split, kind: tasks.TaskKind, target: str, named: tuple[str, ...] | None
-    ) -> None:
+    def __init__(self, split: Split, kind: tasks.TaskKind, target: str, named: tuple[str, ...] | None) -> None:
         self._split = split
         self._schema = split.schema
         self._kind = kind
@@ -405,9 +387,7 @@ class _InputSelection:
         for name in self._schema if self._named is None else self._named:
             if name == self._target:
                 continue
-            why = (
-                None if self._named is not None else tasks.explain_exclusion(self._schema, name, self._target)
-            )
+            why = None if self._named is not None else tasks.explain_exclusion(self._schema, name, self._target)
             form = tasks.infer_column_form(self._schema, name)
             if why is not None or isinstance(form, ExclusionReason):
                 self._exclude(name, why or form)
@@ -517,9 +497,7 @@ def _choose_split_target(split: Split, label: str | None) -> tuple[tasks.TaskKin
         if failure.code != "U608" or label is not None or not stored:
             raise
         batch = tasks.read_first_batch(split, stored)
-        undeclared = next(
-            (name for name in stored if _is_image_column(_get_byte_values(batch.get(name)))), None
-        )
+        undeclared = next((name for name in stored if _is_image_column(_get_byte_values(batch.get(name)))), None)
         if undeclared is None:
             raise
         raise _undeclared_column_error(schema, undeclared) from None

@@ -144,9 +144,7 @@ class CategoryInput(_ColumnInput):
         if self.words is not None:
             assert isinstance(column, Strings)
             places = self.words.ids
-            found = [
-                -1 if value is None else places.get(decode_string(value), -1) for value in column.tolist()
-            ]
+            found = [-1 if value is None else places.get(decode_string(value), -1) for value in column.tolist()]
             return np.array(found, np.int32) + np.array(1, np.int32)
         values = to_dense(column)
         known = find_valid_rows(column) & (values >= 0) & (values < self.count)
@@ -179,18 +177,13 @@ class TextInput(_ColumnInput):
         ids = self.words.ids
         out = np.zeros((len(column), self.length), np.int32)
         for row, text in enumerate(column.tolist()):
-            found = [
-                ids.get(word, -1) + FIRST_WORD_ID
-                for word in WORD_SPLITTING(decode_string(text))[: self.length]
-            ]
+            found = [ids.get(word, -1) + FIRST_WORD_ID for word in WORD_SPLITTING(decode_string(text))[: self.length]]
             out[row, : len(found)] = found
         return _ensure_nonempty(out)
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> TextInput:
-        return cls(
-            str(told["column"]), _load_words(told["words"]), validate_bounded(told["length"], MAX_LENGTH)
-        )
+        return cls(str(told["column"]), _load_words(told["words"]), validate_bounded(told["length"], MAX_LENGTH))
 
 
 @dataclass(frozen=True)
@@ -227,9 +220,7 @@ class TokenInput(_ColumnInput):
 def to_dense(column: Column) -> Array:
     """A column of one shape as an array, zero where a row is missing."""
     if isinstance(column, Optional):
-        return np.where(
-            _broadcast_mask(column.valid, column.values), column.values, column.values.dtype.type(0)
-        )
+        return np.where(_broadcast_mask(column.valid, column.values), column.values, column.values.dtype.type(0))
     assert isinstance(column, np.ndarray)
     return column
 
@@ -457,9 +448,7 @@ class BatchEncoder:
 
     def to_dict(self) -> dict[str, Any]:
         """What was learned, as JSON holds it; with the classes, so that the model can be used with it alone."""
-        inputs = {
-            name: {"kind": _get_input_kind(part), **part.to_dict()} for name, part in self.parts.items()
-        }
+        inputs = {name: {"kind": _get_input_kind(part), **part.to_dict()} for name, part in self.parts.items()}
         target = {
             "column": self.task.target,
             "kind": self.task.kind,
@@ -501,9 +490,7 @@ class BatchEncoder:
             strange &= ids != self.task.ignore
         if strange.any():
             records = int(strange.any((1, 2)).sum())
-            what = (
-                f"`{self.task.target}` has pixels of none of the classes, in {records:,} records of a batch"
-            )
+            what = f"`{self.task.target}` has pixels of none of the classes, in {records:,} records of a batch"
             ignored = "" if self.task.ignore is None else f", or {self.task.ignore}, which is ignored"
             found = str(int(ids[strange][0]))
             raise target_error(self.task, what, f"ids below {len(self.task.classes):,}{ignored}", found)

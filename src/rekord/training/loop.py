@@ -271,9 +271,7 @@ class TrainingLoop:
                 else:
                     # Weighted as in training, so that the two losses can be compared.
                     weights = self._learner.weights
-                    loss, weight = result.compute_cross_entropy(
-                        said, step.y, ignore=task.ignore, weights=weights
-                    )
+                    loss, weight = result.compute_cross_entropy(said, step.y, ignore=task.ignore, weights=weights)
                     totals.loss += loss
                     totals.weight += weight
                     told = said.argmax(-1)

@@ -109,9 +109,7 @@ def build_model(keras: Any, encoder: BatchEncoder, seed: int) -> Any:
     task, builder = encoder.task, _ModelBuilder(keras, seed)
     if task.kind == "segmentation":
         return builder.build_segmentation(encoder.specs["image"], len(task.classes))
-    inputs = {
-        name: keras.Input(spec.shape, name=name, dtype=spec.dtype) for name, spec in encoder.specs.items()
-    }
+    inputs = {name: keras.Input(spec.shape, name=name, dtype=spec.dtype) for name, spec in encoder.specs.items()}
     joined = builder.joined(inputs, encoder)
     if task.kind == "regression":
         number = builder.dense(1, None)(joined)
@@ -180,15 +178,9 @@ class _ModelBuilder:
             spec.size,
             width if spec.form == "category" else _MAX_EMBEDDING,
             mask_zero=spec.form != "category",
-            embeddings_initializer=self._keras.initializers.RandomUniform(
-                -0.05, 0.05, seed=self._next_seed()
-            ),
+            embeddings_initializer=self._keras.initializers.RandomUniform(-0.05, 0.05, seed=self._next_seed()),
         )(tensor)
-        return (
-            layers.Flatten()(embedding)
-            if spec.form == "category"
-            else layers.GlobalAveragePooling1D()(embedding)
-        )
+        return layers.Flatten()(embedding) if spec.form == "category" else layers.GlobalAveragePooling1D()(embedding)
 
     def _image(self, tensor: Any, spec: InputSpec) -> Any:
         x = self._rescale(tensor, spec)
@@ -261,9 +253,7 @@ class ModelTrainer:
     @property
     def parameters(self) -> int:
         """How many numbers are learned."""
-        return int(
-            sum(np.prod(variable.shape, dtype=np.int64) for variable in self._model.trainable_variables)
-        )
+        return int(sum(np.prod(variable.shape, dtype=np.int64) for variable in self._model.trainable_variables))
 
     @property
     def variables(self) -> list[Any]:

@@ -100,9 +100,7 @@ def render_confused_pairs(matrix: CountMatrix, names: Sequence[str]) -> str:
         return ""
     totals = matrix.sum(1)
     most = int(off.max())
-    rows = "".join(
-        _render_pair_row(true, said, int(off[true, said]), totals, most, names) for true, said in pairs
-    )
+    rows = "".join(_render_pair_row(true, said, int(off[true, said]), totals, most, names) for true, said in pairs)
     return (
         '<h3>Most often confused</h3><div class="panel"><table><thead><tr><th scope="col">true</th>'
         '<th scope="col">said</th><td></td><th scope="col" class="n">count</th>'
@@ -118,9 +116,7 @@ def render_class_table(matrix: CountMatrix, names: Sequence[str], counted: str, 
     if len(names) > MAX_LISTED_CLASSES:
         occurring = [i for i in listed if true[i]]
         listed = sorted(occurring, key=lambda i: (right[i] / true[i], -true[i]))[:MAX_LISTED_CLASSES]
-        hint = (
-            f'<p class="hint">The {len(listed):,} of {len(names):,} classes that are found least often.</p>'
-        )
+        hint = f'<p class="hint">The {len(listed):,} of {len(names):,} classes that are found least often.</p>'
     rows = ""
     for i in listed:
         recall, precision = _divide_or_none(right[i], true[i]), _divide_or_none(right[i], said[i])
@@ -138,9 +134,7 @@ def render_class_table(matrix: CountMatrix, names: Sequence[str], counted: str, 
     )
 
 
-def _render_pair_row(
-    true: int, said: int, times: int, totals: CountMatrix, most: int, names: Sequence[str]
-) -> str:
+def _render_pair_row(true: int, said: int, times: int, totals: CountMatrix, most: int, names: Sequence[str]) -> str:
     return (
         f'<tr><th scope="row">{_get_name(names, true)}</th><td>{_get_name(names, said)}'
         f"</td>{render_bar_cell(times, most)}"
@@ -148,9 +142,7 @@ def _render_pair_row(
     )
 
 
-def _render_cell(
-    matrix: CountMatrix, total: int, true: int, said: int, names: Sequence[str], counted: str
-) -> str:
+def _render_cell(matrix: CountMatrix, total: int, true: int, said: int, names: Sequence[str], counted: str) -> str:
     times = int(matrix[true, said])
     share = times / total if total else 0.0
     true_name, said_name = _shorten_class_name(names[true]), _shorten_class_name(names[said])

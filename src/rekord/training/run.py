@@ -200,9 +200,7 @@ class _TrainingRun:
             self.watch.resumed(progress.epoch + 1, progress.totals.steps if progress.totals else 0)
 
         def save(progress: TrainingProgress) -> str:
-            checkpoint.save_checkpoint(
-                self.place.checkpoint, _progress_to_dict(progress, encoder), learner.variables
-            )
+            checkpoint.save_checkpoint(self.place.checkpoint, _progress_to_dict(progress, encoder), learner.variables)
             return self.place.checkpoint
 
         loop = TrainingLoop(
@@ -250,9 +248,7 @@ class _TrainingRun:
                 )
         try:
             with add_location(path=path):
-                return BatchEncoder.from_dict(state["encoder"], self.task), _progress_from_dict(
-                    state, self.task
-                )
+                return BatchEncoder.from_dict(state["encoder"], self.task), _progress_from_dict(state, self.task)
         except RekordError:  # some of them are an OSError or a ValueError too
             raise
         except (
@@ -274,13 +270,9 @@ class _TrainingRun:
 
     def _weights(self, encoder: BatchEncoder) -> Any:
         requested = self.requested
-        return compute_class_weights(
-            self.splits.train, encoder, seed=requested.seed, batch_size=requested.batch_size
-        )
+        return compute_class_weights(self.splits.train, encoder, seed=requested.seed, batch_size=requested.batch_size)
 
-    def _finished(
-        self, learner: ModelTrainer, encoder: BatchEncoder, progress: TrainingProgress
-    ) -> TrainingResult:
+    def _finished(self, learner: ModelTrainer, encoder: BatchEncoder, progress: TrainingProgress) -> TrainingResult:
         requested, splits, place = self.requested, self.splits, self.place
         known = collect_input_facts(splits.train, encoder.task, encoder.image_size)
         trained = TrainingResult(
@@ -322,11 +314,7 @@ def _select_splits(dataset: Dataset, train: str | None, val: str | None, limit: 
     chosen = train or [*trained, *usual][0]
     # One without records holds nothing out.
     held_out = val or next(
-        (
-            name
-            for name in _match_split_names(names, _VALIDATION_SPLITS)
-            if name != chosen and len(dataset[name])
-        ),
+        (name for name in _match_split_names(names, _VALIDATION_SPLITS) if name != chosen and len(dataset[name])),
         None,
     )
     if held_out == chosen:

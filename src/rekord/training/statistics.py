@@ -41,9 +41,7 @@ def reject_regression(task: Task) -> None:
         )
 
 
-def compute_class_weights(
-    split: Split, encoder: inputs.BatchEncoder, *, seed: int, batch_size: int
-) -> Weights:
+def compute_class_weights(split: Split, encoder: inputs.BatchEncoder, *, seed: int, batch_size: int) -> Weights:
     """One weight a class: records (or pixels) / (classes × those of the class); 1 of a class that does not occur."""
     task = encoder.task
     if task.kind == "segmentation":
@@ -56,9 +54,7 @@ def compute_class_weights(
     return weights
 
 
-def _compute_pixel_weights(
-    split: Split, encoder: inputs.BatchEncoder, *, seed: int, batch_size: int
-) -> Weights:
+def _compute_pixel_weights(split: Split, encoder: inputs.BatchEncoder, *, seed: int, batch_size: int) -> Weights:
     task = encoder.task
     counts = np.zeros(len(task.classes), np.int64)
     seen = 0
@@ -215,9 +211,7 @@ class _VocabularyFitter(_InputFitter):
         assert isinstance(column, Strings)
         texts = [WORD_SPLITTING(decode_string(text)) for text in column.tolist()]
         for words in texts:
-            if (
-                len(self._counts.counts) < _MAX_COUNTED_WORDS
-            ):  # rarer ones would not be among the most frequent
+            if len(self._counts.counts) < _MAX_COUNTED_WORDS:  # rarer ones would not be among the most frequent
                 self._counts.add(words)
         self._lengths.append(np.array([len(words) for words in texts], np.int64))
 
@@ -261,9 +255,7 @@ class _ScaleFitter(_InputFitter):
         return inputs.PixelInput(image.column, image.height, image.width, image.channels, bounded or 1.0)
 
 
-def _build_inputs(
-    split: Split, task: Task, size: ImageSize | None
-) -> dict[str, inputs.InputEncoder | _InputFitter]:
+def _build_inputs(split: Split, task: Task, size: ImageSize | None) -> dict[str, inputs.InputEncoder | _InputFitter]:
     """The inputs by name: parts where all is known, else who learns them."""
     found: dict[str, inputs.InputEncoder | _InputFitter] = {}
     numbers = [each.column for each in task.inputs if each.form == "numbers"]
@@ -316,9 +308,7 @@ def _measure_image_size(split: Split, column: str) -> ImageSize:
         facts = None if data is None else _core.inspect_image(data, False)
         if facts is not None and facts.width and facts.height:
             sizes.append((facts.height, facts.width))
-    return (
-        (max(size[0] for size in sizes), max(size[1] for size in sizes)) if len(sizes) > 1 else (1 << 30,) * 2
-    )
+    return (max(size[0] for size in sizes), max(size[1] for size in sizes)) if len(sizes) > 1 else (1 << 30,) * 2
 
 
 def _choose_image_size(task: Task, seen: ImageSize, asked: ImageSize | None) -> ImageSize:

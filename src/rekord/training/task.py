@@ -56,9 +56,7 @@ class Task:
     inputs: tuple[InputColumn, ...]
     target: str
     classes: tuple[str, ...] = ()  # their names, by id; none of a number
-    values: tuple[Any, ...] | None = (
-        None  # what stands in the column for each class, where that is not its id
-    )
+    values: tuple[Any, ...] | None = None  # what stands in the column for each class, where that is not its id
     ignore: int | None = None  # the id in a mask that is not learned
     left_out: Mapping[str, str] = field(default_factory=dict)  # column: why
 
@@ -333,9 +331,7 @@ def _is_class_name_column(schema: Schema, column: str, target: str) -> bool:
     if column.casefold() in _CLASS_NAMES or get_last_name_part(key) in _CLASS_NAMES:
         return True
     stem = get_last_name_part(target)
-    if column.casefold() in {
-        f"{stem}{mark}{word}" for mark in "_/" for word in ("name", "names", "text", "str")
-    }:
+    if column.casefold() in {f"{stem}{mark}{word}" for mark in "_/" for word in ("name", "names", "text", "str")}:
         return True
     folder, _, _ = key.rpartition("/")
     # image/class/text beside image/class/label: all that stands below a class is said of it.

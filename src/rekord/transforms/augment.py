@@ -147,9 +147,7 @@ def seeded_random(*words: object) -> RandomFunction:
 
 def validate_augmentations(given: object) -> tuple[str, ...]:
     """The names of augmentations, each once."""
-    names = (
-        [given] if isinstance(given, str) else list(given) if isinstance(given, (list, tuple)) else [given]
-    )
+    names = [given] if isinstance(given, str) else list(given) if isinstance(given, (list, tuple)) else [given]
     made = [_ALIASES.get(one, one) if isinstance(one, str) else one for one in names]
     for one in made:
         if one not in AUGMENTATIONS:
@@ -178,9 +176,7 @@ class Augmentation:
         return row
 
 
-def build_augmentation(
-    names: Sequence[str], schema: Schema, *, per_box: Sequence[str] | None = None
-) -> Augmentation:
+def build_augmentation(names: Sequence[str], schema: Schema, *, per_box: Sequence[str] | None = None) -> Augmentation:
     """The augmentations of these names for rows of a schema. A SchemaError where it has no images for them."""
     asked = _AugmentTransform(tuple(names), None if per_box is None else tuple(per_box))
     bound, _ = bind_image_transforms([asked], schema, {})
@@ -251,9 +247,7 @@ class ImageAugmenter(ImagePipeline):
 
 def adjust_colours(pixels: ImagePixels, roll: RandomFunction) -> None:
     """Another brightness, contrast and saturation; alpha stays."""
-    brightness, contrast, saturation = [
-        _random_factor(roll, one) for one in ("brightness", "contrast", "saturation")
-    ]
+    brightness, contrast, saturation = [_random_factor(roll, one) for one in ("brightness", "contrast", "saturation")]
     image: Any = pixels.image
     if image.mode == "F":  # grey of 16 bits
         values = np.asarray(image) * brightness

@@ -45,9 +45,7 @@ def validate_numbers(name: str, value: Any) -> tuple[float, ...]:
     except (TypeError, ValueError, OverflowError):
         found = []
     if len(found) != len(parts) or not 1 <= len(found) <= 4 or not all(map(math.isfinite, found)):
-        raise invalid(
-            name, value, 'a number, or one for each channel, or "imagenet"', f"{name}=(0.5, 0.5, 0.5)"
-        )
+        raise invalid(name, value, 'a number, or one for each channel, or "imagenet"', f"{name}=(0.5, 0.5, 0.5)")
     return tuple(found)
 
 

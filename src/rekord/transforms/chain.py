@@ -47,9 +47,7 @@ def deserialize_transforms(told: Any, folder: str) -> Chain:
 def _deserialize_transform(told: Any, folder: str) -> Transform:
     name = told.get("name") if isinstance(told, dict) else None
     if not isinstance(name, str) or name not in _CLASSES:
-        raise _unknown_transform_error(
-            name if isinstance(told, dict) else told, "the name of one of rk.transforms"
-        )
+        raise _unknown_transform_error(name if isinstance(told, dict) else told, "the name of one of rk.transforms")
     module, _, made = _CLASSES[name].partition(".")
     options = {key: value for key, value in told.items() if key != "name"}
     try:

@@ -166,18 +166,12 @@ def _no_image_error(transform: str, before: Schema, name: Any, images: Mapping[s
         column=name if isinstance(name, str) else None,
         expected=f"an Image column: {some}" if images else "an Image column",
         found="no such column" if feature is None else type(feature).__name__,
-        do="name its image: masks follow it"
-        if mask
-        else f"did you mean `{near}`?"
-        if near
-        else "name an Image",
+        do="name its image: masks follow it" if mask else f"did you mean `{near}`?" if near else "name an Image",
     )
 
 
 def _format_columns(schema: Schema) -> str:
-    return (
-        ", ".join([f"`{name}`: {type(one).__name__}" for name, one in schema.features.items()])[:60] or "none"
-    )
+    return ", ".join([f"`{name}`: {type(one).__name__}" for name, one in schema.features.items()])[:60] or "none"
 
 
 # Columns that belong together.
@@ -204,8 +198,7 @@ def _build_pipeline(
     columns = schema.context
     masks = {one: f for one, f in of_type(columns, Mask).items() if f.of in (None, name)}
     formats = [
-        dict(_find_descriptive_columns(columns, _key_stem(one, mask))).get("format")
-        for one, mask in masks.items()
+        dict(_find_descriptive_columns(columns, _key_stem(one, mask))).get("format") for one, mask in masks.items()
     ]
     boxes = list(of_type(columns, Boxes)) if has_boxes else []
     layers = ImageColumns(
@@ -219,9 +212,7 @@ def _build_pipeline(
     return ImagePipeline(layers, image, tuple(steps), output)
 
 
-def _find_box_owner(
-    schema: Schema, images: Mapping[str, Image], known: Mapping[str, ImageState]
-) -> str | None:
+def _find_box_owner(schema: Schema, images: Mapping[str, Image], known: Mapping[str, ImageState]) -> str | None:
     """The image that boxes lie on: the only one, or the one whose record keys begin as theirs do."""
     boxes = list(of_type(schema.context, Boxes).items())
     if not boxes or len(images) == 1:
@@ -259,9 +250,7 @@ def _find_descriptive_columns(columns: Mapping[str, Feature], stem: str) -> list
     return found
 
 
-def _find_per_box_columns(
-    schema: Schema, boxes: Sequence[str], known: ImageState
-) -> dict[str, tuple[str, ...]]:
+def _find_per_box_columns(schema: Schema, boxes: Sequence[str], known: ImageState) -> dict[str, tuple[str, ...]]:
     """The columns that have a value for each box: those under the same key as the boxes, and those that are named."""
     if not boxes:
         return {}
@@ -298,12 +287,8 @@ def _find_per_box_columns(
     by_key = {name: schema.context[name].key or name for name in beside}
     return {
         "per_box": tuple(beside),
-        "areas": tuple(
-            [n for n in beside if by_key[n] == f"{folder}/area" and schema[n].value_kind == "float"]
-        ),
-        "outlines": tuple(
-            [n for n in beside if by_key[n] == f"{folder}/mask" and schema[n].value_kind == "bytes"]
-        ),
+        "areas": tuple([n for n in beside if by_key[n] == f"{folder}/area" and schema[n].value_kind == "float"]),
+        "outlines": tuple([n for n in beside if by_key[n] == f"{folder}/mask" and schema[n].value_kind == "bytes"]),
     }
 
 
@@ -351,9 +336,7 @@ def _output_mask(name: str, mask: Mask, output: ImageOutput, size: Size | None) 
         return replace(mask, default=ABSENT)
     assert size is not None
     wide = max(mask.classes - 1, mask.ignore or 0) > 255
-    return Tensor(
-        "uint16" if wide else "uint8", shape=size, key=_output_key(name, mask), optional=mask.optional
-    )
+    return Tensor("uint16" if wide else "uint8", shape=size, key=_output_key(name, mask), optional=mask.optional)
 
 
 def _output_key(name: str, feature: Feature) -> str | None:

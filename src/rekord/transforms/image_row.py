@@ -61,9 +61,7 @@ class ImagePixels:
             self.image = self._resample(move, filter)
         self._box, self._size = None, move.size
         if move.pads:
-            ground = Pillow.new(
-                self.image.mode, (move.size[1], move.size[0]), _fill_colour(self.image.mode, pad)
-            )
+            ground = Pillow.new(self.image.mode, (move.size[1], move.size[0]), _fill_colour(self.image.mode, pad))
             ground.paste(self.image, (move.at[1], move.at[0]))
             self.image = ground
 
@@ -80,9 +78,7 @@ class ImagePixels:
         if self._box is not None:
             down, across = self._box[3] / self._size[0], self._box[2] / self._size[1]
         box = (left * across, top * down, (left + width) * across, (top + height) * down)
-        return self.image.resize(
-            (move.inner[1], move.inner[0]), FILTERS[filter], box=_clip_box(box, self.image)
-        )
+        return self.image.resize((move.inner[1], move.inner[0]), FILTERS[filter], box=_clip_box(box, self.image))
 
     def grey(self) -> None:
         """Without colours; alpha is dropped."""

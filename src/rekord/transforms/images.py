@@ -142,9 +142,7 @@ class Normalize(BindableImageTransform):
                     found=f"{len(given)}",
                     do=f"give one number for each channel, or rk.Image(channels={len(given)})",
                 )
-        return replace(
-            known, output=ImageOutput(form="floats", channels=channels, table=self._table(channels))
-        )
+        return replace(known, output=ImageOutput(form="floats", channels=channels, table=self._table(channels)))
 
     def _table(self, channels: int) -> Array:
         """The float of each value of each channel."""
@@ -365,9 +363,7 @@ class Crop(BindableImageTransform):
             )
         if size == wanted:
             return None
-        return Placement(
-            (float(top), float(left), float(self.height), float(self.width)), wanted, wanted, (0, 0)
-        )
+        return Placement((float(top), float(left), float(self.height), float(self.width)), wanted, wanted, (0, 0))
 
     def changes(self, move: Placement | None) -> bool:
         """Whether it does anything to an image."""

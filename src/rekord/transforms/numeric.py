@@ -38,9 +38,7 @@ _MAX_CLASSES = 1 << 24
 
 
 @check_keywords
-def one_hot(
-    column: str, classes: int | None = None, *, into: str | None = None, keep: bool = False
-) -> OneHot:
+def one_hot(column: str, classes: int | None = None, *, into: str | None = None, keep: bool = False) -> OneHot:
     """A class as a Float32 vector of zeros with a one at its id; several classes at once as several ones.
 
     The number of classes is that of the Label; whole numbers without classes need `classes=`. A row without a
@@ -95,9 +93,7 @@ class _OneHotFunction:
 
 
 @check_keywords
-def bucketize(
-    column: str, boundaries: Sequence[float], *, into: str | None = None, keep: bool = False
-) -> Bucketize:
+def bucketize(column: str, boundaries: Sequence[float], *, into: str | None = None, keep: bool = False) -> Bucketize:
     """Numbers as the ids of the buckets that they are in, a Label: bucket i begins at boundary i - 1.
 
     `[0, 10]` makes three: below 0, from 0 to below 10, and from 10 on. As `keras.layers.Discretization` does.
@@ -357,9 +353,7 @@ class StandardizeState:
         for exponent, (totals, squares) in self._bins.items():
             shift = _SCALE_BITS + exponent - 24
             self._sums = [a + (b << shift) for a, b in zip(self._sums, totals.tolist(), strict=True)]
-            self._squares = [
-                a + (b << 2 * shift) for a, b in zip(self._squares, squares.tolist(), strict=True)
-            ]
+            self._squares = [a + (b << 2 * shift) for a, b in zip(self._squares, squares.tolist(), strict=True)]
         self._bins, self._binned_rows = {}, 0
 
     def _add_pending(self) -> None:
@@ -410,9 +404,7 @@ _BOOL_WORDS = {"true": 1, "false": 0, "1": 1, "0": 0}
 
 
 @check_keywords
-def cast(
-    column: str, dtype: str, *, lossy: bool = False, into: str | None = None, keep: bool = False
-) -> Cast:
+def cast(column: str, dtype: str, *, lossy: bool = False, into: str | None = None, keep: bool = False) -> Cast:
     """A column as another type: a dtype of whole numbers or floats, `text` or `bytes`.
 
     A value that would not survive is refused. With `lossy` fractions are cut off and digits rounded away, and bytes
@@ -469,9 +461,7 @@ class _CastFunction:
             return None
         if self.dtype in ("text", "bytes"):
             texts = [self._text(one) for one in array.ravel()]
-            return self._shaped(
-                [one.encode() for one in texts] if self.dtype == "bytes" else texts, array.shape
-            )
+            return self._shaped([one.encode() for one in texts] if self.dtype == "bytes" else texts, array.shape)
         made = self._cast_numbers(array)
         return made if array.ndim else made[()]
 
@@ -568,9 +558,7 @@ class _CastFunction:
         lost = ~((array == 0) | (array == 1))
         if self.lossy:
             lost = array != array
-        self._refuse(
-            array, lost, "0 or 1", "" if self.lossy else "lossy=True takes every other number for True"
-        )
+        self._refuse(array, lost, "0 or 1", "" if self.lossy else "lossy=True takes every other number for True")
         made: Array = array != 0
         return made
 
@@ -589,16 +577,12 @@ class _CastFunction:
             return whole.astype(self.dtype)
         if array.size and not (low <= int(array.min()) and int(array.max()) <= high):
             outside = [not low <= one <= high for one in array.ravel().tolist()]
-            self._refuse(
-                array, np.array(outside).reshape(array.shape), f"a whole number from {low} to {high}"
-            )
+            self._refuse(array, np.array(outside).reshape(array.shape), f"a whole number from {low} to {high}")
         return array.astype(self.dtype)
 
     def _reals(self, array: Array) -> Array:
         if self.dtype == "bfloat16":
-            near = np.array([self._real(float(one)) for one in array.ravel()], np.float32).reshape(
-                array.shape
-            )
+            near = np.array([self._real(float(one)) for one in array.ravel()], np.float32).reshape(array.shape)
         else:
             with np.errstate(over="ignore"):
                 near = array.astype(self.dtype)

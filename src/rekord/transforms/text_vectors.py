@@ -36,9 +36,7 @@ _MAX_BUCKETS = 1 << 40
 
 
 @check_keywords
-def hash_into(
-    column: str, buckets: int, *, salt: int = 0, into: str | None = None, keep: bool = False
-) -> HashInto:
+def hash_into(column: str, buckets: int, *, salt: int = 0, into: str | None = None, keep: bool = False) -> HashInto:
     """Texts, bytes, whole numbers or classes as one of `buckets` numbers, a Label.
 
     A number is hashed as it is written, so that 7 and "7" share a bucket. The hash is BLAKE2b (see the reference);
@@ -61,9 +59,7 @@ class HashInto(ColumnTransform):
     name = "hash_into"
 
     def bind(self, before: Schema) -> Bound:
-        feature = self.require_source(
-            before, (Text, Bytes, Int64, Label), "texts, bytes, whole numbers or classes"
-        )
+        feature = self.require_source(before, (Text, Bytes, Int64, Label), "texts, bytes, whole numbers or classes")
         if len(feature.shape) > 1:
             raise self.column_type_error("single values, or lists of one dimension", feature)
         made = Label(self.buckets, shape=feature.shape, **self.shared(feature))
@@ -83,9 +79,7 @@ class _HashFunction:
         values = self.reader.flat(row)
         if values is None:
             return None
-        hashed = [
-            vocabularies.hash_to_bucket(_to_hash_input(value), self.buckets, self.salt) for value in values
-        ]
+        hashed = [vocabularies.hash_to_bucket(_to_hash_input(value), self.buckets, self.salt) for value in values]
         return hashed if self.reader.feature.shape else hashed[0]
 
 

@@ -39,9 +39,7 @@ def load_tokenizer_file(
     if not place.endswith(".json") and not os.path.exists(place):
         raise invalid("with_", path, expected, 'with_="words"')
     data = vocabularies.read_file_bounded(place, _UNUSABLE)
-    _check_length(
-        _load_tokenizer(data, place, max_length), max_length
-    )  # refused here, before any row is read
+    _check_length(_load_tokenizer(data, place, max_length), max_length)  # refused here, before any row is read
     return TokenizerFile(column=column, data=data, max_length=max_length, pad=pad, into=into, keep=keep)
 
 
@@ -297,9 +295,7 @@ class Tokenize(ColumnTransform):
 
     def bind(self, before: Schema) -> Bound:
         feature = require_text_column(self, before)
-        made = build_ids_feature(
-            feature, self.shared(feature), len(self.words) - 1, self.max_length, self.pad
-        )
+        made = build_ids_feature(feature, self.shared(feature), len(self.words) - 1, self.max_length, self.pad)
         ids = dict(self.words.ids)
         if self.words.words[0] == PAD_TOKEN:
             del ids[PAD_TOKEN]  # a text that says it is no filling
@@ -307,9 +303,7 @@ class Tokenize(ColumnTransform):
         return self.bound(
             before,
             made,
-            _WordIdsFunction(
-                TextReader(self.column, feature), self.split, ids, unknown, self.max_length, self.pad
-            ),
+            _WordIdsFunction(TextReader(self.column, feature), self.split, ids, unknown, self.max_length, self.pad),
         )
 
 
@@ -383,14 +377,10 @@ class UnfittedTokenize(ColumnTransform):
         }
 
     def bind(self, before: Schema) -> Bound:
-        raise not_fitted_error(
-            self.name, self.column, "give a vocabulary=, such as the file beside the dataset"
-        )
+        raise not_fitted_error(self.name, self.column, "give a vocabulary=, such as the file beside the dataset")
 
     def begin(self, before: Schema) -> FitState:
-        return _VocabularyState(
-            self, TextReader(self.column, require_text_column(self, before)), by_text=False
-        )
+        return _VocabularyState(self, TextReader(self.column, require_text_column(self, before)), by_text=False)
 
 
 class _VocabularyState(vocabularies.WordCountState):

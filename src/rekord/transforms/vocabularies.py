@@ -128,11 +128,7 @@ class WordCounts:
     def most_common(self, size: int, min_count: int, *, without: Iterable[str] = ()) -> tuple[str, ...]:
         """The `size` words that occur most often, those that occur alike by the alphabet."""
         left_out = set(without)
-        found = (
-            (-count, word)
-            for word, count in self.counts.items()
-            if count >= min_count and word not in left_out
-        )
+        found = ((-count, word) for word, count in self.counts.items() if count >= min_count and word not in left_out)
         return tuple([word for _, word in nsmallest(size, found)])
 
     def _check(self) -> None:
@@ -217,9 +213,7 @@ def validate_words(words: Iterable[object], *, path: str | None = None) -> WordL
         except UnicodeEncodeError:
             raise vocabulary_error("words that UTF-8 can hold", ascii(word)[:60], path, line) from None
         if size_bytes > MAX_LINE_BYTES:
-            raise vocabulary_error(
-                f"words of at most {MAX_LINE_BYTES:,} bytes", f"{size_bytes:,}", path, line
-            )
+            raise vocabulary_error(f"words of at most {MAX_LINE_BYTES:,} bytes", f"{size_bytes:,}", path, line)
         if word in seen:
             found = f"{preview(word)} in the places {seen[word]:,} and {line:,}"
             raise vocabulary_error("each word once", found, path, line)
@@ -302,9 +296,7 @@ def sha256_hex(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def read_companion(
-    options: Mapping[str, Any], folder: str, name: str, sha256: str, what: str = _UNUSABLE
-) -> bytes:
+def read_companion(options: Mapping[str, Any], folder: str, name: str, sha256: str, what: str = _UNUSABLE) -> bytes:
     """The file beside a dataset that options name under `name`, if it is the one whose digest they hold."""
     file, known = options.get(name), options.get(sha256)
     if not isinstance(file, str) or not file or os.path.basename(file) != file or file.startswith("."):

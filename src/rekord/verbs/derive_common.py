@@ -171,9 +171,7 @@ class DerivedCompanions:
         if self._schema.kind != "bytes":
             files = {_SCHEMA_FILE: self._schema.to_pbtxt().encode(), **files}
         if self._tfds:
-            splits = {
-                name: (part.shards.records, part.payload_bytes) for name, part in manifest.splits.items()
-            }
+            splits = {name: (part.shards.records, part.payload_bytes) for name, part in manifest.splits.items()}
             files |= build_tfds_files(self._schema, infer_tfds_name(self._out), TFDS_VERSION, splits)
         return files
 
@@ -186,9 +184,7 @@ def read_other_companions(old: SourceDataset) -> dict[str, bytes]:
     if old.is_tfds:
         follow |= set(build_label_files(old.schema))
     paths = {name: os.path.join(old.root, name) for name in old.manifest.companions if name not in follow}
-    return {
-        name: read_bytes(ROUTED_STORAGE, path) for name, path in paths.items() if exists(ROUTED_STORAGE, path)
-    }
+    return {name: read_bytes(ROUTED_STORAGE, path) for name, path in paths.items() if exists(ROUTED_STORAGE, path)}
 
 
 def run_derivation(

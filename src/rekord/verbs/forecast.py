@@ -102,9 +102,7 @@ class _FirstBadRow(BadRows):
         pass
 
 
-def _iter_sample_points(
-    job: ConversionJob, known_rows: int | None
-) -> Iterator[tuple[Iterator[Chunk], int, int]]:
+def _iter_sample_points(job: ConversionJob, known_rows: int | None) -> Iterator[tuple[Iterator[Chunk], int, int]]:
     """Iterators over the source, with how many rows and bytes to take from each."""
     source: Any = job.source
     if not is_partitioned(source):
@@ -115,9 +113,7 @@ def _iter_sample_points(
         # Smaller parts begin in more places.
         parts = source.parts(max(1, sum(part.source_bytes for part in parts) // SAMPLE_PARTS))
     chosen = (
-        parts
-        if len(parts) <= SAMPLE_PARTS
-        else [parts[i * len(parts) // SAMPLE_PARTS] for i in range(SAMPLE_PARTS)]
+        parts if len(parts) <= SAMPLE_PARTS else [parts[i * len(parts) // SAMPLE_PARTS] for i in range(SAMPLE_PARTS)]
     )
     for part in chosen:
         yield source.read(part), max(1, SAMPLE_ROWS // len(chosen)), SAMPLE_BYTES // len(chosen)
@@ -344,11 +340,7 @@ class Forecast:
     @property
     def needed_bytes(self) -> int | None:
         """The shards, and the frames that wait to be gathered into them."""
-        return (
-            None
-            if self.file_bytes is None or self.framed_bytes is None
-            else self.file_bytes + self.framed_bytes
-        )
+        return None if self.file_bytes is None or self.framed_bytes is None else self.file_bytes + self.framed_bytes
 
     def lines(self) -> Iterator[str]:
         """The forecast as a person reads it."""
@@ -448,12 +440,8 @@ def _estimate_records(conversion: Conversion, sample: RowSample, each_bytes: flo
         return round(conversion.rows * (sample.records / sample.rows if sample.rows else 1.0))
     source: Any = conversion.job.source
     if source.kind in _SAME_SIZE_SOURCES and is_partitioned(source) and each_bytes:
-        packed = any(
-            file.path.endswith((".gz", ".tgz", ".zz", ".bz2", ".xz")) for file in source.facts().files
-        )
-        return (
-            None if packed else max(1, round(sum(part.source_bytes for part in source.parts()) / each_bytes))
-        )
+        packed = any(file.path.endswith((".gz", ".tgz", ".zz", ".bz2", ".xz")) for file in source.facts().files)
+        return None if packed else max(1, round(sum(part.source_bytes for part in source.parts()) / each_bytes))
     return None
 
 
@@ -525,11 +513,7 @@ def _suggest_image_encoding(job: ConversionJob, sample: RowSample, told: frozens
         if not arrays or not all(_is_raw(array) for array in arrays):
             continue
         feature = job.schema.context[name]
-        kind = (
-            f"raw {arrays[0].dtype.name} pixels"
-            if arrays[0].ndim > 1
-            else f"raw {arrays[0].dtype.name} values"
-        )
+        kind = f"raw {arrays[0].dtype.name} pixels" if arrays[0].ndim > 1 else f"raw {arrays[0].dtype.name} values"
         stored = sample.key_bytes[feature.key or name] / max(1, len(sample.payloads))
         if imaged and stored / imaged >= _MIN_REPORTED_PNG_RATIO:
             format = sample.pictures.most_common(1)[0][0]

@@ -87,9 +87,7 @@ class ConversionProgress:
     def phase(self, name: str, staging: Staging, total: int | None) -> None:
         """A step begins: "read" counts rows, "write" bytes; `total` of them, where that is known."""
         with suppress(Exception):
-            self._step = ProgressStep(
-                name, staging.folder, total, sum_progress(staging.folder), time.monotonic()
-            )
+            self._step = ProgressStep(name, staging.folder, total, sum_progress(staging.folder), time.monotonic())
             if self._stream is None or self._closed.is_set():
                 return
             if self._stream.isatty():

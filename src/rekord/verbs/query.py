@@ -75,9 +75,7 @@ def query(
     return pa.RecordBatchReader.from_batches(answer.schema, answer.batches())
 
 
-def select_query_splits(
-    path: Any, split: str | None, schema: Any, kind: RecordKind | None = None
-) -> list[Split]:
+def select_query_splits(path: Any, split: str | None, schema: Any, kind: RecordKind | None = None) -> list[Split]:
     """The splits that a query is about."""
     dataset = path if isinstance(path, Dataset) else open_dataset(path, schema=schema, kind=kind)
     if isinstance(path, Dataset) and (schema is not None or kind is not None):

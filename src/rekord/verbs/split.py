@@ -168,9 +168,7 @@ def prepare_split(
     }
     splits = dict.fromkeys(rule.names, whole)
     packed = choose_compression(options.compression, whole.paths, options.format)
-    copy = plan_copy(
-        [old], splits, wanted, place, schema, replace(options, compression=packed), storage, told
-    )
+    copy = plan_copy([old], splits, wanted, place, schema, replace(options, compression=packed), storage, told)
     return PreparedRewrite(out=place, olds=[old], copy=copy)
 
 
@@ -198,9 +196,7 @@ def _concat_splits(old: SourceDataset, only: str | None) -> Split:
     return concat(parts)
 
 
-def _assign_records(
-    whole: Split, old: SourceDataset, rule: SplitRule, options: SplitOptions
-) -> SplitAssignment:
+def _assign_records(whole: Split, old: SourceDataset, rule: SplitRule, options: SplitOptions) -> SplitAssignment:
     split_by, stratify, folds, seed = options.split_by, options.stratify, options.folds, options.seed
     key = old.inherited_options().get("key") if stratify is None and folds is None else None
     by = split_by or (key if isinstance(key, str) and key in whole.schema.context else None)

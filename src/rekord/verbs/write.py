@@ -162,9 +162,7 @@ def _layout_mismatch_error(source: Any, facts: SourceFacts, wanted: str) -> Reko
     )
 
 
-def run_prepared_conversion(
-    conversion: Conversion, watch: ConversionListener | None = None
-) -> ConversionResult:
+def run_prepared_conversion(conversion: Conversion, watch: ConversionListener | None = None) -> ConversionResult:
     """Run a conversion that was prepared."""
     return convert(conversion, watch)
 
@@ -210,9 +208,7 @@ def prepare_conversion(
     compression = options.compression or "none"
     beside: dict[str, bytes] = {}
     if options.transforms != () and (steps := as_chain(options.transforms)).steps:
-        asked = FitOptions(
-            function=options.map, select=select, splits=rule, key=options.key, seed=options.seed
-        )
+        asked = FitOptions(function=options.map, select=select, splits=rule, key=options.key, seed=options.seed)
         steps = fit_chain(
             steps,
             source,
@@ -288,9 +284,7 @@ class _ConversionCompanions:
         if self._job.layout.name == "detection" and names:
             files["label_map.pbtxt"] = format_label_map(names).encode()
         if self._job.format == "tfds":
-            splits = {
-                name: (split.shards.records, split.payload_bytes) for name, split in manifest.splits.items()
-            }
+            splits = {name: (split.shards.records, split.payload_bytes) for name, split in manifest.splits.items()}
             files |= build_tfds_files(schema, infer_tfds_name(self._out), TFDS_VERSION, splits)
         return files
 
@@ -322,9 +316,7 @@ def select_index_columns(schema: Schema, asked: Sequence[str]) -> tuple[str, ...
     if isinstance(asked, str):
         raise invalid("index", asked, "a list of column names", f"index=[{asked!r}]")
     for name in asked:
-        column_name(
-            "index", name, schema.context, expected="columns of the schema", do="name one of its columns"
-        )
+        column_name("index", name, schema.context, expected="columns of the schema", do="name one of its columns")
     labels = list(of_type(schema.context, Label))
     return tuple(dict.fromkeys([*asked, *labels]))
 

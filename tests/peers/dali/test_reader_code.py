@@ -20,9 +20,7 @@ def read(path: str) -> list[dict[str, Any]]:
     """The rows that the generated pipeline gives, sorted by where they are in the file."""
     assert run_command_line(["index", path, "--format", "dali"]) == 0
     scope: dict[str, Any] = {"__name__": "reader"}
-    code = generate_reader_code(rk.open(path), path, "dali").replace(
-        "random_shuffle=True", "random_shuffle=False"
-    )
+    code = generate_reader_code(rk.open(path), path, "dali").replace("random_shuffle=True", "random_shuffle=False")
     exec(compile(code, "reader.py", "exec"), scope)
     pipe = scope["reader"](split="train", batch_size=layouts.ROWS, num_threads=1, device_id=None)
     pipe.build()

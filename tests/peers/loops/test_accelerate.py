@@ -19,9 +19,7 @@ def numbers(batches: Any) -> list[list[int]]:
 
 
 def prepared(make: Make, workers: int) -> Any:
-    accelerator = Accelerator(
-        cpu=True, dataloader_config=DataLoaderConfiguration(use_stateful_dataloader=True)
-    )
+    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(use_stateful_dataloader=True))
     return accelerator.prepare(DataLoader(make(style="iterable"), batch_size=None, num_workers=workers))
 
 

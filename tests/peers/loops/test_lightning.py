@@ -76,9 +76,7 @@ KINDS = ["0", "2", "stateful 0", "stateful 2"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_epoch_has_all_of_its_batches(
-    make: Make, expected: Expected, kind: str, tmp_path: Path
-) -> None:
+def test_every_epoch_has_all_of_its_batches(make: Make, expected: Expected, kind: str, tmp_path: Path) -> None:
     model = Model()
     trainer(tmp_path).fit(model, loader_of(make, kind))
     assert model.seen == {epoch: expected(epoch) for epoch in range(3)}
@@ -121,6 +119,4 @@ def test_a_checkpoint_resumes_with_the_batches_that_are_left(
     model = Model()
     checkpoint = str(tmp_path / f"step={step}.ckpt")
     trainer(tmp_path).fit(model, loader_of(make, kind), ckpt_path=checkpoint, weights_only=False)
-    assert model.seen == {
-        number: expected(number)[done if number == epoch else 0 :] for number in range(epoch, 3)
-    }
+    assert model.seen == {number: expected(number)[done if number == epoch else 0 :] for number in range(epoch, 3)}

@@ -60,9 +60,7 @@ def test_a_state_of_any_step_resumes_there(
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_a_state_after_the_end_is_the_next_epoch(
-    make: Make, expected: Expected, epoch: int, workers: int
-) -> None:
+def test_a_state_after_the_end_is_the_next_epoch(make: Make, expected: Expected, epoch: int, workers: int) -> None:
     loader = stateful(make, workers)
     for _ in range(epoch + 1):
         numbers(loader)
@@ -109,9 +107,7 @@ def test_a_state_of_other_workers_is_refused(make: Make) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("ahead", [0, 2])
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_a_node_resumes_at_any_step(
-    make: Make, expected: Expected, epoch: int, ahead: int, workers: int
-) -> None:
+def test_a_node_resumes_at_any_step(make: Make, expected: Expected, epoch: int, ahead: int, workers: int) -> None:
     def nodes() -> Any:
         root: Any = IterableWrapper(make(workers=workers))
         return Loader(Prefetcher(root, prefetch_factor=ahead) if ahead else root)

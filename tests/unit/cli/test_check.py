@@ -98,9 +98,7 @@ def test_damage_is_said_with_file_record_and_byte(folder: Path, capsys: pytest.C
     assert printed.err == ""
 
 
-def test_where_the_loss_is_not_known_no_total_is_claimed(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_the_loss_is_not_known_no_total_is_claimed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shard(folder, 2).write_bytes(GOOD[:-5])
     assert run_command_line(["check", str(folder)]) == 1
     assert "1 finding · 59 records good, 1 or more damaged · " in capsys.readouterr().out

@@ -152,9 +152,7 @@ def test_the_epochs_that_are_shown_are_those_of_the_reader(tour: Taken) -> None:
     for epoch in range(2):
         batches = train.batches(32, shuffle=True, seed=7, epoch=epoch, columns=["filename"])
         names = [name for batch in batches for name in batch["filename"].tolist()]
-        assert (
-            f"epoch {epoch}: {', '.join(names[:3])}, … {len(train)} different ones of {len(train)}, " in told
-        )
+        assert f"epoch {epoch}: {', '.join(names[:3])}, … {len(train)} different ones of {len(train)}, " in told
     rest = len(train) - 96
     assert f"stopped after 96 records: the other {rest} come, {rest} of them as without the stop\n" in told
 
@@ -207,9 +205,7 @@ def test_without_anything_to_train_with_the_tour_says_how_to_get_it(
     monkeypatch.setattr("rekord.training.model.load_keras", load_keras)
     assert run_command_line(["demo", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    assert (
-        "\nleft out: training needs tensorflow, which is not installed\n  do        pip install it\n" in said
-    )
+    assert "\nleft out: training needs tensorflow, which is not installed\n  do        pip install it\n" in said
 
 
 @pytest.mark.usefixtures("only_training")
@@ -261,9 +257,7 @@ def test_a_full_disk_is_said_and_nothing_stays(
 
 
 @pytest.mark.parametrize("taken", ["file", "folder"])
-def test_a_place_that_is_taken_is_refused(
-    taken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_place_that_is_taken_is_refused(taken: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = tmp_path / "place"
     inside = place if taken == "file" else place / "precious"
     inside.parent.mkdir(exist_ok=True)
@@ -287,9 +281,7 @@ def test_an_empty_folder_is_taken_also_by_a_short_name(
     assert rk.check(tmp_path / "empty" / "mended").ok
 
 
-def test_a_place_that_cannot_be_made_is_exit_code_3(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_place_that_cannot_be_made_is_exit_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert run_command_line(["demo", str(tmp_path / "file" / "below")]) == 3
     assert capsys.readouterr().err.startswith("DatasetError X504: ")

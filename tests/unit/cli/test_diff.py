@@ -131,9 +131,7 @@ def test_many_columns_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "          … 20 more; --json has them all" in said(capsys)
 
 
-def test_names_and_values_cannot_steer_the_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_and_values_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a").write_bytes(frames([example_bytes({"id": [1], "\x1b[2J": [b"\x1b]0;x\x07"]})]))
     (tmp_path / "b").write_bytes(frames([example_bytes({"id": [1], "\x1b[2J": [b"y" * 500]})]))
     assert run_command_line(["diff", str(tmp_path / "a"), str(tmp_path / "b"), "--key", "id"]) == 1

@@ -76,9 +76,7 @@ def test_a_memory_limit_that_suffices_is_no_hindrance(data: str, tmp_path: Path)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit address space")
 def test_a_limit_that_cannot_be_raised_is_not_to_be_raised(data: str, tmp_path: Path) -> None:
-    done = rekord(
-        "query", data, COUNT, before=limited(resource.RLIMIT_AS, 400 << 20, hard=True), cwd=tmp_path
-    )
+    done = rekord("query", data, COUNT, before=limited(resource.RLIMIT_AS, 400 << 20, hard=True), cwd=tmp_path)
     assert_one_message(done, "DatasetError X508: memory ran out", "run the same command in another shell")
 
 

@@ -14,9 +14,7 @@ from rekord.schema.interop.spec_file import load_spec
 
 
 @pytest.mark.parametrize("written", ["F102", "f102", " f102 "])
-def test_the_page_of_a_code_is_printed_whatever_its_case(
-    written: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_of_a_code_is_printed_whatever_its_case(written: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["explain", written]) == 0
     text = capsys.readouterr().out
     assert "F102" in text.splitlines()[0]
@@ -35,9 +33,7 @@ def test_the_page_of_a_code_is_printed_whatever_its_case(
         ("x\x1b[31m", "do        rekord explain"),
     ],
 )
-def test_an_unknown_code_suggests_the_nearest(
-    written: str, hint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_code_suggests_the_nearest(written: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["explain", written]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""

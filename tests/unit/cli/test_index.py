@@ -36,9 +36,7 @@ def test_each_index_is_a_line(folder: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_json_is_one_document(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["index", str(folder), "--json"]) == 0
-    places = [
-        str(folder / ".rekord" / "index" / f"train-{shard:05}-of-00002.tfrecord.arrow") for shard in range(2)
-    ]
+    places = [str(folder / ".rekord" / "index" / f"train-{shard:05}-of-00002.tfrecord.arrow") for shard in range(2)]
     assert json.loads(capsys.readouterr().out) == {
         "format": "rekord",
         "files": 2,

@@ -148,9 +148,7 @@ def test_a_limit_is_said(tmp_path: Path, capsys: Captured) -> None:
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "x", "1.5"])
-def test_a_limit_that_is_no_number_of_records_is_wrong_usage(
-    tmp_path: Path, capsys: Captured, limit: str
-) -> None:
+def test_a_limit_that_is_no_number_of_records_is_wrong_usage(tmp_path: Path, capsys: Captured, limit: str) -> None:
     assert run_command_line(["infer", put(tmp_path, ROWS), "--limit", limit]) == 2
     assert capsys.readouterr().err.startswith("UsageError U605")
 

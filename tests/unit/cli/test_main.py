@@ -84,9 +84,7 @@ def test_no_command_at_all_shows_the_help_on_stderr(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
-def test_help_lists_the_verbs_that_exist_and_no_other(
-    option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_lists_the_verbs_that_exist_and_no_other(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line([option]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert tuple([line.split()[1] for line in lines if line.startswith("  rekord ")]) == VERBS
@@ -179,9 +177,7 @@ def test_a_missing_path_is_exit_code_3_in_a_real_process(tmp_path: Path) -> None
 def test_an_unknown_verb_is_exit_code_2_in_a_real_process() -> None:
     ended = rekord("shwo", "x")
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith(
-        "UsageError U601: there is no command `shwo`\n  likely    `show` is meant\n"
-    )
+    assert ended.stderr.startswith("UsageError U601: there is no command `shwo`\n  likely    `show` is meant\n")
 
 
 @pytest.mark.slow
@@ -210,14 +206,10 @@ def test_a_reader_that_has_seen_enough_ends_the_command_quietly(tmp_path: Path) 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", [["show"], ["check"], ["check", "--json"]])
-def test_a_full_disk_behind_stdout_is_one_message_and_exit_code_3(
-    arguments: list[str], good_file: Path
-) -> None:
+def test_a_full_disk_behind_stdout_is_one_message_and_exit_code_3(arguments: list[str], good_file: Path) -> None:
     command = [sys.executable, "-m", "rekord", *arguments, str(good_file)]
     with open("/dev/full", "w") as full:
-        ended = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
-        )
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     assert ended.returncode == 3
     assert ended.stderr.startswith("DatasetError X504: the output cannot be written\n")
     assert ended.stderr.count("X504") == 1
@@ -256,9 +248,7 @@ def test_ctrl_c_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
     "arguments", [["salvage", "IN", "out"], ["stats", "IN"], ["diff", "IN", "other"], ["diff", "other", "IN"]]
 )
 @pytest.mark.concurrency
-def test_ctrl_c_during_a_slow_read_ends_at_once_and_leaves_nothing(
-    tmp_path: Path, arguments: list[str]
-) -> None:
+def test_ctrl_c_during_a_slow_read_ends_at_once_and_leaves_nothing(tmp_path: Path, arguments: list[str]) -> None:
     pipe = tmp_path / "slow.tfrecord"
     os.mkfifo(pipe)
     (tmp_path / "other").write_bytes(frames([example_bytes({"x": [1]})]))

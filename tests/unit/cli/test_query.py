@@ -89,10 +89,7 @@ def test_spans_of_time_are_written_as_iso_8601_does(data: str, capsys: Captured)
 
 def test_jsonl_has_an_object_a_row_and_no_name_twice(data: str, capsys: Captured) -> None:
     assert (
-        run_command_line(
-            ["query", data, "select label, label, name from records limit 2", "--format", "jsonl"]
-        )
-        == 0
+        run_command_line(["query", data, "select label, label, name from records limit 2", "--format", "jsonl"]) == 0
     )
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [list(row.values()) for row in found] == [[0, 0, "a,b"], [1, 1, 'say "x"']]
@@ -125,9 +122,7 @@ def test_a_terminal_gets_a_table_that_nothing_steers(
 
 
 @pytest.mark.parametrize("name", ["answer.csv", "answer.tsv", "answer.jsonl", "answer.parquet"])
-def test_a_file_gets_the_form_that_its_name_says(
-    name: str, data: str, tmp_path: Path, capsys: Captured
-) -> None:
+def test_a_file_gets_the_form_that_its_name_says(name: str, data: str, tmp_path: Path, capsys: Captured) -> None:
     target = tmp_path / name
     assert run_command_line(["query", data, COUNT, "-o", str(target)]) == 0
     assert capsys.readouterr() == ("", f"2 rows in {target}\n")
@@ -220,9 +215,7 @@ def test_a_failure_leaves_no_file_and_one_message(tmp_path: Path, capsys: Captur
         ("select cast(name as integer) from records", "U682", 2),
     ],
 )
-def test_a_wrong_query_is_one_message(
-    sql: str, code: str, exit_code: int, data: str, capsys: Captured
-) -> None:
+def test_a_wrong_query_is_one_message(sql: str, code: str, exit_code: int, data: str, capsys: Captured) -> None:
     assert run_command_line(["query", data, sql]) == exit_code
     shown = capsys.readouterr()
     assert shown.out == ""

@@ -56,9 +56,7 @@ def code_of(capsys: Captured, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_every_program_compiles_and_names_files_and_classes(
-    framework: str, tmp_path: Path, capsys: Captured
-) -> None:
+def test_every_program_compiles_and_names_files_and_classes(framework: str, tmp_path: Path, capsys: Captured) -> None:
     rows = [{"label": i % 2, "x": float(i)} for i in range(6)]
     schema = rk.Schema({"label": rk.Label(["cat", "dog"]), "x": rk.Float32()})
     out = tmp_path / "data"
@@ -76,9 +74,7 @@ def test_every_program_compiles_and_names_files_and_classes(
 
 def test_many_files_are_counted_by_their_names(tmp_path: Path, capsys: Captured) -> None:
     schema = rk.Schema({"n": rk.Int64()})
-    rk.write(
-        [{"n": n} for n in range(40)], tmp_path / "data", schema=schema, shards=20, progress=False, workers=1
-    )
+    rk.write([{"n": n} for n in range(40)], tmp_path / "data", schema=schema, shards=20, progress=False, workers=1)
     code = code_of(capsys, str(tmp_path / "data"), "--for", "tensorflow")
     scope: dict[str, Any] = {}
     files = next(node for node in ast.parse(code).body if isinstance(node, ast.Assign))
@@ -134,9 +130,7 @@ def test_the_reader_for_dali_takes_the_indexes_that_are_written_for_it(
         with rk.Writer(f"data/{split}/x.tfrecord", rk.Schema({"n": rk.Int64()})) as writer:
             writer.write({"n": 1})
     tree = ast.parse(generate_reader_code(rk.open(place), place, "dali"))
-    (asked,) = [
-        node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "index_path"
-    ]
+    (asked,) = [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "index_path"]
     told = values(ast.unparse(tree))
     files = [file for split in told["FILES"].values() for file in split]
     names = {"Path": Path, "ROOT": told["ROOT"], "files": files}

@@ -9,9 +9,7 @@ import rekord as rk
 from rekord.cli.main import run_command_line
 from rekord.testing import corrupt_payload
 
-SCHEMA = rk.Schema(
-    {"x": rk.Int64(optional=True), "name": rk.Text(), "score": rk.Float32(), "label": rk.Label(3)}
-)
+SCHEMA = rk.Schema({"x": rk.Int64(optional=True), "name": rk.Text(), "score": rk.Float32(), "label": rk.Label(3)})
 
 
 @pytest.fixture(autouse=True)
@@ -59,9 +57,7 @@ def test_all_changes_of_columns_can_be_asked_for(capsys):
         "points": 0.0,
         "class": 0,
     }
-    assert (
-        run_command_line(["rewrite", "in", "kept", "--keep", "name,label", "--shuffle", "--seed", "3"]) == 0
-    )
+    assert run_command_line(["rewrite", "in", "kept", "--keep", "name,label", "--shuffle", "--seed", "3"]) == 0
     assert list(rk.open("kept").schema) == ["name", "label"]
     assert (
         run_command_line(["rewrite", "in", "dropped", "--drop", "name,label", "--also", "out"]) == 2
@@ -126,9 +122,7 @@ def test_a_dry_run_writes_nothing(here, capsys, change):
 
 
 def test_splitting_tells_what_it_made(here, capsys):
-    assert (
-        run_command_line(["split", "in", "out", "--split", "train=0.75,val=0.25", "--stratify", "label"]) == 0
-    )
+    assert run_command_line(["split", "in", "out", "--split", "train=0.75,val=0.25", "--stratify", "label"]) == 0
     assert "train  31 records" in capsys.readouterr().out
     assert run_command_line(["split", "in", "folds", "--folds", "4", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

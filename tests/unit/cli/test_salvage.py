@@ -34,9 +34,7 @@ def test_an_intact_folder_is_one_line_and_exit_code_0(
     assert printed.err == ""
 
 
-def test_a_gap_is_a_line_and_exit_code_1(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_gap_is_a_line_and_exit_code_1(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     name = "train-00001-of-00003.tfrecord"
     (folder / name).write_bytes(corrupt_payload(GOOD, 7))
     assert run_command_line(["salvage", str(folder), str(tmp_path / "out")]) == 1
@@ -72,9 +70,7 @@ def test_many_gaps_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert lines[-1] == f"kept 150 records · lost 150 · 150 gaps · wrote {tmp_path / 'y'}"
 
 
-def test_json_has_the_promised_fields(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_has_the_promised_fields(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = folder / "train-00001-of-00003.tfrecord"
     bad.write_bytes(corrupt_payload(GOOD, 7))
     assert run_command_line(["salvage", "--json", str(folder), str(tmp_path / "out")]) == 1

@@ -213,9 +213,7 @@ def test_a_forced_reading_that_fails_is_an_error_with_its_place(tmp_path: Path, 
 
 
 def test_other_payloads_are_shown_as_what_they_are(tmp_path: Path, capsys: Captured) -> None:
-    ranking = length_delimited(1, example_bytes({"x": [1]})) * 3 + length_delimited(
-        2, example_bytes({"q": [b"z"]})
-    )
+    ranking = length_delimited(1, example_bytes({"x": [1]})) * 3 + length_delimited(2, example_bytes({"q": [b"z"]}))
     event = b"\x09" + struct.pack("<d", 1.5) + b"\x10\x07" + length_delimited(5, b"")
     payloads = [ranking, event, b"plain text", unknown(9, 0) + unknown(7, 2), b"\xff\xfe\x00\x01"]
     path = record_file(tmp_path, payloads)
@@ -269,9 +267,7 @@ def test_a_record_without_a_kind_in_a_step_and_empty_lists_is_shown(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("zone", "text"), [(None, "2026-01-31T12:30:00"), ("UTC", "2026-01-31T12:30:00Z")])
-def test_times_are_text_as_export_writes_them(
-    zone: str | None, text: str, tmp_path: Path, capsys: Captured
-) -> None:
+def test_times_are_text_as_export_writes_them(zone: str | None, text: str, tmp_path: Path, capsys: Captured) -> None:
     schema = rk.Schema({"at": rk.Timestamp("s", tz=zone), "n": rk.Int64()})
     rk.write([{"at": text, "n": 7}], tmp_path / "data", schema=schema, progress=False, workers=1)
     rk.export(tmp_path / "data", tmp_path / "x.jsonl")

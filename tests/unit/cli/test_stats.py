@@ -89,9 +89,7 @@ def test_images_have_a_summary(tmp_path: Path, capsys: Captured) -> None:
     Image.new("RGB", (64, 48)).save(file, "PNG")
     assert run_command_line(["stats", put(tmp_path, [{"image": [file.getvalue()]}] * 2)]) == 0
     out = capsys.readouterr().out
-    assert (
-        "image: 2 images, png 100%\n  size      64×48 to 64×48, median 64×48\n  colours   rgb 100%\n" in out
-    )
+    assert "image: 2 images, png 100%\n  size      64×48 to 64×48, median 64×48\n  colours   rgb 100%\n" in out
 
 
 def test_splits_that_differ_are_said_with_the_reason(tmp_path: Path, capsys: Captured) -> None:
@@ -197,9 +195,7 @@ def test_a_place_that_cannot_be_written_is_exit_code_3(tmp_path: Path, capsys: C
     assert capsys.readouterr().err.startswith("DatasetError X504")
 
 
-@pytest.mark.parametrize(
-    ("code", "options"), [("U605", "--metadata stats.json"), ("U631", "--html train.tfrecord")]
-)
+@pytest.mark.parametrize(("code", "options"), [("U605", "--metadata stats.json"), ("U631", "--html train.tfrecord")])
 def test_the_example_on_the_page_is_what_is_said(
     code: str, options: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

@@ -73,9 +73,7 @@ def stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Told
     monkeypatch.setattr(verb, "_load_frameworks", lambda backend: asked.update(loaded=backend))
 
     def put(tell: Told) -> dict[str, Any]:
-        def train(
-            path: str, out: str | None, options: TrainOptions, *, watch: TrainingListener
-        ) -> TrainingResult:
+        def train(path: str, out: str | None, options: TrainOptions, *, watch: TrainingListener) -> TrainingResult:
             rk.open(path)
             watch.on_task(TASK)
             asked.update(path=path, out=out, **vars(options))
@@ -206,9 +204,7 @@ def test_an_interrupted_run_says_where_it_was_and_how_to_go_on(stands_in, capsys
 
     stands_in(tell)
     assert (
-        run_command_line(
-            ["train", "flowers", "my model", "--epochs", "2", "--balance", "--learning-rate", "0.01"]
-        )
+        run_command_line(["train", "flowers", "my model", "--epochs", "2", "--balance", "--learning-rate", "0.01"])
         == 130
     )
     assert capsys.readouterr().err.splitlines() == [
@@ -228,9 +224,7 @@ def test_a_run_that_is_interrupted_between_epochs_says_so(stands_in, capsys) -> 
     assert capsys.readouterr().err.startswith("interrupted at the beginning of epoch 2 of 2: go on with\n")
 
 
-def test_a_run_that_is_interrupted_before_a_checkpoint_leaves_nothing_to_go_on_with(
-    stands_in, capsys
-) -> None:
+def test_a_run_that_is_interrupted_before_a_checkpoint_leaves_nothing_to_go_on_with(stands_in, capsys) -> None:
     def tell(watch: TrainingListener) -> TrainingResult:
         raise KeyboardInterrupt
 
@@ -359,9 +353,7 @@ def test_names_from_the_data_cannot_steer_a_terminal(stands_in, capsys) -> None:
 
 
 def test_many_columns_that_are_left_out_are_said_in_one_line(stands_in, capsys) -> None:
-    many = Task(
-        "regression", (InputColumn("a", "numbers"),), "b", left_out={f"c{i}": "is a name" for i in range(9)}
-    )
+    many = Task("regression", (InputColumn("a", "numbers"),), "b", left_out={f"c{i}": "is a name" for i in range(9)})
     stands_in(lambda watch: watch.on_begin(many, "jax", 1, 1, 1) or outcome())
     assert run_command_line(["train", "flowers"]) == 0
     assert "\nleft out: c0, c1, c2, c3 and 5 more (is a name)\n" in capsys.readouterr().out
@@ -408,9 +400,7 @@ def test_notes_of_a_framework_are_kept_back_and_all_else_is_said(
     monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
     if level is not None:
         monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", level)
-    done = subprocess.run(
-        [sys.executable, "-c", QUIET], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, text=True, check=True, timeout=60)
     told = done.stderr.splitlines()
     assert told[-3:] == [
         "E0000 00:00:1794823305.203196    2545 port.cc:153] something is wrong",

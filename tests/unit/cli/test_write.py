@@ -117,10 +117,7 @@ def test_images_and_masks_are_named_apart(capsys: pytest.CaptureFixture[str]) ->
     assert manifest["options"]["layout"]["classes"] == 3
     assert manifest["options"]["layout"]["ignore"] is None
     assert (
-        run_command_line(
-            ["write", "--images", "a", "--masks", "b", "two", "--classes", "2", "--workers", "1"]
-        )
-        == 1
+        run_command_line(["write", "--images", "a", "--masks", "b", "two", "--classes", "2", "--workers", "1"]) == 1
     )
     assert "EncodeError E335" in capsys.readouterr().err
     assert not Path("two").exists()
@@ -151,9 +148,7 @@ def test_a_function_of_a_file_maps_rows_in_other_processes_too(
         "def _times(n):\n    return n * FACTOR\n"
         "def tidy(row):\n    return {**row, 'id': _times(row['id'])} if row['id'] % 2 else None\n"
     )
-    assert (
-        run_command_line(["write", table, "out", "--map", "clean.py:tidy", "--workers", "2", "--json"]) == 0
-    )
+    assert run_command_line(["write", table, "out", "--map", "clean.py:tidy", "--workers", "2", "--json"]) == 0
     capsys.readouterr()
     assert rk.open("out")["train"].to_arrow()["id"].to_pylist() == [i * 10 for i in range(1, 40, 2)]
     text = Path("clean.py").read_text()
@@ -197,9 +192,7 @@ def test_a_dry_run_says_what_would_be_written_and_writes_nothing(
     assert sorted(os.listdir()) == before
 
 
-def test_a_bad_row_ends_it_with_1_and_nothing_appears(
-    photos: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_row_ends_it_with_1_and_nothing_appears(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("photos/cat/3.jpg").write_bytes(b"")
     assert run_command_line(["write", photos, "out", "--workers", "1"]) == 1
     printed = capsys.readouterr()
@@ -235,10 +228,7 @@ def test_a_damaged_record_of_the_source_is_a_bad_row(capsys: pytest.CaptureFixtu
     Path("x.tfrecord").write_bytes(corrupt_payload(good, 7))
     rk.Schema({"n": rk.Int64()}).save("schema.json")
     assert (
-        run_command_line(
-            ["write", "x.tfrecord", "out", "--schema", "schema.json", "--workers", "1", "--json"]
-        )
-        == 1
+        run_command_line(["write", "x.tfrecord", "out", "--schema", "schema.json", "--workers", "1", "--json"]) == 1
     )
     printed = capsys.readouterr()
     failure = json.loads(printed.out)["error"]
@@ -390,14 +380,10 @@ def test_tfds_files_lie_beside_the_shards_where_that_is_asked_for(
     photos: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written(capsys, photos, "pets", "--format", "tfds")
-    assert {"dataset_info.json", "features.json", "pets-train.tfrecord-00000-of-00001"} <= set(
-        os.listdir("pets")
-    )
+    assert {"dataset_info.json", "features.json", "pets-train.tfrecord-00000-of-00001"} <= set(os.listdir("pets"))
 
 
-def test_the_first_rows_are_written_where_a_limit_is_given(
-    table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_rows_are_written_where_a_limit_is_given(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     written(capsys, table, "out", "--limit", "7", "--key", "id", "--index", "id,label")
     assert rk.open("out")["train"].to_arrow()["id"].to_pylist() == list(range(7))
 

@@ -43,9 +43,7 @@ COLUMNS: dict[str, tuple[Any, list[Any]]] = {
     ),
     "pairs of bytes": (_strings([b"a", b"b", b"c", b"d"], row_shape=(2,)), [[b"a", b"b"], [b"c", b"d"]]),
     "optional squares of texts": (
-        _strings(
-            [b"a", b"b", b"c", b"d", b"", b"", b"", b""], text=True, row_shape=(2, 2), valid=_valid(1, 0)
-        ),
+        _strings([b"a", b"b", b"c", b"d", b"", b"", b"", b""], text=True, row_shape=(2, 2), valid=_valid(1, 0)),
         [[["a", "b"], ["c", "d"]], None],
     ),
     "bytes of no length": (_strings([], row_shape=(0,), rows=3), [[], [], []]),
@@ -176,10 +174,7 @@ def test_an_empty_column_has_no_rows() -> None:
 def test_what_a_column_says_of_itself_is_short() -> None:
     assert repr(Strings.of([b"abc", b"d"])) == "Strings(2 rows of bytes, 4 bytes)"
     assert repr(Strings.of(["é"])) == "Strings(1 rows of text, 2 bytes)"
-    assert (
-        repr(Ragged(Strings.of([b"a"]), _int64(0, 1)))
-        == "Ragged(1 rows of Strings(1 rows of bytes, 1 bytes))"
-    )
+    assert repr(Ragged(Strings.of([b"a"]), _int64(0, 1))) == "Ragged(1 rows of Strings(1 rows of bytes, 1 bytes))"
     assert repr(Optional(_int64(1, 2), _valid(1, 0))) == "Optional(2 rows, 1 missing, int64)"
     assert repr(_sparse()) == "SparseColumn(3 rows of size 5)"
 
@@ -332,9 +327,7 @@ def test_a_sparse_column_is_a_struct_of_two_lists_in_arrow(name) -> None:
     column, rows = COLUMNS[name]
     array = column.to_arrow()
     array.validate(full=True)
-    assert array.type == pa.struct(
-        [("indices", pa.large_list(pa.int64())), ("values", pa.large_list(pa.float32()))]
-    )
+    assert array.type == pa.struct([("indices", pa.large_list(pa.int64())), ("values", pa.large_list(pa.float32()))])
     pairs = [None if row is None else {"indices": row[0], "values": row[1]} for row in rows]
     assert array.to_pylist() == pairs
 

@@ -79,9 +79,7 @@ def test_the_last_of_two_kinds_counts() -> None:
 
 
 def test_a_sequence_has_a_context_and_one_value_a_step() -> None:
-    decoded = rk.decode(
-        sequence_bytes({"c": [0.5]}, {"s": [[7], None], "t": [["x"], ["y", "z"]]}), kind="sequence"
-    )
+    decoded = rk.decode(sequence_bytes({"c": [0.5]}, {"s": [[7], None], "t": [["x"], ["y", "z"]]}), kind="sequence")
     assert isinstance(decoded, rk.SequenceExample)
     assert decoded.context["c"].tolist() == [0.5]  # type: ignore[union-attr]
     assert list(decoded.steps) == ["s", "t"]

@@ -216,9 +216,7 @@ def test_keys_beside_the_schema_are_ignored() -> None:
 
 
 def test_a_key_that_comes_again_counts_as_it_stands_last() -> None:
-    payload = example(
-        features([entry("a", _ints([1, 2])), entry("a", _floats([1.0])), entry("a", _ints([3]))])
-    )
+    payload = example(features([entry("a", _ints([1, 2])), entry("a", _floats([1.0])), entry("a", _ints([3]))]))
     assert rk.decode(payload, rk.Schema({"a": rk.Int64()})) == {"a": 3}
 
 
@@ -577,9 +575,7 @@ def test_a_refused_record_is_named_after_all_good_rows_before_it(
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "zlib"])
-def test_of_two_columns_that_are_wrong_the_earlier_record_is_named(
-    compression, compress, put_file, drain
-) -> None:
+def test_of_two_columns_that_are_wrong_the_earlier_record_is_named(compression, compress, put_file, drain) -> None:
     rows = [{"a": [1], "s": [b"abcd"], "t": [b"x"]} for _ in range(9)]
     rows[7] = {**rows[7], "a": [256]}
     rows[5] = {**rows[5], "s": [b"abc"]}
@@ -656,8 +652,6 @@ def test_no_message_shows_more_than_a_little_of_the_data(put_records) -> None:
     long = "k" * 5000
     with pytest.raises(rk.DecodeError) as caught:
         list(
-            rk.open(put_records([example_bytes({"a": [1]})] * 10_001 + [example_bytes({long: [1]})])).batches(
-                20_000
-            )
+            rk.open(put_records([example_bytes({"a": [1]})] * 10_001 + [example_bytes({long: [1]})])).batches(20_000)
         )
     assert re.search("k{61}", str(caught.value).split("where")[0]) is None

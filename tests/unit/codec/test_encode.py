@@ -685,9 +685,7 @@ def test_a_step_that_does_not_fit_is_named(row: Any, code: str, feature: str, st
 # What the core takes at sight is what Python would have made of it.
 
 
-@pytest.mark.parametrize(
-    "feature", [Int64(range=(-5, 5)), Float32(range=(-5, 5)), Label(5), Int64(dtype="int8")]
-)
+@pytest.mark.parametrize("feature", [Int64(range=(-5, 5)), Float32(range=(-5, 5)), Label(5), Int64(dtype="int8")])
 def test_bounds_hold_for_every_form_of_a_number(feature: Feature) -> None:
     forms: list[Any] = [
         int,

@@ -145,9 +145,7 @@ def test_an_arrow_column_gives_the_records_of_its_rows(feature: Any, array: pa.A
 
 
 def test_rekords_own_columns_are_taken_as_they_are() -> None:
-    schema = Schema(
-        {"a": Float32((None, 2), optional=True), "b": Text(optional=True), "c": Int64(optional=True)}
-    )
+    schema = Schema({"a": Float32((None, 2), optional=True), "b": Text(optional=True), "c": Int64(optional=True)})
     valid = np.array([True, False, True])
     columns = {
         "a": Ragged(np.arange(6.0).reshape(3, 2), np.array([0, 1, 1, 3]), valid=valid),
@@ -161,9 +159,7 @@ def test_rekords_own_columns_are_taken_as_they_are() -> None:
     ]
     assert encode_columns(columns, schema) == frames([encode(row, schema) for row in rows])
     ranged = Schema({"c": Int64(optional=True, range=(1, 5))})
-    assert encode_columns({"c": columns["c"]}, ranged) == frames(
-        [encode({"c": n}, ranged) for n in (1, None, 3)]
-    )
+    assert encode_columns({"c": columns["c"]}, ranged) == frames([encode({"c": n}, ranged) for n in (1, None, 3)])
 
 
 def test_no_rows_give_no_records() -> None:
@@ -248,9 +244,7 @@ def test_columns_that_do_not_fit_the_schema_are_refused(columns: Any, code: str,
     assert (caught.value.code, caught.value.location.feature) == (code, feature)
 
 
-STEPS = Schema(
-    context={"n": Int64()}, steps={"x": Float32((2,)), "t": Text(optional=True), "r": Int64((None,))}
-)
+STEPS = Schema(context={"n": Int64()}, steps={"x": Float32((2,)), "t": Text(optional=True), "r": Int64((None,))})
 
 
 def test_columns_of_steps_give_the_records_of_their_rows() -> None:

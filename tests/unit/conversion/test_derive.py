@@ -34,9 +34,7 @@ def dataset(tmp_path):
 
 
 def wanted(out, splits, name="test", **options):
-    plan = ConversionPlan(
-        options={"verb": name, **options}, schema=SCHEMA.to_dict(evidence=False), source="parent"
-    )
+    plan = ConversionPlan(options={"verb": name, **options}, schema=SCHEMA.to_dict(evidence=False), source="parent")
     return Derivation(
         out=os.fspath(out),
         splits=splits,
@@ -54,8 +52,7 @@ def copied(dataset, out, sampler=None, *, shards=3, compression="none", **option
     ending = {"none": "", "gzip": ".gz", "zlib": ".zz"}[compression]
     new = DerivedSplit(
         shards=[
-            CopiedShard(stretch)
-            for stretch in plan_record_ranges(records, ShardingRule(shards=shards, **options))
+            CopiedShard(stretch) for stretch in plan_record_ranges(records, ShardingRule(shards=shards, **options))
         ],
         template=TEMPLATE + ending,
         compression=compression,
@@ -104,10 +101,7 @@ def test_records_go_into_compressed_shards_and_out_of_them(dataset, tmp_path, co
     assert packed["train"].paths[0].endswith((".gz", ".zz"))
     made = copied(packed, tmp_path / "out")
     assert [row["x"] for row in made["train"]] == list(range(1000))
-    assert (
-        read_manifest(str(tmp_path / "out")).splits
-        == read_manifest(str(copied_dir(dataset, tmp_path))).splits
-    )
+    assert read_manifest(str(tmp_path / "out")).splits == read_manifest(str(copied_dir(dataset, tmp_path))).splits
 
 
 def copied_dir(dataset, tmp_path):
@@ -125,9 +119,7 @@ def test_whole_shards_are_linked_and_renumbered(dataset, tmp_path):
     done = derive_dataset(wanted(tmp_path / "out", {"train": new}))
     assert (done.linked, done.written) == (3, 0)
     made = rk.open(tmp_path / "out")["train"]
-    assert [os.path.basename(path) for path in made.paths] == [
-        f"train-{i:05d}-of-00003.tfrecord" for i in range(3)
-    ]
+    assert [os.path.basename(path) for path in made.paths] == [f"train-{i:05d}-of-00003.tfrecord" for i in range(3)]
     assert os.path.samefile(made.paths[1], split.paths[2])
     assert [row["x"] for row in made] == [*range(250), *range(500, 1000)]
     assert made[300]["x"] == 550
@@ -142,9 +134,7 @@ def test_records_are_changed_by_a_function_of_columns(dataset, tmp_path):
         return {**batch, "label": np.where(batch["label"] == 2, 0, batch["label"])}
 
     stretch = plan_record_ranges(records, ShardingRule(shards=1))[0]
-    new = DerivedSplit(
-        shards=[ReencodedShard(stretch, SCHEMA, relabelled)], template=TEMPLATE, compression="none"
-    )
+    new = DerivedSplit(shards=[ReencodedShard(stretch, SCHEMA, relabelled)], template=TEMPLATE, compression="none")
     derive_dataset(wanted(tmp_path / "out", {"train": new}))
     made = rk.open(tmp_path / "out")["train"]
     assert [row["label"] for row in made] == [0 if i % 3 == 2 else i % 3 for i in range(1000)]

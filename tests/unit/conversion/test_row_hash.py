@@ -34,9 +34,7 @@ GOLDEN_COPIES = [0x63CBE1E459320DD7, 0x71EEEFB462EE8DFB]
 
 
 def test_a_hash_depends_on_seed_purpose_path_position_and_copy() -> None:
-    texts = {
-        hash_text(seed, salt, path) for seed in (0, 1) for salt in ("order", "split") for path in (b"a", b"b")
-    }
+    texts = {hash_text(seed, salt, path) for seed in (0, 1) for salt in ("order", "split") for path in (b"a", b"b")}
     assert len(texts) == 8
     assert len(set(hashes(range(10_000)).tolist())) == 10_000
     assert len(set(hashes([5] * 100, copies=range(100)).tolist())) == 100

@@ -19,9 +19,7 @@ def part(segments: list[SplitSegment]) -> CompletedPart:
     return CompletedPart(rows=records, records=records, digest="", segments=segments, **zero)
 
 
-def rows_of(
-    lengths: list[int], keys: list[int], cuts: list[int]
-) -> tuple[list[CompletedPart], list[pa.Table]]:
+def rows_of(lengths: list[int], keys: list[int], cuts: list[int]) -> tuple[list[CompletedPart], list[pa.Table]]:
     """The rows in parts that end at `cuts`, each sorted by its keys."""
     parts, tables = [], []
     for begin, end in zip([0, *cuts], [*cuts, len(lengths)], strict=True):

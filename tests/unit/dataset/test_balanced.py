@@ -30,9 +30,7 @@ def dataset(folder: Path, counts: list[int], **options: Any) -> rk.Dataset:
     return rk.write(rows, folder / "data", schema=SCHEMA, progress=False, workers=1, **options)
 
 
-def foreign(
-    folder: Path, rows: list[dict[str, Any]], schema: rk.Schema, name: str = "x.tfrecord"
-) -> rk.Split:
+def foreign(folder: Path, rows: list[dict[str, Any]], schema: rk.Schema, name: str = "x.tfrecord") -> rk.Split:
     with rk.Writer(folder / name, schema) as writer:
         for row in rows:
             writer.write(row)
@@ -97,9 +95,7 @@ def test_without_a_shuffle_classes_are_interleaved_and_each_is_in_file_order(tmp
     split = dataset(tmp_path, [6, 3, 3])["train"]
     balanced = split.balanced()
     batches = balanced.batches(4, columns=["label", "n"])
-    delivered = [
-        pair for batch in batches for pair in zip(batch["label"].tolist(), batch["n"].tolist(), strict=True)
-    ]
+    delivered = [pair for batch in batches for pair in zip(batch["label"].tolist(), batch["n"].tolist(), strict=True)]
     for start in range(0, 12, 3):
         assert sorted(label for label, _ in delivered[start : start + 3]) == [0, 1, 2]
     cats = [n for n, label in enumerate(labels([6, 3, 3])) if label == 0]
@@ -192,16 +188,12 @@ def test_what_the_index_lacks_is_read_once_and_goes_along(tmp_path: Path, monkey
     ],
 )
 @pytest.mark.parametrize("kept", [True, False])
-def test_any_scalar_column_can_be_balanced_by(
-    feature: Any, values: list[Any], kept: bool, tmp_path: Path
-) -> None:
+def test_any_scalar_column_can_be_balanced_by(feature: Any, values: list[Any], kept: bool, tmp_path: Path) -> None:
     rows = [{"x": values[0] if i % 7 else values[1 + i // 7 % (len(values) - 1)]} for i in range(60)]
     schema = rk.Schema({"x": feature})
     options: dict[str, Any] = {"progress": False, "workers": 1, "index": ["x"] if kept else ()}
     split = rk.write(rows, tmp_path / "data", schema=schema, **options)["train"]
-    drawn = [
-        value for batch in split.balanced(by="x").batches(11, shuffle=True) for value in batch["x"].tolist()
-    ]
+    drawn = [value for batch in split.balanced(by="x").batches(11, shuffle=True) for value in batch["x"].tolist()]
     assert Counter(drawn) == dict.fromkeys(values, 60 // len(values))
 
 

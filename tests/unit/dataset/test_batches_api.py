@@ -32,9 +32,7 @@ SCHEMA = rk.Schema(
         "score": rk.Float32(optional=True),
     }
 )
-THREADS = [
-    {"threads": threads, "prefetch": prefetch} for threads, prefetch in [(1, 0), (1, 2), (2, 0), (2, 2)]
-]
+THREADS = [{"threads": threads, "prefetch": prefetch} for threads, prefetch in [(1, 0), (1, 2), (2, 0), (2, 2)]]
 ORDERS: list[dict[str, Any]] = [
     {},
     {"remainder": "pad"},
@@ -422,9 +420,7 @@ def test_a_state_of_something_else_is_refused(split, folder, tmp_path) -> None:
     }
     state = split.batches(4, shuffle=True).state_dict()
     for name, (part, options) in cases.items():
-        failure = refused(
-            lambda part=part, options=options: part.batches(4, **options).load_state_dict(state)
-        )
+        failure = refused(lambda part=part, options=options: part.batches(4, **options).load_state_dict(state))
         assert str(failure).startswith("U609: the state is one of another "), name
     renamed = {**state, "split": "val"}
     del renamed["checksum"]  # as a state of an earlier version
@@ -585,9 +581,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset of 200 shards."""
     out = tmp_path_factory.mktemp("many") / "data"
     rows = ({"n": n} for n in range(1000))
-    rk.write(
-        rows, out, schema=rk.Schema({"n": rk.Int64()}), split="train", shards=200, progress=False, workers=1
-    )
+    rk.write(rows, out, schema=rk.Schema({"n": rk.Int64()}), split="train", shards=200, progress=False, workers=1)
     return out
 
 
@@ -633,9 +627,7 @@ def test_the_first_batch_in_file_order_needs_one_index_at_most(many, looked_at, 
 
 
 @pytest.mark.parametrize("shuffle", ["exact", "block"])
-def test_the_first_shuffled_batch_needs_the_shards_that_it_takes_from(
-    many, looked_at, request, shuffle
-) -> None:
+def test_the_first_shuffled_batch_needs_the_shards_that_it_takes_from(many, looked_at, request, shuffle) -> None:
     split = rk.open(many)["train"]
     asked = request.getfixturevalue("asked_about")
     batches = iter(split.batches(4, shuffle=shuffle, threads=1, prefetch=0))
@@ -661,9 +653,7 @@ def test_one_row_needs_one_index(many, looked_at) -> None:
 
 
 def test_numbers_of_numpy_are_taken_everywhere(split) -> None:
-    options = {
-        name: np.int32(value) for name, value in {"seed": 1, "epoch": 2, "rank": 0, "world": 1}.items()
-    }
+    options = {name: np.int32(value) for name, value in {"seed": 1, "epoch": 2, "rank": 0, "world": 1}.items()}
     batches = split.batches(np.int64(4), shuffle=True, prefetch=np.int8(1), threads=np.uint8(2), **options)
     assert json.loads(json.dumps(batches.state_dict())) == batches.state_dict()
     assert sorted(flat(batches)) == list(range(RECORDS))

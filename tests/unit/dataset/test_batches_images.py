@@ -247,9 +247,7 @@ def test_resized_images_are_one_array_of_that_size(opened) -> None:
         np.testing.assert_array_equal(image, np.asarray(expected))
 
 
-@pytest.mark.parametrize(
-    "size", [(224, 224), (240, 320), (120, 160), (96, 96), (32, 48), (480, 640), (700, 700)]
-)
+@pytest.mark.parametrize("size", [(224, 224), (240, 320), (120, 160), (96, 96), (32, 48), (480, 640), (700, 700)])
 def test_a_jpeg_that_is_decoded_small_is_nearly_what_the_whole_one_gives(opened, size) -> None:
     data = encoded(photo(480, 640), "jpeg", quality=90)
     (batch,) = opened([{"image": [data]}], {"image": rk.Image()}).batches(1, decode=True, resize=size)

@@ -272,9 +272,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(data: Path, tfds: Path,
     from rekord.dataset.manifest import read_manifest
 
     refused(lambda: read_manifest(str(data)), place, "X503")
-    refused(
-        lambda: checkpoint.read_state(str(pipe(tmp_path / "c.tfrecord"))), tmp_path / "c.tfrecord", "X575"
-    )
+    refused(lambda: checkpoint.read_state(str(pipe(tmp_path / "c.tfrecord"))), tmp_path / "c.tfrecord", "X575")
     staging = Staging(str(tmp_path / "staging"))
     pipe(tmp_path / "staging" / "plan.json")
     assert staging.plan() == {}
@@ -385,15 +383,11 @@ class Variable:
         self.value = value
 
 
-def test_every_flip_and_cut_of_a_checkpoint_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_flip_and_cut_of_a_checkpoint_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "variable_to_numpy", lambda variable: variable.value)
     place = tmp_path / "checkpoint.tfrecord"
     saved = {"plan": {"seed": 1}, "epoch": 3}
-    checkpoint.save_checkpoint(
-        str(place), saved, [Variable("a/b", np.arange(6, dtype=np.float32).reshape(2, 3))]
-    )
+    checkpoint.save_checkpoint(str(place), saved, [Variable("a/b", np.arange(6, dtype=np.float32).reshape(2, 3))])
     good = place.read_bytes()
     for at in range(len(good)):
         for harmed in (good[:at] + bytes([good[at] ^ (1 << at % 8)]) + good[at + 1 :], good[:at]):

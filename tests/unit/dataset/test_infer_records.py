@@ -242,9 +242,7 @@ def test_payloads_may_come_from_a_generator() -> None:
     assert infer(map(memoryview, INTS)) == Schema({"a": Int64()})
 
 
-@pytest.mark.parametrize(
-    ("limit", "complete"), [(1, False), (9, False), (10, True), (11, True), (None, True)]
-)
+@pytest.mark.parametrize(("limit", "complete"), [(1, False), (9, False), (10, True), (11, True), (None, True)])
 def test_the_limit_counts_records_and_says_whether_more_were_there(
     put_records: PutFile, limit: int | None, complete: bool
 ) -> None:

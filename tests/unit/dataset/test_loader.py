@@ -138,9 +138,7 @@ def test_set_epoch_keeps_the_place_that_was_loaded_in_it(split: rk.Split) -> Non
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_peek_shows_the_next_batch_and_starts_nothing(
-    split: rk.Split, kind: str, way: dict[str, int]
-) -> None:
+def test_peek_shows_the_next_batch_and_starts_nothing(split: rk.Split, kind: str, way: dict[str, int]) -> None:
     part, options = asked(split, kind)
     loader = part.batches(8, **options, **way)
     before = loader.state_dict()

@@ -119,9 +119,7 @@ def test_the_index_says_where_records_begin_and_what_their_labels_are(
     assert dict(seen) == split.classes["label"]
 
 
-def test_the_list_of_blocks_names_a_record_in_every_stretch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_list_of_blocks_names_a_record_in_every_stretch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_module, "BLOCK_BYTES", 1000)
     out = tmp_path / "data"
     execute_conversion(ROWS, out, OPTIONS)
@@ -133,9 +131,7 @@ def test_the_list_of_blocks_names_a_record_in_every_stretch(
         stretches: dict[int, tuple[int, int]] = {}
         for record, offset in enumerate(offsets):
             stretches.setdefault(offset // 1000, (record, offset))
-        expected += [
-            {"shard": i, "record": record, "offset": offset} for record, offset in stretches.values()
-        ]
+        expected += [{"shard": i, "record": record, "offset": offset} for record, offset in stretches.values()]
     assert blocks.to_pylist() == expected
     assert len(expected) > 10
 
@@ -220,9 +216,7 @@ HOSTILE: dict[str, Any] = {
     "classes of 400 digits": {"classes": {"a": {"9" * 400: 1}}},
     "as many records of a class as 2^70": {"classes": {"a": {"0": 2**70}}},
     "no checksums of an index": {"index": {"checksum": "crc32c", "chunk_records": 65536, "values": []}},
-    "checksums by another algorithm": {
-        "index": {"checksum": "md5", "chunk_records": 65536, "values": [1, 2]}
-    },
+    "checksums by another algorithm": {"index": {"checksum": "md5", "chunk_records": 65536, "values": [1, 2]}},
     "chunks of no records": {"index": {"checksum": "crc32c", "chunk_records": 0, "values": [1, 2]}},
     "checksums that are none": {"index": {"checksum": "crc32c", "chunk_records": 65536, "values": [1, -2]}},
     "two splits of the same shards": {"twice": "{shard:05d}"},

@@ -75,14 +75,10 @@ def huge(tmp_path: Path) -> Path:
     return folder
 
 
-def test_100_000_shards_are_opened_without_a_look_at_any_of_them(
-    huge: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_100_000_shards_are_opened_without_a_look_at_any_of_them(huge: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     stat = os.stat
-    monkeypatch.setattr(
-        os, "stat", lambda path, *more, **how: (asked.append(path), stat(path, *more, **how))[1]
-    )
+    monkeypatch.setattr(os, "stat", lambda path, *more, **how: (asked.append(path), stat(path, *more, **how))[1])
     tracemalloc.start()
     try:
         split = rk.open(huge)["train"]
@@ -250,9 +246,7 @@ def test_a_chunk_that_changes_after_it_was_verified_is_not_used(
     assert not index.is_intact()
 
 
-def test_records_of_many_chunks_are_read_in_any_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_of_many_chunks_are_read_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     n = 2 * CHUNK_RECORDS + 7
     columns = {"label": np.arange(n) % 3, "n": np.arange(n)}
     rk.write(columns, tmp_path / "data", schema=SCHEMA, shards=1, progress=False, workers=1)
@@ -263,9 +257,7 @@ def test_records_of_many_chunks_are_read_in_any_order(
         split = rk.open(tmp_path / "data")["train"]
         for _ in range(2):
             assert split[some]["n"].tolist() == some.tolist()
-    assert split.sql("select count(*) as n, sum(n) as s from train").to_pylist() == [
-        {"n": n, "s": n * (n - 1) // 2}
-    ]
+    assert split.sql("select count(*) as n, sum(n) as s from train").to_pylist() == [{"n": n, "s": n * (n - 1) // 2}]
     some_sum = split.select(some).sql("select sum(n) as s from train").to_pylist()
     assert some_sum == [{"s": int(some.sum())}]
     assert rk.check(tmp_path / "data").findings == []

@@ -93,9 +93,7 @@ def test_the_length_of_an_epoch_can_be_chosen(length: Any, expected: Any, a: rk.
         assert len(set(delivered)) == 120
 
 
-def test_views_balanced_splits_mixtures_and_datasets_can_be_parts(
-    a: rk.Split, b: rk.Split, tmp_path: Path
-) -> None:
+def test_views_balanced_splits_mixtures_and_datasets_can_be_parts(a: rk.Split, b: rk.Split, tmp_path: Path) -> None:
     mixed = rk.mix([(a[:10], 1), (a.balanced(), 1), (rk.mix([(b, 1)]), 1), (rk.open(tmp_path / "b"), 1)])
     delivered = numbers(mixed.batches(10, shuffle=True))
     assert len(delivered) == 150
@@ -162,9 +160,7 @@ def test_a_mixture_of_inferred_schemas_is_as_strict_as_they_are(tmp_path: Path, 
     )
 
 
-def test_a_column_that_only_one_part_has_is_read_where_the_others_can_lack_it(
-    a: rk.Split, tmp_path: Path
-) -> None:
+def test_a_column_that_only_one_part_has_is_read_where_the_others_can_lack_it(a: rk.Split, tmp_path: Path) -> None:
     more = rk.Schema({**SCHEMA.features, "extra": rk.Int64(default=7)})
     mixed = rk.mix([(a, 1), (split(tmp_path, "more", range(3), more), 1)])
     assert mixed.schema == more
@@ -184,8 +180,7 @@ def test_a_file_that_changed_is_not_told_as_one_of_a_manifest(tmp_path: Path, pu
     from rekord.testing import example_bytes
 
     files = [
-        put_records([example_bytes({"n": [i]}) for i in range(9)], name)
-        for name in ("a.tfrecord", "b.tfrecord")
+        put_records([example_bytes({"n": [i]}) for i in range(9)], name) for name in ("a.tfrecord", "b.tfrecord")
     ]
     schema = rk.Schema({"n": rk.Int64()})
     mixed = rk.mix([(rk.open(file, schema=schema), 1) for file in files])
@@ -223,16 +218,12 @@ def test_a_length_that_cannot_be_meant_is_refused(length: Any, a: rk.Split) -> N
 
 def test_parts_without_records_or_with_functions_are_refused(a: rk.Split) -> None:
     refused("U656: splits cannot be mixed: part 1 has no records", lambda: rk.mix([(a, 1), (a[:0], 1)]))
-    refused(
-        "U656: splits cannot be mixed: part 0 is mapped", lambda: rk.mix([(a.map(lambda batch: batch), 1)])
-    )
+    refused("U656: splits cannot be mixed: part 0 is mapped", lambda: rk.mix([(a.map(lambda batch: batch), 1)]))
 
 
 def test_a_dataset_of_several_splits_must_name_one(tmp_path: Path) -> None:
     rows = [{"n": n, "label": 0} for n in range(20)]
-    both = rk.write(
-        rows, tmp_path / "c", schema=SCHEMA, split={"train": 0.5, "val": 0.5}, progress=False, workers=1
-    )
+    both = rk.write(rows, tmp_path / "c", schema=SCHEMA, split={"train": 0.5, "val": 0.5}, progress=False, workers=1)
     with pytest.raises(rk.DatasetError) as caught:
         rk.mix([(both, 1)])
     assert caught.value.code == "X507"

@@ -182,9 +182,7 @@ print(threading.active_count())
 
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("left", ["running", "cycle", "exception"])
-def test_a_program_that_ends_in_the_middle_of_an_epoch_ends_quietly(
-    folder: Path, left: str, shuffle: bool
-) -> None:
+def test_a_program_that_ends_in_the_middle_of_an_epoch_ends_quietly(folder: Path, left: str, shuffle: bool) -> None:
     done = run(
         folder,
         f"""

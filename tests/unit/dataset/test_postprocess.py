@@ -16,9 +16,7 @@ COLUMNS = ("a", "b")
 
 
 def made(**options: Any) -> Postprocessor | None:
-    return build_postprocessor(
-        COLUMNS, **{"fill": None, "ragged": "ragged", "pad": None, "map": None, **options}
-    )
+    return build_postprocessor(COLUMNS, **{"fill": None, "ragged": "ragged", "pad": None, "map": None, **options})
 
 
 def ragged(*rows: list[Any], dtype: Any = np.int64) -> rk.Ragged:

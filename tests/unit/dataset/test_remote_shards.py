@@ -323,9 +323,7 @@ def test_a_block_that_did_not_come_is_asked_for_again() -> None:
 
 def test_no_block_is_longer_than_bytes_allow_whatever_a_manifest_says() -> None:
     offsets = np.arange(0, 10 * BLOCK_BYTES, 1 << 20, dtype=np.uint64)
-    shard = RemoteShard(
-        "far://x", ShardIndex(offsets, stamp=(10 * BLOCK_BYTES, 0, (0, 0))), block_records=10**15
-    )
+    shard = RemoteShard("far://x", ShardIndex(offsets, stamp=(10 * BLOCK_BYTES, 0, (0, 0))), block_records=10**15)
     firsts, ends = shard.blocks(np.arange(len(offsets), dtype=np.int64))
     assert int((ends - firsts).max()) == 8
 
@@ -393,9 +391,7 @@ def test_files_here_and_elsewhere_are_read_together(dataset: Any) -> None:
     assert sorted(numbers(both.batches(50, shuffle=True))) == sorted([*range(ROWS)] * 2)
 
 
-def test_compressed_shards_elsewhere_are_entered_at_their_flush_points(
-    place: type[Place], tmp_path: Path
-) -> None:
+def test_compressed_shards_elsewhere_are_entered_at_their_flush_points(place: type[Place], tmp_path: Path) -> None:
     rows = [{"n": i, "label": 0, "blob": np.random.default_rng(i).bytes(9_000)} for i in range(500)]
     rk.write(rows, tmp_path / "z", schema=SCHEMA, compression="gzip", shards=1, progress=False)
     for path in (tmp_path / "z").rglob("*"):
@@ -463,9 +459,7 @@ def test_a_place_that_gives_fewer_bytes_than_it_should_is_refused(
     assert (caught.value.expected, caught.value.found) == ("23 bytes from byte 0 on", "5 bytes")
 
 
-def test_a_place_that_does_not_tell_sizes_is_refused(
-    place: type[Place], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_place_that_does_not_tell_sizes_is_refused(place: type[Place], monkeypatch: pytest.MonkeyPatch) -> None:
     put("counted://x.tfrecord", frames([b"payload"]))
     monkeypatch.setattr(Place, "info", lambda self, path: {"name": path, "type": "file", "size": None})
     with pytest.raises(rk.DatasetError) as caught:

@@ -75,9 +75,7 @@ def test_a_compressed_file_is_counted_by_reading_it_once(
     assert again.compression in ("gzip", "zlib")
 
 
-def test_an_index_is_kept_and_holds_for_one_size_and_time(
-    file: str, cache: Path, small_files_too: None
-) -> None:
+def test_an_index_is_kept_and_holds_for_one_size_and_time(file: str, cache: Path, small_files_too: None) -> None:
     assert anew(file).origin == "found"
     assert len(list(cache.iterdir())) == 1
     assert anew(file).origin == "cached"
@@ -103,9 +101,7 @@ def test_a_damaged_entry_is_made_again(
     assert anew(file).offsets.tolist() == OFFSETS
 
 
-def test_no_bit_of_an_entry_can_turn_into_other_offsets(
-    file: str, cache: Path, small_files_too: None
-) -> None:
+def test_no_bit_of_an_entry_can_turn_into_other_offsets(file: str, cache: Path, small_files_too: None) -> None:
     anew(file)
     (entry,) = cache.iterdir()
     good = entry.read_bytes()
@@ -144,8 +140,7 @@ def test_old_entries_go_when_there_are_too_many(cache: Path, monkeypatch: pytest
     for i, entry in entries.items():
         os.utime(str(entry), (1000 + i, 1000 + i))
     assert (
-        read_cached_index("/data/0.tfrecord", len(DATA), 0, IndexExpectation(most_bytes=len(DATA)))
-        is not None
+        read_cached_index("/data/0.tfrecord", len(DATA), 0, IndexExpectation(most_bytes=len(DATA))) is not None
     )  # used again, and so the youngest
     (cache / "x.unfinished").write_bytes(b"")
     os.utime(cache / "x.unfinished", (0, 0))
@@ -171,9 +166,7 @@ def _many_times(file: str, folder: str, failures: Any) -> None:
 def test_several_processes_share_the_cache(file: str, tmp_path: Path) -> None:
     context = get_context("spawn")
     failures = context.Queue()
-    others = [
-        context.Process(target=_many_times, args=(file, str(tmp_path / "cache"), failures)) for _ in range(2)
-    ]
+    others = [context.Process(target=_many_times, args=(file, str(tmp_path / "cache"), failures)) for _ in range(2)]
     for other in others:
         other.start()
     for other in others:
@@ -241,9 +234,7 @@ def test_a_dataset_brings_its_index(dataset: Path) -> None:
     assert found.has_columns(())
 
 
-@pytest.mark.parametrize(
-    "harm", [lambda data: b"", lambda data: data[:200], lambda data: data[:-20] + bytes(20)]
-)
+@pytest.mark.parametrize("harm", [lambda data: b"", lambda data: data[:200], lambda data: data[:-20] + bytes(20)])
 def test_a_damaged_index_is_found_out_again(dataset: Path, harm: Callable[[bytes], bytes]) -> None:
     index = Path(index_path(shard_of(dataset)))
     index.write_bytes(harm(index.read_bytes()))

@@ -42,9 +42,7 @@ def rows(count: int, blob_bytes: int = 20, first: int = 0) -> list[dict[str, Any
     return [{"id": first + i, "blob": noise[i * blob_bytes : (i + 1) * blob_bytes]} for i in range(count)]
 
 
-def written(
-    path: Path, values: list[dict[str, Any]], compression: str | None = None, shards: int = 1
-) -> Path:
+def written(path: Path, values: list[dict[str, Any]], compression: str | None = None, shards: int = 1) -> Path:
     rk.write(values, path, schema=SCHEMA, compression=compression, shards=shards, progress=False)
     return path
 
@@ -290,9 +288,7 @@ def test_a_thousand_shards_are_read_with_256_open_files(tmp_path: Path) -> None:
         "found = [b['id'].tolist() for b in split.batches(1500, shuffle=True, threads=2)]\n"
         "print(len(found[0]), sorted(i for part in found for i in part) == list(range(2000)))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", program, str(folder)], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("1500 True\n", "")
 
 
@@ -418,9 +414,7 @@ def test_another_number_of_records_than_tfds_says_is_an_error(tmp_path: Path) ->
         ({"splits": [{"name": "t", "shardLengths": ["1", "1"], "filepathTemplate": "x"}]}, "X536"),
     ],
 )
-def test_a_dataset_info_that_cannot_be_meant_is_refused(
-    tmp_path: Path, change: dict[str, Any], code: str
-) -> None:
+def test_a_dataset_info_that_cannot_be_meant_is_refused(tmp_path: Path, change: dict[str, Any], code: str) -> None:
     folder = tfds_folder(tmp_path / "fruit", **change)
     failure = raised(lambda: rk.open(folder))
     assert (failure.code, failure.location.path) == (code, str(folder / "dataset_info.json"))

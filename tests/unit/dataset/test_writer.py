@@ -82,9 +82,7 @@ def test_a_bad_row_is_named_and_left_out(path: Path) -> None:
     assert list(records(path)) == PAYLOADS[:2]
 
 
-@pytest.mark.parametrize(
-    "bad", [{"label": [1, 2, -1]}, {"label": [1, 2], "name": [b"\xff", "a"]}, {"label": [1.5]}]
-)
+@pytest.mark.parametrize("bad", [{"label": [1, 2, -1]}, {"label": [1, 2], "name": [b"\xff", "a"]}, {"label": [1.5]}])
 def test_a_bad_batch_is_left_out_whole(path: Path, bad: dict[str, Any]) -> None:
     with Writer(path, SCHEMA) as writer:
         writer.write(ROWS[0])

@@ -42,9 +42,7 @@ def gzip_named(data: bytes, name: str) -> bytes:
         pytest.param(lambda data: gzip_named(data, "a name.tfrecord"), id="gzip with a name"),
         pytest.param(lambda data: gzip.compress(data[:40]) + gzip.compress(data[40:]), id="two members"),
         pytest.param(lambda data: b"".join(gzip.compress(bytes([b])) for b in data), id="a member a byte"),
-        pytest.param(
-            lambda data: gzip.compress(b"") + gzip.compress(data) + gzip.compress(b""), id="empty members"
-        ),
+        pytest.param(lambda data: gzip.compress(b"") + gzip.compress(data) + gzip.compress(b""), id="empty members"),
         pytest.param(lambda data: gzip.compress(data) + bytes(512), id="gzip and zero padding"),
         pytest.param(lambda data: gzip.compress(data) + bytes(100_000), id="gzip and much padding"),
         pytest.param(
@@ -56,9 +54,7 @@ def gzip_named(data: bytes, name: str) -> bytes:
         pytest.param(lambda data: zlib.compress(data) + bytes(100), id="zlib and zero padding"),
     ],
 )
-def test_records_come_out_of_any_wrapping(
-    put_file: PutFile, wrap: Callable[[bytes], bytes], read: Read
-) -> None:
+def test_records_come_out_of_any_wrapping(put_file: PutFile, wrap: Callable[[bytes], bytes], read: Read) -> None:
     assert read(put_file(wrap(DATA), "anything.tfrecord")) == (PAYLOADS, None)
 
 
@@ -160,15 +156,11 @@ def test_a_wrong_length_of_the_stream_comes_after_all_records(put_file: PutFile,
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
-def test_every_record_before_damaged_data_is_delivered(
-    put_file: PutFile, compression: str, read: Read
-) -> None:
+def test_every_record_before_damaged_data_is_delivered(put_file: PutFile, compression: str, read: Read) -> None:
     # Flushed after every record, so that it is known which blocks the damage touches.
     payloads = [bytes([i % 256]) * 1000 for i in range(300)]
     deflate = zlib.compressobj(wbits=31 if compression == "gzip" else 15)
-    pieces = [
-        deflate.compress(_core.frame(payload)) + deflate.flush(zlib.Z_SYNC_FLUSH) for payload in payloads
-    ]
+    pieces = [deflate.compress(_core.frame(payload)) + deflate.flush(zlib.Z_SYNC_FLUSH) for payload in payloads]
     # A block of the reserved type, which no one can read.
     data = b"".join(pieces[:200]) + b"\x06" + b"".join(pieces[200:]) + deflate.flush()
     path = put_file(data)
@@ -200,9 +192,7 @@ def test_a_cut_record_says_how_much_is_there(put_file: PutFile, read: Read) -> N
     assert failure.found == "17 bytes up to the end of the file"
 
 
-def test_a_cut_record_in_a_compressed_file_makes_no_claim_that_is_not_known(
-    put_file: PutFile, read: Read
-) -> None:
+def test_a_cut_record_in_a_compressed_file_makes_no_claim_that_is_not_known(put_file: PutFile, read: Read) -> None:
     _, failure = read(put_file(gzip.compress(DATA + claim_length(1 << 30))))
     assert failure is not None
     assert (failure.code, failure.location.offset) == ("F104", len(DATA))

@@ -139,9 +139,9 @@ def test_another_format_says_its_name(put_file: PutFile, name: str) -> None:
     assert caught.value.found
 
     report = rk.check(path)
-    assert [
-        (finding.code, finding.severity) for finding in report.findings if finding.severity != "note"
-    ] == [(code, "error")]
+    assert [(finding.code, finding.severity) for finding in report.findings if finding.severity != "note"] == [
+        (code, "error")
+    ]
     assert (report.ok, report.records) == (False, 0)
     assert report.findings[0].path == str(path)
 

@@ -59,8 +59,7 @@ def test_what_went_to_disk_comes_back_as_if_it_had_not(distinct, narrow):
     if narrow:
         kinds = kinds >> np.uint64(44)
     chunks = [
-        _places(random.choice(kinds, 700), split=random.integers(0, 3, 700), file=number)
-        for number in range(9)
+        _places(random.choice(kinds, 700), split=random.integers(0, 3, 700), file=number) for number in range(9)
     ]
     in_memory, spilled = _sorted(chunks, 64 << 20)
     assert (len(in_memory), spilled) == (1, False)

@@ -110,9 +110,7 @@ def test_ints_that_are_read_as_floats_are_cast(tmp_path: Path) -> None:
 def test_a_key_that_a_manifest_declares_is_not_renamed_by_renaming_its_column(tmp_path: Path) -> None:
     rk.write([{"height": 3, "name": "a"}], tmp_path / "data", schema=HEIGHTS, progress=False)
     asked = rk.Schema({"image_height": rk.Int64()})
-    (diagnosis,) = [
-        each for each in rk.doctor(tmp_path / "data", schema=asked).diagnoses if each.code == "H823"
-    ]
+    (diagnosis,) = [each for each in rk.doctor(tmp_path / "data", schema=asked).diagnoses if each.code == "H823"]
     assert diagnosis.do == 'read "image/height" instead'
 
 
@@ -198,9 +196,7 @@ def test_a_step_that_is_missing_names_the_near_one() -> None:
         rk.decode(sequence_bytes({"id": [1]}, {"frame": [[1]]}), schema)
     assert (caught.value.code, caught.value.location.feature) == ("D401", "frames")
     assert caught.value.found == "no such key, but `frame`"
-    assert (
-        caught.value.do == "declare `frames` with key='frame'; or rekord rewrite IN OUT --rename frame=frames"
-    )
+    assert caught.value.do == "declare `frames` with key='frame'; or rekord rewrite IN OUT --rename frame=frames"
 
 
 def test_names_of_any_length_and_number_do_not_make_a_message_long() -> None:
@@ -242,9 +238,7 @@ def test_another_kind_is_cast_where_the_values_would_survive(
     if cast is None:
         assert "rekord rewrite" not in (failure.do or "")
         return
-    assert (failure.do or "").startswith(
-        f"rekord rewrite IN OUT --cast image/x={cast}; or declare `x` as rk."
-    )
+    assert (failure.do or "").startswith(f"rekord rewrite IN OUT --cast image/x={cast}; or declare `x` as rk.")
     assert run_command_line(command(failure.do or "", path, tmp_path / "out")) == 0
     (made,) = (tmp_path / "out").glob("*-of-*")
     assert rk.check(made, schema=schema).ok

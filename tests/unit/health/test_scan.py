@@ -29,9 +29,7 @@ def scanned(path: Path) -> tuple[list[KeyedBatch], list[Finding], Report]:
 
 
 def test_records_that_agree_are_one_batch_of_plain_columns(put_records: PutFile) -> None:
-    batches, findings, report = scanned(
-        put_records([example_bytes({"n": [i], "s": [b"x"]}) for i in range(5)])
-    )
+    batches, findings, report = scanned(put_records([example_bytes({"n": [i], "s": [b"x"]}) for i in range(5)]))
     assert findings == []
     assert report.records == 5
     assert [len(batch) for batch in batches] == [5]
@@ -71,8 +69,7 @@ def test_kinds_that_take_turns_are_two_batches_not_a_hundred(put_records: PutFil
 def test_more_dialects_than_are_kept_lose_no_record(put_records: PutFile) -> None:
     values = ([1], [1.0], [b"1"])
     payloads = [
-        example_bytes({"a": values[i % 3], "b": values[i // 3 % 3], "c": values[i // 9 % 3]})
-        for i in range(81)
+        example_bytes({"a": values[i % 3], "b": values[i // 3 % 3], "c": values[i // 9 % 3]}) for i in range(81)
     ]
     batches, *_ = scanned(put_records(payloads))
     assert sorted(int(r) for batch in batches for r in batch.records) == list(range(81))
@@ -82,9 +79,7 @@ def test_keys_that_are_data_end_in_dialects_of_their_own_and_lose_nothing(put_re
     payloads = [example_bytes({f"file-{i}": [i]}) for i in range(300)]
     batches, *_ = scanned(put_records(payloads))
     found = {
-        int(r): batch.context[f"file-{r}"].value(i).tolist()
-        for batch in batches
-        for i, r in enumerate(batch.records)
+        int(r): batch.context[f"file-{r}"].value(i).tolist() for batch in batches for i, r in enumerate(batch.records)
     }
     assert found == {i: [i] for i in range(300)}
 
@@ -98,9 +93,7 @@ def test_records_with_thousands_of_other_keys_each_are_not_put_into_one_batch(pu
 
 @pytest.mark.parametrize("steps", [[None], [None, None], [], [None, [1]]])
 @pytest.mark.parametrize("key", ["a", "tokens", "\n\x00"])
-def test_steps_without_a_kind_make_a_sequence(
-    put_records: PutFile, key: str, steps: list[list[int] | None]
-) -> None:
+def test_steps_without_a_kind_make_a_sequence(put_records: PutFile, key: str, steps: list[list[int] | None]) -> None:
     batches, *_ = scanned(put_records([sequence_bytes({}, {key: steps})] * 3))
     assert [(batch.sequence, list(batch.steps)) for batch in batches] == [(True, [key])]
 
@@ -184,10 +177,6 @@ def test_a_digest_reads_nothing_outside_of_its_column(offsets: object, valid: ob
 
 def test_a_record_with_too_many_keys_is_told_and_not_looked_into(put_records: PutFile) -> None:
     good = example_bytes({"n": [1]})
-    batches, findings, _ = scanned(
-        put_records([good, example_bytes({f"k{i}": [i] for i in range(5000)}), good])
-    )
-    assert [(f.code, f.severity, f.record, f.found) for f in findings] == [
-        ("H727", "warning", 1, "5,000 keys")
-    ]
+    batches, findings, _ = scanned(put_records([good, example_bytes({f"k{i}": [i] for i in range(5000)}), good]))
+    assert [(f.code, f.severity, f.record, f.found) for f in findings] == [("H727", "warning", 1, "5,000 keys")]
     assert [r for batch in batches for r in batch.records.tolist()] == [0, 2]

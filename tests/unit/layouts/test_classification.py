@@ -41,9 +41,7 @@ def refused(call: Any) -> rk.RekordError:
 def test_a_row_has_the_keys_of_imagenet():
     layout = classification(classes=["cat", "dog"], synsets=["n1", "n2"])
     data = encoded("JPEG")
-    derived = layout.derive(
-        {"image": data, "filename": "dog/1.jpg", "label": "dog", "split": "train"}, "full"
-    )
+    derived = layout.derive({"image": data, "filename": "dog/1.jpg", "label": "dog", "split": "train"}, "full")
     assert isinstance(derived.values["image"], VerifiedBytes)
     assert derived.remarks == ()
     stored = rk.decode(rk.encode(derived.values, layout.schema))
@@ -129,9 +127,7 @@ def test_a_missing_label_is_left_out_where_it_may_be():
 )
 def test_a_label_that_is_no_class_is_refused(label, code, do):
     layout = classification(classes=["cat", "dog"])
-    failure = refused(
-        lambda: layout.derive({"image": encoded("PNG"), "filename": "x", "label": label}, "full")
-    )
+    failure = refused(lambda: layout.derive({"image": encoded("PNG"), "filename": "x", "label": label}, "full"))
     assert (failure.code, failure.location.feature, failure.do) == (code, "label", do)
 
 
@@ -188,9 +184,7 @@ def test_broken_images_name_their_file(tmp_path):
         path.write_bytes(data)
         failure = refused(lambda path=path: classification().derive({"image": path, "filename": "x"}, "full"))
         assert (failure.code, failure.location.path, failure.location.feature) == (code, str(path), "image")
-    failure = refused(
-        lambda: classification().derive({"image": tmp_path / "no.jpg", "filename": "x"}, "full")
-    )
+    failure = refused(lambda: classification().derive({"image": tmp_path / "no.jpg", "filename": "x"}, "full"))
     assert (failure.code, failure.location.path) == ("E329", str(tmp_path / "no.jpg"))
     failure = refused(lambda: classification().derive({"filename": "x"}, "full"))
     assert (failure.code, failure.location.feature) == ("E301", "image")

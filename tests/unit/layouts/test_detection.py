@@ -103,9 +103,7 @@ def test_boxes_without_an_area_or_outside_are_left_out_with_all_that_belongs_to_
     boxes = [BAD[0], (2, 1, 10, 5), *BAD[1:], (0, 0, 20, 10)]
     count = len(boxes)
     masks = [encoded(kind="PNG") + bytes([i]) for i in range(count)]  # each with an end of its own
-    derived = layout.derive(
-        row(boxes, [1, 4, *[1] * (count - 3), 1], area=np.arange(count), masks=masks), "full"
-    )
+    derived = layout.derive(row(boxes, [1, 4, *[1] * (count - 3), 1], area=np.arange(count), masks=masks), "full")
     values = derived.values
     assert values["boxes"].tolist() == [np.float32([0.1, 0.1, 0.5, 0.5]).tolist(), [0, 0, 1, 1]]
     assert (values["labels"].tolist(), values["class_names"]) == ([4, 1], ["dog", "cat"])
@@ -121,9 +119,7 @@ def test_such_a_box_is_refused_where_that_is_asked_for(tmp_path, box):
     path.write_bytes(encoded())
     layout = detection(classes=CLASSES, bad_boxes="refuse")
     names = ["annotation 7", "annotation 8"]
-    failure = refused(
-        lambda: layout.derive(row([(0, 0, 1, 1), box], [1, 1], image=path, box_names=names), "full")
-    )
+    failure = refused(lambda: layout.derive(row([(0, 0, 1, 1), box], [1, 1], image=path, box_names=names), "full"))
     assert (failure.code, failure.location.path, failure.location.feature) == ("E368", str(path), "boxes")
     assert failure.what.startswith("annotation 8 ")
 

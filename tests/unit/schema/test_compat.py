@@ -167,11 +167,7 @@ def test_one_column_changed(before, after, verdict):
             Schema({"a": Int64()}),
             Schema(context={"a": Int64()}, steps={}),
             "breaking",
-            [
-                Change(
-                    column=None, what="records were Examples and are now SequenceExamples", verdict="breaking"
-                )
-            ],
+            [Change(column=None, what="records were Examples and are now SequenceExamples", verdict="breaking")],
         ),
     ],
 )

@@ -290,9 +290,7 @@ def test_names_that_are_none_are_refused(names: Any) -> None:
     assert caught.value.code == "U605"
 
 
-@pytest.mark.parametrize(
-    "rows", [[], iter([]), [{}], {}, {"a": []}, pa.table({"a": pa.array([], pa.int8())})]
-)
+@pytest.mark.parametrize("rows", [[], iter([]), [{}], {}, {"a": []}, pa.table({"a": pa.array([], pa.int8())})])
 def test_there_must_be_something_to_infer_from(rows: Any) -> None:
     with pytest.raises(SchemaError) as caught:
         infer(rows)
@@ -492,9 +490,7 @@ def test_a_pandas_frame_is_a_table_whose_nan_among_objects_is_a_hole() -> None:
 def test_a_polars_frame_is_a_table() -> None:
     pl = pytest.importorskip("polars")
     frame = pl.DataFrame({"a": pl.Series([1, None], dtype=pl.Int8), "b": ["x", "y"], "c": [[1], [2, 3]]})
-    assert infer(frame) == Schema(
-        {"a": Int64(dtype="int8", optional=True), "b": Text(), "c": Int64(shape=(None,))}
-    )
+    assert infer(frame) == Schema({"a": Int64(dtype="int8", optional=True), "b": Text(), "c": Int64(shape=(None,))})
 
 
 def test_a_source_says_its_own_schema_and_one_without_is_refused(tmp_path: Path) -> None:

@@ -135,9 +135,7 @@ def test_a_schema_cannot_be_changed():
 def test_a_schema_is_shown_as_it_is_declared():
     assert repr(Schema({})) == "Schema({})"
     assert repr(Schema({"a": Int64()})) == "Schema({\n    'a': Int64(),\n})"
-    assert (
-        repr(Schema(context={}, steps={"a": Int64()})) == "Schema(context={}, steps={\n    'a': Int64(),\n})"
-    )
+    assert repr(Schema(context={}, steps={"a": Int64()})) == "Schema(context={}, steps={\n    'a': Int64(),\n})"
 
 
 def test_a_schema_survives_pickling_with_all_it_carries():

@@ -130,9 +130,7 @@ def test_not_a_time_is_missing_in_rows_and_columns() -> None:
         assert rk.encode({"t": hole, "d": hole}, schema) == nothing
     times = np.array(["2026-03-01", "NaT"], "M8[D]")
     rows = [{"t": times[0], "d": times[0]}, {}]
-    expected = encode_columns(
-        {"t": [row.get("t") for row in rows], "d": [row.get("d") for row in rows]}, schema
-    )
+    expected = encode_columns({"t": [row.get("t") for row in rows], "d": [row.get("d") for row in rows]}, schema)
     for column in (
         times,
         pd.Series(times),

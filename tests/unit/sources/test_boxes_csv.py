@@ -37,11 +37,7 @@ def table(tmp_path):
 
 def rows(source, part_bytes=1 << 20):
     source = pickle.loads(pickle.dumps(source))
-    return [
-        row
-        for part in pickle.loads(pickle.dumps(list(source.parts(part_bytes))))
-        for row in source.read(part)
-    ]
+    return [row for part in pickle.loads(pickle.dumps(list(source.parts(part_bytes)))) for row in source.read(part)]
 
 
 def bad(row):
@@ -56,9 +52,7 @@ def refused(call):
 
 
 def test_the_lines_of_an_image_are_one_row(table, tmp_path):
-    source = boxes_csv(
-        table(HEADER + "b.jpg,10,8,dog,1,2,3,4\na.jpg,10,8,cat,0,0,10,8\nb.jpg,10,8,cat,5,5,6.5,7\n")
-    )
+    source = boxes_csv(table(HEADER + "b.jpg,10,8,dog,1,2,3,4\na.jpg,10,8,cat,0,0,10,8\nb.jpg,10,8,cat,5,5,6.5,7\n"))
     first, second = rows(source)
     assert (first.path, first.position, second.path) == ("images/a.jpg", 0, "images/b.jpg")
     values = second.values
@@ -118,9 +112,7 @@ def test_a_split_column_gives_the_splits(table):
 @pytest.mark.parametrize("part_bytes", [1, 1 << 30])
 def test_any_size_of_parts_gives_the_same_rows(table, part_bytes):
     path = table(
-        HEADER
-        + "".join(f"{'ab'[i % 2]}.jpg,10,8,cat,{i},0,10,8\n" for i in range(6))
-        + "c.jpg,1,1,c,1,1,1,1\n"
+        HEADER + "".join(f"{'ab'[i % 2]}.jpg,10,8,cat,{i},0,10,8\n" for i in range(6)) + "c.jpg,1,1,c,1,1,1,1\n"
     )
     source = boxes_csv(path)
     found = rows(source, part_bytes)

@@ -330,9 +330,7 @@ def test_the_segments_of_panoptic_files_are_boxes(tmp_path):
 
 def test_a_file_in_which_no_annotation_has_a_box_is_refused(tmp_path):
     put_image(tmp_path / "a.jpg")
-    path = put_json(
-        tmp_path / "captions.json", [image(1, "a.jpg")], [{"id": 1, "image_id": 1, "caption": "a cat"}]
-    )
+    path = put_json(tmp_path / "captions.json", [image(1, "a.jpg")], [{"id": 1, "image_id": 1, "caption": "a cat"}])
     with pytest.raises(RekordError) as caught:
         coco(path).facts()
     assert (caught.value.code, caught.value.location.path) == ("X532", str(path))
@@ -485,9 +483,7 @@ def short_form(counts):
 
 @pytest.mark.parametrize("counts", [[2, 3, 15], [0, 1, 2, 3, 4, 5, 5], [20], [0, 20], [1, 1, 1, 1, 16]])
 def test_run_lengths_go_down_the_columns_in_both_forms(tmp_path, counts):
-    row = masks_of(
-        tmp_path, {"size": [4, 5], "counts": counts}, {"size": [4, 5], "counts": short_form(counts)}
-    )
+    row = masks_of(tmp_path, {"size": [4, 5], "counts": counts}, {"size": [4, 5], "counts": short_form(counts)})
     flat = [i % 2 for i, count in enumerate(counts) for _ in range(count)]
     expected = [[flat[column * 4 + line] for column in range(5)] for line in range(4)]
     assert [pixels(png) for png in row.values["masks"]] == [expected, expected]

@@ -120,8 +120,7 @@ def test_numbers_bools_and_texts_are_read_as_what_they_are(tmp_path):
 def test_rows_and_their_lines_are_the_same_for_parts_of_any_size(tmp_path, part_bytes):
     source = csv(file(tmp_path, TRICKY))
     assert rows(source, part_bytes) == [
-        ("table.csv", i, line, values)
-        for i, (line, values) in enumerate(zip(TRICKY_LINES, TRICKY_ROWS, strict=True))
+        ("table.csv", i, line, values) for i, (line, values) in enumerate(zip(TRICKY_LINES, TRICKY_ROWS, strict=True))
     ]
 
 
@@ -135,9 +134,7 @@ def test_the_facts_are_known_before_rows_are_read(tmp_path):
     path = file(tmp_path, TRICKY)
     facts = csv(path).facts()
     assert (facts.layout, facts.rows, facts.source_bytes) == ("table", 5, path.stat().st_size)
-    assert [tuple(one) for one in facts.files] == [
-        ("table.csv", path.stat().st_size, path.stat().st_mtime_ns)
-    ]
+    assert [tuple(one) for one in facts.files] == [("table.csv", path.stat().st_size, path.stat().st_mtime_ns)]
 
 
 def test_a_source_and_its_parts_survive_pickling(tmp_path):
@@ -155,9 +152,7 @@ def test_rows_are_those_that_pythons_own_reader_finds(tmp_path, seed):
     words = ["", "a", "é", '"', "x,y", "l\nm", "l\r\nm", '""', "12", " ", 'q"r']
     table = [[chosen.choice(words) for _ in range(3)] + ["z"] for _ in range(chosen.randrange(1, 60))]
     text = io.StringIO(newline="")
-    python_csv.writer(text, lineterminator=chosen.choice(["\n", "\r\n"])).writerows(
-        [["a", "b", "c", "d"], *table]
-    )
+    python_csv.writer(text, lineterminator=chosen.choice(["\n", "\r\n"])).writerows([["a", "b", "c", "d"], *table])
     source = csv(file(tmp_path, text.getvalue()), columns={name: rk.Text() for name in "abc"}, na=[])
     for part_bytes in (1, 50, 1 << 20):
         assert [list(values) for *_, values in rows(source, part_bytes)] == table

@@ -110,9 +110,7 @@ def test_the_order_is_that_of_whole_paths_not_of_folders(put):
 
 
 def test_folders_called_like_splits_are_splits(put):
-    root = put(
-        "TRAIN/cat/1.jpg", "train/dog/2.jpg", "VALIDATION/cat/3.jpg", "Test/cow/deep/4.jpg", "test/5.jpg"
-    )
+    root = put("TRAIN/cat/1.jpg", "train/dog/2.jpg", "VALIDATION/cat/3.jpg", "Test/cow/deep/4.jpg", "test/5.jpg")
     source = image_folder(root)
     facts = source.facts()
     assert facts.splits == ("train", "validation", "test")
@@ -144,9 +142,7 @@ def test_images_that_are_in_no_folder_have_no_label(put):
 
 
 def test_other_files_are_left_out_and_counted(put):
-    root = put(
-        "a/1.jpg", "a/notes.txt", "b/readme.md", "a/Thumbs.db", "a/.DS_Store", "desktop.ini", ".git/x.jpg"
-    )
+    root = put("a/1.jpg", "a/notes.txt", "b/readme.md", "a/Thumbs.db", "a/.DS_Store", "desktop.ini", ".git/x.jpg")
     put("__MACOSX/a/._1.jpg", "a/._1.jpg", "empty.csv")
     (root / "no class").mkdir()
     source = image_folder(root)
@@ -167,9 +163,7 @@ def test_given_classes_fix_the_ids(put):
 
 @pytest.mark.parametrize("classes", [[], ["a", "a"], "cat", {"cat"}, ["cat", 1], [""], 3])
 def test_classes_that_are_no_names_are_refused(tmp_path, classes):
-    assert str(refused(lambda: image_folder(tmp_path, classes=classes))).startswith(
-        "U605: `classes` cannot be "
-    )
+    assert str(refused(lambda: image_folder(tmp_path, classes=classes))).startswith("U605: `classes` cannot be ")
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", 3, None, b"x"])
@@ -330,9 +324,7 @@ def test_lists_are_read_however_they_are_written(put, text):
 def test_columns_can_be_named(put):
     path = put_list(put("a/1.jpg"), "image,species,photo,fold\nno,cat,a/1.jpg,dev\n")
     source = image_csv(path, image="photo", label="species", split="fold")
-    assert [(row["filename"], row["label"], row["split"]) for row in values_of(source)] == [
-        ("a/1.jpg", "cat", "dev")
-    ]
+    assert [(row["filename"], row["label"], row["split"]) for row in values_of(source)] == [("a/1.jpg", "cat", "dev")]
 
 
 def test_images_can_be_below_another_root(put):

@@ -67,9 +67,7 @@ def test_small_parts_are_really_cut_and_survive_pickling(tmp_path):
 
 
 def test_the_schema_is_what_the_rows_have_in_common(tmp_path):
-    path = file(
-        tmp_path, "\n".join([*LINES, '{"n": null, "t": "u", "l": [], "deep": {"a": 1, "b": {"c": ""}}}'])
-    )
+    path = file(tmp_path, "\n".join([*LINES, '{"n": null, "t": "u", "l": [], "deep": {"a": 1, "b": {"c": ""}}}']))
     facts = jsonl(path).facts()
     assert facts.schema == rk.Schema(
         {
@@ -81,9 +79,7 @@ def test_the_schema_is_what_the_rows_have_in_common(tmp_path):
         }
     )
     assert (facts.layout, facts.rows, facts.source_bytes) == ("table", 41, path.stat().st_size)
-    assert [tuple(one) for one in facts.files] == [
-        ("rows.jsonl", path.stat().st_size, path.stat().st_mtime_ns)
-    ]
+    assert [tuple(one) for one in facts.files] == [("rows.jsonl", path.stat().st_size, path.stat().st_mtime_ns)]
 
 
 def test_every_row_can_be_written_under_the_schema_of_the_facts(tmp_path):

@@ -31,9 +31,7 @@ TABLE = pa.table(
         "holes": pa.array([None if i == 3 else [i] for i in range(N)]),
         "words": pa.array([["a"] * (i % 3) for i in range(N)]),
         "pair": pa.array([[i, i + 1] for i in range(N)], pa.list_(pa.int32(), 2)),
-        "boxes": pa.array(
-            [[[1.0, 2.0, 3.0, 4.0]] * (i % 2) for i in range(N)], pa.list_(pa.list_(pa.float32(), 4))
-        ),
+        "boxes": pa.array([[[1.0, 2.0, 3.0, 4.0]] * (i % 2) for i in range(N)], pa.list_(pa.list_(pa.float32(), 4))),
         "deep": pa.array([{"a": i, "b": {"c": str(i)}} if i % 5 else None for i in range(N)]),
         "word": pa.array(["x", "y"] * (N // 2)).dictionary_encode(),
         "none": pa.nulls(N),

@@ -88,10 +88,7 @@ def plain(value: Any) -> Any:
 
 def ids(rows: list[tuple[str, int, Any]]) -> list[tuple[int, Any]]:
     """Positions, with the id of a good row or the code of a bad one."""
-    return [
-        (at, values.code if isinstance(values, RekordError) else plain(values["id"]))
-        for _, at, values in rows
-    ]
+    return [(at, values.code if isinstance(values, RekordError) else plain(values["id"])) for _, at, values in rows]
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "zlib"])
@@ -121,8 +118,7 @@ def test_sequences_come_back_too(tmp_path):
         steps={"frame": rk.Bytes(), "tokens": rk.Int64((None,)), "v": rk.Float32((2,))},
     )
     given = [
-        {"id": i, "frame": [b"f"] * i, "tokens": [[1] * j for j in range(i)], "v": [[0.5, i]] * i}
-        for i in range(20)
+        {"id": i, "frame": [b"f"] * i, "tokens": [[1] * j for j in range(i)], "v": [[0.5, i]] * i} for i in range(20)
     ]
     place = put(tmp_path / "s.tfrecord", given, schema)
     again = tmp_path / "again.tfrecord"
@@ -138,9 +134,7 @@ def test_any_size_of_parts_gives_the_same_rows(tmp_path, part_bytes):
         put(tmp_path / "d" / "sub" / f"{i}.tfrecord", [row(10 * i + j) for j in range(5)])
     source = records(tmp_path / "d", SCHEMA)
     rows = read(source, part_bytes)
-    assert [(path, at) for path, at, _ in rows] == [
-        (f"sub/{i}.tfrecord", j) for i in range(4) for j in range(5)
-    ]
+    assert [(path, at) for path, at, _ in rows] == [(f"sub/{i}.tfrecord", j) for i in range(4) for j in range(5)]
     assert [plain(values["id"]) for _, _, values in rows] == [10 * i + j for i in range(4) for j in range(5)]
     assert len(source.parts(1)) == 4
     assert len(source.parts(1 << 30)) == 1
@@ -254,9 +248,7 @@ def test_a_record_that_is_no_row_of_the_schema_is_a_bad_row(tmp_path, payload, c
 
 def test_a_key_that_an_inferred_schema_lacks_is_bad_only_when_strict(tmp_path):
     place = tmp_path / "x.tfrecord"
-    place.write_bytes(
-        damage.frames([wire.example_bytes({"id": [1]}), wire.example_bytes({"id": [2], "z": [3]})])
-    )
+    place.write_bytes(damage.frames([wire.example_bytes({"id": [1]}), wire.example_bytes({"id": [2], "z": [3]})]))
     schema = rk.Schema({"id": rk.Int64()})
     assert ids(read(records(place, schema))) == [(0, 1), (1, 2)]
     assert ids(read(records(place, schema, strict=True))) == [(0, 1), (1, "D408")]

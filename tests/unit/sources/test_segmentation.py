@@ -44,9 +44,7 @@ def told(source: Any) -> list[Any]:
     for row in rows_of(source):
         if isinstance(row.values, RekordError):
             where = row.values.location
-            shown.append(
-                (row.values.code, os.path.relpath(where.path or "", source.root), where.line, where.feature)
-            )
+            shown.append((row.values.code, os.path.relpath(where.path or "", source.root), where.line, where.feature))
         else:
             shown.append(dict(row.values))
     return shown
@@ -341,9 +339,7 @@ def test_the_colours_of_voc_are_those_of_its_palette(voc):
     assert len(colours) == 22
 
 
-@pytest.mark.parametrize(
-    "line", ["cat:1,2", "cat:1,2,300::", "background:1,1,1::", ":1,2,3::", "cat:a,b,c::"]
-)
+@pytest.mark.parametrize("line", ["cat:1,2", "cat:1,2,300::", "background:1,1,1::", ":1,2,3::", "cat:a,b,c::"])
 def test_a_labelmap_that_cannot_be_read_names_its_line(voc, put, line):
     put("labelmap.txt", text=f"background:0,0,0::\n{line}\n")
     failure = refused(lambda: voc_segmentation(voc).facts())

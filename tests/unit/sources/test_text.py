@@ -70,9 +70,7 @@ def test_rows_are_the_same_for_any_parts_and_blocks(tmp_path, monkeypatch, seed)
         assert [row[2:] for row in rows(source, part_bytes)] == expected
     real = lines.read_row_blocks
     for block_bytes in (1, 2, 5):
-        monkeypatch.setattr(
-            lines, "read_row_blocks", lambda *given, size=block_bytes: real(*given, block_bytes=size)
-        )
+        monkeypatch.setattr(lines, "read_row_blocks", lambda *given, size=block_bytes: real(*given, block_bytes=size))
         assert [row[2:] for row in rows(source, 40)] == expected
 
 

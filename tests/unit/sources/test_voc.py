@@ -44,11 +44,7 @@ def put_pair(root: Path, name: str, *objects, **more):
 
 def rows(source, part_bytes=1 << 20):
     source = pickle.loads(pickle.dumps(source))
-    return [
-        row
-        for part in pickle.loads(pickle.dumps(list(source.parts(part_bytes))))
-        for row in source.read(part)
-    ]
+    return [row for part in pickle.loads(pickle.dumps(list(source.parts(part_bytes)))) for row in source.read(part)]
 
 
 def bad(row):
@@ -65,9 +61,7 @@ def refused(call):
 def test_boxes_are_the_pixels_of_the_xml_with_all_that_is_said_of_them(tmp_path):
     flags = "<pose>Left</pose><truncated>1</truncated><difficult>0</difficult>"
     part = "<part><name>head</name><bndbox><xmin>1</xmin></bndbox></part>"
-    put_pair(
-        tmp_path, "a", an_object("dog", (1, 2, 20, 10), flags), an_object("cat", (1.5, 2, 3, 4.25), part)
-    )
+    put_pair(tmp_path, "a", an_object("dog", (1, 2, 20, 10), flags), an_object("cat", (1.5, 2, 3, 4.25), part))
     (row,) = rows(voc(tmp_path))
     assert (row.path, row.position) == ("JPEGImages/a.jpg", 0)
     values = row.values

@@ -176,9 +176,7 @@ def test_the_layout_fits_the_columns(tmp_path, extensions, layout):
 
 def test_what_belongs_to_no_sample_is_passed_over(tmp_path):
     members = [("README", b"?"), ("__MACOSX/._0.jpg", b"?"), (".hidden.jpg", b"?"), *samples(0, 1)]
-    assert [row.values["filename"] for row in read(webdataset(put(tmp_path / "x.tar", members)))] == [
-        "000000"
-    ]
+    assert [row.values["filename"] for row in read(webdataset(put(tmp_path / "x.tar", members)))] == ["000000"]
 
 
 @pytest.mark.parametrize(
@@ -279,9 +277,7 @@ def test_damage_in_a_compressed_tar_is_noticed(tmp_path, at):
     assert last.position == len(good)
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"no tar at all", bytes(range(256)) * 8, gzip.compress(b"abc", mtime=0)]
-)
+@pytest.mark.parametrize("data", [b"", b"no tar at all", bytes(range(256)) * 8, gzip.compress(b"abc", mtime=0)])
 def test_what_is_no_tar_is_one_bad_row(tmp_path, data):
     (tmp_path / "x.tar").write_bytes(data)
     source = webdataset(tmp_path / "x.tar")

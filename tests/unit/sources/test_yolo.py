@@ -28,11 +28,7 @@ def put(root: Path, name: str, text: str | bytes) -> Path:
 
 def rows(source, part_bytes=1 << 20):
     source = pickle.loads(pickle.dumps(source))
-    return [
-        row
-        for part in pickle.loads(pickle.dumps(list(source.parts(part_bytes))))
-        for row in source.read(part)
-    ]
+    return [row for part in pickle.loads(pickle.dumps(list(source.parts(part_bytes)))) for row in source.read(part)]
 
 
 def bad(row):

@@ -105,9 +105,7 @@ def test_the_name_of_a_companion_is_enough(name: str) -> None:
     assert is_record_name(name) is False
 
 
-@pytest.mark.parametrize(
-    "name", ["a", "a.bin", "a.tfrecord.spec", "partly", "part-time", "record", "a-1-of-2"]
-)
+@pytest.mark.parametrize("name", ["a", "a.bin", "a.tfrecord.spec", "partly", "part-time", "record", "a-1-of-2"])
 def test_any_other_name_leaves_it_to_the_content(name: str) -> None:
     assert is_record_name(name) is None
 
@@ -139,9 +137,7 @@ def test_where_names_tell_the_record_files_no_content_is_asked_for(tree: Tree) -
 
 
 def test_where_no_name_tells_the_content_of_unexplained_files_does(tree: Tree) -> None:
-    root = tree(
-        "labels!.json", "c!", "d", "e!.txt", "a/g!.bin", "a/h.bin", "i!.tmp", "_j!", ".k!", "l!.data-00000"
-    )
+    root = tree("labels!.json", "c!", "d", "e!.txt", "a/g!.bin", "a/h.bin", "i!.tmp", "_j!", ".k!", "l!.data-00000")
     found = resolve_record_files(root, begins_with_a_record)
     assert (below(root, found.paths), found.skipped) == (["a/g!.bin", "c!", "l!.data-00000"], [])
     assert below(root, paths_of(f"{root}/*", begins_with_a_record)) == ["a/g!.bin", "c!", "l!.data-00000"]
@@ -163,9 +159,7 @@ def test_of_many_files_with_one_extension_a_sample_is_read(
     tree: Tree, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setattr(find_module, "MAX_PROBED", 8)
-    root = tree(
-        *[f"s!/{number:03}.tar" for number in range(count)], *[f"t/{number}.raw" for number in range(2)]
-    )
+    root = tree(*[f"s!/{number:03}.tar" for number in range(count)], *[f"t/{number}.raw" for number in range(2)])
     read = []
 
     def asked(head: bytes) -> bool:
@@ -176,9 +170,7 @@ def test_of_many_files_with_one_extension_a_sample_is_read(
     assert len(read) <= 8
 
 
-def test_a_sample_that_does_not_agree_is_no_reason_to_choose(
-    tree: Tree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_that_does_not_agree_is_no_reason_to_choose(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find_module, "MAX_PROBED", 8)
     root = tree(*[f"{number:03}!.bin" for number in range(20)])
     for number in range(0, 20, 3):
@@ -263,9 +255,7 @@ def test_what_links_also_reach_is_listed_once_by_its_own_name(tree: Tree) -> Non
     assert below(root, paths_of(root, never_asked)) == ["v3/x.tfrecord"]
 
 
-def test_a_link_to_a_folder_elsewhere_is_followed(
-    tree: Tree, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_link_to_a_folder_elsewhere_is_followed(tree: Tree, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "x.tfrecord").touch()
     root = tree("a.tfrecord")
@@ -308,9 +298,7 @@ def test_a_pattern_matches_as_in_a_shell(
     found = paths_of(pattern, never_asked)
     assert [path.removeprefix("./") if pattern == "**" else path for path in found] == expected
     absolute = paths_of(f"{root}/{pattern}", never_asked)
-    assert [os.path.normpath(path) for path in absolute] == [
-        os.path.normpath(root / path) for path in expected
-    ]
+    assert [os.path.normpath(path) for path in absolute] == [os.path.normpath(root / path) for path in expected]
 
 
 def test_what_is_there_by_the_name_of_a_pattern_wins_over_the_pattern(tree: Tree) -> None:

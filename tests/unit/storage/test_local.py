@@ -192,9 +192,7 @@ def test_a_full_disk_says_how_much_is_missing() -> None:
     file.close()
     assert (caught.value.code, caught.value.location.path) == ("X504", "out/x.tfrecord")
     assert caught.value.found == "No space left on device"
-    assert caught.value.do == (
-        "free at least 12,345 bytes on the disk that holds out, or choose another place"
-    )
+    assert caught.value.do == ("free at least 12,345 bytes on the disk that holds out, or choose another place")
     assert isinstance(caught.value.__cause__, OSError)
     assert caught.value.__cause__.errno == errno.ENOSPC
 

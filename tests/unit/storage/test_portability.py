@@ -219,9 +219,7 @@ def test_short_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     os.close(descriptor)
 
 
-def test_a_folder_that_cannot_be_opened_is_not_synced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_opened_is_not_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "O_DIRECTORY")
     monkeypatch.setattr(os, "fsync", lambda _descriptor: pytest.fail("synced"))
     LOCAL.sync_folder(str(tmp_path))

@@ -158,9 +158,7 @@ def test_the_transaction_asks_the_storage_and_never_the_operating_system() -> No
         and node.value.value.id == "os"
     }
     calls = {
-        node.func.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
     assert used == {"path", "fspath"}
     assert paths == {"join", "split", "dirname", "basename"}
@@ -202,9 +200,7 @@ def test_a_folder_appears_at_once_or_not_at_all(memory: Memory, as_files: bool) 
 
 
 @pytest.mark.parametrize("kind", ["memory", "local"])
-def test_one_writer_at_a_time_and_the_error_names_the_place(
-    memory: Memory, tmp_path: Path, kind: str
-) -> None:
+def test_one_writer_at_a_time_and_the_error_names_the_place(memory: Memory, tmp_path: Path, kind: str) -> None:
     storage, path = (memory, "/data/x") if kind == "memory" else (LOCAL, str(tmp_path / "x"))
     with Transaction(path, storage).lock():
         with (

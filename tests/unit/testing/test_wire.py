@@ -123,9 +123,7 @@ def test_an_entry_is_a_key_and_a_value_and_can_lack_or_swap_them() -> None:
     assert entry(b"\xff", feature()) == hexed("0a 05 0a 01 ff 12 00")
 
 
-AB = hexed(
-    f"0a 25 | 0a 14 0a 01 61 12 0f 1a 0d 0a 0b 05 {MINUS_ONE} | 0a 0d 0a 01 62 12 08 0a 06 0a 02 61 62 0a 00"
-)
+AB = hexed(f"0a 25 | 0a 14 0a 01 61 12 0f 1a 0d 0a 0b 05 {MINUS_ONE} | 0a 0d 0a 01 62 12 08 0a 06 0a 02 61 62 0a 00")
 
 
 def test_an_example_by_hand_and_the_friendly_one_are_the_known_39_bytes() -> None:
@@ -169,8 +167,7 @@ def test_a_sequence_example_has_a_context_and_lists() -> None:
     lists = features([entry("s", feature_list([step, feature()]))])
     context = features([entry("c", feature(("float", float_list([0.5]))))])
     expected = hexed(
-        "0a 0f 0a 0d 0a 01 63 12 08 12 06 0a 04 0000003f"
-        " | 12 10 0a 0e 0a 01 73 12 09 0a 05 1a 03 0a 01 07 0a 00"
+        "0a 0f 0a 0d 0a 01 63 12 08 12 06 0a 04 0000003f | 12 10 0a 0e 0a 01 73 12 09 0a 05 1a 03 0a 01 07 0a 00"
     )
     assert sequence_example(context, lists) == expected
     assert sequence_bytes({"c": [0.5]}, {"s": [[7], None]}) == expected

@@ -53,19 +53,14 @@ def written(tmp_path: Path, *, side: int = 48, compression: str | None = None, b
 
 
 def test_up_to_a_fifth_of_waiting_nothing_is_advised() -> None:
-    slow = InputFacts(
-        compression="gzip", remote=True, stored_size=(2000, 2000), wanted_size=(32, 32), cores=64
-    )
+    slow = InputFacts(compression="gzip", remote=True, stored_size=(2000, 2000), wanted_size=(32, 32), cores=64)
     assert advice(slow, 0.2) == []
     assert len(advice(slow, 0.21)) > 0
     assert (is_bottleneck(0.2), is_bottleneck(0.21)) == (False, True)
 
 
 def test_the_verdict_says_which_of_the_two_is_slower() -> None:
-    assert (
-        describe_bottleneck(0.03)
-        == "waited for data 3 % of the time: the model is the bottleneck, not the input"
-    )
+    assert describe_bottleneck(0.03) == "waited for data 3 % of the time: the model is the bottleneck, not the input"
     assert describe_bottleneck(0.41) == "waited for data 41 % of the time: the input is the bottleneck"
 
 

@@ -122,9 +122,7 @@ def test_a_float_is_a_regression(written, feature):
 
 
 def test_a_label_without_names_is_numbered(written):
-    task = choose_task(
-        written([{"x": i / 3, "k": i % 3} for i in range(9)], {"x": rk.Float32(), "k": rk.Label(4)})
-    )
+    task = choose_task(written([{"x": i / 3, "k": i % 3} for i in range(9)], {"x": rk.Float32(), "k": rk.Label(4)}))
     assert task.classes == ("0", "1", "2", "3")
 
 
@@ -168,9 +166,7 @@ def test_a_label_without_names_is_numbered(written):
         ),
     ],
 )
-def test_what_no_baseline_learns_is_said_with_the_columns_that_there_are(
-    written, schema, rows, label, what, found
-):
+def test_what_no_baseline_learns_is_said_with_the_columns_that_there_are(written, schema, rows, label, what, found):
     failure = refusal(lambda: choose_task(written(rows, schema), label=label))
     assert (failure.code, failure.what, failure.found) == ("U608", what, found)
     assert failure.location.feature == label
@@ -201,9 +197,7 @@ def test_a_label_that_there_is_not_is_said_with_the_one_that_was_meant(written):
 def test_a_target_that_cannot_be_learned_is_refused_with_how_many_records(written, feature, values, what):
     values = list(values)
     rows = [{"x": i / 3, "label": values[i % len(values)]} for i in range(30)]
-    failure = refusal(
-        lambda: choose_task(written(rows, {"x": rk.Float32(), "label": feature}), label="label")
-    )
+    failure = refusal(lambda: choose_task(written(rows, {"x": rk.Float32(), "label": feature}), label="label"))
     assert (failure.code, failure.what, failure.location.feature) == ("U608", what, "label")
 
 
@@ -226,9 +220,7 @@ def test_the_remedy_for_missing_targets_is_one_that_works(tmp_path):
 def test_the_remedy_for_a_number_that_is_no_class_is_one_that_works(tmp_path):
     split = dataset([{"x": i / 3, "label": i * 3} for i in range(30)], tmp_path / "data")
     failure = refusal(lambda: choose_task(split))
-    assert (
-        failure.do == "rekord rewrite IN OUT --cast label=float32, and train on OUT to learn it as a number"
-    )
+    assert failure.do == "rekord rewrite IN OUT --cast label=float32, and train on OUT to learn it as a number"
     better = rk.rewrite(tmp_path / "data", tmp_path / "better", cast={"label": "float32"}, progress=False)
     assert choose_task(better["train"]).kind == "regression"
 
@@ -367,9 +359,7 @@ def test_columns_that_give_the_answer_away_are_left_out(written):
     split = written(rows)
     task = choose_task(split, label="label")
     assert inputs_of(task) == {"x": "numbers"}
-    assert inputs_of(choose_task(split, label="label", columns=["code"])) == {
-        "code": "numbers"
-    }  # as they say
+    assert inputs_of(choose_task(split, label="label", columns=["code"])) == {"code": "numbers"}  # as they say
     assert task.left_out == dict.fromkeys(
         ["animal", "copy", "code"], "gives `label` away: one value for each that it has"
     )
@@ -506,8 +496,7 @@ def test_steps_of_whole_numbers_are_tokens_and_other_steps_are_left_out(written)
         steps={"ids": rk.Int64(), "vector": rk.Float32(shape=(2,))},
     )
     rows = [
-        {"label": i // 3 % 2, "age": i % 7, "ids": [1] * (i % 4), "vector": [[0, 1]] * (i % 4)}
-        for i in range(40)
+        {"label": i // 3 % 2, "age": i % 7, "ids": [1] * (i % 4), "vector": [[0, 1]] * (i % 4)} for i in range(40)
     ]
     split = written(rows, schema)
     task = choose_task(split)

@@ -32,9 +32,7 @@ def encoder_of(split: Any, columns: list[str] | None = None, **options: Any) -> 
 
 
 def steps(split: Any, encoder: BatchEncoder, batch_size: int = 1000, **options: Any) -> list[TrainingStep]:
-    batches = split.batches(
-        batch_size, map=lambda batch: {"step": encoder(batch)}, **encoder.reading(), **options
-    )
+    batches = split.batches(batch_size, map=lambda batch: {"step": encoder(batch)}, **encoder.reading(), **options)
     return [batch["step"] for batch in batches]
 
 
@@ -47,9 +45,7 @@ def test_numbers_stand_side_by_side_and_what_is_missing_or_strange_is_bounded(wr
         "label": rk.Label(2),
     }
     values = [1.0, 3.0, None, float("nan"), float("inf"), float("-inf")]
-    rows = [
-        {"a": values[i], "b": [i, 7], "flag": i == 0, "s": ([1], [i]), "label": i // 2 % 2} for i in range(6)
-    ]
+    rows = [{"a": values[i], "b": [i, 7], "flag": i == 0, "s": ([1], [i]), "label": i // 2 % 2} for i in range(6)]
     split = written(rows, schema)
     encoder = encoder_of(split)
     assert encoder.specs == {"numbers": InputSpec("numbers", (7,), "float32")}

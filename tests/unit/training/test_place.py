@@ -139,9 +139,7 @@ def test_a_run_is_not_removed_for_another_that_cannot_begin(
 def test_numbers_have_no_classes_to_balance(tmp_path: Path, data: Path, asked: dict[str, Any]) -> None:
     schema = rk.Schema({"x": rk.Float32(), "y": rk.Float32()})
     numbers = np.arange(12, dtype=np.float32)
-    rk.write(
-        {"x": numbers, "y": 12 - numbers}, tmp_path / "numbers", schema=schema, progress=False, workers=1
-    )
+    rk.write({"x": numbers, "y": 12 - numbers}, tmp_path / "numbers", schema=schema, progress=False, workers=1)
     failure = refusal(tmp_path / "numbers", tmp_path / "out", label="y", **asked)
     assert (failure.code, failure.found) == ("U605", "`y`, a number")
     assert not (tmp_path / "out").exists()

@@ -45,8 +45,7 @@ def trained(**changes: Any) -> TrainingResult:
         left_out={"filename": "says where the record came from"},
     )
     done = [
-        EpochResult(n, 1.0 / n, 0.5 + n / 10, 1.2 / n, 0.4 + n / 10, 10, 320, 320, 2.0, 0.1 * n)
-        for n in range(1, 4)
+        EpochResult(n, 1.0 / n, 0.5 + n / 10, 1.2 / n, 0.4 + n / 10, 10, 320, 320, 2.0, 0.1 * n) for n in range(1, 4)
     ]
     run = TrainingResult(
         dataset="data/flowers",
@@ -155,9 +154,7 @@ def test_names_and_values_are_text_and_never_markup() -> None:
     assert "<b>cat</b>" in texts(root)
 
 
-@pytest.mark.parametrize(
-    "run", [trained(), hostile(), regression()], ids=["classes", "hostile", "regression"]
-)
+@pytest.mark.parametrize("run", [trained(), hostile(), regression()], ids=["classes", "hostile", "regression"])
 def test_nothing_is_fetched_from_anywhere(run: TrainingResult) -> None:
     root = parsed(render_training_page(run))
     for one in root.iter():
@@ -194,25 +191,19 @@ def test_every_chart_can_be_heard_and_every_point_says_its_value() -> None:
 
 
 def test_a_curve_of_one_epoch_is_a_point_and_of_thousands_still_small() -> None:
-    (only,) = ElementTree.fromstring(render_curves("loss", [ChartCurve("training", "train", [0.5])])).iter(
-        "circle"
-    )
+    (only,) = ElementTree.fromstring(render_curves("loss", [ChartCurve("training", "train", [0.5])])).iter("circle")
     assert texts(only) == "training, epoch 1: 0.5"
     many = ElementTree.fromstring(render_curves("loss", [ChartCurve("training", "train", [1.0] * 5000)]))
     assert len(list(many.iter("circle"))) == 100
 
 
 def test_what_is_not_finite_is_left_out_of_a_curve() -> None:
-    drawn = ElementTree.fromstring(
-        render_curves("loss", [ChartCurve("training", "train", [1.0, float("nan"), 0.5])])
-    )
+    drawn = ElementTree.fromstring(render_curves("loss", [ChartCurve("training", "train", [1.0, float("nan"), 0.5])]))
     assert [texts(one) for one in drawn.iter("circle")] == ["training, epoch 1: 1", "training, epoch 3: 0.5"]
 
 
 def test_the_bar_of_time_says_seconds_and_shares() -> None:
-    drawn = render_time_bar(
-        [("computing", "computing", 3.0), ("waiting", "waiting", 1.0), ("once", "once", 0.0)]
-    )
+    drawn = render_time_bar([("computing", "computing", 3.0), ("waiting", "waiting", 1.0), ("once", "once", 0.0)])
     assert 'aria-label="computing 3.0 s (75 %); waiting 1.0 s (25 %); once less than 1 ms (0 %)"' in drawn
     assert "width:75.0%" in drawn
 
@@ -298,8 +289,7 @@ def colour_of(name: str, theme: int) -> list[float]:
 @pytest.mark.parametrize("accent", ["accent", "warn"])
 def test_figures_in_the_darkest_cell_of_a_matrix_can_be_read(theme: int, accent: str) -> None:
     strongest = (
-        float(re.findall(r"--share:([\d.]+)%", render_confusion_matrix(np.array([[1]]), ["a"], "records"))[0])
-        / 100
+        float(re.findall(r"--share:([\d.]+)%", render_confusion_matrix(np.array([[1]]), ["a"], "records"))[0]) / 100
     )
     mixed = [
         strongest * a + (1 - strongest) * b
@@ -310,9 +300,7 @@ def test_figures_in_the_darkest_cell_of_a_matrix_can_be_read(theme: int, accent:
 
 
 def test_every_line_of_the_sheet_is_understood() -> None:
-    declarations = [
-        part.strip() for block in re.findall(r"{([^{}]*)}", MORE_STYLE) for part in block.split(";")
-    ]
+    declarations = [part.strip() for block in re.findall(r"{([^{}]*)}", MORE_STYLE) for part in block.split(";")]
     broken = [one for one in declarations if one and not re.fullmatch(r"-{0,2}[a-z-]*[a-z]: \S[^:]*", one)]
     assert declarations
     assert broken == []

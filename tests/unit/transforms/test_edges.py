@@ -90,9 +90,7 @@ class Own:
 
 
 @pytest.mark.parametrize(("made", "found"), [(None, "KeyError: 'no such key'"), (7, "7")])
-def test_an_own_transform_that_fails_is_a_bad_row_when_writing_and_says_so_when_reading(
-    tmp_path, made, found
-):
+def test_an_own_transform_that_fails_is_a_bad_row_when_writing_and_says_so_when_reading(tmp_path, made, found):
     with pytest.raises(rk.EncodeError) as caught:
         written(TEXTS, tmp_path / "out", TEXT, [Own(made)])
     assert (caught.value.code, caught.value.location.row) == ("E380", 0)
@@ -133,9 +131,7 @@ def test_a_forecast_takes_images_that_an_own_transform_made_tensors(tmp_path, ca
 
 # Masks without their image.
 
-OPTIONAL = rk.Schema(
-    {"image": rk.Image(optional=True), "mask": rk.Mask(classes=3, optional=True, ignore=255)}
-)
+OPTIONAL = rk.Schema({"image": rk.Image(optional=True), "mask": rk.Mask(classes=3, optional=True, ignore=255)})
 IDS = (np.arange(60 * 80) % 3).astype(np.uint8).reshape(60, 80)
 
 
@@ -205,9 +201,7 @@ def test_a_tokenizer_that_fills_up_without_end_is_refused(tokenizer, said):
         "tokenizer file cannot be used",
         str(tokenizer),
     )
-    assert (
-        tokenize("text", tokenizer, max_length=4).max_length == 4
-    )  # which takes the place of its own filling
+    assert tokenize("text", tokenizer, max_length=4).max_length == 4  # which takes the place of its own filling
 
 
 # Flags.

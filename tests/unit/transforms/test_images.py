@@ -199,9 +199,7 @@ def test_the_quality_that_the_schema_declares_is_kept():
     declared = rk.Schema({"image": rk.Image(format="jpeg", quality=30)})
     jpeg = {"image": saved(pixels(before), "JPEG", quality=100)}
     assert small < large
-    assert len(applied(jpeg, declared, resize(60, 60))["image"]) < len(
-        applied(jpeg, ONLY, resize(60, 60))["image"]
-    )
+    assert len(applied(jpeg, declared, resize(60, 60))["image"]) < len(applied(jpeg, ONLY, resize(60, 60))["image"])
 
 
 def test_webp_without_a_quality_is_lossless_and_a_lossless_one_stays_so():
@@ -230,9 +228,7 @@ def test_grayscale_declares_one_channel():
     made = chain(grayscale()).bind(schema)
     after = made.apply(dict(row))
     assert made.schema["image"].channels == after["channels"] == 1
-    assert np.array_equal(
-        pixels(after["image"]), np.asarray(Image.fromarray(pixels(row["image"])).convert("L"))
-    )
+    assert np.array_equal(pixels(after["image"]), np.asarray(Image.fromarray(pixels(row["image"])).convert("L")))
 
 
 # Arrays.
@@ -334,9 +330,7 @@ def test_an_array_or_a_file_is_taken_as_the_encoder_takes_it(tmp_path):
     (tmp_path / "a.png").write_bytes(saved(before))
     for value in (before, tmp_path / "a.png"):
         row = applied({"image": value}, ONLY, resize(5, 6), decode())
-        assert np.array_equal(
-            row["image"], applied({"image": saved(before)}, ONLY, resize(5, 6), decode())["image"]
-        )
+        assert np.array_equal(row["image"], applied({"image": saved(before)}, ONLY, resize(5, 6), decode())["image"])
 
 
 def test_only_the_images_that_are_named_are_changed():

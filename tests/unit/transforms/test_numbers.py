@@ -267,9 +267,7 @@ def test_the_hash_of_a_value_never_changes():
 
 
 def test_hashes_are_a_label_of_so_many_buckets():
-    assert t.hash_into("x", 10).bind(rk.Schema({"x": rk.Text((None,))})).schema["x"] == rk.Label(
-        10, shape=(None,)
-    )
+    assert t.hash_into("x", 10).bind(rk.Schema({"x": rk.Text((None,))})).schema["x"] == rk.Label(10, shape=(None,))
     found = applied(t.hash_into("x", 10), rk.Text((None,)), ["a", "b", "a"], [])
     assert found[0][0] == found[0][2]
     assert max(found[0]) < 10

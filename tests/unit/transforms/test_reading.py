@@ -42,9 +42,7 @@ def row(number: int) -> dict[str, Any]:
     height, width = RNG.integers(24, 60, 2)
     boxes = np.sort(RNG.random((number % 3, 2, 2)), axis=1).reshape(-1, 4).astype(np.float32)
     return {
-        "image": saved(
-            RNG.integers(0, 256, (height, width, 3)).astype(np.uint8), ("PNG", "JPEG")[number % 2]
-        ),
+        "image": saved(RNG.integers(0, 256, (height, width, 3)).astype(np.uint8), ("PNG", "JPEG")[number % 2]),
         "mask": RNG.integers(0, 5, (height, width)).astype(np.uint8),
         "boxes": boxes,
         "labels": np.arange(len(boxes)),
@@ -134,9 +132,7 @@ def test_rows_views_and_pickles_are_the_same(both):
 def test_some_columns_are_the_same(both):
     written, read = both
     for columns in (["mask"], ["label", "image"], ["text"], ["vector", "boxes"], []):
-        for one, other in zip(
-            written.batches(6, columns=columns), read.batches(6, columns=columns), strict=True
-        ):
+        for one, other in zip(written.batches(6, columns=columns), read.batches(6, columns=columns), strict=True):
             same(one, other)
 
 
@@ -273,9 +269,7 @@ def test_the_transforms_of_a_dataset_can_be_applied_to_other_rows(tmp_path):
 def test_transforms_that_cannot_be_made_again_name_the_manifest(tmp_path, told):
     rk.write(ROWS, tmp_path / "out", schema=SCHEMA, transforms=T.resize(4, 4), workers=1, progress=False)
     manifest = tmp_path / "out" / "rekord.json"
-    edit_manifest(
-        tmp_path / "out", lambda it: it["options"]["layout"].update({"transforms": json.loads(told)})
-    )
+    edit_manifest(tmp_path / "out", lambda it: it["options"]["layout"].update({"transforms": json.loads(told)}))
     with pytest.raises(rk.UsageError) as caught:
         rk.open(tmp_path / "out").transforms  # noqa: B018
     assert (caught.value.code, caught.value.what, caught.value.location.path) == (

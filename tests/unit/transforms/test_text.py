@@ -272,9 +272,7 @@ def test_a_missing_tokenizers_library_names_the_extra(tmp_path, monkeypatch):
 def test_learned_transforms_are_not_applied_before_they_learned():
     schema = rk.Schema({"x": rk.Text()})
     for step in (t.tokenize("x"), t.tfidf("x")):
-        assert str(refused(step.bind, schema)).startswith(
-            f"U691: `{step.name}` of `x` has nothing to go by yet"
-        )
+        assert str(refused(step.bind, schema)).startswith(f"U691: `{step.name}` of `x` has nothing to go by yet")
 
 
 # Hashed words.
@@ -334,8 +332,7 @@ def test_a_file_that_is_not_the_one_of_the_dataset_is_refused(tmp_path):
 
 def test_names_of_files_are_safe_and_differ():
     names = [
-        vocabularies.format_companion_name("vocabulary", one, "txt")
-        for one in ("text", "a/b", "a_b", "../x", "ä")
+        vocabularies.format_companion_name("vocabulary", one, "txt") for one in ("text", "a/b", "a_b", "../x", "ä")
     ]
     assert names[0] == "vocabulary-text.txt"
     assert len(set(names)) == 5

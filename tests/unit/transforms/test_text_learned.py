@@ -52,9 +52,7 @@ def test_a_vocabulary_holds_the_most_frequent_words_and_those_alike_by_the_alpha
     rows = [{"text": "b a c"}, {"text": "c B"}, {"text": "c"}, {"text": "[pad] [unk] [UNK]"}]
     rk.write(rows, tmp_path / "a", transforms=[t.tokenize("text")], progress=False, workers=1)
     assert words_of(tmp_path / "a") == ["[PAD]", "[UNK]", "c", "b", "unk", "a", "pad"]
-    dataset = rk.write(
-        rows, tmp_path / "b", transforms=[t.tokenize("text", size=4)], progress=False, workers=1
-    )
+    dataset = rk.write(rows, tmp_path / "b", transforms=[t.tokenize("text", size=4)], progress=False, workers=1)
     assert words_of(tmp_path / "b") == ["[PAD]", "[UNK]", "c", "b"]
     assert dataset["train"][0]["text"].tolist() == [3, 1, 2]
     rk.write(rows, tmp_path / "c", transforms=[t.tokenize("text", min_count=3)], progress=False, workers=1)
@@ -94,9 +92,7 @@ def test_any_number_of_workers_learns_and_writes_the_same(tmp_path, monkeypatch,
 
 
 def test_only_the_training_split_is_learned_from_unless_all_is_asked_for(tmp_path):
-    rows = [
-        {"text": f"only{i}", "group": str(i % 10), "split": "dev" if i % 3 else "fit"} for i in range(200)
-    ]
+    rows = [{"text": f"only{i}", "group": str(i % 10), "split": "dev" if i % 3 else "fit"} for i in range(200)]
     asked = [
         {"split": {"val": 0.3, "train": 0.7}},
         {"split": {"val": 0.3, "train": 0.7}, "seed": 3},
@@ -226,9 +222,7 @@ def test_what_was_learned_lies_beside_the_dataset_and_makes_the_transforms_again
         assert rk.encode(made, bound.schema) == rk.encode(stored, dataset.schema)
     rk.check(tmp_path / "out")
     (tmp_path / "out" / first["idf"]).write_text("nan\n" * 5)
-    found = refused(
-        Tfidf.from_options, {k: v for k, v in first.items() if k != "name"}, str(tmp_path / "out")
-    )
+    found = refused(Tfidf.from_options, {k: v for k, v in first.items() if k != "name"}, str(tmp_path / "out"))
     assert (found.code, found.what) == (
         "U624",
         "idf-a_b-c14cdd.txt is not the file that the dataset was written with",
@@ -296,9 +290,7 @@ def test_a_tokenizer_file_is_used_copied_and_read_back(tmp_path):
         t.tokenize("text", str(tmp_path / "tokenizer.json")),
     ]
     dataset = rk.write(rows, tmp_path / "out", transforms=steps, progress=False, workers=1)
-    assert (tmp_path / "out" / "tokenizer-text.json").read_bytes() == (
-        tmp_path / "tokenizer.json"
-    ).read_bytes()
+    assert (tmp_path / "out" / "tokenizer-text.json").read_bytes() == (tmp_path / "tokenizer.json").read_bytes()
     for row, stored in zip(rows, dataset["train"], strict=True):
         assert stored["text"].tolist() == tokenizer.encode(row["text"]).ids
         ids = tokenizer.encode(row["text"]).ids

@@ -236,9 +236,7 @@ def test_the_forecast_warns_of_images_that_grow(photos, tmp_path):
 
 def test_the_command_line_shows_the_warning(photos, tmp_path, capsys):
     assert (
-        run_command_line(
-            ["write", str(photos), str(tmp_path / "out"), "--resize", "64x64", "--decode", "--dry-run"]
-        )
+        run_command_line(["write", str(photos), str(tmp_path / "out"), "--resize", "64x64", "--decode", "--dry-run"])
         == 0
     )
     assert "`image`: raw uint8 pixels take about 147 kB, the same as JPEG" in capsys.readouterr().out

@@ -77,9 +77,7 @@ def payloads(split: rk.Split) -> list[bytes]:
         ("undersample", {"cat": 17, "owl": 0}, [17, 18, 0]),
     ],
 )
-def test_each_class_has_exactly_what_the_strategy_says_and_val_is_left_alone(
-    data, tmp_path, method, strategy, after
-):
+def test_each_class_has_exactly_what_the_strategy_says_and_val_is_left_alone(data, tmp_path, method, strategy, after):
     made = balanced(data, tmp_path / "out", method=method, sampling_strategy=strategy)
     assert counts(made["train"]) == dict(zip(NAMES, after, strict=True))
     assert counts(made["val"]) == VAL
@@ -88,9 +86,7 @@ def test_each_class_has_exactly_what_the_strategy_says_and_val_is_left_alone(
     assert rk.check(tmp_path / "out").ok
 
 
-@pytest.mark.parametrize(
-    ("method", "after"), [("oversample", {"cat": 60, "dog": 30}), ("undersample", {"cat": 36})]
-)
+@pytest.mark.parametrize(("method", "after"), [("oversample", {"cat": 60, "dog": 30}), ("undersample", {"cat": 36})])
 def test_a_ratio_is_for_two_classes(tmp_path, method, after):
     rk.write(rows_of([60, 18]), tmp_path / "in", schema=SCHEMA, progress=False, workers=1)
     made = balanced(tmp_path / "in", tmp_path / "out", method=method, sampling_strategy=0.5)
@@ -207,9 +203,7 @@ def test_files_of_others_and_compressed_ones_are_balanced(tmp_path):
     assert counts(made["train"]) == dict.fromkeys(NAMES, 30)
     assert made["train"].paths[0].endswith(".gz")
     assert Path(made["test"].paths[0]).read_bytes() == (folder / "test.tfrecord").read_bytes()
-    packed = balanced(
-        tmp_path / "out", tmp_path / "again", method="undersample", sampling_strategy={"cat": 7}
-    )
+    packed = balanced(tmp_path / "out", tmp_path / "again", method="undersample", sampling_strategy={"cat": 7})
     assert counts(packed["train"]) == {"cat": 7, "dog": 30, "owl": 30}
     assert packed["train"].paths[0].endswith(".gz")
 
@@ -221,9 +215,7 @@ def test_one_record_has_as_many_copies_as_are_asked_for_and_shards_may_be_empty(
     fewer = balanced(tmp_path / "in", tmp_path / "few", method="undersample", shards=5)
     assert counts(fewer["train"]) == {"cat": 1, "dog": 1, "owl": 0}
     assert len(fewer["train"].paths) == 5
-    none = balanced(
-        tmp_path / "in", tmp_path / "none", method="undersample", sampling_strategy={"dog": 0, "cat": 0}
-    )
+    none = balanced(tmp_path / "in", tmp_path / "none", method="undersample", sampling_strategy={"dog": 0, "cat": 0})
     assert list(none["train"]) == []
 
 
@@ -268,9 +260,7 @@ def test_the_same_again_has_nothing_to_do_and_another_seed_is_another_dataset(da
 
 @pytest.mark.parametrize("method", ["oversample", "undersample"])
 @pytest.mark.slow
-def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(
-    data, tmp_path, monkeypatch, method
-):
+def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(data, tmp_path, monkeypatch, method):
     disable_fsync(monkeypatch)
     asked = BalanceOptions(method=method, shards=2, workers=1)
     storage = FaultyStorage()
@@ -493,9 +483,7 @@ def test_the_command_says_counts_before_and_after(data, tmp_path, capsys):
     assert run_command_line(["balance", str(data), str(tmp_path / "out"), "--strategy", "owl=10"]) == 0
     said = capsys.readouterr()
     assert "4 records added, 0 removed" in said.out
-    assert (
-        "train, label:\n  cat  60 → 60\n  dog  18 → 18\n  owl   6 → 10\nleft as they are: val\n" in said.out
-    )
+    assert "train, label:\n  cat  60 → 60\n  dog  18 → 18\n  owl   6 → 10\nleft as they are: val\n" in said.out
 
 
 def test_of_many_classes_the_command_shows_some(tmp_path, capsys):
@@ -510,9 +498,7 @@ def test_of_many_classes_the_command_shows_some(tmp_path, capsys):
 def test_the_command_gives_one_document(data, tmp_path, capsys):
     out = str(tmp_path / "out")
     assert (
-        run_command_line(
-            ["balance", str(data), out, "--method", "undersample", "--splits", "train,val", "--json"]
-        )
+        run_command_line(["balance", str(data), out, "--method", "undersample", "--splits", "train,val", "--json"])
         == 0
     )
     told = json.loads(capsys.readouterr().out)

@@ -130,9 +130,7 @@ def test_shards_do_not_decide_what_a_copy_looks_like(data, tmp_path):
 
 
 def test_the_index_has_what_the_copies_have(tmp_path):
-    rk.write(
-        rows_of((9, 3)), tmp_path / "in", schema=SCHEMA, index=["digest", "n"], progress=False, workers=1
-    )
+    rk.write(rows_of((9, 3)), tmp_path / "in", schema=SCHEMA, index=["digest", "n"], progress=False, workers=1)
     made = balanced(tmp_path / "in", tmp_path / "out")["train"]
     assert read_manifest(str(tmp_path / "out")).splits["train"].classes["label"] == {"0": 9, "1": 9}
     index = open_shard_index(made.paths[0])

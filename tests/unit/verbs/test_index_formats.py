@@ -168,9 +168,7 @@ def test_files_of_several_folders_are_indexed_in_one(tmp_path: Path) -> None:
         assert shard_index.open_shard_index(str(path)).origin == "beside"
 
 
-def test_the_files_of_a_pattern_are_indexed_in_their_folder(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_files_of_a_pattern_are_indexed_in_their_folder(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (file.parent / "y.tfrecord").write_bytes(DATA)
     monkeypatch.chdir(file.parent)
     assert index("*.tfrecord", format="dali").written == [
@@ -236,9 +234,7 @@ def test_indexes_of_many_files_go_to_one_folder(file: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("format", ["rekord", "dali", "vahidk"])
-def test_a_compressed_file_is_refused_before_anything_is_written(
-    file: Path, format: str, compress: object
-) -> None:
+def test_a_compressed_file_is_refused_before_anything_is_written(file: Path, format: str, compress: object) -> None:
     packed = file.parent / "y.tfrecord.gz"
     packed.write_bytes(compress(DATA, "gzip"))  # type: ignore[operator]
     with pytest.raises(rk.UsageError) as caught:

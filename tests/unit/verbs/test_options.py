@@ -54,9 +54,7 @@ def test_a_function_has_the_options_of_its_verb_with_the_same_defaults(
 
 
 @pytest.mark.parametrize(("options", "command"), [(one, three) for one, _, three in VERBS])
-def test_a_command_has_the_defaults_of_its_verb(
-    options: type[VerbOptions], command: Callable[..., Any]
-) -> None:
+def test_a_command_has_the_defaults_of_its_verb(options: type[VerbOptions], command: Callable[..., Any]) -> None:
     known = defaults(options)
     for name, parameter in inspect.signature(command).parameters.items():
         default = known.get(name.rstrip("_"), parameter.default)
@@ -101,9 +99,7 @@ def test_options_do_not_change(options: type[VerbOptions]) -> None:
         (lambda: TrainOptions(image_size=(1, 1)), "image_size"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_when_options_are_made(
-    make: Callable[[], VerbOptions], name: str
-) -> None:
+def test_what_cannot_be_meant_is_refused_when_options_are_made(make: Callable[[], VerbOptions], name: str) -> None:
     with pytest.raises(rk.UsageError) as caught:
         make()
     assert caught.value.code == "U605"

@@ -120,13 +120,9 @@ def test_each_split_is_a_table_and_one_can_be_chosen(data: Path) -> None:
 
 
 def test_splits_can_be_joined_with_each_other(data: Path) -> None:
-    found = rk.query(
-        data, "select count(*) as n from train t join val v on t.label = v.label where v.label = 1"
-    )
+    found = rk.query(data, "select count(*) as n from train t join val v on t.label = v.label where v.label = 1")
     dataset = rk.open(data)
-    counts = [
-        Counter(dataset[name].to_arrow(columns=["label"])["label"].to_pylist()) for name in ("train", "val")
-    ]
+    counts = [Counter(dataset[name].to_arrow(columns=["label"])["label"].to_pylist()) for name in ("train", "val")]
     assert found.to_pydict() == {"n": [counts[0][1] * counts[1][1]]}
 
 
@@ -335,9 +331,7 @@ def test_plain_files_compressed_ones_and_patterns_are_asked_alike(tmp_path: Path
     }
     one = rk.query(tmp_path, "select n from records where _shard_record = 2 and _shard = 'b.tfrecord.gz'")
     assert one.to_pydict() == {"n": [32]}
-    assert rk.query(tmp_path / "b.tfrecord.gz", "select count(*) as c from records").to_pydict() == {
-        "c": [10]
-    }
+    assert rk.query(tmp_path / "b.tfrecord.gz", "select count(*) as c from records").to_pydict() == {"c": [10]}
 
 
 def test_steps_of_sequences_are_lists(put_file: Any) -> None:
@@ -548,9 +542,7 @@ def test_an_interrupt_while_records_are_read_comes_out(data: Path, monkeypatch: 
         raise RuntimeError("the interrupt is raised instead of this")
 
     original = engine.InterruptibleRunner.__init__
-    monkeypatch.setattr(
-        engine.InterruptibleRunner, "__init__", lambda self, one: original(self, Connection(one))
-    )
+    monkeypatch.setattr(engine.InterruptibleRunner, "__init__", lambda self, one: original(self, Connection(one)))
     monkeypatch.setattr(Split, "batches", read_slowly)
     gc.collect()
     gc.disable()  # an interrupt that Python raises in a finalizer is lost, whoever's garbage it was

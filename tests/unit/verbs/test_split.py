@@ -8,9 +8,7 @@ import rekord as rk
 from rekord.dataset.manifest import read_manifest
 from rekord.testing.datasets import read_tree
 
-SCHEMA = rk.Schema(
-    {"x": rk.Int64(), "who": rk.Text(), "label": rk.Label(3), "maybe": rk.Int64(optional=True)}
-)
+SCHEMA = rk.Schema({"x": rk.Int64(), "who": rk.Text(), "label": rk.Label(3), "maybe": rk.Int64(optional=True)})
 RATIOS = {"train": 0.8, "val": 0.2}
 
 
@@ -67,9 +65,7 @@ def test_classes_have_exact_ratios(old, tmp_path):
     before = {}
     for row in rows_of(300):
         before[row["label"]] = before.get(row["label"], 0) + 1
-    classes = {
-        name: part.classes["label"] for name, part in read_manifest(str(tmp_path / "out")).splits.items()
-    }
+    classes = {name: part.classes["label"] for name, part in read_manifest(str(tmp_path / "out")).splits.items()}
     for one, count in before.items():
         assert classes["train"][str(one)] + classes["val"][str(one)] == count
         assert abs(classes["train"][str(one)] - 0.75 * count) <= 1
@@ -202,9 +198,7 @@ def test_a_column_that_is_not_there_is_refused_with_its_near_miss(old, tmp_path)
 def test_any_folds_are_a_partition_of_the_records(tmp_path_factory, count, folds, seed, stratify):
     folder = tmp_path_factory.mktemp("split")
     rk.write(rows_of(count), folder / "in", schema=SCHEMA, shards=2, progress=False)
-    new = resplit(
-        folder / "in", folder / "out", folds=folds, seed=seed, stratify="label" if stratify else None
-    )
+    new = resplit(folder / "in", folder / "out", folds=folds, seed=seed, stratify="label" if stratify else None)
     assert all_numbers(new) == list(range(count))
     sizes = [len(split) for split in new.splits.values()]
     assert max(sizes) - min(sizes) <= 1

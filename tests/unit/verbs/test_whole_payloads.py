@@ -20,9 +20,7 @@ from rekord.testing import corrupt_payload, example_bytes, frames, length_delimi
 EXAMPLE = example_bytes({"label": [3], "name": [b"cat"]})
 KINDS = {
     "ranking": [length_delimited(1, EXAMPLE) * (i + 1) + length_delimited(2, EXAMPLE) for i in range(12)],
-    "event": [
-        tag(1, wire.I64) + struct.pack("<d", i) + tag(2, wire.VARINT) + wire.varint(i) for i in range(12)
-    ],
+    "event": [tag(1, wire.I64) + struct.pack("<d", i) + tag(2, wire.VARINT) + wire.varint(i) for i in range(12)],
     "text": [b"line %d" % i + b"!" * (5000 * (i == 7)) for i in range(12)],
     "proto": [tag(1, 0) + wire.varint(i) + length_delimited(2, b"testing") for i in range(12)],
     "bytes": [b"\xff\xd8\xff" + bytes([i]) * i for i in range(12)],
@@ -100,9 +98,7 @@ def test_they_are_copied(path, payloads, compression):
     assert not os.path.exists("out/schema.pbtxt")
     assert rk.check("out").findings == []
     assert made["all"][7] == {"payload": payloads[7]}
-    some = rk.rewrite(
-        "out", "some", where="_record in (2, 9) or octet_length(payload) > 4000", progress=False
-    )
+    some = rk.rewrite("out", "some", where="_record in (2, 9) or octet_length(payload) > 4000", progress=False)
     longer = [i for i, one in enumerate(payloads) if len(one) > 4000]
     assert stored(some) == [payloads[i] for i in sorted({2, 9, *longer})]
     mixed = stored(rk.rewrite(path, "mixed", shuffle=True, progress=False))
@@ -138,9 +134,7 @@ def test_any_records_can_be_taken_as_they_are(tmp_path, monkeypatch, capsys):
     table = rk.query("data", "select payload from records where _record = 5", kind="bytes")
     assert table["payload"].to_pylist() == [payloads[5]]
     assert (
-        run_command_line(
-            ["query", "data", "select count(payload) as n from records", "--kind", "bytes", "--json"]
-        )
+        run_command_line(["query", "data", "select count(payload) as n from records", "--kind", "bytes", "--json"])
         == 0
     )
     said = capsys.readouterr()
@@ -184,9 +178,7 @@ def test_what_needs_features_says_so(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("SchemaError S127: payloads that are not Examples")
     for options in (["--rename", "payload=data"], ["--cast", "payload=text"], ["--drop", "payload"]):
         assert run_command_line(["rewrite", "a.tfrecord", "out", *options]) == 2
-        assert re.search(
-            r"Error U605: (payloads that are taken as|`drop` cannot be used)", capsys.readouterr().err
-        )
+        assert re.search(r"Error U605: (payloads that are taken as|`drop` cannot be used)", capsys.readouterr().err)
     with pytest.raises(rk.UsageError) as caught:
         rk.encode({"payload": b"x"}, WHOLE)
     assert (caught.value.code, caught.value.found) == ("U605", "Payload(): payloads as they are")

@@ -133,9 +133,7 @@ def test_compressed_shards_are_the_same_bytes_too_and_hold_the_same_records(
     execute_conversion(source, tmp_path / "plain", options)
     execute_conversion(source, tmp_path / "one" / "data", {**options, "compression": compression})
     use_small_parts(monkeypatch)
-    execute_conversion(
-        source, tmp_path / "two" / "data", {**options, "compression": compression, "workers": 2}
-    )
+    execute_conversion(source, tmp_path / "two" / "data", {**options, "compression": compression, "workers": 2})
     assert read_tree(tmp_path / "one") == read_tree(tmp_path / "two")
     plain = [list(rk.records(path)) for path in sorted((tmp_path / "plain").glob("*.tfrecord"))]
     packed = [list(rk.records(path)) for path in sorted((tmp_path / "one" / "data").glob("*.tfrecord.*"))]
@@ -243,9 +241,7 @@ def test_another_plan_does_not_go_on_with_an_unfinished_one(root: Path, tmp_path
     if change == "a file":
         (root / "val" / "e.txt").write_text("1 another text\n")
     before = read_tree(out.parent)
-    failure = refused(
-        lambda: execute_conversion(NumberedFilesSource(str(root)), out, {"shuffle": True, **options})
-    )
+    failure = refused(lambda: execute_conversion(NumberedFilesSource(str(root)), out, {"shuffle": True, **options}))
     assert (failure.code, failure.what, failure.location.path) == (
         "U609",
         "unfinished conversion had a different plan",
@@ -255,9 +251,7 @@ def test_another_plan_does_not_go_on_with_an_unfinished_one(root: Path, tmp_path
     assert read_tree(out.parent) == before
     execute_conversion(NumberedFilesSource(str(root)), out, {"shuffle": True, **options, "fresh": True})
     assert find_leftovers(out) == []
-    execute_conversion(
-        NumberedFilesSource(str(root)), tmp_path / "again" / "data", {"shuffle": True, **options}
-    )
+    execute_conversion(NumberedFilesSource(str(root)), tmp_path / "again" / "data", {"shuffle": True, **options})
     assert read_tree(out) == read_tree(tmp_path / "again" / "data")
 
 
@@ -269,9 +263,7 @@ def test_another_plan_does_not_replace_a_dataset(root: Path, tmp_path: Path, cha
     if change == "a file":
         (root / "val" / "e.txt").write_text("1 another text\n")
     before = read_tree(out)
-    failure = refused(
-        lambda: execute_conversion(NumberedFilesSource(str(root)), out, {"shuffle": True, **options})
-    )
+    failure = refused(lambda: execute_conversion(NumberedFilesSource(str(root)), out, {"shuffle": True, **options}))
     assert (failure.code, failure.what, failure.location.path) == ("U618", "output already exists", str(out))
     assert told in str(failure.found)
     assert str(failure.found).endswith(" differs") == (change not in ("a file", "a schema"))
@@ -316,18 +308,14 @@ def test_a_link_stays_a_link_and_what_it_leads_to_is_written(tmp_path: Path) -> 
     (tmp_path / "dangling").symlink_to("disk/new")
     for name, target in (("link", "real"), ("dangling", "new")):
         rk.write([{"a": 1}], tmp_path / name, progress=False)
-        assert rk.write([{"a": 2}], tmp_path / name, fresh=True, progress=False).to_arrow().to_pylist() == [
-            {"a": 2}
-        ]
+        assert rk.write([{"a": 2}], tmp_path / name, fresh=True, progress=False).to_arrow().to_pylist() == [{"a": 2}]
         assert (tmp_path / name).is_symlink()
         assert (tmp_path / "disk" / target / "rekord.json").is_file()
     assert sorted(os.listdir(tmp_path)) == ["dangling", "disk", "link"]
     assert sorted(os.listdir(tmp_path / "disk")) == ["new", "real"]
 
 
-def test_a_relative_place_is_below_the_working_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_relative_place_is_below_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rk.write([{"a": 1}], "data/", progress=False)
     assert sorted(os.listdir(tmp_path)) == ["data"]
@@ -363,9 +351,7 @@ def test_a_second_writer_is_refused_and_a_lock_of_the_dead_is_no_obstacle(tmp_pa
     assert sorted(os.listdir(tmp_path)) == ["data"]
 
 
-def test_an_interrupt_keeps_what_is_finished(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_keeps_what_is_finished(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_small_parts(monkeypatch, part_bytes=600)
     execute_conversion(NumberedFilesSource(str(root)), tmp_path / "whole" / "data", {"shuffle": True})
     real, done = driver.write_shard, []
@@ -394,9 +380,7 @@ def test_a_limit_asks_for_no_row_beyond_it(tmp_path: Path) -> None:
         yield from ({"a": i} for i in range(3))
         raise AssertionError("asked for a fourth row")
 
-    dataset = rk.write(
-        rows(), tmp_path / "out", schema=Schema({"a": Int64()}), limit=3, workers=1, progress=False
-    )
+    dataset = rk.write(rows(), tmp_path / "out", schema=Schema({"a": Int64()}), limit=3, workers=1, progress=False)
     assert dataset["train"].to_arrow()["a"].to_pylist() == [0, 1, 2]
 
 

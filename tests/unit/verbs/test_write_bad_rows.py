@@ -58,9 +58,7 @@ def refused(call: Any) -> RekordError:
 
 @pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
-def test_stop_names_the_lowest_bad_row_and_publishes_nothing(
-    tmp_path: Path, workers: int, columns: bool
-) -> None:
+def test_stop_names_the_lowest_bad_row_and_publishes_nothing(tmp_path: Path, workers: int, columns: bool) -> None:
     source = NumberedFilesSource(put(tmp_path / "source", "bad").root, columns=columns)
     out = tmp_path / "data"
     failure = refused(lambda: execute_conversion(source, out, {"workers": workers, "shuffle": True}))
@@ -84,9 +82,7 @@ def test_rejects_are_listed_in_the_order_of_the_rows(tmp_path: Path, workers: in
     outcome = execute_conversion(source, out, options)
     assert outcome.rejects == str(out / ".rekord" / "rejects.jsonl")
     told = [json.loads(line) for line in Path(outcome.rejects).read_text().splitlines()]
-    assert [
-        (one["code"], os.path.basename(one["origin"]["path"]), one["origin"]["line"]) for one in told
-    ] == [
+    assert [(one["code"], os.path.basename(one["origin"]["path"]), one["origin"]["line"]) for one in told] == [
         ("E355", "a.txt", 21),
         ("E317", "a.txt", 22),
         ("E355", "b.txt", 26),
@@ -110,17 +106,13 @@ def test_rejects_are_listed_in_the_order_of_the_rows(tmp_path: Path, workers: in
     ],
 )
 @pytest.mark.parametrize("columns", [False, True], ids=["rows", "columns"])
-def test_a_rejected_row_leaves_no_trace_in_the_others(
-    tmp_path: Path, options: dict[str, Any], columns: bool
-) -> None:
+def test_a_rejected_row_leaves_no_trace_in_the_others(tmp_path: Path, options: dict[str, Any], columns: bool) -> None:
     shards = []
     for bad in ("bad", None):
         source = NumberedFilesSource(put(tmp_path / f"source {bad}", bad).root, columns=columns)
         out = tmp_path / f"data {bad}"
         execute_conversion(source, out, {**options, "on_bad_row": "reject", "max_rejects": 4})
-        shards.append(
-            {name: data for name, data in read_tree(out).items() if name.endswith((".tfrecord", ".arrow"))}
-        )
+        shards.append({name: data for name, data in read_tree(out).items() if name.endswith((".tfrecord", ".arrow"))})
     assert shards[0] == shards[1]
 
 
@@ -174,9 +166,7 @@ def test_a_map_function_that_raises_is_e380_at_its_row(tmp_path: Path) -> None:
     def function(row: Any) -> Any:
         return {"a": 10 // (row["a"] - 7)}
 
-    failure = refused(
-        lambda: execute_conversion(rows, tmp_path / "data", {"schema": SCHEMA, "map": function})
-    )
+    failure = refused(lambda: execute_conversion(rows, tmp_path / "data", {"schema": SCHEMA, "map": function}))
     assert (failure.code, failure.location.row) == ("E380", 7)
     assert str(failure.found).startswith("ZeroDivisionError: ")
     more = {"schema": SCHEMA, "map": function, "on_bad_row": "reject", "max_rejects": 0.1}
@@ -294,9 +284,7 @@ def test_a_place_whose_name_is_no_utf8_is_written_from_and_to(tmp_path: Path) ->
     os.makedirs(folder + b"/rose")
     pixels = np.random.default_rng(1).integers(0, 256, (128, 128, 3), np.uint8)
     for name in (b"0", b"1", b"2"):
-        Image.fromarray(pixels).save(
-            os.fsdecode(folder + b"/rose/" + name + b".png")
-        )  # large: left out of spills
+        Image.fromarray(pixels).save(os.fsdecode(folder + b"/rose/" + name + b".png"))  # large: left out of spills
     with open(folder + b"/rose/2.png", "r+b") as file:
         file.truncate(5000)
     out = os.fsdecode(os.fsencode(tmp_path) + b"/out \xff")

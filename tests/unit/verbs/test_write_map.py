@@ -65,9 +65,7 @@ def test_a_column_that_a_function_adds_is_not_lost_where_the_source_knows_splits
     failure = refusal(records, tmp_path / "out", map=with_area, split="source")
     assert (failure.code, failure.location.feature, failure.do) == ("E309", "area", NEEDS)
     for split in ("source", {"a": 0.5, "b": 0.5}):
-        new = rk.write(
-            records, tmp_path / "out", map=lambda row: row, split=split, fresh=True, progress=False
-        )
+        new = rk.write(records, tmp_path / "out", map=lambda row: row, split=split, fresh=True, progress=False)
         assert new.schema == old.schema
         assert sum(len(one) for one in new.splits.values()) == len(ROWS)
 

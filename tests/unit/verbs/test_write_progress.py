@@ -106,9 +106,7 @@ def test_a_log_gets_one_line_a_step_and_then_some_when_it_takes_long(tmp_path: P
     assert lines[-1].startswith("40 of 100 rows") or lines[-1] == "0 of 100 rows"
 
 
-def test_a_short_run_says_two_lines_and_its_forecast(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_short_run_says_two_lines_and_its_forecast(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rk.write([{"x": i} for i in range(10)], tmp_path / "out", workers=1)
     told = capsys.readouterr()
     assert told.out == ""
@@ -142,9 +140,7 @@ def test_a_terminal_gets_a_bar_that_goes_away(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("stream", [Broken(), None])
-def test_a_stream_that_fails_does_not_stop_the_conversion(
-    tmp_path: Path, stream: Any, monkeypatch: Any
-) -> None:
+def test_a_stream_that_fails_does_not_stop_the_conversion(tmp_path: Path, stream: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("sys.stderr", stream)
     dataset = rk.write([{"x": 1}], tmp_path / "out", workers=1)
     assert dataset["train"].to_arrow().num_rows == 1

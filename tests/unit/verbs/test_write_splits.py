@@ -144,9 +144,7 @@ def test_a_column_to_split_by_that_a_row_lacks_is_e381(tmp_path: Path, option: s
             lambda given=given: execute_conversion(iter(given), tmp_path / "data", {**options, "fresh": True})
         )
         assert (failure.code, failure.location.row, failure.location.feature) == ("E381", 5, "who"), wrong
-    missing = refused(
-        lambda: execute_conversion(rows, tmp_path / "data", {**options, option: "whom", "fresh": True})
-    )
+    missing = refused(lambda: execute_conversion(rows, tmp_path / "data", {**options, option: "whom", "fresh": True}))
     assert (missing.code, missing.location.row, missing.location.feature) == ("E381", 0, "whom")
     assert missing.do == "did you mean `who`?"
 

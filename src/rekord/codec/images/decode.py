@@ -150,9 +150,7 @@ def convert_mode(image: Any, mode: str) -> Any:
     if image.mode.startswith("I"):  # grey of 16 bits, of which Pillow would keep the lower 8
         image = Pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode == "CMYK" and image.format == "JPEG" and "adobe" not in image.info:
-        image = image.point(
-            lambda value: 255 - value
-        )  # Pillow takes all of them for inverted, as Adobe's are
+        image = image.point(lambda value: 255 - value)  # Pillow takes all of them for inverted, as Adobe's are
     if mode in ("L", "RGB"):
         image.info.pop("transparency", None)
     if image.mode == mode:
@@ -162,9 +160,7 @@ def convert_mode(image: Any, mode: str) -> Any:
     return image.convert(mode)
 
 
-def _explain_failure(
-    facts: _core.ImageFacts, data: bytes, what: str, failure: Exception | None
-) -> InvalidImage:
+def _explain_failure(facts: _core.ImageFacts, data: bytes, what: str, failure: Exception | None) -> InvalidImage:
     if failure is None or facts.fault != ImageFault.NONE:
         return _to_undecodable(invalid_image_error(facts, data, None, what))
     # Its structure is whole: only the decoder can say more, without quoting bytes.

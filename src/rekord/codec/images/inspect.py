@@ -407,9 +407,7 @@ def invalid_image_error(facts: _core.ImageFacts, data: bytes, path: str | None, 
             code, says = "E332", f"is damaged: the {kind} claims more pixels than its bytes can hold"
             expected = f"what {len(data):,} bytes can be inflated to"
             found = f"{facts.width:,} × {facts.height:,}"
-    return InvalidImage(
-        code, says, expected=expected, found=found, likely=likely, do=COPY_AGAIN_HINT, path=path
-    )
+    return InvalidImage(code, says, expected=expected, found=found, likely=likely, do=COPY_AGAIN_HINT, path=path)
 
 
 def unsupported_image_error(data: bytes, kind: str, path: str | None) -> InvalidImage:

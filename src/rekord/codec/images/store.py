@@ -162,9 +162,7 @@ def inspect_mask_value(value: Any, ids: MaskIds, colours: ColourMap | None, veri
 
 def invalid_mask_error(expected: str, found: str, do: str, path: str | None = None) -> InvalidImage:
     """The refusal of what cannot be a mask."""
-    return InvalidImage(
-        "E323", "is not a mask of class ids", expected=expected, found=found, do=do, path=path
-    )
+    return InvalidImage("E323", "is not a mask of class ids", expected=expected, found=found, do=do, path=path)
 
 
 def _is_storable(facts: _core.ImageFacts, ids: MaskIds) -> bool:
@@ -194,9 +192,7 @@ def _convert_to_png(
     coloured = facts.colour not in (Colour.GREY, Colour.PALETTE)
     if coloured and (colours is None or facts.bits != 8):
         raise _missing_colour_map_error(facts, colours, path)
-    form = _core.PixelForm(
-        facts.width, facts.height, facts.bits, _SAMPLES_PER_PIXEL[facts.colour], facts.interlaced
-    )
+    form = _core.PixelForm(facts.width, facts.height, facts.bits, _SAMPLES_PER_PIXEL[facts.colour], facts.interlaced)
     image_data = inflate_png(data, chunks, form, path)
     if coloured and colours is not None:
         pixels = np.frombuffer(read_samples(image_data, form, path), np.uint8)
@@ -237,9 +233,7 @@ def _validate_ids(values: Array, ids: MaskIds, path: str | None) -> Array:
     return values.astype(np.uint16 if ids.wide else np.uint8)
 
 
-def _invalid_ids_error(
-    counts: Array, first: tuple[int, int, int], ids: MaskIds, path: str | None
-) -> InvalidImage:
+def _invalid_ids_error(counts: Array, first: tuple[int, int, int], ids: MaskIds, path: str | None) -> InvalidImage:
     present = np.flatnonzero(counts)
     bad = present[~_allowed_flags(ids, len(counts))[present]]
     pixels = int(counts[bad].sum())
@@ -299,9 +293,7 @@ def _pack_colours(colours: ColourMap) -> Iterator[tuple[int, int]]:
     for colour, number in colours.items():
         try:
             red, green, blue = (index(one) for one in colour)
-            if not (
-                min(red, green, blue) >= 0 and max(red, green, blue) <= 255 and 0 <= index(number) < 1 << 16
-            ):
+            if not (min(red, green, blue) >= 0 and max(red, green, blue) <= 255 and 0 <= index(number) < 1 << 16):
                 raise ValueError
         except (TypeError, ValueError):
             raise error(
@@ -337,9 +329,7 @@ def _unknown_colour_error(
     )
 
 
-def _missing_colour_map_error(
-    facts: _core.ImageFacts, colours: ColourMap | None, path: str | None
-) -> InvalidImage:
+def _missing_colour_map_error(facts: _core.ImageFacts, colours: ColourMap | None, path: str | None) -> InvalidImage:
     name = _COLOUR_NAMES[facts.colour]
     return InvalidImage(
         "E334",

@@ -169,9 +169,7 @@ class CallScheduler:
     def start_threads(self, count: int, inline: Callable[..., Any]) -> None:
         """Let so many threads take part."""
         for number in range(count):
-            thread = threading.Thread(
-                target=self._work, args=(inline,), name=f"rekord-write-{number}", daemon=True
-            )
+            thread = threading.Thread(target=self._work, args=(inline,), name=f"rekord-write-{number}", daemon=True)
             self._threads.append(thread)
             thread.start()
 

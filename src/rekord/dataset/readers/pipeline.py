@@ -73,9 +73,7 @@ class BatchDecoder:
     `images` decodes the images of a batch. It may refuse a row, unlike what finishes a batch.
     """
 
-    def __init__(
-        self, plan: CodecPlan, pool: _core.Pool, images: Callable[[Batch], Batch] | None = None
-    ) -> None:
+    def __init__(self, plan: CodecPlan, pool: _core.Pool, images: Callable[[Batch], Batch] | None = None) -> None:
         self.pool = pool
         self._plan = plan
         self._image_decoder = images
@@ -169,9 +167,7 @@ class BatchPipeline(Generic[WorkItem]):
                 return made, failure  # beside them: its traceback holds this frame, which holds them
             return made, None
 
-        self._work = ordered_work(
-            take, make, threads=threads, prefetch=prefetch, name=_THREAD_NAME, on_end=on_end
-        )
+        self._work = ordered_work(take, make, threads=threads, prefetch=prefetch, name=_THREAD_NAME, on_end=on_end)
         self._ready: deque[tuple[Batch, int]] = deque()
         self._failure: BaseException | None = None
 

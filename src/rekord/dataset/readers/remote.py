@@ -56,9 +56,7 @@ class RemoteShard:
     number of the shard's first one. Where records are long, or no order is known, they have about BLOCK_BYTES.
     """
 
-    def __init__(
-        self, path: str, index: ShardIndex, *, start: int = 0, block_records: int | None = None
-    ) -> None:
+    def __init__(self, path: str, index: ShardIndex, *, start: int = 0, block_records: int | None = None) -> None:
         self.path = path
         self.index = index
         self._borders = _compute_block_boundaries(index, start, block_records)
@@ -197,9 +195,7 @@ class _FetchPlan:
         covered[1:] += np.where(apart[1:], 0, between)
         at = np.flatnonzero(self._new_block)
         # Twice, since what is kept may be asked for again.
-        dense: npt.NDArray[np.bool_] = (
-            2 * np.add.reduceat(covered + MAX_GAP_BYTES * apart, at) >= self.block_bytes
-        )
+        dense: npt.NDArray[np.bool_] = 2 * np.add.reduceat(covered + MAX_GAP_BYTES * apart, at) >= self.block_bytes
         return dense
 
     def merge_ranges(self, whole: npt.NDArray[np.bool_], pieces: FetchedRangeCache) -> None:
@@ -242,9 +238,7 @@ def _fetch_ranges(shards: dict[str, RemoteShard], keys: list[RangeKey]) -> list[
     extents = [shards[path].locate_frames(np.array([first, end])) for path, _, first, end in keys]
     wanted = [(key[0], int(begin), int(end)) for key, (begin, end) in zip(keys, extents, strict=True)]
     found = REMOTE.ranges(wanted)
-    return [
-        shards[path].piece(first, data, end) for (path, _, first, end), data in zip(keys, found, strict=True)
-    ]
+    return [shards[path].piece(first, data, end) for (path, _, first, end), data in zip(keys, found, strict=True)]
 
 
 def _find_changes(values: Any) -> npt.NDArray[np.bool_]:

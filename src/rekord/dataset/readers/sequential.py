@@ -47,9 +47,7 @@ class FileSegment(NamedTuple):
     def where(self, frame: int, at: int | None = None) -> Location:
         """The record that a frame is."""
         record = self.segment.first_record + frame
-        offset = (
-            _find_frame_offset(self.path, record, self.segment) if at is None else self.segment.offset + at
-        )
+        offset = _find_frame_offset(self.path, record, self.segment) if at is None else self.segment.offset + at
         return Location(path=self.path, record=record, offset=offset)
 
 
@@ -118,9 +116,7 @@ class SequentialFrames:
     buffers of a file are used again. Otherwise they are read ahead by one thread at a time.
     """
 
-    def __init__(
-        self, shards: Shards, pool: _core.Pool, batch_size: int, *, inline: bool, consumed: int
-    ) -> None:
+    def __init__(self, shards: Shards, pool: _core.Pool, batch_size: int, *, inline: bool, consumed: int) -> None:
         self._files = _FileSequence(shards, pool, reuse=inline, begin=_place_of(shards, consumed))
         self._batch_size = batch_size
         self._inline = inline

@@ -204,9 +204,7 @@ def _build_tables(
     if splits[0].batch_map is None and len(splits[0].schema) > MAX_COLUMNS:
         raise _too_many_columns_error(splits[0].schema, simple)
     kinds = infer_column_types(splits[0])
-    columns = build_query_columns(
-        dict(splits[0].schema.items()) if splits[0].batch_map is None else None, kinds, sql
-    )
+    columns = build_query_columns(dict(splits[0].schema.items()) if splits[0].batch_map is None else None, kinds, sql)
     parts = {id(split): QueryTablePart(split, kinds) for split in splits}
     asked, every = sql.casefold(), bool(_LISTS_TABLES.search(sql))
     return [
@@ -229,8 +227,7 @@ def _build_narrow_table(
     read = [
         name
         for name, feature in schema.items()
-        if name.casefold() in simple.words
-        or (feature.class_names and f"{name}_name".casefold() in simple.words)
+        if name.casefold() in simple.words or (feature.class_names and f"{name}_name".casefold() in simple.words)
     ]
     kinds = infer_column_types(splits[0], read)
     columns = [

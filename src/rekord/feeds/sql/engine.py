@@ -96,9 +96,7 @@ class InterruptibleRunner:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._thread: ThreadPoolExecutor | None = None
-        self.inline = (
-            False  # of what ends soon, or comes back to Python often: another thread takes a while to begin
-        )
+        self.inline = False  # of what ends soon, or comes back to Python often: another thread takes a while to begin
 
     def run(self, call: Callable[[], Any]) -> Any:
         """What a call gives. A KeyboardInterrupt comes out when the call has ended."""
@@ -112,9 +110,7 @@ class InterruptibleRunner:
             self._thread.submit(_run_call, running, call)
             return running.result()
         except KeyboardInterrupt:
-            while (
-                not running.cancel() and not running.done()
-            ):  # one that comes before the query begins is lost
+            while not running.cancel() and not running.done():  # one that comes before the query begins is lost
                 self._connection.interrupt()
                 wait([running], timeout=0.05)
             raise
@@ -167,9 +163,7 @@ def missing_table_error(failure: Exception, names: Sequence[str]) -> RekordError
         return None
     near = closest_match(found[1], names)
     return query_error(
-        "one of the tables "
-        + ", ".join(f"`{name[:60]}`" for name in names[:8])
-        + (", …" if names[8:] else ""),
+        "one of the tables " + ", ".join(f"`{name[:60]}`" for name in names[:8]) + (", …" if names[8:] else ""),
         _truncate(f"Table with name {found[1][:60]} does not exist", _MAX_SHOWN_CHARS),
         likely=None if near is None else f"`{near}` is meant",
     )
@@ -178,9 +172,7 @@ def missing_table_error(failure: Exception, names: Sequence[str]) -> RekordError
 def explain_duckdb_error(failure: Exception, names: dict[tuple[int, int], str]) -> RekordError:
     """What DuckDB says of a query, with columns by the names that the query has for them."""
     package = import_duckdb()
-    said = _PHYSICAL_COLUMN.sub(
-        lambda found: names.get((int(found[1]), int(found[2])), found[0]), str(failure)
-    )
+    said = _PHYSICAL_COLUMN.sub(lambda found: names.get((int(found[1]), int(found[2])), found[0]), str(failure))
     message, _, place = said.partition("\n\n")
     what, *more = [line.strip() for line in message.split("\n") if line.strip()] or [type(failure).__name__]
     what = re.sub(r"^[A-Z][\w ]* Error: ", "", what)

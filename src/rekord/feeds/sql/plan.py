@@ -119,9 +119,7 @@ def plan_query(connection: Any, sql: str, tables: Sequence[QueryTable]) -> Query
     for number, place in _COLUMN.findall(text):
         if int(number) in columns:
             columns[int(number)].add(int(place))
-    scans = [
-        number for node, _ in nodes if _SCAN in _operator_name(node) for number in [_find_scanned_table(node)]
-    ]
+    scans = [number for node, _ in nodes if _SCAN in _operator_name(node) for number in [_find_scanned_table(node)]]
     if None in scans:
         return everything
     filters: dict[int, str] = {}
@@ -275,9 +273,7 @@ class _IndexStream:
     def _batches(self) -> Iterator[Any]:
         try:
             for arrays, ids in self._table.read_indexed(self._part, self._places):
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array(expand_selection(ids)), *arrays], schema=self.schema
-                )
+                yield pa.RecordBatch.from_arrays([pa.array(expand_selection(ids)), *arrays], schema=self.schema)
         except GeneratorExit:
             raise
         except BaseException as failure:

@@ -66,9 +66,7 @@ class IndexedColumns:
         if self._places is None:
             short = [os.path.basename(path) for path in self._shards.paths]
             unique = len(set(short)) == len(short)
-            self._places = pa.array(
-                [_decode_name(name) for name in (short if unique else self._shards.paths)]
-            )
+            self._places = pa.array([_decode_name(name) for name in (short if unique else self._shards.paths)])
         return self._places
 
     def _has(self, name: str) -> bool:
@@ -85,9 +83,7 @@ class IndexedColumns:
         """Columns of ROWS records of a shard."""
         index = self._shards.index(shard)
         if not index.keeps(names):  # of another index than before
-            raise index_mismatch_error(
-                index.path, "the columns of the index, as before", "an index without them"
-            )
+            raise index_mismatch_error(index.path, "the columns of the index, as before", "an index without them")
         found = index.columns(number, names)
         return {name: _cast(found.column(i), self._kinds[name]) for i, name in enumerate(names)}
 
@@ -103,9 +99,7 @@ class IndexedColumns:
         back = pa.array(np.argsort(places))
         parts: dict[str, list[Any]] = {name: [] for name in names}
         for shard, number in used:
-            here = pa.array(
-                records[(shards == shard) & (records // CHUNK_ROWS == number)] - number * CHUNK_ROWS
-            )
+            here = pa.array(records[(shards == shard) & (records // CHUNK_ROWS == number)] - number * CHUNK_ROWS)
             for name, column in self._chunk(shard, number, names).items():
                 parts[name].append(column.take(here))
         return {name: pa.concat_arrays(chunks).take(back) for name, chunks in parts.items()}
@@ -170,18 +164,14 @@ class QueryTablePart:
         return places if self.split.view.ids is None else select_numbers(self.split.view.ids, places)
 
 
-def build_query_columns(
-    schema: Mapping[str, Feature] | None, kinds: dict[str, Any], query: str
-) -> list[QueryColumn]:
+def build_query_columns(schema: Mapping[str, Feature] | None, kinds: dict[str, Any], query: str) -> list[QueryColumn]:
     """The columns of the records, each by a name of its own in a language that knows no case.
 
     Behind them come those that say more, where the query names them: so that `select *` gives records as they are.
     Without a schema there are none of these: a function made the rows, and they may be no records any more.
     """
     taken: set[str] = set()
-    columns = [
-        QueryColumn(_make_unique_name(name, taken), _to_duckdb_type(kinds[name]), name) for name in kinds
-    ]
+    columns = [QueryColumn(_make_unique_name(name, taken), _to_duckdb_type(kinds[name]), name) for name in kinds]
     if schema is None:
         return columns
     extras = [
@@ -269,9 +259,7 @@ class QueryTable:
         if len(ids) < _MAX_SELECTED_FRACTION * len(self.parts[number].split):
             self._chosen[number] = ids
 
-    def read_indexed(
-        self, part: QueryTablePart, places: Sequence[int]
-    ) -> Iterator[tuple[list[Any], Selection]]:
+    def read_indexed(self, part: QueryTablePart, places: Sequence[int]) -> Iterator[tuple[list[Any], Selection]]:
         """Columns of a part that its index knows, and the numbers of the records."""
         for columns, ids in part.indexed.batches(self._names(places), part.split.view.ids):
             yield self._arrays(part, places, columns, ids), ids
@@ -420,10 +408,7 @@ def _to_duckdb_type(kind: Any) -> Any:
         return pa.large_list(_to_duckdb_type(kind.value_type))
     if pa.types.is_struct(kind):
         return pa.struct(
-            [
-                pa.field(kind.field(i).name, _to_duckdb_type(kind.field(i).type))
-                for i in range(kind.num_fields)
-            ]
+            [pa.field(kind.field(i).name, _to_duckdb_type(kind.field(i).type)) for i in range(kind.num_fields)]
         )
     return kind
 

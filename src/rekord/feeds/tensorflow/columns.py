@@ -267,11 +267,7 @@ def pad_form(form: TensorForm) -> TensorForm:
     """The form after ragged="pad": what was ragged is dense, in sizes that differ from batch to batch."""
     if isinstance(form, MaskedForm):
         # Missing rows are all padding then, and no longer told apart.
-        return (
-            pad_form(form.values)
-            if isinstance(form.values, (RaggedForm, InnerRaggedForm, ImageForm))
-            else form
-        )
+        return pad_form(form.values) if isinstance(form.values, (RaggedForm, InnerRaggedForm, ImageForm)) else form
     if isinstance(form, InnerRaggedForm):
         return DenseForm(form.dtype, form.shape)
     if isinstance(form, ImageForm):
@@ -359,9 +355,7 @@ def validate_mapped_batch(forms: Mapping[str, TensorForm], batch: Mapping[str, A
             )
 
 
-def _merge_batch_forms(
-    first: Mapping[str, TensorForm], second: Mapping[str, TensorForm]
-) -> dict[str, TensorForm]:
+def _merge_batch_forms(first: Mapping[str, TensorForm], second: Mapping[str, TensorForm]) -> dict[str, TensorForm]:
     if list(first) != list(second):
         raise _map_error(
             "the function for `map` gives other columns for other batches",
@@ -425,11 +419,7 @@ def _merge_forms(name: str, first: TensorForm, second: TensorForm) -> TensorForm
         return MaskedForm(_merge_forms(name, *inner))
     if isinstance(first, RaggedForm) and isinstance(second, RaggedForm):
         return RaggedForm(_merge_forms(name, first.values, second.values))
-    if (
-        isinstance(first, DenseForm)
-        and isinstance(second, DenseForm)
-        and len(first.shape) == len(second.shape)
-    ):
+    if isinstance(first, DenseForm) and isinstance(second, DenseForm) and len(first.shape) == len(second.shape):
         pairs = zip_longest(first.shape, second.shape)
         shape = tuple([one if one == other else None for one, other in pairs])
         if first.dtype == second.dtype:

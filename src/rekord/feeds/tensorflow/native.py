@@ -38,9 +38,7 @@ _MAX_PREFETCH = 1024
 """More batches read ahead change nothing but the memory that they take."""
 
 
-def build_native_dataset(
-    tf: Any, request: BatchRequest, state: Mapping[str, Any] | None, *, one_length: bool
-) -> Any:
+def build_native_dataset(tf: Any, request: BatchRequest, state: Mapping[str, Any] | None, *, one_length: bool) -> Any:
     """The dataset of a request, from a state on.
 
     Its length is told where it is known without reading. With `one_length` it always is, and all iterations have it:
@@ -93,9 +91,7 @@ class EpochTracker:
     So a look at the first batch, as Keras takes one to build a model before it trains, uses no epoch up.
     """
 
-    def __init__(
-        self, request: BatchRequest, state: Mapping[str, Any] | None, *, one_length: bool = False
-    ) -> None:
+    def __init__(self, request: BatchRequest, state: Mapping[str, Any] | None, *, one_length: bool = False) -> None:
         epoch, consumed = request.epoch, 0
         if state is not None:
             loaded = LoaderState.from_dict(state)
@@ -272,6 +268,4 @@ def to_tensorflow(
         return build_native_dataset(tf, request, state, one_length=one_length)
     from rekord.feeds.tensorflow.ops import build_ops_dataset
 
-    return build_ops_dataset(
-        tf, request, shuffle=bool(shuffle), seed=options.get("seed", 0), one_length=one_length
-    )
+    return build_ops_dataset(tf, request, shuffle=bool(shuffle), seed=options.get("seed", 0), one_length=one_length)

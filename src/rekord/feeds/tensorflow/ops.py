@@ -216,14 +216,10 @@ def validate_ops_options(options: BatchOptions, state: object) -> None:
         ("state", state, (None,), 'mode="native", which can go on from a state'),
     ):
         if given not in possible:
-            raise _ops_option_error(
-                f'`{name}` cannot be {repr(given)[:60]} with mode="ops"', repr(given)[:60], do
-            )
+            raise _ops_option_error(f'`{name}` cannot be {repr(given)[:60]} with mode="ops"', repr(given)[:60], do)
 
 
-def build_ops_dataset(
-    tf: Any, request: BatchRequest, *, shuffle: bool, seed: int, one_length: bool = False
-) -> Any:
+def build_ops_dataset(tf: Any, request: BatchRequest, *, shuffle: bool, seed: int, one_length: bool = False) -> Any:
     """The dataset: file order, or files in an order by the seed and records drawn from a buffer.
 
     A rank reads files of its own where every rank gets as many, and each `world`-th record of all files elsewhere.
@@ -267,9 +263,7 @@ def build_ops_dataset(
             (tf.constant(own, tf.string, [len(own)]), tf.constant(kinds, tf.string, [len(own)]))
         )
         cycle = min(len(own), _PARALLEL_FILES) if shuffle else 1
-        dataset = dataset.interleave(
-            records, cycle_length=max(cycle, 1), block_length=_INTERLEAVE_BLOCK_RECORDS
-        )
+        dataset = dataset.interleave(records, cycle_length=max(cycle, 1), block_length=_INTERLEAVE_BLOCK_RECORDS)
     if not by_file:
         dataset = dataset.shard(world, rank)
     if shuffle:
@@ -298,9 +292,7 @@ def _count_steps(request: BatchRequest, by_file: bool) -> int | None:
     if not request.shards.counted:
         return None
     counts, world = request.shards.counts.tolist(), request.world
-    ranks = [
-        sum(counts[rank::world]) if by_file else len(range(rank, sum(counts), world)) for rank in range(world)
-    ]
+    ranks = [sum(counts[rank::world]) if by_file else len(range(rank, sum(counts), world)) for rank in range(world)]
     if request.remainder == "drop":
         return min(ranks) // request.batch_size
     return -(-ranks[request.rank] // request.batch_size)

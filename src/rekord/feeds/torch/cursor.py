@@ -74,9 +74,7 @@ class SharedCursor:
             self._starts[(last + 1) % _STARTS, cell] = value
         self._last[0] = last + 1
 
-    def begin(
-        self, worker: int, workers: int, *, seed: int = 0, at: IterationStart | None = None
-    ) -> IterationStart:
+    def begin(self, worker: int, workers: int, *, seed: int = 0, at: IterationStart | None = None) -> IterationStart:
         """Where this worker is to begin; `seed` is what torch has drawn for its iterator, one for all workers.
 
         `at` is where it begins by a state that it was given. All workers of an iterator are given one at the same

@@ -35,9 +35,7 @@ MIN_CONTENT_BYTES = 256
 
 _SAMPLED_VALUES = 8
 _MASK_NAME = re.compile(r"mask|segmentation", re.IGNORECASE)
-_IDENTITY_NAME = re.compile(
-    r"(?:.*[/_])?(?:id|uid|uuid|guid|filename)|(?:.*/)?(?:key|path)|index", re.IGNORECASE
-)
+_IDENTITY_NAME = re.compile(r"(?:.*[/_])?(?:id|uid|uuid|guid|filename)|(?:.*/)?(?:key|path)|index", re.IGNORECASE)
 _IDENTITY_SHARE = 0.9  # of the values of an identity are different, at least
 
 
@@ -83,9 +81,7 @@ def find_content_keys(batch: KeyedBatch, schema: Schema | None, identity: frozen
     known = {(one.key, one.in_steps) for one in declared} | masks
     steps = {key: column.steps for key, column in batch.steps.items()}
     for in_steps, columns in ((False, batch.context), (True, steps)):
-        images = {
-            key: _is_color_image(column) for key, column in columns.items() if _has_large_values(column)
-        }
+        images = {key: _is_color_image(column) for key, column in columns.items() if _has_large_values(column)}
         coloured = any(image is True for image in images.values())
         for key, image in sorted(images.items()):
             if (key, in_steps) in known or key in identity or _MASK_NAME.search(key):
@@ -280,9 +276,7 @@ class DuplicateContentRule(CheckRule):
             self._nothing[seed] = into
         return self._nothing[seed]
 
-    def _add(
-        self, batch: KeyedBatch, one: ContentKey | None, digests: _DigestArray, present: _ValidMask
-    ) -> None:
+    def _add(self, batch: KeyedBatch, one: ContentKey | None, digests: _DigestArray, present: _ValidMask) -> None:
         assert self._sort is not None
         name = None if one is None else (one.key, one.in_steps)
         feature = self._features.setdefault(name, len(self._features))
@@ -335,9 +329,7 @@ class _DuplicateFindings:
     def _leaks(self, feature: str, one: int, other: int, tally: DuplicateTally) -> Iterator[Finding]:
         names = preview(self._splits[one]), preview(self._splits[other])
         severity: Severity = "error" if self._has_certain_splits(one, other) else "warning"
-        in_all = (
-            f"{format_count(tally.others, 'record')} of {names[0]} and {tally.records:,} of {names[1]} in all"
-        )
+        in_all = f"{format_count(tally.others, 'record')} of {names[0]} and {tally.records:,} of {names[1]} in all"
         message = f"the same `{feature[:60]}` is in split {names[0]} and in split {names[1]}"
         do = "keep one of them, and split by what equal records share: rekord write --split-by KEY"
         for pair in tally.pairs:

@@ -231,9 +231,7 @@ class ImageRule(CheckRule):
                     image = sizes[key.of, key.step].get(cell)
                     apart = find_mask_size_mismatch(_format_image_name(key, step), key.of, image, seen[cell])
                     if apart is not None:
-                        yield from self._report(
-                            batch, [row], "H768", "error", key.feature, partial(_say, apart)
-                        )
+                        yield from self._report(batch, [row], "H768", "error", key.feature, partial(_say, apart))
 
     def _about(
         self,
@@ -322,8 +320,7 @@ class _ImageMetadata:
                     "expected": f"{format_display_name(wanted)}, as {format_key(self._names['format'])} says",
                     "found": format_display_name(found),
                     "likely": "a file whose name ends in another format than its bytes have",
-                    "do": f"write {format_key(self._names['format'])} from the bytes of the image, not from "
-                    "its name",
+                    "do": f"write {format_key(self._names['format'])} from the bytes of the image, not from its name",
                 },
             )
 
@@ -332,9 +329,7 @@ class _ImageMetadata:
         width, height = self._of("width", row, int), self._of("height", row, int)
         if width in (None, facts.width) and height in (None, facts.height):
             return
-        keys = " and ".join(
-            [format_key(self._names[name]) for name in ("width", "height") if name in self._names]
-        )
+        keys = " and ".join([format_key(self._names[name]) for name in ("width", "height") if name in self._names])
         likely = None
         if (width, height) == (facts.height, facts.width):
             likely = "width and height are swapped"
@@ -559,9 +554,7 @@ class BoxRule(CheckRule):
             more = int(several[cell]) - 1
             number = place[cell] - int(np.searchsorted(owners, cell))
             shown = f"box {number:,}: {', '.join([f'{side:.4g}' for side in box])}"
-            return say(
-                format_key(boxes.feature), box, shown + (f"; {more:,} more in the record" if more else "")
-            )
+            return say(format_key(boxes.feature), box, shown + (f"; {more:,} more in the record" if more else ""))
 
         yield from self._report(batch, rows, code, severity, boxes.feature, words)
 
@@ -609,9 +602,7 @@ def _select_row_values(column: KeyColumn, rows: RowMask) -> Array:
     values: Array = column.values
     if column.offsets is None and column.valid is None and rows.all():
         return values
-    return values[
-        np.repeat(rows & find_present_rows(column, len(rows)), np.diff(compute_value_offsets(column)))
-    ]
+    return values[np.repeat(rows & find_present_rows(column, len(rows)), np.diff(compute_value_offsets(column)))]
 
 
 def _describe_uneven_sides(boxes: BoxKeys, counts: list[Any], cell: int) -> dict[str, Any]:

@@ -106,9 +106,7 @@ class FileSetStatistics:
     @property
     def has_missing_keys(self) -> bool:
         """Whether keys are left out where a value is missing, as the way in which these files were written."""
-        return any(
-            not self.is_common(place) and not seen.is_rare(self.records) for place, seen in self.keys.items()
-        )
+        return any(not self.is_common(place) and not seen.is_rare(self.records) for place, seen in self.keys.items())
 
 
 class RecordPatterns:
@@ -199,9 +197,7 @@ def infer_file_set(path: str) -> str:
     return os.path.join(folder, _NUMBER_PATTERN.sub("#", name))
 
 
-def _update_key_statistics(
-    seen: KeyStatistics, batch: KeyedBatch, key: str, cells: Cells, *, step: bool
-) -> None:
+def _update_key_statistics(seen: KeyStatistics, batch: KeyedBatch, key: str, cells: Cells, *, step: bool) -> None:
     column = cells.column
     if not column.present:
         return
@@ -272,9 +268,7 @@ class MajorityRule(CheckRule):
         enough = self._seen.records >= MIN_EVIDENCE_RECORDS
         self._holes = self._seen.has_missing_keys
         self._wanted = [place for place in self._seen.keys if enough and self._seen.is_common(place)]
-        self._common = [
-            place for place, one in self._seen.keys.items() if one.present * 2 > self._seen.records
-        ]
+        self._common = [place for place, one in self._seen.keys.items() if one.present * 2 > self._seen.records]
         self._meant: dict[KeyPath, str | None] = {}
         self._counts = {
             place: seen.typical_count
@@ -385,9 +379,7 @@ class MajorityRule(CheckRule):
 
     # Kinds, counts and numbers.
 
-    def _find_other_kind(
-        self, batch: KeyedBatch, place: KeyPath, cells: Cells, usual: ListKind
-    ) -> Iterator[Finding]:
+    def _find_other_kind(self, batch: KeyedBatch, place: KeyPath, cells: Cells, usual: ListKind) -> Iterator[Finding]:
         column = cells.column
         rows = cells.records(np.flatnonzero(find_present_rows(column, len(column))))
         yield from self._repeated.report(
@@ -439,9 +431,7 @@ class MajorityRule(CheckRule):
         return {
             (step, key)
             for step, key, column in found
-            if column.kind == "float"
-            and key not in self._boxes
-            and not np.isfinite(np.add.reduce(column.values))
+            if column.kind == "float" and key not in self._boxes and not np.isfinite(np.add.reduce(column.values))
         }
 
     def _find_non_finite(self, batch: KeyedBatch, place: KeyPath, cells: Cells) -> None:

@@ -77,16 +77,12 @@ class LabelMapRule(CheckRule):
         ids, names = batch.context.get(CLASS_ID_KEY), batch.context.get(CLASS_NAME_KEY)
         if ids is not None and ids.kind == "int64":
             wrong = ~np.isin(ids.values, self._ids)
-            yield from self._report_values(
-                batch, CLASS_ID_KEY, ids, wrong, lambda place: str(int(ids.values[place]))
-            )
+            yield from self._report_values(batch, CLASS_ID_KEY, ids, wrong, lambda place: str(int(ids.values[place])))
         if names is not None and names.kind == "bytes":
             texts = names.values.list_bytes(0, len(names.values))
             # An empty name stands for a name that was left out.
             wrong = np.fromiter((bool(t) and t not in self._names for t in texts), np.bool_, len(texts))
-            yield from self._report_values(
-                batch, CLASS_NAME_KEY, names, wrong, lambda place: repr(texts[place])[:60]
-            )
+            yield from self._report_values(batch, CLASS_NAME_KEY, names, wrong, lambda place: repr(texts[place])[:60])
 
     def _report_values(
         self, batch: KeyedBatch, key: str, column: KeyColumn, wrong: Any, shown: Any
@@ -253,9 +249,7 @@ def find_manifest_mismatches(
     yield from _find_unlisted_files(listing, paths)
 
 
-def _digest_mismatch_finding(
-    path: str, name: str, expected: str, found: str, known: Mapping[str, str]
-) -> Finding:
+def _digest_mismatch_finding(path: str, name: str, expected: str, found: str, known: Mapping[str, str]) -> Finding:
     other = known.get(found)
     return Finding.of(
         "X516",
@@ -264,9 +258,7 @@ def _digest_mismatch_finding(
         message="a shard has other bytes than the manifest says",
         expected=f"{expected[:23]}…, as {MANIFEST_NAME} says",
         found=f"{found[:23]}…",
-        likely=None
-        if other is None
-        else f"these are the bytes of {other}: a file was renamed or copied over it",
+        likely=None if other is None else f"these are the bytes of {other}: a file was renamed or copied over it",
         do=f"copy {name} again, or write the dataset again",
     )
 
@@ -586,9 +578,7 @@ class IndexRule(CheckRule):
 
     def _damaged(self, path: str, found: str) -> Finding:
         message = "the index of a shard is damaged, and ignored: reading takes longer"
-        return self._finding(
-            path, "warning", message, f"an index with the checksums that {MANIFEST_NAME} has", found
-        )
+        return self._finding(path, "warning", message, f"an index with the checksums that {MANIFEST_NAME} has", found)
 
     def _finding(self, path: str, severity: Severity, message: str, expected: str, found: str) -> Finding:
         return Finding.of(
@@ -618,9 +608,7 @@ class IndexRule(CheckRule):
                 if column is None:
                     continue
                 said = chunk.column(chunk.schema.get_field_index(name))
-                yield from _find_column_mismatches(
-                    batch, column, feature, rows, _take_values(said, places), name
-                )
+                yield from _find_column_mismatches(batch, column, feature, rows, _take_values(said, places), name)
 
 
 def _take_values(column: Any, places: Any) -> Any:
@@ -638,16 +626,12 @@ def _find_column_mismatches(
         values = column.values[rows]
         differs = present & (_to_integers(said, ~values) != values)
         for at in np.flatnonzero(differs)[:1].tolist():
-            yield _index_mismatch_finding(
-                batch, int(rows[at]), name, str(int(values[at])), str(said[at].as_py())
-            )
+            yield _index_mismatch_finding(batch, int(rows[at]), name, str(int(values[at])), str(said[at].as_py()))
         return
     for at in np.flatnonzero(present).tolist():
         held = _to_index_value(column.value(int(rows[at])), feature)
         if held is not None and not _is_same_value(held, said[at].as_py()):
-            yield _index_mismatch_finding(
-                batch, int(rows[at]), name, repr(held)[:60], repr(said[at].as_py())[:60]
-            )
+            yield _index_mismatch_finding(batch, int(rows[at]), name, repr(held)[:60], repr(said[at].as_py())[:60])
             return
 
 
@@ -678,9 +662,7 @@ def _is_same_value(held: Any, said: Any) -> bool:
     return bool(held == said or (held != held and said != said))
 
 
-def _index_mismatch_finding(
-    batch: KeyedBatch, row: int, feature: str | None, holds: str, says: str
-) -> Finding:
+def _index_mismatch_finding(batch: KeyedBatch, row: int, feature: str | None, holds: str, says: str) -> Finding:
     return Finding.of(
         "X547",
         "error",

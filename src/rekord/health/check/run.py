@@ -182,9 +182,7 @@ def _build_rules(place: DatasetFiles, schema: Schema | None, stack: ExitStack) -
 def _mark_schema_conflict(finding: Finding, schema: Schema) -> None:
     """Anything may be a payload; where a schema says what it is, another one is wrong."""
     finding.severity = "error"
-    finding.expected = (
-        f"tf.train.{'SequenceExample' if schema.is_sequence else 'Example'}, as the schema says"
-    )
+    finding.expected = f"tf.train.{'SequenceExample' if schema.is_sequence else 'Example'}, as the schema says"
     finding.do = "write the file again with the schema, or check it without one"
 
 
@@ -192,9 +190,7 @@ def _list_sharded_files(place: DatasetFiles) -> frozenset[str | None]:
     """The files whose sets are looked at as wholes."""
     if place.has_explicit_files:
         return frozenset()
-    return frozenset(
-        path for one in group_shard_sets(place.paths) if one.count > 1 for path in one.paths.values()
-    )
+    return frozenset(path for one in group_shard_sets(place.paths) if one.count > 1 for path in one.paths.values())
 
 
 def _iter_sample_batches(paths: Sequence[str]) -> Iterator[KeyedBatch]:

@@ -102,9 +102,7 @@ def describe_wrong_kind(
         "expected": LIST_NAMES[key.kind],
         "found": LIST_NAMES[found.kind] + looks,
         "likely": likely,
-        "do": suggest_kind_fix(
-            column.name, column.feature, key.key, found.kind, found.value(cell), step=column.step
-        ),
+        "do": suggest_kind_fix(column.name, column.feature, key.key, found.kind, found.value(cell), step=column.step),
     }
 
 
@@ -208,9 +206,7 @@ def _describe_non_finite(
         "message": f"{whose} is {name}"
         if not (isinstance(cells.column.values, np.ndarray) is False or int(cells.column.counts[cell]) > 1)
         else f"{whose} has a value that is {name}",
-        "expected": "a finite number"
-        if declared is None
-        else f"a number from {declared[0]} to {declared[1]}",
+        "expected": "a finite number" if declared is None else f"a number from {declared[0]} to {declared[1]}",
         "found": found,
         "do": "optional=True and no value where a value is not known, or mend it where it is computed",
     }
@@ -330,9 +326,7 @@ class SchemaRule(CheckRule):
     def update(self, batch: KeyedBatch) -> Iterator[Finding]:
         """What is wrong with these records."""
         with np.errstate(all="ignore"):
-            doubtful = [
-                column for column in self._expected.columns if not _is_column_quickly_valid(column, batch)
-            ]
+            doubtful = [column for column in self._expected.columns if not _is_column_quickly_valid(column, batch)]
         strangers = {step: self._find_unknown_keys(batch, step=step) for step in (False, True)}
         explained: dict[tuple[bool, str], RowMask] = {}
         for column in doubtful:
@@ -358,9 +352,7 @@ class SchemaRule(CheckRule):
         if (step, key) not in self._meant:
             if len(self._meant) >= _MAX_COMPARED_KEYS:
                 return None  # names that nobody could have mistyped so often
-            self._meant[step, key] = closest_match(
-                key, self._expected.steps if step else self._expected.context
-            )
+            self._meant[step, key] = closest_match(key, self._expected.steps if step else self._expected.context)
         return self._meant[step, key]
 
     def _add_unknown_key(self, batch: KeyedBatch, key: str, *, step: bool, explained: RowMask | None) -> None:
@@ -397,9 +389,7 @@ class SchemaRule(CheckRule):
             other = next((key for key, rows in instead.items() if rows[row]), None)
             return describe_missing_key(column, column.keys[int(first[row])].key, other)
 
-        yield from self._repeated.report(
-            batch, np.flatnonzero(missing).tolist(), "D401", "error", column.name, say
-        )
+        yield from self._repeated.report(batch, np.flatnonzero(missing).tolist(), "D401", "error", column.name, say)
 
     def _apart(self, column: ExpectedColumn, batch: KeyedBatch, here: list[RowMask]) -> Iterator[Finding]:
         """The keys of one column are all there in a record, or none of them."""
@@ -412,9 +402,7 @@ class SchemaRule(CheckRule):
                 column, "all of its keys, or none of them", f"{format_key(has)} without {format_key(lacks)}"
             )
 
-        yield from self._repeated.report(
-            batch, np.flatnonzero(wrong).tolist(), "D407", "error", column.name, say
-        )
+        yield from self._repeated.report(batch, np.flatnonzero(wrong).tolist(), "D407", "error", column.name, say)
 
     # What the keys hold.
 
@@ -442,12 +430,8 @@ class SchemaRule(CheckRule):
             # Records without a step of the wrong kind may still have other numbers of steps.
             yield from self._uneven(column, batch, there_at_all, _find_uneven_records(there_at_all))
 
-    def _counts(
-        self, column: ExpectedColumn, key: ExpectedKey, batch: KeyedBatch, cells: Cells
-    ) -> Iterator[Finding]:
-        wrong = find_present_rows(cells.column, len(cells.column)) & _find_wrong_counts(
-            column, key, cells.column
-        )
+    def _counts(self, column: ExpectedColumn, key: ExpectedKey, batch: KeyedBatch, cells: Cells) -> Iterator[Finding]:
+        wrong = find_present_rows(cells.column, len(cells.column)) & _find_wrong_counts(column, key, cells.column)
         rows = cells.records(np.flatnonzero(wrong))
         yield from self._report_cells(batch, column, key, cells, rows, "D402", describe_wrong_count)
 

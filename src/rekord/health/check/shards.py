@@ -153,11 +153,7 @@ def _find_uneven_shards(paths: Sequence[str], sizes_bytes: Mapping[str, int]) ->
                 "warning",
                 path=largest,
                 message=f"shards are of very unequal size: the largest of {len(files):,} holds "
-                + (
-                    f"{sizes_bytes[largest] / median:,.0f} times the median"
-                    if median
-                    else "nearly everything"
-                ),
+                + (f"{sizes_bytes[largest] / median:,.0f} times the median" if median else "nearly everything"),
                 expected=f"no shard larger than {MIN_UNEVEN_RATIO} times the median of {median:,.0f} bytes",
                 found=f"{sizes_bytes[largest]:,} bytes",
                 do="write the dataset again: workers that are given whole shards wait for the largest",

@@ -55,9 +55,7 @@ def mix_steps(key: str, column: StepColumn, into: DigestArray) -> None:
 def digest_keys(column: KeyColumn) -> DigestArray:
     """The digest of every row's value of the column that tells records apart."""
     into = np.zeros((len(column), 2), np.uint64)
-    _core.digest_column(
-        compute_key_seed("key", column.kind, ""), column.values, column.offsets, column.valid, into
-    )
+    _core.digest_column(compute_key_seed("key", column.kind, ""), column.values, column.offsets, column.valid, into)
     return into
 
 
@@ -167,9 +165,7 @@ class FeatureFingerprints:
             order = np.argsort(rows, kind="stable")
             ends = [*(first for first, _, _ in self._blocks[1:]), self._rows]
             cuts = np.searchsorted(rows[order], ends).tolist()
-            for (first_row, first_word, width), begin, end in zip(
-                self._blocks, [0, *cuts], cuts, strict=False
-            ):
+            for (first_row, first_word, width), begin, end in zip(self._blocks, [0, *cuts], cuts, strict=False):
                 which = order[begin:end]
                 out[which, :width] = self._block_rows(first_word, width, rows[which] - first_row)
         return np.ascontiguousarray(out[:, :_OFFSET_WORDS]).view(np.int64)[:, 0], out[:, _OFFSET_WORDS:]

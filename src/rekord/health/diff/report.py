@@ -103,9 +103,7 @@ def _describe_declared(schema: Schema, name: str) -> dict[str, Any]:
 def _describe_observed(feature: FeatureStats) -> dict[str, Any]:
     counts = feature.seen.per_row.moments
     varies = counts.min != counts.max
-    values = (
-        _VARYING_VALUES if varies else _SINGLE_VALUE if counts.max == 1 else f"{counts.max or 0:,} values"
-    )
+    values = _VARYING_VALUES if varies else _SINGLE_VALUE if counts.max == 1 else f"{counts.max or 0:,} values"
     column: dict[str, Any] = {"type": " or ".join(sorted(feature.seen.kinds)), "values": values}
     if feature.missing:
         column["optional"] = True
@@ -151,9 +149,7 @@ class FeatureShift(JsonFields):
     b: dict[str, Any]
 
 
-def find_feature_shifts(
-    a: PartStats, b: PartStats, *, besides: Sequence[str] = ()
-) -> dict[str, FeatureShift]:
+def find_feature_shifts(a: PartStats, b: PartStats, *, besides: Sequence[str] = ()) -> dict[str, FeatureShift]:
     """The features that both sides have and that moved; `besides` are keys that are new in every record."""
     says: dict[str, list[str]] = {}
     distances: dict[str, dict[str, float]] = {}
@@ -171,11 +167,7 @@ def find_feature_shifts(
         theirs = b.features.get(name)
         if theirs is None or ours.key in besides or not (ours.present and theirs.present):
             continue
-        told = [
-            text
-            for text in [*says.get(name, []), *_describe_number_shift(ours, theirs, name in says)]
-            if text
-        ]
+        told = [text for text in [*says.get(name, []), *_describe_number_shift(ours, theirs, name in says)] if text]
         if told:
             moved[name] = FeatureShift(
                 says=told,
@@ -331,9 +323,7 @@ def _get_key_value(value: Any) -> int | str | None:
     return int(value[0]) if isinstance(value, np.ndarray) else _format_single_value(value[0])
 
 
-def _diff_values(
-    before: Mapping[str, Any], after: Mapping[str, Any]
-) -> dict[str, tuple[str | None, str | None]]:
+def _diff_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[str | None, str | None]]:
     changed: dict[str, tuple[str | None, str | None]] = {}
     for name in sorted({*before, *after}):
         a, b = before.get(name), after.get(name)
@@ -386,9 +376,7 @@ def _read_payloads(places: Iterable[RecordPosition]) -> dict[RecordPosition, tup
     return found
 
 
-def _read_file_payloads(
-    path: str, wanted: Sequence[RecordPosition]
-) -> dict[RecordPosition, tuple[bytes, bool]]:
+def _read_file_payloads(path: str, wanted: Sequence[RecordPosition]) -> dict[RecordPosition, tuple[bytes, bool]]:
     found = {}
     sequence = _has_sequence_examples(path)
     for place in wanted:
@@ -515,8 +503,7 @@ class Diff:
             "counts": {side: dict(counts) for side, counts in self.counts.items()},
             "splits": {
                 name: {
-                    side: None if split is None else split.to_dict()
-                    for side, split in zip("ab", sides, strict=True)
+                    side: None if split is None else split.to_dict() for side, split in zip("ab", sides, strict=True)
                 }
                 for name, sides in self.splits.items()
             },

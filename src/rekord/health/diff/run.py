@@ -220,13 +220,9 @@ class DatasetComparison:
     ) -> None:
         seen = self.sides[side]
         seen.records[split] += len(records)
-        seen.order[split] = (seen.order[split] + match.compute_order_sum(digests, before + records)) % (
-            1 << 64
-        )
+        seen.order[split] = (seen.order[split] + match.compute_order_sum(digests, before + records)) % (1 << 64)
         self.content.add(
-            match.build_sort_rows(
-                digests, records=records, offsets=offsets, file=file, split=split, side=side
-            )
+            match.build_sort_rows(digests, records=records, offsets=offsets, file=file, split=split, side=side)
         )
 
     def _take_keys(self, side: int, split: int, file: int, digests: DigestArray, batch: KeyedBatch) -> None:
@@ -307,9 +303,7 @@ class DatasetComparison:
         )
 
 
-def compare_sides(
-    one: DatasetSide, other: DatasetSide, *, key: str | None, read: bool, report: Report
-) -> Diff:
+def compare_sides(one: DatasetSide, other: DatasetSide, *, key: str | None, read: bool, report: Report) -> Diff:
     """What changed between two sides; `report` counts files, records and bytes while they are read."""
     if key is not None:
         non_blank("key", key, expected="the name of a column or record key", do='key="id"')
@@ -400,9 +394,7 @@ def _diff_records(comparing: DatasetComparison, keys: tuple[str, str] | None) ->
             ("removed", each, None) for each in to_record_positions(places.removed_places, comparing.files)
         ]
     if added:
-        shown_pairs += [
-            ("added", None, each) for each in to_record_positions(places.added_places, comparing.files)
-        ]
+        shown_pairs += [("added", None, each) for each in to_record_positions(places.added_places, comparing.files)]
     features = {
         name: count
         for name, count in zip(comparing.features.names(), by_key.features.tolist(), strict=False)
@@ -466,9 +458,7 @@ def _build_remarks(
             remarks.append(f"the records of `{name}` are in another order")
     for letter, repeated in zip("AB", records.repeated_keys, strict=True):
         if repeated:
-            remarks.append(
-                f"repeated keys in {letter}: {repeated:,}; their records are matched by what they hold"
-            )
+            remarks.append(f"repeated keys in {letter}: {repeated:,}; their records are matched by what they hold")
     for letter, without, side in zip("AB", records.without_key, seen, strict=True):
         if without:
             remarks.append(f"records without the key in {letter}: {without:,}; matched by what they hold")
@@ -492,8 +482,7 @@ def _diff_manifests(one: DatasetSide, other: DatasetSide) -> Diff:
     assert one.manifest is not None
     assert one.schema is not None
     splits = {
-        name: (SplitSide(records=part.records, files=len(part.shards.records), compression=part.compression),)
-        * 2
+        name: (SplitSide(records=part.records, files=len(part.shards.records), compression=part.compression),) * 2
         for name, part in one.manifest.splits.items()
     }
     counts = {
@@ -521,13 +510,9 @@ def _find_common_key(one: DatasetSide, other: DatasetSide) -> str | None:
     names = set()
     for side in (one, other):
         named = None if side.manifest is None else side.manifest.options.get("key")
-        feature = (
-            side.schema.context.get(named) if side.schema is not None and isinstance(named, str) else None
-        )
+        feature = side.schema.context.get(named) if side.schema is not None and isinstance(named, str) else None
         single = feature is not None and feature.shape == () and feature.kind in ("int64", "bytes")
-        names.add(
-            named if single and feature is not None and len(feature.record_keys(str(named))) == 1 else None
-        )
+        names.add(named if single and feature is not None and len(feature.record_keys(str(named))) == 1 else None)
     return names.pop() if len(names) == 1 else None
 
 

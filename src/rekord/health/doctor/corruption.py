@@ -112,9 +112,7 @@ def _diagnose_changed_bytes(
     ]
     if finding.likely is not None:
         evidence.append(finding.likely.partition(": ")[2])
-    ruled_out = ["not a cut: the file goes on behind the damage with intact records"] * (
-        finding.likely is not None
-    )
+    ruled_out = ["not a cut: the file goes on behind the damage with intact records"] * (finding.likely is not None)
     if plain and offset:
         ruled_out.append("not compression: the file begins with a valid record header")
     elif not plain and not all_codes & {"C201", "C202", "C203", "C204"}:
@@ -144,9 +142,7 @@ def _diagnose_truncation(facts: FileEvidence, finding: Finding, plain: bool) -> 
     inside = "the compressed stream" if finding.code == "C202" else f"record {finding.record or 0:,}"
     left = finding.found or "the end of the file"
     evidence = [
-        f"the file ends inside {inside}: {left}"
-        if finding.code != "C202"
-        else f"the file ends inside {inside}",
+        f"the file ends inside {inside}: {left}" if finding.code != "C202" else f"the file ends inside {inside}",
         f"{format_count(facts.records, 'record')} before that are intact",
     ]
     offset = finding.offset or 0
@@ -164,9 +160,7 @@ def _diagnose_truncation(facts: FileEvidence, finding: Finding, plain: bool) -> 
     likely = "the program that wrote it was stopped before it closed the file"
     if block is not None:
         code = "H803"
-        evidence.insert(
-            1, f"its size, {size:,} bytes, is a whole multiple of {block}, as copies that stop are"
-        )
+        evidence.insert(1, f"its size, {size:,} bytes, is a whole multiple of {block}, as copies that stop are")
         likely = f"a copy or download stopped after {format_byte_size(size)}"
     else:
         evidence.insert(1, f"its size, {size:,} bytes, is no multiple of a block of 512 bytes")
@@ -200,9 +194,7 @@ def _diagnose_broken_stream(facts: FileEvidence, finding: Finding) -> FileSympto
         ],
         ruled_out=["not the wrong compression: the stream begins as it should, and records are in it"]
         * bool(facts.records),
-        likely="something was appended to the file"
-        if finding.code == "C203"
-        else "bytes of the file were changed",
+        likely="something was appended to the file" if finding.code == "C203" else "bytes of the file were changed",
         do="copy the file again from its origin; `rekord salvage IN OUT` keeps the records before the damage",
         tensorflow_error=f"inflate() failed with error -3: {reason}",
     )
@@ -404,9 +396,7 @@ def _is_undamaged(facts: FileEvidence) -> bool:
 
 def _diagnose_foreign_file(facts: FileEvidence, finding: Finding) -> FileSymptom:
     known = finding.code != "F120"
-    begin = (
-        "nothing in the file is a record" if not known else f"its first bytes are those of {finding.found}"
-    )
+    begin = "nothing in the file is a record" if not known else f"its first bytes are those of {finding.found}"
     return FileSymptom(
         code="H808",
         facts=facts,

@@ -131,13 +131,9 @@ class KindProfile:
     lengths: ValueCounter = field(default_factory=lambda: ValueCounter(most=MAX_LENGTHS))
     single_bytes: int = 0  # lists of several values of one byte each
     numeric: bool = True  # every value so far is a number written as text
-    texts: Counter[str] | None = field(
-        default_factory=Counter
-    )  # None once there are too many, or other bytes
+    texts: Counter[str] | None = field(default_factory=Counter)  # None once there are too many, or other bytes
     text_places: dict[str, AffectedRecord] = field(default_factory=dict)
-    samples: list[tuple[AffectedRecord, Any]] = field(
-        default_factory=list
-    )  # bytes, or the numbers of a record
+    samples: list[tuple[AffectedRecord, Any]] = field(default_factory=list)  # bytes, or the numbers of a record
 
     @property
     def constant(self) -> int | None:
@@ -200,9 +196,7 @@ class KindProfile:
         if whole.all():
             self.distinct.add(values)
 
-    def _sample_numbers(
-        self, batch: KeyedBatch, column: KeyColumn, present: IntArray, rows: IntArray
-    ) -> None:
+    def _sample_numbers(self, batch: KeyedBatch, column: KeyColumn, present: IntArray, rows: IntArray) -> None:
         for row in present[: MAX_SAMPLES - len(self.samples)].tolist():
             value = column.value(row)
             if self.room.takes(value.nbytes):
@@ -425,9 +419,7 @@ class SizedKey:
 
     kind: ListKind
     keys: tuple[str, ...]  # of height, width and, where there is one, channels
-    ratios: dict[float, RecordTally] = field(
-        default_factory=dict
-    )  # values or bytes for each pixel and channel
+    ratios: dict[float, RecordTally] = field(default_factory=dict)  # values or bytes for each pixel and channel
     shapes: list[tuple[AffectedRecord, ImageShape, int]] = field(
         default_factory=list
     )  # of the first few: size is the last
@@ -690,9 +682,7 @@ class DoctorCase:
 
 def tally_finding_groups(groups: Sequence[FindingGroup]) -> RecordTally:
     """What some groups of findings come to."""
-    tally = RecordTally(
-        records=sum(group.records for group in groups), files=len({group.path for group in groups})
-    )
+    tally = RecordTally(records=sum(group.records for group in groups), files=len({group.path for group in groups}))
     tally.names = list(dict.fromkeys(group.path for group in groups))[:MAX_AFFECTED_RECORDS]
     places = [
         AffectedRecord(path=finding.path or group.path, record=finding.record, offset=finding.offset)

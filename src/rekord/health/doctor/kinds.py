@@ -96,14 +96,10 @@ def _diagnose_text_labels(case: DoctorCase, key: str, stored: KindProfile) -> It
         yield diagnose_text_for_numbers(case, key, stored, "most models read an int", None)
 
 
-def diagnose_mixed_kinds(
-    case: DoctorCase, profile: KeyProfile, tensorflow_error: str | None = None
-) -> Diagnosis:
+def diagnose_mixed_kinds(case: DoctorCase, profile: KeyProfile, tensorflow_error: str | None = None) -> Diagnosis:
     """One key, several kinds: the fewer records are the odd ones."""
     declared = case.declared_kinds().get(profile.key)
-    main = (
-        declared and profile.kinds.get(declared)
-    ) or profile.main  # a schema outvotes any number of records
+    main = (declared and profile.kinds.get(declared)) or profile.main  # a schema outvotes any number of records
     assert main is not None
     odd = [stored for stored in profile.kinds.values() if stored is not main]
     tally = odd[0].tally if len(odd) == 1 else _merge_tallies([stored.tally for stored in odd])
@@ -234,9 +230,7 @@ def diagnose_text_for_numbers(
         title=f"{format_key(key)} is stored as text, and {wanted}",
         feature=key,
         evidence=[
-            f"bytes_list: {format_some(names)}"
-            if names
-            else f"bytes_list of {format_count(stored.values, 'value')}",
+            f"bytes_list: {format_some(names)}" if names else f"bytes_list of {format_count(stored.values, 'value')}",
             f"{format_count(len(names), 'different text')}" if stored.texts is not None else None,
         ],
         ruled_out=["not numbers written as text: some values are no numbers"],
@@ -346,9 +340,7 @@ def diagnose_labels(case: DoctorCase) -> Iterator[Diagnosis]:
             yield from _diagnose_ignored_pixels(case, key, mask)
 
 
-def _compare_with_classes(
-    case: DoctorCase, key: str, classes: int, stored: KindProfile
-) -> Iterator[Diagnosis]:
+def _compare_with_classes(case: DoctorCase, key: str, classes: int, stored: KindProfile) -> Iterator[Diagnosis]:
     low, high = int(stored.low), int(stored.high)
     found = stored.distinct.counts
     if low >= 1 and high == classes and stored.has_enough_records:
@@ -438,8 +430,7 @@ def _diagnose_class_names(case: DoctorCase, key: str, stored: KindProfile) -> It
         else f"names in {format_key(key)} begin or end with white space",
         feature=key,
         evidence=[
-            f"{format_some(pair)}"
-            + (" would be different classes" if twice else " is not what a label map says"),
+            f"{format_some(pair)}" + (" would be different classes" if twice else " is not what a label map says"),
             f"{format_count(len(stored.texts), 'spelling')} of {format_count(len(alike), 'name')}",
         ],
         ruled_out=["not different classes: folded, the names are equal"] if twice else [],

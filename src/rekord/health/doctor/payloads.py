@@ -24,7 +24,7 @@ from rekord.health.doctor.evidence import (
     tally_finding_groups,
 )
 from rekord.health.finding import Severity
-from rekord.health.tensorflow.parse_errors import predict_payload_error
+from rekord.health.tensorflow.predicted_errors import predict_payload_error
 from rekord.report.formatting import format_count
 from rekord.schema.interop.tf_spec import SequenceSpec
 
@@ -102,9 +102,7 @@ def _diagnose_unparsable(case: DoctorCase) -> Iterator[Diagnosis]:
         tally,
         title="payloads are no valid protobuf messages",
         evidence=[f"{first.message} (first: expected {first.expected}, found {first.found})"],
-        ruled_out=[
-            "not damage in transit: the checksums of these payloads agree, so they were written like this"
-        ],
+        ruled_out=["not damage in transit: the checksums of these payloads agree, so they were written like this"],
         likely="the writer framed something else than example.SerializeToString(), or cut it",
         do="look at one with `rekord show PATH --record N`, and mend what the writer passes to its write()",
         tensorflow_error=_predict_parse_error(case, tally),
@@ -116,18 +114,14 @@ def _predict_parse_error(case: DoctorCase, tally: RecordTally) -> str | None:
     if case.spec is None or isinstance(case.spec, SequenceSpec):
         return None
     first = tally.places[0]
-    payload = read_payload(
-        AffectedRecord(path=first.path, record=first.record or 0, offset=first.offset or 0)
-    )
+    payload = read_payload(AffectedRecord(path=first.path, record=first.record or 0, offset=first.offset or 0))
     return None if payload is None else predict_payload_error(case.spec, payload)
 
 
 def _diagnose_form(case: DoctorCase, code: str, form: str, groups: list[FindingGroup]) -> Diagnosis:
     tally = tally_finding_groups(groups)
     names = list(
-        dict.fromkeys(
-            f"{format_key(each.feature)}" for group in groups for each in group.first if each.feature
-        )
+        dict.fromkeys(f"{format_key(each.feature)}" for group in groups for each in group.first if each.feature)
     )
     return case.diagnosis(
         "H812",
@@ -264,9 +258,7 @@ def raise_severities(case: DoctorCase, known: list[Diagnosis]) -> list[Diagnosis
     ]
 
 
-def diagnose_other_findings(
-    case: DoctorCase, known: list[Diagnosis], read: frozenset[str]
-) -> Iterator[Diagnosis]:
+def diagnose_other_findings(case: DoctorCase, known: list[Diagnosis], read: frozenset[str]) -> Iterator[Diagnosis]:
     """What is left when every family has had its say: one diagnosis a code, feature and severity.
 
     `read` are the keys that a spec reads.

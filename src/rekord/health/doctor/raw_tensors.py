@@ -15,7 +15,7 @@ from rekord._core import ImageFormat
 from rekord.health.doctor.diagnosis import Diagnosis, format_key, format_number, join_words
 from rekord.health.doctor.evidence import DoctorCase, ImageShape, KindProfile, SizedKey, tally_finding_groups
 from rekord.health.doctor.kinds import split_key_words
-from rekord.health.tensorflow.parse_errors import reshape_error
+from rekord.health.tensorflow.predicted_errors import reshape_error
 from rekord.report.formatting import format_byte_size, format_count
 from rekord.schema import Tensor, of_type
 from rekord.schema.base import dtype_name
@@ -83,9 +83,7 @@ def guess_square_layout(values: int) -> PixelLayout | None:
     for channels in (1, 3, 4):
         side = math.isqrt(values // channels)
         if side >= 8 and side * side * channels == values:
-            says = f"{values:,} values in every record: {side} × {side}" + (
-                f" × {channels}" if channels > 1 else ""
-            )
+            says = f"{values:,} values in every record: {side} × {side}" + (f" × {channels}" if channels > 1 else "")
             return PixelLayout(side, side, channels, says)
     return None
 
@@ -193,9 +191,7 @@ def _count_varint_bytes(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.where(values < 0, 10, np.maximum(np.ceil(bits / 7), 1)).astype(np.int64)
 
 
-def _measure_png_sizes(
-    arrays: list[npt.NDArray[np.uint8]], layout: PixelLayout
-) -> tuple[int, int, int] | None:
+def _measure_png_sizes(arrays: list[npt.NDArray[np.uint8]], layout: PixelLayout) -> tuple[int, int, int] | None:
     """(raw bytes, bytes as PNG, how many) of the first few images."""
     from PIL import Image
 
@@ -259,9 +255,7 @@ def diagnose_raw_tensors(case: DoctorCase, settled: frozenset[str]) -> Iterator[
             yield from [found] if found is not None else []
 
 
-def _diagnose_declared_tensor(
-    case: DoctorCase, key: str, tensor: Tensor, stored: KindProfile
-) -> Iterator[Diagnosis]:
+def _diagnose_declared_tensor(case: DoctorCase, key: str, tensor: Tensor, stored: KindProfile) -> Iterator[Diagnosis]:
     """Raw bytes held against the dtype and the shape that the schema declares."""
     lengths = stored.lengths.counts
     if stored.kind != "bytes" or None in tensor.shape or lengths is None:
@@ -325,12 +319,7 @@ def _diagnose_raw_bytes(case: DoctorCase, key: str, stored: KindProfile) -> Iter
     if all(map(is_ascii_text, samples)):
         yield from _diagnose_base64(case, key, sized) if sized is not None else ()
         return
-    if (
-        sized is not None
-        and sized.kind == "bytes"
-        and stored.most == 1
-        and (sized.ratios or sized.mismatched)
-    ):
+    if sized is not None and sized.kind == "bytes" and stored.most == 1 and (sized.ratios or sized.mismatched):
         yield from _diagnose_sized_bytes(case, key, stored, sized)
     elif all(guess_dtype(sample, 8) == "float64" and guess_dtype(sample, 4) is None for sample in samples):
         yield case.diagnosis(
@@ -380,9 +369,7 @@ def _diagnose_base64(case: DoctorCase, key: str, sized: SizedKey) -> Iterator[Di
     )
 
 
-def _diagnose_sized_bytes(
-    case: DoctorCase, key: str, stored: KindProfile, sized: SizedKey
-) -> Iterator[Diagnosis]:
+def _diagnose_sized_bytes(case: DoctorCase, key: str, stored: KindProfile, sized: SizedKey) -> Iterator[Diagnosis]:
     channels = (1,) if sized.has_channels else (1, 3, 4)
     sample = next((value for _, value in stored.samples), b"")
     said = join_words([f"{format_key(each)}" for each in sized.keys], "and")
@@ -405,8 +392,7 @@ def _diagnose_sized_bytes(
                 f"{said} say {shape}: {int(pixels):,} values, and {int(pixels * ratio):,} bytes are stored"
                 if shape
                 else None,
-                f"the ratio is {int(ratio)}"
-                + (f" for {int(ratio) // item} channels" if ratio > item else ""),
+                f"the ratio is {int(ratio)}" + (f" for {int(ratio) // item} channels" if ratio > item else ""),
                 _describe_values(sample, dtype),
                 _describe_decoded_shape(shape, ratio),
             ],
@@ -422,9 +408,7 @@ def _diagnose_sized_bytes(
             sized.mismatched,
             title=f"the bytes of {format_key(key)} do not fit the size that is said of them",
             feature=key,
-            evidence=[
-                f"{said} say {shape}; {format_count(size, 'byte')} are stored (record {place.record:,})"
-            ],
+            evidence=[f"{said} say {shape}; {format_count(size, 'byte')} are stored (record {place.record:,})"],
             ruled_out=[
                 "not another dtype: the length is no whole multiple of the pixels",
                 "not an encoded image: the bytes begin as none does",

@@ -113,17 +113,11 @@ def _find_listing(place: DatasetFiles) -> ManifestListing | None:
         return None
     found = read_manifest_listing(os.path.dirname(place.paths[0]))
     # `check` of the folder says what is wrong with a manifest; the file speaks for itself.
-    return (
-        found if isinstance(found, ManifestListing) and found.split_of(place.paths[0]) is not None else None
-    )
+    return found if isinstance(found, ManifestListing) and found.split_of(place.paths[0]) is not None else None
 
 
 def _list_compressions(listing: ManifestListing) -> dict[str, str]:
-    return {
-        shard: part.compression
-        for name, part in listing.manifest.splits.items()
-        for shard in part.names(name)
-    }
+    return {shard: part.compression for name, part in listing.manifest.splits.items() for shard in part.names(name)}
 
 
 class _EvidenceObserver:

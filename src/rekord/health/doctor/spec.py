@@ -21,7 +21,7 @@ from rekord.health.doctor.diagnosis import (
 )
 from rekord.health.doctor.evidence import DoctorCase, KeyProfile, KindProfile, RecordTally
 from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
-from rekord.health.tensorflow.parse_errors import predict_record_error, predict_sequence_error
+from rekord.health.tensorflow.predicted_errors import predict_record_error, predict_sequence_error
 from rekord.report.formatting import format_count
 from rekord.schema.interop.tf_spec import (
     Dtype,
@@ -51,9 +51,7 @@ class SpecVerdict:
     step: bool = False
     bad: RecordTally = field(default_factory=RecordTally)
     error: str | None = None  # for the first record that it will not parse
-    absent: RecordTally = field(
-        default_factory=RecordTally
-    )  # records that it will not parse for want of the key
+    absent: RecordTally = field(default_factory=RecordTally)  # records that it will not parse for want of the key
     _known: dict[Any, str | None] = field(default_factory=dict)
 
     @property
@@ -155,11 +153,7 @@ class SpecCheck:
             if values is not None and len(values) > _MAX_STEPS:
                 error = predict_sequence_error(only, example)
             else:
-                sign = (
-                    None
-                    if values is None
-                    else tuple([_get_step_signature(value, column) for value in values])
-                )
+                sign = None if values is None else tuple([_get_step_signature(value, column) for value in values])
                 if sign not in verdict._known:
                     if len(verdict._known) >= _MAX_SIGNATURES:
                         verdict._known.clear()
@@ -228,11 +222,7 @@ def predict_features(case: DoctorCase, look: SpecCheck) -> Iterator[ParsePredict
 def _format_feature_source(case: DoctorCase, verdict: SpecVerdict, works: SpecFeature) -> str:
     """The text of a feature that works, with the key where that is another one."""
     meant = _find_renamed_key(case, verdict)
-    return (
-        feature_to_source(works)
-        if meant is None
-        else f"{format_python_key(meant)}: {feature_to_source(works)}"
-    )
+    return feature_to_source(works) if meant is None else f"{format_python_key(meant)}: {feature_to_source(works)}"
 
 
 def build_working_spec(case: DoctorCase, look: SpecCheck) -> str:
@@ -299,9 +289,7 @@ def _diagnose_verdict(case: DoctorCase, verdict: SpecVerdict) -> Diagnosis:
         return _diagnose_wrong_kind(case, verdict, stored)
     if isinstance(verdict.feature, FixedLenSpec):
         return _diagnose_wrong_count(case, verdict, verdict.feature, stored)
-    return _diagnose_other(
-        case, verdict, f"{format_key(verdict.name)} does not fit its feature of the spec", stored
-    )
+    return _diagnose_other(case, verdict, f"{format_key(verdict.name)} does not fit its feature of the spec", stored)
 
 
 def _diagnose_missing(case: DoctorCase, verdict: SpecVerdict, profile: KeyProfile | None) -> Diagnosis:
@@ -321,15 +309,11 @@ def _diagnose_missing(case: DoctorCase, verdict: SpecVerdict, profile: KeyProfil
         + ("no record has it" if never else f"{format_count(verdict.bad.records, 'record')} do not have it"),
         feature=name,
         evidence=[
-            f"the records have {format_count(keys, 'key')}, and {format_key(meant)} among them"
-            if meant
-            else None,
+            f"the records have {format_count(keys, 'key')}, and {format_key(meant)} among them" if meant else None,
             f"{format_count(keys, 'key')} in the records, none of them named like it"
             if never and not meant
             else None,
-            f"{format_count(profile.records, 'record')} have it"
-            if profile is not None and not never
-            else None,
+            f"{format_count(profile.records, 'record')} have it" if profile is not None and not never else None,
         ],
         ruled_out=["not damage: the records without it are intact"],
         likely=f"{format_key(meant)} is meant" if meant else None,
@@ -349,9 +333,7 @@ def _diagnose_wrong_kind(case: DoctorCase, verdict: SpecVerdict, stored: KindPro
     if stored.kind == "int64" and dtype == "float32":
         return kinds.diagnose_ints_for_floats(case, key, stored, error)
     if stored.kind == "float" and stored.is_all_integers and dtype == "int64":
-        floats = (
-            kinds.diagnose_float_dimensions if kinds.is_dimension_key(key) else kinds.diagnose_float_labels
-        )
+        floats = kinds.diagnose_float_dimensions if kinds.is_dimension_key(key) else kinds.diagnose_float_labels
         return floats(case, key, stored, error)
     if stored.kind == "bytes" and stored.numeric:
         return kinds.diagnose_number_texts(case, key, stored, error)
@@ -364,9 +346,7 @@ def _diagnose_wrong_kind(case: DoctorCase, verdict: SpecVerdict, stored: KindPro
         return image
     reads = {"int64": "ints", "float32": "floats", "string": "bytes"}[dtype]
     are = {"int64": "ints", "float": "floats", "bytes": "bytes"}[stored.kind]
-    return _diagnose_other(
-        case, verdict, f"{format_key(key)} is stored as {are}, and {reads} are read", stored
-    )
+    return _diagnose_other(case, verdict, f"{format_key(key)} is stored as {are}, and {reads} are read", stored)
 
 
 def _diagnose_wrong_count(
@@ -374,9 +354,7 @@ def _diagnose_wrong_count(
 ) -> Diagnosis:
     key, expected = verdict.keys[0], math.prod(feature.shape)
     bytes_image = (
-        raw_tensors.diagnose_string_image(case, key, stored, verdict.error)
-        if stored.kind == "bytes"
-        else None
+        raw_tensors.diagnose_string_image(case, key, stored, verdict.error) if stored.kind == "bytes" else None
     )
     if bytes_image is not None:
         return bytes_image

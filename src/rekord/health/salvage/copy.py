@@ -68,9 +68,7 @@ class SalvageScan:
         self._sized = facts.kind == "file"
         self._file_bytes = facts.size_bytes
         self._search_bytes = min(max(SEARCH_BYTES, self._file_bytes), _MAX_SEARCHED_BYTES)
-        self._reader = FrameReader(
-            self._open(), path=path, sized=self._sized, search_bytes=self._search_bytes
-        )
+        self._reader = FrameReader(self._open(), path=path, sized=self._sized, search_bytes=self._search_bytes)
         self.compression = self._reader.compression
         self._entry = FILE_START
         self._reentries: ResyncSearch | None = None

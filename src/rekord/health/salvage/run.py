@@ -125,9 +125,7 @@ class DatasetSalvage:
             return files[0]
 
         if exists(self.storage, path):
-            kept = salvage_file_records(
-                path, create, self.ledger, self.storage, hashed=True, empty_as=compression
-            )
+            kept = salvage_file_records(path, create, self.ledger, self.storage, hashed=True, empty_as=compression)
         else:
             kept = write_empty_file(create(), compression)
             self.ledger.report.files += 1
@@ -173,9 +171,7 @@ class DatasetSalvage:
                         sums[name][one] = sums[name].get(one, 0) + count
         except RekordError:
             return {}
-        return {
-            name: {str(one): count for one, count in sorted(counts.items())} for name, counts in sums.items()
-        }
+        return {name: {str(one): count for one, count in sorted(counts.items())} for name, counts in sums.items()}
 
     def _companion(self, name: str, splits: dict[str, ManifestSplit]) -> bool:
         """Copy a file that goes beside the shards; False where it is lost."""
@@ -250,9 +246,7 @@ def salvage_into(
 ) -> SalvageReport:
     """The same with a report that can be watched while it grows."""
     do = 'rk.salvage("data", "data-repaired")'
-    source, target = (
-        as_path(name, path, expected="one path", do=do) for name, path in (("src", src), ("out", out))
-    )
+    source, target = (as_path(name, path, expected="one path", do=do) for name, path in (("src", src), ("out", out)))
     kind = kind_at(storage, source)
     _check_paths(source, target, kind, storage)
     report.out = target
@@ -274,21 +268,14 @@ def _salvage_file(path: str, out: str, ledger: SalvageLedger, storage: Storage) 
             raise _nothing_salvaged_error(path, kept)
 
 
-def _salvage_folder(
-    source: str, out: str, ledger: SalvageLedger, storage: Storage, *, is_folder: bool
-) -> None:
+def _salvage_folder(source: str, out: str, ledger: SalvageLedger, storage: Storage, *, is_folder: bool) -> None:
     manifest = read_usable_manifest(source, ledger, storage) if is_folder else None
     paths = [] if manifest is not None else list_record_files(source)
     root = source if is_folder else _get_fixed_prefix(source)
     with Transaction(out, storage).folder("salvage") as staging:
         if manifest is not None:
-            DatasetSalvage(
-                source, manifest, ledger, storage, staging.folder, staging.create, staging.close
-            ).run()
-        kept = [
-            _salvage_into_folder(staging, path, os.path.relpath(path, root), ledger, storage)
-            for path in paths
-        ]
+            DatasetSalvage(source, manifest, ledger, storage, staging.folder, staging.create, staging.close).run()
+        kept = [_salvage_into_folder(staging, path, os.path.relpath(path, root), ledger, storage) for path in paths]
         if ledger.report.gaps and not ledger.report.kept:
             # One file may say more than all of them together.
             raise (

@@ -47,9 +47,7 @@ class FeatureAccumulator:
         self.kindless = 0  # records with a list of steps, none of which has a value
         self.numbers: dict[ListKind, NumberStatistics] = {}
         self.strings: StringStatistics | None = None
-        self.per_row = CountStatistics(
-            room
-        )  # values of each record that has the key; of each step in a sequence
+        self.per_row = CountStatistics(room)  # values of each record that has the key; of each step in a sequence
         self.steps: CountStatistics | None = None  # steps of each record that has the list
 
     @property
@@ -68,9 +66,7 @@ class FeatureAccumulator:
         self.per_row.add_repeated(1, single)
         several = [column for column in columns if column.offsets is not None]
         if several:
-            counts = [
-                column.counts if column.valid is None else column.counts[column.valid] for column in several
-            ]
+            counts = [column.counts if column.valid is None else column.counts[column.valid] for column in several]
             self.per_row.add(np.concatenate(counts))
         if kind == "bytes":
             if self.strings is None:
@@ -80,8 +76,7 @@ class FeatureAccumulator:
         if (numbers := self.numbers.get(kind)) is None:
             numbers = self.numbers[kind] = NumberStatistics(_DTYPES[kind], room)
         values = [
-            column.values if (which := _select_valid(column)) is None else column.values[which]
-            for column in columns
+            column.values if (which := _select_valid(column)) is None else column.values[which] for column in columns
         ]
         numbers.add(values[0] if len(values) == 1 else np.concatenate(values), room)
 

@@ -27,9 +27,7 @@ _QUANTILES = {"0.05": "5%", "0.25": "25%", "0.5": "median", "0.75": "75%", "0.95
 
 def render_feature_card(feature: FeatureStats, splits: Mapping[str, PartStats], anchor: str) -> str:
     """The whole card of a feature."""
-    parts = {
-        name: part.features[feature.name] for name, part in splits.items() if feature.name in part.features
-    }
+    parts = {name: part.features[feature.name] for name, part in splits.items() if feature.name in part.features}
     parts = parts if len(splits) > 1 else {}
     pills = [f'<span class="pill kind">{escape_html(feature.kind or "no kind")}</span>']
     if feature.classes is not None:
@@ -101,9 +99,7 @@ def _render_classes(feature: FeatureStats, parts: Mapping[str, FeatureStats]) ->
         else classes
     )
     more = (
-        f'<p class="hint">and {len(classes) - len(listed):,} more classes</p>'
-        if len(listed) < len(classes)
-        else ""
+        f'<p class="hint">and {len(classes) - len(listed):,} more classes</p>' if len(listed) < len(classes) else ""
     )
     if parts:
         return _render_class_shares(listed, {name: part.classes or {} for name, part in parts.items()}) + more
@@ -113,9 +109,7 @@ def _render_classes(feature: FeatureStats, parts: Mapping[str, FeatureStats]) ->
 def _render_class_shares(classes: Mapping[str, int], parts: Mapping[str, Mapping[str, int]]) -> str:
     """The share of each class in each split."""
     totals = {name: sum(counts.values()) for name, counts in parts.items()}
-    shares = [
-        counts.get(one, 0) / totals[name] for name, counts in parts.items() if totals[name] for one in classes
-    ]
+    shares = [counts.get(one, 0) / totals[name] for name, counts in parts.items() if totals[name] for one in classes]
     most = max(shares, default=0)
     head = "".join(f'<th scope="col" class="n">{escape_html(name)}</th><td></td>' for name in parts)
     body = []
@@ -124,17 +118,13 @@ def _render_class_shares(classes: Mapping[str, int], parts: Mapping[str, Mapping
         for name, counts in parts.items():
             times = counts.get(one, 0)
             part = times / totals[name] if totals[name] else 0
-            cells.append(
-                f'<td class="n">{format_percent(times, totals[name])}</td>{render_bar_cell(part, most)}'
-            )
+            cells.append(f'<td class="n">{format_percent(times, totals[name])}</td>{render_bar_cell(part, most)}')
         body.append(f'<tr><th scope="row" class="value">{escape_html(one)}</th>{"".join(cells)}</tr>')
     top = f'<thead><tr><th scope="col">class</th>{head}</tr></thead>'
     return f'<table class="sides">{top}<tbody>{"".join(body)}</tbody></table>'
 
 
-def _render_histograms(
-    feature: FeatureStats, numbers: NumberStatistics, parts: Mapping[str, FeatureStats]
-) -> str:
+def _render_histograms(feature: FeatureStats, numbers: NumberStatistics, parts: Mapping[str, FeatureStats]) -> str:
     edges = numbers.edges()
     assert edges is not None, "a feature with numbers has a range"
     shown_edges: Sequence[float] = edges.tolist()
@@ -158,9 +148,7 @@ def _render_quantiles(feature: FeatureStats, numbers: NumberStatistics) -> str:
     rows += [(label, to_json_value(known[at])) for at, label in _QUANTILES.items() if at in known]
     rows += [("max", to_json_value(moments.max)), ("mean", moments.mean)]
     shown = [(label, feature.format(value)) for label, value in rows] + [("std", format_number(moments.std))]
-    body = "".join(
-        f'<tr><th scope="row">{label}</th><td class="n">{value}</td></tr>' for label, value in shown
-    )
+    body = "".join(f'<tr><th scope="row">{label}</th><td class="n">{value}</td></tr>' for label, value in shown)
     zeros = f"{numbers.zeros:,} ({format_percent(numbers.zeros, numbers.count)})"
     body += f'<tr><th scope="row">zeros</th><td class="n">{zeros}</td></tr>'
     return f"<h4>Values</h4><table><tbody>{body}</tbody></table>"
@@ -168,12 +156,8 @@ def _render_quantiles(feature: FeatureStats, numbers: NumberStatistics) -> str:
 
 def _render_top_values(feature: FeatureStats) -> str:
     assert feature.distinct is not None, "a feature with top values has distinct ones"
-    rows = [
-        (format_string(value) or "(empty)", times) for value, times in feature.distinct.top(_MAX_TOP_VALUES)
-    ]
-    about = (
-        "" if feature.distinct.is_exact else f", each short by {feature.distinct.most_missed:,} at the most"
-    )
+    rows = [(format_string(value) or "(empty)", times) for value, times in feature.distinct.top(_MAX_TOP_VALUES)]
+    about = "" if feature.distinct.is_exact else f", each short by {feature.distinct.most_missed:,} at the most"
     return f"<h4>Most frequent{about}</h4>{render_bar_table(rows, feature.distinct.total, 'value')}"
 
 
@@ -211,17 +195,14 @@ def _iter_image_sections(strings: StringStatistics) -> Iterator[str]:
         (
             "channels",
             ", ".join(
-                f"{channels}: {format_share(n, images.count)}"
-                for channels, n in images.channels.most_common()
+                f"{channels}: {format_share(n, images.count)}" for channels, n in images.channels.most_common()
             ),
         ),
     ]
     if images.widths.moments.count:
         facts.append(("width", format_range(images.widths.moments.min, images.widths.moments.max)))
         facts.append(("height", format_range(images.heights.moments.min, images.heights.moments.max)))
-    facts.append(
-        ("bytes", f"{format_size(strings.lengths.moments.min)}–{format_size(strings.lengths.moments.max)}")
-    )
+    facts.append(("bytes", f"{format_size(strings.lengths.moments.min)}–{format_size(strings.lengths.moments.max)}"))
     if images.turned:
         facts.append(("turned by EXIF", f"{images.turned:,}"))
     if images.unsized:
@@ -271,9 +252,7 @@ def _iter_sections(stats: Stats, anchors: dict[str, str]) -> Iterator[str]:
     if stats.skew:
         yield _render_skew(stats, anchors)
     yield _render_overview(stats, anchors)
-    cards = [
-        render_feature_card(stats.features[name], stats.splits, anchor) for name, anchor in anchors.items()
-    ]
+    cards = [render_feature_card(stats.features[name], stats.splits, anchor) for name, anchor in anchors.items()]
     if cards:
         yield f'<h2 id="features">Features</h2>{"".join(cards)}'
 
@@ -299,9 +278,7 @@ def _render_damage(stats: Stats) -> str:
     for finding in stats.damage[:_MAX_LISTED_DAMAGE]:
         record = "" if finding.record is None else f", record {finding.record:,}"
         place = f"{finding.path or ''}{record}"
-        rows.append(
-            f"<li>{escape_html(finding.code)} {escape_html(finding.message)}: {escape_html(place)}</li>"
-        )
+        rows.append(f"<li>{escape_html(finding.code)} {escape_html(finding.message)}: {escape_html(place)}</li>")
     if total > _MAX_LISTED_DAMAGE:
         rows.append(f"<li>and {total - _MAX_LISTED_DAMAGE:,} more</li>")
     return (
@@ -356,9 +333,7 @@ def _render_skew_row(one: Skew, anchors: dict[str, str]) -> str:
 def _render_overview(stats: Stats, anchors: dict[str, str]) -> str:
     rows = "".join(_render_overview_row(feature, anchors) for feature in stats.features.values())
     left_out = stats.everything.left_out
-    more = (
-        f'<p class="hint">{left_out:,} more keys, or more than that, were left out.</p>' if left_out else ""
-    )
+    more = f'<p class="hint">{left_out:,} more keys, or more than that, were left out.</p>' if left_out else ""
     if len(stats.features) > MAX_CARDS:
         more += f'<p class="hint">The first {MAX_CARDS:,} are shown in full below.</p>'
     return (

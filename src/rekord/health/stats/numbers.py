@@ -166,9 +166,7 @@ class HyperLogLog:
     def estimate(self) -> int:
         """The number of different hashes, give or take 0.8 %."""
         size = len(self._registers)
-        raw: float = (
-            0.7213 / (1 + 1.079 / size) * size * size / np.ldexp(1.0, -self._registers.astype(int)).sum()
-        )
+        raw: float = 0.7213 / (1 + 1.079 / size) * size * size / np.ldexp(1.0, -self._registers.astype(int)).sum()
         empty = int(np.count_nonzero(self._registers == 0))
         if raw <= 2.5 * size and empty:
             return round(size * math.log(size / empty))
@@ -258,9 +256,7 @@ class DistinctValues:
             return len(self.keys)
         return max(min(self._unlisted.estimate(), self.total), len(self.keys))
 
-    def add(
-        self, keys: Array, counts: CountArray, room: MemoryBudget, fetch: ValueFetcher | None = None
-    ) -> None:
+    def add(self, keys: Array, counts: CountArray, room: MemoryBudget, fetch: ValueFetcher | None = None) -> None:
         """Take in different keys in ascending order. `fetch` gives what those at some places stand for."""
         self.total += int(counts.sum())
         if self._unlisted is None:
@@ -295,9 +291,7 @@ class DistinctValues:
         values, counts = shown[places].tolist(), self.counts[places].tolist()
         return sorted(zip(values, counts, strict=True), key=lambda pair: (-pair[1], pair[0]))[:number]
 
-    def _add_exactly(
-        self, keys: Array, counts: CountArray, room: MemoryBudget, fetch: ValueFetcher | None
-    ) -> None:
+    def _add_exactly(self, keys: Array, counts: CountArray, room: MemoryBudget, fetch: ValueFetcher | None) -> None:
         places = np.searchsorted(self.keys, keys)
         if len(self.keys):
             known = self.keys[np.minimum(places, len(self.keys) - 1)] == keys
@@ -313,17 +307,13 @@ class DistinctValues:
         self._overflow(room)
         assert self._unlisted is not None
         self._unlisted.add(self._spread(keys))
-        self._add_tracked(
-            keys[fresh], counts[fresh], room, None if fetch is None else _restrict_fetch(fetch, fresh)
-        )
+        self._add_tracked(keys[fresh], counts[fresh], room, None if fetch is None else _restrict_fetch(fetch, fresh))
 
     def _overflow(self, room: MemoryBudget) -> None:
         self._unlisted = HyperLogLog(room.register_bits)
         self._unlisted.add(self._spread(self.keys))
 
-    def _add_tracked(
-        self, keys: Array, counts: CountArray, room: MemoryBudget, fetch: ValueFetcher | None
-    ) -> None:
+    def _add_tracked(self, keys: Array, counts: CountArray, room: MemoryBudget, fetch: ValueFetcher | None) -> None:
         rest = np.ones(len(keys), bool)
         if len(keys):
             places = np.minimum(np.searchsorted(keys, self.keys), len(keys) - 1)

@@ -49,10 +49,7 @@ def compare_splits(
         return []
     base = names[0]
     return [
-        skew
-        for name in names
-        if name != base
-        for skew in compare_parts(splits[base], splits[name], linf=linf, js=js)
+        skew for name in names if name != base for skew in compare_parts(splits[base], splits[name], linf=linf, js=js)
     ]
 
 
@@ -96,18 +93,14 @@ def _measure_skew(
         yield _judge_skew(ours.name, base, other, "linf", distance, linf, chance, says)
 
 
-def _compare_missing(
-    ours: FeatureStats, theirs: FeatureStats, base: PartStats, other: PartStats
-) -> Iterator[Skew]:
+def _compare_missing(ours: FeatureStats, theirs: FeatureStats, base: PartStats, other: PartStats) -> Iterator[Skew]:
     shares = ours.missing / ours.records, theirs.missing / theirs.records
     distance = abs(shares[0] - shares[1])
     pooled = (ours.missing + theirs.missing) / (ours.records + theirs.records)
     chance = _CHANCE_FACTOR * math.sqrt(pooled * (1 - pooled) * (1 / ours.records + 1 / theirs.records))
     if distance > max(MISSING_THRESHOLD, chance):
         says = f"missing in {shares[0]:.1%} against {shares[1]:.1%}"
-        yield Skew(
-            ours.name, base.name, other.name, "missing", distance, MISSING_THRESHOLD, chance, "differs", says
-        )
+        yield Skew(ours.name, base.name, other.name, "missing", distance, MISSING_THRESHOLD, chance, "differs", says)
 
 
 def jensen_shannon(ours: NumberStatistics, theirs: NumberStatistics) -> tuple[float, int]:
@@ -305,15 +298,11 @@ class FeatureStats:
         named = self.key.rpartition("/")[2].lower() in _CLASS_NAMES and distinct.unique <= MAX_CLASSES
         # A schema that calls a key something else than a Label knows better.
         # One value that all records share is a constant, not a class.
-        few = (
-            self.is_single and 2 <= distinct.unique <= _MAX_UNDECLARED_CLASSES and self.declared_kind is None
-        )
+        few = self.is_single and 2 <= distinct.unique <= _MAX_UNDECLARED_CLASSES and self.declared_kind is None
         if not (named or few) or 2 * distinct.unique > distinct.total or self.has_images:
             return None
         if self.kind == "int64":
-            return {
-                str(value): int(n) for value, n in zip(distinct.keys.tolist(), distinct.counts, strict=True)
-            }
+            return {str(value): int(n) for value, n in zip(distinct.keys.tolist(), distinct.counts, strict=True)}
         return {format_string(value): n for value, n in distinct.top(MAX_CLASSES)}
 
     @property
@@ -333,11 +322,7 @@ class FeatureStats:
             "kinds": dict(seen.kinds),
             "min": None if moments is None else self.to_json(moments.min),
             "max": None if moments is None else self.to_json(moments.max),
-            "mean": None
-            if moments is None
-            else moments.mean
-            if self.text is None
-            else self.to_json(moments.mean),
+            "mean": None if moments is None else moments.mean if self.text is None else self.to_json(moments.mean),
             "values": self.values,
             "values_min": per_row.min,
             "values_max": per_row.max,

@@ -97,8 +97,7 @@ class ImageStatistics:
             "widths": self.widths.to_dict(),
             "heights": self.heights.to_dict(),
             "sizes": [
-                [width, height, times]
-                for (width, height), times in _sort_counter(self.sizes)[:_MAX_LISTED_SIZES]
+                [width, height, times] for (width, height), times in _sort_counter(self.sizes)[:_MAX_LISTED_SIZES]
             ],
             "sizes_is_exact": len(self.sizes) < _MAX_SIZES,
             "channels": {str(number): times for number, times in _sort_counter(self.channels)},
@@ -174,9 +173,7 @@ class StringStatistics:
         self.lengths.add(sizes)
         self._add_keys(keys, places, _StringFetcher([values for values, _ in columns]), room)
 
-    def _add_keys(
-        self, digests: HashArray, places: Array | None, fetch: _StringFetcher, room: MemoryBudget
-    ) -> None:
+    def _add_keys(self, digests: HashArray, places: Array | None, fetch: _StringFetcher, room: MemoryBudget) -> None:
         for begin in range(0, len(digests), _DIGEST_CHUNK):
             part = digests[begin : begin + _DIGEST_CHUNK]
             # Sorting the digests with their places in the lowest bits is faster than `argsort` by far.

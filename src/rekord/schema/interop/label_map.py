@@ -135,22 +135,16 @@ def _parse_item(item: TextprotoMessage, number: int, place: str) -> LabelItem | 
     return LabelItem(label, name or display_name, display_name or None)
 
 
-def _raise_label_map_error(
-    place: str, what: str, expected: str, found: str, line: int | None = None
-) -> NoReturn:
+def _raise_label_map_error(place: str, what: str, expected: str, found: str, line: int | None = None) -> NoReturn:
     raise _label_map_error(place, what, expected, found, line)
 
 
-def _label_map_error(
-    place: str, what: str, expected: str, found: str, line: int | None = None
-) -> RekordError:
+def _label_map_error(place: str, what: str, expected: str, found: str, line: int | None = None) -> RekordError:
     return error(
         "X533",
         what,
         location=Location(path=place, line=line),
         expected=expected,
         found=found,
-        do=f"mend line {line:,} of the label map"
-        if line
-        else "mend the label map: ids from 1, each name once",
+        do=f"mend line {line:,} of the label map" if line else "mend the label map: ids from 1, each name once",
     )

@@ -113,9 +113,7 @@ def _iter_definitions(node: ast.AST, around: tuple[_Definition, ...] = ()) -> It
             block = _Definition(child, around)
             yield block
             # What a class binds is no name in its methods.
-            yield from _iter_definitions(
-                child, around if isinstance(child, ast.ClassDef) else (*around, block)
-            )
+            yield from _iter_definitions(child, around if isinstance(child, ast.ClassDef) else (*around, block))
         elif isinstance(child, ast.stmt):
             yield from _iter_definitions(child, around)
 
@@ -134,9 +132,7 @@ def _definition_scope(block: _Definition, top: Scope) -> Scope:
         return outer.within(names)
     every = block.node.args
     given = [*every.posonlyargs, *every.args, *every.kwonlyargs, *filter(None, (every.vararg, every.kwarg))]
-    parameters = {
-        each.arg: [NameBinding(None, each.lineno, what="a parameter of a function")] for each in given
-    }
+    parameters = {each.arg: [NameBinding(None, each.lineno, what="a parameter of a function")] for each in given}
     return outer.within({**parameters, **names})
 
 
@@ -217,9 +213,7 @@ def _iter_updates(node: ast.Expr, conditional: bool) -> Iterator[tuple[str, Name
         yield owner.id, NameBinding(None, node.lineno, conditional, what=f"changed by .{method}()")
 
 
-def _find_named_spec(
-    path: str, name: str, top: Scope, functions: dict[str, _Definition]
-) -> Spec | SequenceSpec:
+def _find_named_spec(path: str, name: str, top: Scope, functions: dict[str, _Definition]) -> Spec | SequenceSpec:
     if name in top.names:
         return _resolve_spec(ast.Name(name), top, name)
     if name in functions:
@@ -321,9 +315,7 @@ def _has_features(node: ast.expr) -> bool:
     if isinstance(node, ast.DictComp):
         return isinstance(node.value, ast.expr) and _is_feature_call(node.value)
     if isinstance(node, ast.Call) and last_name_part(node.func) in ("dict", "OrderedDict"):
-        return any(_is_feature_call(each.value) for each in node.keywords) or any(
-            map(_has_features, node.args)
-        )
+        return any(_is_feature_call(each.value) for each in node.keywords) or any(map(_has_features, node.args))
     if isinstance(node, (ast.Tuple, ast.List)) and len(node.elts) == 2:
         return any(map(_has_features, node.elts))
     return False
@@ -358,9 +350,7 @@ def _parse_call_spec(call: ast.Call, scope: Scope) -> tuple[str, Spec | Sequence
     keywords = {each.arg: each.value for each in call.keywords}
     if parser in _PARSERS:
         node = call.args[1] if len(call.args) > 1 else keywords.get("features")
-        return (
-            None if node is None else (_format_label(node), _resolve_spec(node, scope, _format_label(node)))
-        )
+        return None if node is None else (_format_label(node), _resolve_spec(node, scope, _format_label(node)))
     if parser in _SEQUENCE_PARSERS:
         given = dict(zip(("", "context_features", "sequence_features"), call.args, strict=False))
         parts = [

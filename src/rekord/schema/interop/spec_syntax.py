@@ -339,9 +339,7 @@ class _CallArguments:
         if len(values) != math.prod(shape):
             raise self.refused("default_value", f"{math.prod(shape):,} values, as the shape says")
         if dtype == "string":
-            values = [
-                each.encode("utf-8", "surrogatepass") if isinstance(each, str) else each for each in values
-            ]
+            values = [each.encode("utf-8", "surrogatepass") if isinstance(each, str) else each for each in values]
         if not all(isinstance(each, _VALUE_TYPES[dtype]) for each in values):
             raise self.refused("default_value", f"values of tf.{dtype}")
         return _reshape(values, shape)
@@ -401,9 +399,7 @@ class _CallArguments:
         node, scope = resolve_name(node, scope, self._depth)
         made = _parse_call(node, scope, self._depth)
         if made is None or made[0] not in PARTITION_KINDS:
-            raise _spec_error(
-                node, scope, self._name, "one of RaggedFeature's partitions", describe_node(node)
-            )
+            raise _spec_error(node, scope, self._name, "one of RaggedFeature's partitions", describe_node(node))
         kind, given = made
         inner = _CallArguments(kind, given, node, scope, self._name, self._depth + 1)
         if kind == "UniformRowLength":

@@ -30,9 +30,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_ESCAPE = re.compile(
-    r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL
-)
+_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL)
 _ESCAPE_LETTERS = {
     "a": 7,
     "b": 8,
@@ -68,9 +66,7 @@ class TextprotoMessage:
         """Append a field; a str stands for its UTF-8 bytes."""
         if isinstance(value, str):
             value = value.encode("utf-8")
-        self.fields.append(
-            (name, EnumName("true" if value else "false") if isinstance(value, bool) else value)
-        )
+        self.fields.append((name, EnumName("true" if value else "false") if isinstance(value, bool) else value))
 
     def all(self, name: str) -> list[Scalar | TextprotoMessage]:
         """Every value of a field."""
@@ -109,9 +105,7 @@ class TextprotoMessage:
         """A bool, False where it is not given."""
         last = self._last(name)
         return (
-            last == 1
-            if isinstance(last, int)
-            else isinstance(last, EnumName) and last.name in ("true", "True", "t")
+            last == 1 if isinstance(last, int) else isinstance(last, EnumName) and last.name in ("true", "True", "t")
         )
 
     def _last(self, name: str) -> Scalar | TextprotoMessage | None:
@@ -168,9 +162,7 @@ class _TextprotoParser:
             else:
                 bracketed = False
                 if self.peek() not in _CLOSING_BRACKETS:
-                    self.fail(
-                        self.tokens[self.at].offset, "`:` or `{` after a field's name", preview(self.peek())
-                    )
+                    self.fail(self.tokens[self.at].offset, "`:` or `{` after a field's name", preview(self.peek()))
             self.values(message, name, bracketed, depth)
             if self.peek() in (",", ";"):
                 self.next()

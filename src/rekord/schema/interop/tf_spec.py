@@ -141,9 +141,7 @@ def _build_context_entries(column: str, feature: Feature, *, in_sequence: bool) 
     dtype = _DTYPE_OF_KIND[feature.kind]
     if feature.sparse_size is not None:
         if in_sequence:
-            raise _inexpressible_error(
-                column, "Sparse in a SequenceExample", "SparseFeature is for Examples only"
-            )
+            raise _inexpressible_error(column, "Sparse in a SequenceExample", "SparseFeature is for Examples only")
         _reject_default(column, feature, ((), ()))
         index_key, value_key = feature.record_keys(column)
         return {feature.key or column: SparseSpec((index_key,), value_key, dtype, (feature.sparse_size,))}
@@ -330,8 +328,7 @@ def _to_tf_feature(tf: Any, feature: SpecFeature) -> Any:
         dtype,
         value_key=feature.value_key,
         partitions=[
-            getattr(kinds, part.kind)(part.length if part.key is None else part.key)
-            for part in feature.partitions
+            getattr(kinds, part.kind)(part.length if part.key is None else part.key) for part in feature.partitions
         ],
         row_splits_dtype=getattr(tf, feature.row_splits_dtype),
         validate=feature.validate,
@@ -351,14 +348,9 @@ def spec_from_tf(spec: Any) -> Spec | SequenceSpec:
     """TensorFlow's objects as plain values. TensorFlow is not imported: they are known by their names."""
     if isinstance(spec, Mapping):
         return {_validate_name(name): _convert_feature(name, one) for name, one in spec.items()}
-    if (
-        isinstance(spec, (tuple, list))
-        and len(spec) == 2
-        and all(isinstance(part or {}, Mapping) for part in spec)
-    ):
+    if isinstance(spec, (tuple, list)) and len(spec) == 2 and all(isinstance(part or {}, Mapping) for part in spec):
         context, steps = (
-            {_validate_name(name): _convert_feature(name, one) for name, one in (part or {}).items()}
-            for part in spec
+            {_validate_name(name): _convert_feature(name, one) for name, one in (part or {}).items()} for part in spec
         )
         return SequenceSpec(context, steps)
     raise schema_error(
@@ -394,9 +386,7 @@ def _convert_feature(name: str, spec: Any) -> SpecFeature:
         match type(spec).__name__:
             case "FixedLenFeature":
                 shape = _convert_shape(name, spec.shape)
-                return FixedLenSpec(
-                    shape, _convert_dtype(name, spec.dtype), _convert_default(name, spec, shape)
-                )
+                return FixedLenSpec(shape, _convert_dtype(name, spec.dtype), _convert_default(name, spec, shape))
             case "VarLenFeature":
                 return VarLenSpec(_convert_dtype(name, spec.dtype))
             case "FixedLenSequenceFeature":
@@ -414,9 +404,7 @@ def _convert_sparse(name: str, spec: Any) -> SparseSpec:
     listed = isinstance(spec.index_key, (list, tuple))
     index_keys = tuple(spec.index_key) if listed else (spec.index_key,)
     size = tuple(spec.size) if isinstance(spec.size, (list, tuple)) else (spec.size,)
-    return SparseSpec(
-        index_keys, spec.value_key, _convert_dtype(name, spec.dtype), size, bool(spec.already_sorted)
-    )
+    return SparseSpec(index_keys, spec.value_key, _convert_dtype(name, spec.dtype), size, bool(spec.already_sorted))
 
 
 def _convert_ragged(name: str, spec: Any) -> RaggedSpec:
@@ -454,9 +442,7 @@ def _convert_default(name: str, spec: Any, shape: tuple[int, ...]) -> Any:
             value = np.vectorize(_to_bytes, otypes=[object])(np.array(value, object))
         else:
             value = np.array(value)
-        return to_nested_tuples(
-            value.reshape(shape).tolist()
-        )  # as TensorFlow does: [0] is a default for a scalar
+        return to_nested_tuples(value.reshape(shape).tolist())  # as TensorFlow does: [0] is a default for a scalar
     except (ValueError, TypeError, AttributeError, NotImplementedError):
         raise _spec_error(
             name, f"a default that is known and fits shape {shape}", preview(spec.default_value)
@@ -474,20 +460,12 @@ def _convert_dtype(name: str, dtype: Any) -> Dtype:
     for each in SPEC_DTYPES:
         if known == each:
             return each
-    raise _spec_error(
-        name, "dtype int64, float32 or string: records hold no other", f"dtype {preview(dtype)}"
-    )
+    raise _spec_error(name, "dtype int64, float32 or string: records hold no other", f"dtype {preview(dtype)}")
 
 
 def _convert_shape(name: str, shape: Any) -> tuple[int, ...]:
     try:
-        sizes = (
-            shape.as_list()
-            if hasattr(shape, "as_list")
-            else [shape]
-            if isinstance(shape, int)
-            else list(shape)
-        )
+        sizes = shape.as_list() if hasattr(shape, "as_list") else [shape] if isinstance(shape, int) else list(shape)
     except (TypeError, ValueError):
         raise _spec_error(name, "a shape of known sizes", preview(shape)) from None
     if any(size is None for size in sizes):
@@ -508,9 +486,7 @@ def _example_feature(name: str, spec: SpecFeature) -> Feature:
         if isinstance(spec, SparseSpec):
             return _sparse_feature(name, spec)
         if not spec.allow_missing:
-            raise _spec_error(
-                name, "allow_missing=True, without which no Example is parsed", "allow_missing=False"
-            )
+            raise _spec_error(name, "allow_missing=True, without which no Example is parsed", "allow_missing=False")
         return kind((None, *spec.shape), default=())
 
 
@@ -529,9 +505,7 @@ def _step_feature(name: str, spec: SpecFeature) -> Feature:
             return _FEATURE_TYPES[spec.dtype]((None,), optional=True)
         if isinstance(spec, RaggedSpec):
             return _ragged_feature(name, spec, optional=True)
-        expected = (
-            "FixedLenSequenceFeature, VarLenFeature or RaggedFeature: TensorFlow takes no other in steps"
-        )
+        expected = "FixedLenSequenceFeature, VarLenFeature or RaggedFeature: TensorFlow takes no other in steps"
         raise _spec_error(name, expected, _class_name(spec))
 
 

@@ -78,9 +78,7 @@ def schema_from_features(document: Any, labels: Mapping[str, Sequence[str]] | No
     return Schema(columns)
 
 
-def _iter_leaf_features(
-    document: Any, path: tuple[str, ...], sequences: Shape, depth: int
-) -> Iterator[_LeafFeature]:
+def _iter_leaf_features(document: Any, path: tuple[str, ...], sequences: Shape, depth: int) -> Iterator[_LeafFeature]:
     name = "/".join(path)
     if depth > _MAX_DEPTH:
         _raise_feature_error(name, f"features nested at most {_MAX_DEPTH} deep", "more")
@@ -160,9 +158,7 @@ def _iter_columns(
         yield name, _sequence_feature(Bytes, leaf, (None,))
     elif kind == "BBoxFeature":
         yield name, _sequence_feature(Float32, leaf, (4,))
-    elif kind == "Audio" and (
-        content.get("lazyDecode") or str(content.get("encoding") or "none").lower() != "none"
-    ):
+    elif kind == "Audio" and (content.get("lazyDecode") or str(content.get("encoding") or "none").lower() != "none"):
         yield name, _sequence_feature(Bytes, leaf)
     else:
         yield from _tensor_features(leaf, optional)
@@ -448,9 +444,7 @@ def build_label_files(schema: Schema) -> dict[str, bytes]:
     return out
 
 
-def build_dataset_info(
-    name: str, version: str, splits: Mapping[str, tuple[Sequence[int], int]]
-) -> dict[str, Any]:
+def build_dataset_info(name: str, version: str, splits: Mapping[str, tuple[Sequence[int], int]]) -> dict[str, Any]:
     """The dataset_info.json: for each split the records of every shard, and the bytes of all payloads."""
     return {
         "fileFormat": "tfrecord",
@@ -543,9 +537,7 @@ def _wrap_in_sequence(shape: Shape, one: dict[str, Any], otherwise: dict[str, An
     return _build_feature("sequence", {"feature": one, "length": length})
 
 
-def _build_tensor(
-    shape: Shape, dtype: str, *, encoding: str = "none", optional: bool = False
-) -> dict[str, Any]:
+def _build_tensor(shape: Shape, dtype: str, *, encoding: str = "none", optional: bool = False) -> dict[str, Any]:
     content = {"shape": _build_shape(shape), "dtype": dtype, "encoding": encoding}
     return _build_feature("tensor", {**content, "optional": True} if optional else content)
 
@@ -566,9 +558,7 @@ def _build_dict(features: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _build_nested(tree: Mapping[str, Any]) -> dict[str, Any]:
-    return _build_dict(
-        {name: one if "pythonClassName" in one else _build_nested(one) for name, one in tree.items()}
-    )
+    return _build_dict({name: one if "pythonClassName" in one else _build_nested(one) for name, one in tree.items()})
 
 
 def _is_nestable(keys: Mapping[str, Any]) -> bool:

@@ -62,19 +62,14 @@ _MAX_DEFAULT_VALUES = 2**20  # a shape in a text is no reason to allocate withou
 class FeatureContext:
     """What a feature's meaning depends on beside its own fields."""
 
-    domains: Mapping[
-        str, tuple[str, TextprotoMessage]
-    ]  # schema-wide domains by name: which field, and its content
+    domains: Mapping[str, tuple[str, TextprotoMessage]]  # schema-wide domains by name: which field, and its content
     ragged: bool = False  # absent lists of varying length are empty lists
     steps: bool = False
 
 
 def is_left_out(message: TextprotoMessage) -> bool:
     """Whether a feature is one that the data need not have: planned, deprecated, for debugging."""
-    return (
-        message.flag("deprecated")
-        or message.word("lifecycle_stage", _STAGE_NUMBERS) in _STAGE_NUMBERS.values()
-    )
+    return message.flag("deprecated") or message.word("lifecycle_stage", _STAGE_NUMBERS) in _STAGE_NUMBERS.values()
 
 
 def infer_type(message: TextprotoMessage) -> str:
@@ -92,9 +87,7 @@ def read_feature(message: TextprotoMessage, around: FeatureContext) -> Feature:
     if kind not in TYPE_OF_KIND.values():
         raise inexpressible_error(name, "type BYTES, INT or FLOAT", f"type {kind}")
     if message.all("value_counts"):
-        raise inexpressible_error(
-            name, "value_count: one level of values", "value_counts: lists inside lists"
-        )
+        raise inexpressible_error(name, "value_count: one level of values", "value_counts: lists inside lists")
     shape = _parse_shape(message)
     presence = message.message("presence")
     optional = presence is None or (presence.number("min_fraction") or 0) < 1
@@ -216,9 +209,7 @@ def _add_domain(message: TextprotoMessage, feature: Feature) -> None:
     domain = feature.tfx_domain()
     if domain is not None:
         field, members = domain
-        words = {
-            name: EnumName(value) if isinstance(value, str) else value for name, value in members.items()
-        }
+        words = {name: EnumName(value) if isinstance(value, str) else value for name, value in members.items()}
         message.add(field, build_message(**words))
 
 
@@ -440,9 +431,7 @@ class _FeatureGroup:
             )
         shared = [key for key in keys if key in self.taken]
         if shared:
-            raise inexpressible_error(
-                name, "indices and values of its own", f"`{shared[0]}` of another column"
-            )
+            raise inexpressible_error(name, "indices and values of its own", f"`{shared[0]}` of another column")
         index, value = (self.messages.get(key, TextprotoMessage()) for key in keys)
         kind = infer_type(value) if infer_type(value) != "TYPE_UNKNOWN" else infer_type(message)
         if kind not in _DTYPES:
@@ -465,9 +454,7 @@ class _FeatureGroup:
             default=absent,
         )
         for key in keys:
-            self.messages.setdefault(
-                key, TextprotoMessage([("name", key.encode("utf-8", "surrogateescape"))])
-            )
+            self.messages.setdefault(key, TextprotoMessage([("name", key.encode("utf-8", "surrogateescape"))]))
         self._take(keys[0], keys, name, feature)
 
     def apply_representation(self, name: str, representation: TextprotoMessage, path: list[str]) -> None:
@@ -507,16 +494,12 @@ class _FeatureGroup:
             if uniform is not None:
                 sizes.append(int(uniform))
             elif sizes:
-                raise inexpressible_error(
-                    key, "row lengths outside, uniform lengths inside", "row_length inside"
-                )
+                raise inexpressible_error(key, "row lengths outside, uniform lengths inside", "row_length inside")
             else:
                 lengths.append(partition.text("row_length"))
         feature = read_feature(self.messages[key], self.around)
         if feature.storage != "list":
-            raise inexpressible_error(
-                key, "numbers, bytes or text in a ragged tensor", type(feature).__name__
-            )
+            raise inexpressible_error(key, "numbers, bytes or text in a ragged tensor", type(feature).__name__)
         shape = (None,) * (1 + len(lengths)) + tuple(sizes)
         optional = not feature.required
         changed = replace(  # type: ignore[call-arg]

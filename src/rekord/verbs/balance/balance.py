@@ -223,9 +223,7 @@ def _sample_split(split: Split, requested: BalanceOptions) -> SampledRecords:
         split.view.shards.check_random_access()  # neighbours are looked up by number
     records = read_record_labels(split, requested.by)
     grow = requested.method != "undersample"
-    after = compute_targets(
-        requested.sampling_strategy, records.classes, records.values_of_records, grow=grow
-    )
+    after = compute_targets(requested.sampling_strategy, records.classes, records.values_of_records, grow=grow)
     return (oversample if grow else undersample)(records, after, requested.seed)
 
 
@@ -329,9 +327,7 @@ def _build_sampled_shards(
     requested: BalanceOptions,
 ) -> list[DerivedShard]:
     order = EpochOrder("exact" if requested.shuffle else "sequential", len(draw.ids), requested.seed)
-    records = RecordSequence(
-        draw.labelled.split.view.shards, SubsetSampler(order, normalize_selection(draw.ids))
-    )
+    records = RecordSequence(draw.labelled.split.view.shards, SubsetSampler(order, normalize_selection(draw.ids)))
     # What rows that are made will weigh is not known yet: as much as the records that they go back to.
     stretches = plan_record_ranges(records, cut)
     if make is None:
@@ -373,9 +369,7 @@ def _detect_split_compression(split: Split) -> str:
 
 def _estimate_framed_bytes(splits: Mapping[str, DerivedSplit]) -> int:
     """About how much will be written."""
-    shards = [
-        shard for split in splits.values() for shard in split.shards if not isinstance(shard, LinkedShard)
-    ]
+    shards = [shard for split in splits.values() for shard in split.shards if not isinstance(shard, LinkedShard)]
     return sum(int(lengths.sum()) for shard in shards for _, lengths in shard.stretch.pieces())
 
 

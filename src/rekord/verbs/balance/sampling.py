@@ -39,9 +39,7 @@ class ClassSummary:
     split: str
     by: str
     counts: Mapping[Any, int]
-    class_of: Callable[
-        [Any], Any
-    ]  # by its value or its name; what was given where there is none of that name
+    class_of: Callable[[Any], Any]  # by its value or its name; what was given where there is none of that name
     name_of: Callable[[Any], str]
 
 

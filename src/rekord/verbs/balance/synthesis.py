@@ -136,16 +136,12 @@ def check_memory(draw: SampledRecords, vectors: VectorColumns) -> None:
         )
 
 
-def synthesize_rows(
-    draw: SampledRecords, vectors: VectorColumns, *, neighbours: int, seed: int
-) -> dict[str, Any]:
+def synthesize_rows(draw: SampledRecords, vectors: VectorColumns, *, neighbours: int, seed: int) -> dict[str, Any]:
     """The columns of all rows that are added, in the order of their classes."""
     records = draw.labelled
     rows, dtypes = _read_vectors(draw, vectors)
     labels = records.codes[records.codes >= 0]
-    wanted = {
-        records.code(value): count for value, count in draw.after.items() if count > records.counts[value]
-    }
+    wanted = {records.code(value): count for value, count in draw.after.items() if count > records.counts[value]}
     over_sampling = import_imblearn()
     options = {"sampling_strategy": wanted, "random_state": seed % 2**32, "k_neighbors": neighbours}
     if any(vectors.categorical):
@@ -225,9 +221,7 @@ def _check_values(draw: SampledRecords, name: str, part: Array, valid: Any, dtyp
         return
     row = int(bad[0])
     missing = valid is not None and not valid[row]
-    raise _missing_number_error(
-        draw, name, done + row, "no value" if missing else f"{part[row][~sound[row]][0]:g}"
-    )
+    raise _missing_number_error(draw, name, done + row, "no value" if missing else f"{part[row][~sound[row]][0]:g}")
 
 
 def _missing_number_error(draw: SampledRecords, name: str, row: int, found: str) -> RekordError:
@@ -305,9 +299,7 @@ class AddedRowFrames:
     make: RowMaker
     touches: frozenset[str]  # the columns that differ from those of the record that a row goes back to
 
-    def __call__(
-        self, stretch: RecordRange, schema: Schema, index: tuple[str, ...]
-    ) -> Iterator[FramedRecords]:
+    def __call__(self, stretch: RecordRange, schema: Schema, index: tuple[str, ...]) -> Iterator[FramedRecords]:
         """The frames of a stretch, with their lengths and lines of the index."""
         encoder = new_row_encoder(schema)  # of its own: another thread writes another shard
         plan = compile_plan(schema, index) if self.touches.intersection(index) else None

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from rekord.arguments import check_keywords
 from rekord.conversion.derive import DerivedShard, reuse_shard
-from rekord.conversion.driver import Conversion, OutputTarget, complete_dataset
+from rekord.conversion.driver import Conversion, OutputTarget, find_complete_dataset
 from rekord.conversion.plan import RowFunction
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
@@ -138,9 +138,7 @@ def _write_new_rows(conversion: Conversion, work: EditWorkspace, *, progress: bo
     again = is_partitioned(conversion.job.source)
     # Rows that can be read only once are written anew: to compare them would use them up.
     work.remove_stale(work.rows, conversion.plan.id if again or not exists(work.storage, work.rows) else "")
-    return (run_with_progress if progress else run_prepared_conversion)(
-        conversion
-    ).manifest.source.fingerprint
+    return (run_with_progress if progress else run_prepared_conversion)(conversion).manifest.source.fingerprint
 
 
 def _build_new_shards(new: Dataset, work: EditWorkspace, old: SourceDataset, name: str) -> list[DerivedShard]:
@@ -152,9 +150,7 @@ def _build_new_shards(new: Dataset, work: EditWorkspace, old: SourceDataset, nam
     return [reuse_shard(records, number, part, old.index) for number in range(len(part.shards.records))]
 
 
-def _find_completed_edit(
-    old: SourceDataset, options: Mapping[str, Any], target: EditTarget
-) -> EditResult | None:
+def _find_completed_edit(old: SourceDataset, options: Mapping[str, Any], target: EditTarget) -> EditResult | None:
     """How it ended, where the very dataset is there. A place that is taken is refused before rows are read."""
     out = target.out
     if out is None or not exists(target.storage, out):
@@ -162,7 +158,7 @@ def _find_completed_edit(
     plan = build_derivation_plan("append", old, old.schema, old.index, options)
     with Transaction(out, target.storage).lock() as transaction:
         aim = OutputTarget(out=out, plan=plan, storage=target.storage, fresh=target.fresh)
-        manifest = complete_dataset(aim, transaction)
+        manifest = find_complete_dataset(aim, transaction)
     if manifest is None:
         return None
     stat, linked = target.storage.stat, 0
@@ -176,9 +172,7 @@ def _find_completed_edit(
     return EditResult(
         dataset=out,
         manifest=manifest,
-        counts={
-            name: part.records - old.manifest.splits[name].records for name, part in manifest.splits.items()
-        },
+        counts={name: part.records - old.manifest.splits[name].records for name, part in manifest.splits.items()},
         linked_shards=linked,
         written_shards=shards - linked,
         nothing_to_do=True,

@@ -342,9 +342,7 @@ def run_edit(edit: DatasetEdit, path: PathLike, target: EditTarget, work: EditWo
         index=old.index,
         plan=plan,
         version=VERSION,
-        companions=_EditedCompanions(
-            DerivedCompanions(old, schema, place, tfds=old.is_tfds), edit.companions
-        ),
+        companions=_EditedCompanions(DerivedCompanions(old, schema, place, tfds=old.is_tfds), edit.companions),
         parent=old.parent,
         workers=target.workers,
         fresh=target.fresh,
@@ -408,9 +406,7 @@ def _choose_template(old: SourceDataset, part: ManifestSplit, place: str) -> str
     return make_shard_template(place, part.compression, "tfds" if old.is_tfds else None)
 
 
-def _estimate_written_bytes(
-    splits: Mapping[str, DerivedSplit], old: SourceDataset, work: EditWorkspace
-) -> int:
+def _estimate_written_bytes(splits: Mapping[str, DerivedSplit], old: SourceDataset, work: EditWorkspace) -> int:
     """About how much will be written: where files cannot be linked, they are copied."""
     shards = [shard for split in splits.values() for shard in split.shards]
     sizes = 0

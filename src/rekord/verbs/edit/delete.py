@@ -244,9 +244,7 @@ def _missing_record_error(name: str, count: int, found: str) -> RekordError:
     return error(
         "U605",
         f"`where` names no record of the split `{name[:60]}`",
-        expected=f"whole numbers from 0 to {count - 1:,}"
-        if count
-        else "no numbers: the split has no records",
+        expected=f"whole numbers from 0 to {count - 1:,}" if count else "no numbers: the split has no records",
         found=found,
         do="a record is numbered as in split[number]",
     )

@@ -79,9 +79,7 @@ class LabelClasses:
             location=Location(feature=self.column),
             expected=f"{named}, or {ids}" if named else ids,
             found=preview(value),
-            do=f"did you mean {preview(near)}?"
-            if near
-            else "name another class, or give all classes: names=[…]",
+            do=f"did you mean {preview(near)}?" if near else "name another class, or give all classes: names=[…]",
         )
 
     def _inside(self, number: int) -> bool:
@@ -159,9 +157,7 @@ def map_classes(
     return _build_compact_mapping(before, targets)
 
 
-def _resolve_ids(
-    before: LabelClasses, after: LabelClasses, mapping: Mapping[Any, Any]
-) -> dict[int, int | None]:
+def _resolve_ids(before: LabelClasses, after: LabelClasses, mapping: Mapping[Any, Any]) -> dict[int, int | None]:
     return {before.id_of(old): after.id_of(target) for old, target in mapping.items()}
 
 
@@ -198,9 +194,7 @@ def _build_compact_mapping(before: LabelClasses, targets: Mapping[int, str]) -> 
     return _validate_mapping(before, after, ids, ids)
 
 
-def _build_stable_mapping(
-    before: LabelClasses, targets: Mapping[int, str], *, everywhere: bool
-) -> ClassMapping:
+def _build_stable_mapping(before: LabelClasses, targets: Mapping[int, str], *, everywhere: bool) -> ClassMapping:
     """Classes whose ids stay; a new name takes the id of the class that it is the new name of, or one of its own."""
     ids = {name: number for number, name in before.names.items()}
     wanted = set(targets.values())
@@ -263,9 +257,7 @@ def update_feature(feature: Feature, changed: ClassMapping) -> Feature:
     return Label(classes, shape=feature.shape, key=feature.key, optional=feature.optional, default=default)
 
 
-def relabel_error(
-    what: str, expected: str, found: str, do: str, *, feature: str | None = None
-) -> RekordError:
+def relabel_error(what: str, expected: str, found: str, do: str, *, feature: str | None = None) -> RekordError:
     """The error for a change that makes no sense."""
     return error("U605", what, location=Location(feature=feature), expected=expected, found=found, do=do)
 
@@ -325,9 +317,7 @@ def _update_classification_layout(
     if not isinstance(before, list):
         return {**layout, "classes": names}, None
     by_id = {
-        new: str(before[old - first])
-        for new, old in changed.origin.items()
-        if first <= old < len(before) + first
+        new: str(before[old - first]) for new, old in changed.origin.items() if first <= old < len(before) + first
     }
     whole = [by_id.get(number) for number in changed.after.names if number >= first]
     return (None if None in whole else {**layout, "classes": names, "synsets": whole}), by_id
@@ -358,18 +348,14 @@ def read_label_file(path: str | os.PathLike[str], column: str, schema: Schema, k
     named = {name: i for i, name in enumerate(header)}
     label = column if column in named else "label"
     if label not in named:
-        raise _label_file_error(
-            place, 1, f"a column `{column[:60]}`", ", ".join(header)[:60] or "an empty file"
-        )
+        raise _label_file_error(place, 1, f"a column `{column[:60]}`", ", ".join(header)[:60] or "an empty file")
     key = _choose_key_column(place, named, label, schema, key)
     found: dict[str | tuple[str, int], tuple[str, int]] = {}
     for line, fields in lines:
         if not fields:
             continue
         if len(fields) != len(header):
-            raise _label_file_error(
-                place, line, f"{len(header)} fields, as the first line has", f"{len(fields)}"
-            )
+            raise _label_file_error(place, line, f"{len(header)} fields, as the first line has", f"{len(fields)}")
         name: str | tuple[str, int]
         if key is not None:
             name = fields[named[key]]
@@ -426,16 +412,12 @@ def _iter_csv_lines(path: str) -> Iterator[tuple[int, list[str]]]:
     except OSError as failure:
         raise read_error(path, failure) from failure
     except UnicodeDecodeError as failure:
-        raise _label_file_error(
-            path, None, "a text in UTF-8", failure.object[failure.start :][:8].hex(" ")
-        ) from None
+        raise _label_file_error(path, None, "a text in UTF-8", failure.object[failure.start :][:8].hex(" ")) from None
     except csv.Error as failure:
         raise _label_file_error(path, reader.line_num, "a CSV file", str(failure)[:60]) from None
 
 
-def _label_file_error(
-    path: str, line: int | None, expected: str, found: str, do: str | None = None
-) -> RekordError:
+def _label_file_error(path: str, line: int | None, expected: str, found: str, do: str | None = None) -> RekordError:
     return error(
         "U624",
         "list of labels or records cannot be read",
@@ -510,9 +492,7 @@ def _extract_label_values(column: Any) -> LabelValues:
     if column.ndim == 1:
         return LabelValues(column.astype(np.int64), valid)
     width = column.shape[1]
-    return LabelValues(
-        column.reshape(-1).astype(np.int64), valid, np.arange(rows + 1, dtype=np.int64) * width
-    )
+    return LabelValues(column.reshape(-1).astype(np.int64), valid, np.arange(rows + 1, dtype=np.int64) * width)
 
 
 def _concat_arrays(parts: list[Any], kind: Any) -> Any:

@@ -113,9 +113,7 @@ def _read_records(path: str, notes: list[str]) -> Iterator[ListedRecord]:
     except OSError as failure:
         raise read_error(path, failure) from failure
     except UnicodeDecodeError as failure:
-        raise _record_list_error(
-            path, None, "text in UTF-8", failure.object[failure.start :][:8].hex(" ")
-        ) from None
+        raise _record_list_error(path, None, "text in UTF-8", failure.object[failure.start :][:8].hex(" ")) from None
     if text.lstrip()[:1] in ("{", "["):
         yield from _parse_json(path, text, notes)
     else:
@@ -179,9 +177,7 @@ def _parse_findings(path: str, document: Mapping[str, Any], notes: list[str]) ->
     left_out = 0
     for one in document["findings"]:
         if not isinstance(one, dict):
-            raise _record_list_error(
-                path, None, "findings as `rekord check --json` prints them", preview(one)
-            )
+            raise _record_list_error(path, None, "findings as `rekord check --json` prints them", preview(one))
         if one.get("record") is None:
             continue  # about a file, or a split
         if one.get("severity", "error") != "error":
@@ -213,9 +209,7 @@ def _parse_json_line(path: str, number: int, line: str) -> ListedRecord:
     try:
         one = json.loads(line)
     except (ValueError, RecursionError):
-        raise _record_list_error(
-            path, number, "JSON, one document or one a line", repr(line.strip()[:40])
-        ) from None
+        raise _record_list_error(path, number, "JSON, one document or one a line", repr(line.strip()[:40])) from None
     return _parse_json_value(path, number, one)
 
 
@@ -230,9 +224,7 @@ def _parse_json_value(path: str, number: int | None, one: Any) -> ListedRecord:
     )
 
 
-def _find_columns(
-    names: Sequence[Any], pairs: Sequence[tuple[str, str]] = _COLUMN_NAMES
-) -> tuple[int, int] | None:
+def _find_columns(names: Sequence[Any], pairs: Sequence[tuple[str, str]] = _COLUMN_NAMES) -> tuple[int, int] | None:
     """Where the split and the number stand among columns; None where they are not named."""
     lower = [name.strip().casefold() if isinstance(name, str) else "" for name in names]
     for split, record in pairs:

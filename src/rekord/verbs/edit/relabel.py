@@ -162,13 +162,9 @@ def relabel_records(
 def _check_options(change: LabelChange | None, options: RelabelOptions) -> None:
     where, records, file = options.where, options.records, options.file
     if where is not None and records is not None:
-        raise relabel_error(
-            "`where` and `records` cannot both be given", "one of the two", "both", "leave one out"
-        )
+        raise relabel_error("`where` and `records` cannot both be given", "one of the two", "both", "leave one out")
     if change is not None and file is not None:
-        raise relabel_error(
-            "labels come from `change` or from `file`", "one of the two", "both", "leave one out"
-        )
+        raise relabel_error("labels come from `change` or from `file`", "one of the two", "both", "leave one out")
     if change is None and file is None and options.names is None:
         raise relabel_error(
             "nothing is said of the new labels",
@@ -310,9 +306,7 @@ def _resolve_class(value: Any, changed: ClassMapping, split: Split, number: int)
         raise
 
 
-def _apply_label_file(
-    split: Split, listed: LabelFile, changed: ClassMapping, used: set[Any]
-) -> dict[int, int]:
+def _apply_label_file(split: Split, listed: LabelFile, changed: ClassMapping, used: set[Any]) -> dict[int, int]:
     """The class that a file gives to each record of a split."""
     ids: dict[str, int] = {}
 
@@ -357,9 +351,7 @@ def _check_all_lines_used(listed: LabelFile | None, used: set[Any]) -> None:
     )
 
 
-def _build_shards(
-    old: SourceDataset, name: str, records: RecordSequence, new: LabelUpdate
-) -> list[DerivedShard]:
+def _build_shards(old: SourceDataset, name: str, records: RecordSequence, new: LabelUpdate) -> list[DerivedShard]:
     """The shards of a split: those with a record that is affected are made anew."""
     starts = records.shards.starts
     shards: list[DerivedShard] = []
@@ -380,9 +372,7 @@ def _find_stale_text_columns(
     if feature.class_count is None or feature.shape or not changed.before.names:
         return []
     columns = [
-        name
-        for name, one in old.schema.context.items()
-        if one.is_text and not one.shape and name not in known
+        name for name, one in old.schema.context.items() if one.is_text and not one.shape and name not in known
     ]
     for split, new in made.items():
         numbers = np.flatnonzero(new.renamed & new.before.valid)[:_SAMPLE_RECORDS].tolist()

@@ -153,9 +153,7 @@ def choose_format(out: str, requested: FormatName | None) -> tuple[FormatInfo, b
             "U605",
             f"the name of the output says {_ENDINGS[ending]}, and {requested} was asked for",
             location=Location(path=out),
-            expected=f"a name that ends in {format.extension}"
-            if format.extension
-            else "the name of a folder",
+            expected=f"a name that ends in {format.extension}" if format.extension else "the name of a folder",
             found=f"a name that ends in {ending}",
             do="leave --format out, or rename OUT",
         )
@@ -214,10 +212,12 @@ def get_file_writer(format: FormatInfo, name: str) -> Callable[[ExportedRecords,
             from rekord.verbs.export.tables import write_jsonl
 
             return partial(write_jsonl, gzipped=gzipped)
-        case _:
+        case "csv" | "tsv":
             from rekord.verbs.export.tables import write_csv
 
             return partial(write_csv, gzipped=gzipped, delimiter="\t" if format.name == "tsv" else ",")
+        case other:
+            raise NotImplementedError(f"no writer of files of the format {other}")
 
 
 def write_folder(
@@ -334,17 +334,13 @@ def export_dataset(
             validate_records(chosen, records, options)
     sharded = one_file and options.shard_bytes is not None
     inputs = [path for one in splits for path in one.paths]
-    check_place(
-        place, inputs, storage, as_folder=not one_file, sharded=sharded, overwrite=requested.overwrite
-    )
+    check_place(place, inputs, storage, as_folder=not one_file, sharded=sharded, overwrite=requested.overwrite)
     if chosen.name == "tfds":
         return _build_report(place, chosen, *export_tfds(every, place, options))
     transaction = Transaction(place, storage)
     with transaction.folder("export", as_files=one_file, overwrite=requested.overwrite) as staging:
         counts = _write_files(chosen, every, staging, options, one_file=one_file)
-    return _build_report(
-        place, chosen, counts, staging.files, staging.n_bytes, _list_omitted_columns(chosen, every)
-    )
+    return _build_report(place, chosen, counts, staging.files, staging.n_bytes, _list_omitted_columns(chosen, every))
 
 
 def _write_files(
@@ -408,9 +404,7 @@ def _list_omitted_columns(format: FormatInfo, every: list[ExportedRecords]) -> l
     return [name for name in every[0].features if name not in used]
 
 
-def _parse_options(
-    format: FormatInfo, requested: ExportOptions, on_records: Callable[[int], None] | None
-) -> Options:
+def _parse_options(format: FormatInfo, requested: ExportOptions, on_records: Callable[[int], None] | None) -> Options:
     if requested.labels == "names" and not format.labels:
         raise _unsupported_option_error("labels", format, "csv, tsv, jsonl or webdataset")
     if requested.shard_size is not None and format.name != "webdataset":

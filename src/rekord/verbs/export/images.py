@@ -64,18 +64,14 @@ def infer_roles(records: ExportedRecords, format: str) -> ColumnRoles:
     """The roles of a split's columns: by their types where they are declared, by their keys and names else."""
     features = {name: one for name, one in records.features.items() if name not in records.split.schema.steps}
     image = _find_image_column(features, format)
-    masks = [
-        name for name, one in of_type(features, Mask).items() if one.of in (None, image)
-    ] or _find_columns(features, (Bytes, Image), "image/segmentation/class/encoded", "mask")
+    masks = [name for name, one in of_type(features, Mask).items() if one.of in (None, image)] or _find_columns(
+        features, (Bytes, Image), "image/segmentation/class/encoded", "mask"
+    )
     boxes, pixels = _find_box_columns(features)
     extras = {
         role: found[0]
         for role in ("is_crowd", "area", "difficult", "truncated", "occluded", "view")
-        if (
-            found := _find_columns(
-                features, (Int64, Float32, Text, Bytes), f"image/object/{role}", role, many=True
-            )
-        )
+        if (found := _find_columns(features, (Int64, Float32, Text, Bytes), f"image/object/{role}", role, many=True))
     }
     return ColumnRoles(
         image=image,
@@ -220,9 +216,7 @@ def iter_image_rows(records: ExportedRecords, roles: ColumnRoles, options: Optio
         options.on_records(rows)
 
 
-def write_images(
-    records: ExportedRecords, staging: StagedFolder, options: Options, shared: ExportState
-) -> int:
+def write_images(records: ExportedRecords, staging: StagedFolder, options: Options, shared: ExportState) -> int:
     """The images of a split as files; gives the number of its records."""
     roles = infer_roles(records, "a folder of images")
     total = 0
@@ -464,15 +458,11 @@ def write_voc(records: ExportedRecords, staging: StagedFolder, options: Options,
 
 def finish_voc(staging: StagedFolder, shared: ExportState) -> None:
     """The ids of the classes, which xml files do not have: `rk.sources.voc` takes them as `label_map`."""
-    if (
-        min(shared.classes, default=1) > 0
-    ):  # a label map has no class 0, and half of one would name no class well
+    if min(shared.classes, default=1) > 0:  # a label map has no class 0, and half of one would name no class well
         staging.put("label_map.pbtxt", format_label_map(shared.classes).encode())
 
 
-def _iter_boxed_images(
-    records: ExportedRecords, roles: ColumnRoles, options: Options
-) -> Iterator[BoxedImage]:
+def _iter_boxed_images(records: ExportedRecords, roles: ColumnRoles, options: Options) -> Iterator[BoxedImage]:
     for row in iter_image_rows(records, roles, options):
         image = row.of(roles.image)
         facts = read_image_header(records, row.number, roles.image, image, sized=True)
@@ -504,9 +494,7 @@ def _read_pixel_boxes(
     else:
         value = row.of(roles.boxes)
         given = np.array([] if value is None else value, np.float32).reshape(-1, 4)
-    good = np.isfinite(given).all() and (
-        roles.pixels or (np.abs(given - 0.5) <= 0.5 + _ROUNDING_TOLERANCE).all()
-    )
+    good = np.isfinite(given).all() and (roles.pixels or (np.abs(given - 0.5) <= 0.5 + _ROUNDING_TOLERANCE).all())
     if not good:
         where = roles.boxes if isinstance(roles.boxes, str) else roles.boxes[0] if roles.boxes else None
         raise error(

@@ -31,9 +31,7 @@ _ENDINGS = {
 _PATH_SEPARATORS = re.compile(r"[/\\]")
 # What some system cannot have in a name; a lone surrogate no system can.
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"|?*\ud800-\udfff\u2028\u2029\x85]')
-_RESERVED = re.compile(
-    r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|thumbs|ehthumbs|desktop)(\..*)?", re.IGNORECASE
-)
+_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|thumbs|ehthumbs|desktop)(\..*)?", re.IGNORECASE)
 _IGNORED_FOLDERS = frozenset(("__macosx", "@eadir"))
 _MAX_PART_BYTES = 180  # of one part of a path: room for a number and an extension below the usual 255
 _MAX_PATH_PARTS = 8

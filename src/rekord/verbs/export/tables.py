@@ -111,9 +111,7 @@ def _to_short_doubles(values: Array) -> Array:
     return np.where(back == flat, digits, flat.astype(np.float64)).reshape(values.shape)
 
 
-def check_finite(
-    records: ExportedRecords, batch: Mapping[str, Any], first: int, rows: int, *, format: str
-) -> None:
+def check_finite(records: ExportedRecords, batch: Mapping[str, Any], first: int, rows: int, *, format: str) -> None:
     """Raise where a float is NaN or infinite, which JSON has no numbers for."""
     for name, column in batch.items():
         row = _find_first_non_finite(column, rows)
@@ -133,9 +131,7 @@ def _find_first_non_finite(column: Any, rows: int) -> int | None:
     if _is_time(column):
         return None
     if isinstance(column, Optional):
-        return _find_first_non_finite(
-            np.where(_broadcast_mask(column.valid, column.values), column.values, 0), rows
-        )
+        return _find_first_non_finite(np.where(_broadcast_mask(column.valid, column.values), column.values, 0), rows)
     if isinstance(column, SparseColumn):
         return _find_first_non_finite(column.values, rows)
     if isinstance(column, Ragged):
@@ -343,8 +339,7 @@ def _to_arrow_array(column: Column) -> Any:
 def _format_texts(values: list[Any]) -> Any:
     """Names as they are, and lists as JSON has them."""
     texts = [
-        value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()
-        for value in values
+        value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode() for value in values
     ]
     return pa.array(texts, pa.large_string())
 
@@ -366,11 +361,7 @@ def write_parquet(records: ExportedRecords, output: Output, options: Options) ->
     schema, batches = _open_batches(records, options)
     first = next(batches, None)
     # Sets and dicts throughout: a record may have thousands of keys.
-    again = (
-        set()
-        if first is None
-        else {name for name in schema.names if _has_repeated_values(first.column(name))}
-    )
+    again = set() if first is None else {name for name in schema.names if _has_repeated_values(first.column(name))}
     features = records.features if records.split.batch_map is None else {}
     whole = {name for name in schema.names if name in features and features[name].is_image}
     numbers = {field.name for field in schema if pa.types.is_primitive(field.type)}
@@ -387,27 +378,21 @@ def write_parquet(records: ExportedRecords, output: Output, options: Options) ->
         write_statistics=[leaf for leaf, top in leaves if leaf == top and (top in again or top in numbers)],
     )
     every = batches if first is None else chain([first], batches)
-    return _write_groups(
-        every, lambda table, rows: writer.write_table(table, row_group_size=rows), writer.close
-    )
+    return _write_groups(every, lambda table, rows: writer.write_table(table, row_group_size=rows), writer.close)
 
 
 def write_arrow(records: ExportedRecords, output: Output, options: Options) -> int:
     """All records as an Arrow IPC file; gives their number."""
     schema, batches = _open_batches(records, options)
     writer = ipc.new_file(pa.PythonFile(output, "w"), schema)
-    return _write_groups(
-        batches, lambda table, rows: writer.write_table(table, max_chunksize=rows), writer.close
-    )
+    return _write_groups(batches, lambda table, rows: writer.write_table(table, max_chunksize=rows), writer.close)
 
 
 def write_arrow_stream(records: ExportedRecords, output: Output, options: Options) -> int:
     """All records as an Arrow IPC stream; gives their number."""
     schema, batches = _open_batches(records, options)
     writer = ipc.new_stream(pa.PythonFile(output, "w"), schema)
-    return _write_groups(
-        batches, lambda table, rows: writer.write_table(table, max_chunksize=rows), writer.close
-    )
+    return _write_groups(batches, lambda table, rows: writer.write_table(table, max_chunksize=rows), writer.close)
 
 
 def _open_batches(records: ExportedRecords, options: Options) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -474,9 +459,7 @@ def _iter_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[list[pa.Re
         yield gathered, size_bytes
 
 
-def _write_group(
-    gathered: list[pa.RecordBatch], size_bytes: int, write: Callable[[pa.Table, int], Any]
-) -> None:
+def _write_group(gathered: list[pa.RecordBatch], size_bytes: int, write: Callable[[pa.Table, int], Any]) -> None:
     table = pa.Table.from_batches(gathered)
     # One batch of records that are far larger than the first ones can be too much for a group.
     try:
@@ -512,9 +495,7 @@ def _list_leaf_columns(schema: pa.Schema) -> list[tuple[str, str]]:
     parquet.write_table(schema.empty_table(), empty)
     names = parquet.ParquetFile(empty.getvalue()).schema
     tops = set(schema.names)
-    return [
-        (path, _find_top_column(path, tops)) for path in (names.column(i).path for i in range(len(names)))
-    ]
+    return [(path, _find_top_column(path, tops)) for path in (names.column(i).path for i in range(len(names)))]
 
 
 def _find_top_column(path: str, tops: AbstractSet[str]) -> str:

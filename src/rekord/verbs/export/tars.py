@@ -75,9 +75,7 @@ def write_tars(
     for batch, first, rows in records.batches():
         in_json = {name: column for name, column in batch.items() if members[name].form == "json"}
         check_finite(records, in_json, first, rows, format="JSON")
-        values = {
-            name: _prepare_values(records, options, name, batch[name], members, first) for name in batch
-        }
+        values = {name: _prepare_values(records, options, name, batch[name], members, first) for name in batch}
         for row in range(rows):
             number = first + row
             stem = safe_name(decode_name(values[keyed][row])) if keyed is not None else ""
@@ -102,9 +100,7 @@ def _make_sample_key(name: str) -> str:
 def _plan_members(records: ExportedRecords, options: Options) -> dict[str, _Member]:
     features, steps = records.features, records.split.schema.steps
     images = list(of_type(features, Image))
-    images = images or [
-        name for name, one in features.items() if _has_role(name, one, ("bytes",), _IMAGE_KEYS)
-    ]
+    images = images or [name for name, one in features.items() if _has_role(name, one, ("bytes",), _IMAGE_KEYS)]
     main = images[0] if len(images) == 1 else "image"
     masks = list(of_type(features, Mask))
     masks = masks or [name for name, one in features.items() if _has_role(name, one, ("bytes",), _MASK_KEYS)]

@@ -110,9 +110,7 @@ def plan_schema_change(
     )
     if schema is not None:
         if kept != list(before) or renames:
-            raise _rewrite_option_error(
-                "schema", "`schema` says all columns", "leave drop=, keep= and rename= out"
-            )
+            raise _rewrite_option_error("schema", "`schema` says all columns", "leave drop=, keep= and rename= out")
         kept, casts = _match_schema(before, schema, casts, fills)
     for what, names in (("cast", casts), ("rename", renames), ("fill", fills)):
         for name in names:
@@ -294,9 +292,7 @@ def _check_names(columns: Sequence[ColumnRewrite]) -> None:
     seen: dict[str, str] = {}
     for one in columns:
         if not isinstance(one.new, str) or not one.new:
-            raise _rewrite_option_error(
-                "rename", f"{preview(one.new)} is no name", f"--rename {one.old[:40]}=other"
-            )
+            raise _rewrite_option_error("rename", f"{preview(one.new)} is no name", f"--rename {one.old[:40]}=other")
         if one.new in seen:
             raise _rewrite_option_error(
                 "rename",
@@ -456,12 +452,7 @@ class RewriteSource:
 
     def place(self, where: Location) -> Location:
         """The place of a row as its record: the file, and the number there."""
-        if (
-            where.record is not None
-            or where.row is None
-            or where.path is None
-            or not where.path[:6].isdigit()
-        ):
+        if where.record is not None or where.row is None or where.path is None or not where.path[:6].isdigit():
             return replace(where, row=None)
         file = self.files[int(where.path[:6])]
         record = where.row if file.chosen is None else int(file.chosen[where.row])
@@ -500,9 +491,7 @@ class _RewriteFileReader:
         if self._file.chosen is None:
             batch = new_batch(self._plan(self._kinds), self._pool)
             size = segment.end - segment.begin
-            consumed, _, frame, row = batch.feed(
-                segment.slab, segment.begin, segment.end, size, segment.frames
-            )
+            consumed, _, frame, row = batch.feed(segment.slab, segment.begin, segment.end, size, segment.frames)
             if frame is None and row is None and consumed == size:
                 try:
                     yield self._columns(batch, segment.frames, self._kinds)
@@ -569,9 +558,7 @@ class _RewriteFileReader:
         except RekordError as failure:
             where = replace(failure.location, row=None)
             failure.location = where.within(path=self._file.path, record=record, offset=offset)
-            failure.do = (
-                None if failure.do is None else failure.do.replace("lossy=True", "--lossy (lossy=True)")
-            )
+            failure.do = None if failure.do is None else failure.do.replace("lossy=True", "--lossy (lossy=True)")
             return SourceRow(self._name, self._done, failure)
         return kinds
 

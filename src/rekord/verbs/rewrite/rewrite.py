@@ -158,16 +158,10 @@ def merge_source_datasets(olds: Sequence[SourceDataset], schema: Schema) -> Sour
     same = all(read_other_companions(old) == read_other_companions(olds[0]) for old in olds)
     first = olds[0].manifest
     agreed = None
-    if (
-        first is not None
-        and same
-        and all(old.inherited_options() == olds[0].inherited_options() for old in olds)
-    ):
+    if first is not None and same and all(old.inherited_options() == olds[0].inherited_options() for old in olds):
         agreed = first
     parent = combine_dataset_digests(olds) if all(old.parent is not None for old in olds) else None
-    return replace(
-        olds[0], schema=schema, manifest=agreed, digest=combine_dataset_digests(olds), parent=parent
-    )
+    return replace(olds[0], schema=schema, manifest=agreed, digest=combine_dataset_digests(olds), parent=parent)
 
 
 def _order_records(split: Split, ids: Selection | None, requested: OutputOptions) -> RecordSequence:
@@ -228,9 +222,7 @@ def prepare_rewrite(
     """Everything that can be refused before a record is written is refused here."""
     place = output_folder(out)
     if not given:
-        raise error(
-            "U605", "`path` cannot be empty", expected="a dataset", found="none", do="rk.rewrite(path, out)"
-        )
+        raise error("U605", "`path` cannot be empty", expected="a dataset", found="none", do="rk.rewrite(path, out)")
     olds = [open_source_dataset(one, kind=requested.kind) for one in given]
     check_separate_folders(place, olds)
     splits = _merge_splits(olds)
@@ -260,9 +252,7 @@ def prepare_rewrite(
         )
     unproven = not declared and requested.schema is not None
     paths = [path for split in splits.values() for path in split.paths]
-    requested = replace(
-        requested, compression=choose_compression(requested.compression, paths, requested.format)
-    )
+    requested = replace(requested, compression=choose_compression(requested.compression, paths, requested.format))
     wanted = {name: _select_wanted_records(split, requested.where) for name, split in splits.items()}
     if requested.where is not None and not any(ids is None or len(ids) for ids in wanted.values()):
         raise error(
@@ -287,9 +277,7 @@ def _merge_splits(olds: Sequence[SourceDataset]) -> dict[str, Split]:
         for name, split in old.splits.items():
             parts.setdefault(name, []).append(split)
     everything = [split for several in parts.values() for split in several]
-    if len(olds) > 1 and all(
-        split.view.ids is None and not split.stored_schema.declared for split in everything
-    ):
+    if len(olds) > 1 and all(split.view.ids is None and not split.stored_schema.declared for split in everything):
         # What they hold is found out from all of them together.
         schema = LazySchema([path for split in everything for path in split.paths], None, None)
         return {
@@ -301,9 +289,7 @@ def _merge_splits(olds: Sequence[SourceDataset]) -> dict[str, Split]:
     return {name: concat(several) for name, several in parts.items()}
 
 
-def resolve_source_schema(
-    olds: Sequence[SourceDataset], splits: Mapping[str, Split], given: Schema | None
-) -> Schema:
+def resolve_source_schema(olds: Sequence[SourceDataset], splits: Mapping[str, Split], given: Schema | None) -> Schema:
     """What the records hold: declared, or else found out from all of them, since it is declared from now on."""
     if given is not None:
         return given

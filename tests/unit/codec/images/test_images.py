@@ -324,9 +324,7 @@ def test_a_plain_row_takes_arrays_and_leaves_holes_to_the_encoder() -> None:
 
 
 def test_a_plain_row_compares_each_mask_with_its_own_image() -> None:
-    schema = Schema(
-        {"a": Image(), "b": Image(), "of_a": Mask(classes=2, of="a"), "of_b": Mask(classes=2, of="b")}
-    )
+    schema = Schema({"a": Image(), "b": Image(), "of_a": Mask(classes=2, of="a"), "of_b": Mask(classes=2, of="b")})
     small, large = np.zeros((2, 3), np.uint8), np.zeros((4, 6), np.uint8)
     good = {"a": small, "b": large, "of_a": small, "of_b": large}
     assert set(PlainLayout(schema).derive(good, "full").values) == set(good)

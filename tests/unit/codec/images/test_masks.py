@@ -58,12 +58,7 @@ def png(
     pixels = np.asarray(ids)
     height, width = pixels.shape[:2]
     passes = ADAM7 if interlaced else [(0, 0, 1, 1)]
-    rows = [
-        b"\0" + packed(row, bits)
-        for x, y, dx, dy in passes
-        for row in pixels[y::dy, x::dx]
-        if row.shape[0] > 0
-    ]
+    rows = [b"\0" + packed(row, bits) for x, y, dx, dy in passes for row in pixels[y::dy, x::dx] if row.shape[0] > 0]
     stream = zlib.compress(b"".join(rows)) if image_data is None else image_data
     step = -(-len(stream) // pieces)
     parts = [stream[at : at + step] for at in range(0, len(stream), step)]
@@ -215,9 +210,7 @@ def test_the_first_pixel_that_is_no_class_id_is_named(tmp_path: Path) -> None:
         ([[0, 2, 21]], {"ignore": None}, None, "mend the mask, or declare classes=22 or ignore="),
     ],
 )
-def test_a_reason_is_given_where_the_values_show_one(
-    ids: Any, options: Any, likely: str | None, do: str
-) -> None:
+def test_a_reason_is_given_where_the_values_show_one(ids: Any, options: Any, likely: str | None, do: str) -> None:
     failure = refused(png(ids), **options)
     assert (failure.code, failure.likely, failure.do) == ("E335", likely, do)
 
@@ -277,9 +270,7 @@ def test_a_map_that_leads_beyond_the_classes_is_noticed() -> None:
     assert (failure.code, failure.found) == ("E335", "40 at row 0, column 1")
 
 
-@pytest.mark.parametrize(
-    "colours", [{(0, 0): 1}, {(0, 0, 256): 1}, {"red": 1}, {(0, 0, 0): -1}, {(0, 0, 0): "x"}]
-)
+@pytest.mark.parametrize("colours", [{(0, 0): 1}, {(0, 0, 256): 1}, {"red": 1}, {(0, 0, 0): -1}, {(0, 0, 0): "x"}])
 def test_a_colour_map_that_is_none_is_wrong_usage(colours: Any) -> None:
     with pytest.raises(UsageError) as caught:
         looked(png(COLOURED, kind=RGB), colours=colours)

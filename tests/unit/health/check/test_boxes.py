@@ -28,9 +28,7 @@ def boxed(*boxes: tuple[float, float, float, float], number: int = 0, **objects:
 
 
 def about_boxes(path: Path, schema: rk.Schema | None) -> list[Finding]:
-    return [
-        one for one in rk.check(path, schema).findings if one.code == "D407" or "H770" <= one.code < "H780"
-    ]
+    return [one for one in rk.check(path, schema).findings if one.code == "D407" or "H770" <= one.code < "H780"]
 
 
 GOOD = [boxed((0.1, 0.2, 0.5, 0.6), (0.0, 0.0, 1.0, 1.0), number=i) for i in range(6)]

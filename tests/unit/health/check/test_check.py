@@ -70,9 +70,7 @@ def said(report: rk.Report) -> list[tuple[str, str, int | None, str | None]]:
     ],
     ids=["Example", "empty", "SequenceExample", "ELWC", "Event", "text", "proto", "unknown"],
 )
-def test_payloads_that_are_no_examples_are_noted_once(
-    put_records: PutFile, payload: bytes, code: str | None
-) -> None:
+def test_payloads_that_are_no_examples_are_noted_once(put_records: PutFile, payload: bytes, code: str | None) -> None:
     report = rk.check(put_records([payload] * 5))
     assert said(report) == ([] if code is None else [(code, "note", None, None)])
     assert (report.ok, report.records, report.payload_bytes) == (True, 5, 5 * len(payload))
@@ -190,9 +188,7 @@ def test_empty_payloads_do_not_say_what_a_file_holds(put_records: PutFile) -> No
         "x.gz.tfrecord",
     ],
 )
-def test_a_name_that_says_compression_is_believed_and_a_false_one_is_a_warning(
-    put_file: PutFile, name: str
-) -> None:
+def test_a_name_that_says_compression_is_believed_and_a_false_one_is_a_warning(put_file: PutFile, name: str) -> None:
     data = frames([EXAMPLE])
     report = rk.check(put_file(data, name))
     assert (said(report), report.ok) == ([("H701", "warning", None, None)], True)

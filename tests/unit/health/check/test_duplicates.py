@@ -185,9 +185,7 @@ def test_each_content_key_is_compared_on_its_own(put):
 
 
 def test_the_same_bytes_under_two_keys_are_not_the_same_content(put):
-    assert (
-        _found(put(train=[{"a": [_image(1)], "b": [_image(1)]}, {"a": [_image(2)], "b": [_image(3)]}])) == []
-    )
+    assert _found(put(train=[{"a": [_image(1)], "b": [_image(1)]}, {"a": [_image(2)], "b": [_image(3)]}])) == []
 
 
 def test_missing_and_empty_content_is_never_the_same(put):
@@ -318,9 +316,7 @@ def test_a_table_of_few_small_columns_repeats_by_nature_and_is_only_noted(put):
     assert [finding.code for finding in found] == ["H788", "H789", "H789"]
 
 
-@pytest.mark.parametrize(
-    "name", ["id", "key", "uuid", "image/source_id", "example_id", "filename", "x/filename"]
-)
+@pytest.mark.parametrize("name", ["id", "key", "uuid", "image/source_id", "example_id", "filename", "x/filename"])
 def test_a_key_that_is_named_like_an_identity_and_differs_is_one(put, name):
     rows = [{name: [b"%d" % i], "x": [i // 2 * 1.5]} for i in range(10)]
     [finding] = _found(put(train=rows))
@@ -471,9 +467,7 @@ def test_memory_does_not_grow_with_the_records(tmp_path):
         for number in range(batches):
             numbers = np.arange(2000) + number * 2000
             columns = {"x": KeyColumn("int64", numbers, None, None)}
-            for _ in rule.update(
-                KeyedBatch("a.tfrecord", numbers, numbers * 30, numbers, columns, {}, False)
-            ):
+            for _ in rule.update(KeyedBatch("a.tfrecord", numbers, numbers * 30, numbers, columns, {}, False)):
                 pass
         assert list(rule.end()) == []
         peak = tracemalloc.get_traced_memory()[1]

@@ -135,9 +135,7 @@ def test_another_format_than_its_key_says_is_one_warning_a_file(
     put_records: PutFile, schema: rk.Schema | None
 ) -> None:
     rows = [
-        image_record(
-            PNG if i in (2, 4) else JPEG, format=b"jpeg", filename=b"a", height=6, width=8, channels=3
-        )
+        image_record(PNG if i in (2, 4) else JPEG, format=b"jpeg", filename=b"a", height=6, width=8, channels=3)
         | {MASK: [ids()], "image/segmentation/class/format": [b"png"]}
         for i in range(6)
     ]
@@ -148,9 +146,7 @@ def test_another_format_than_its_key_says_is_one_warning_a_file(
 
 
 @pytest.mark.parametrize("said", [b"jpeg", b"JPEG", b"jpg", b"JPG", b".jpg", b"", b"raw", b"\xff\xfe"])
-def test_names_of_one_format_are_the_same_and_unknown_ones_say_nothing(
-    put_records: PutFile, said: bytes
-) -> None:
+def test_names_of_one_format_are_the_same_and_unknown_ones_say_nothing(put_records: PutFile, said: bytes) -> None:
     assert about_images(put_records([example_bytes(image_record(JPEG, format=said))] * 2), None) == []
 
 
@@ -212,9 +208,7 @@ def test_a_size_beside_two_images_is_that_of_neither(put_records: PutFile) -> No
     row = {"left": [PNG], "right": [saved("RGB", "png", (4, 4))], "height": [6], "width": [8]}
     assert about_images(put_records([example_bytes(row)] * 2), None) == []
     schema = rk.Schema({"left": rk.Image(), "right": rk.Image()})
-    assert [
-        one.code for one in about_images(put_records([example_bytes(row)]), schema) if one.code != "H754"
-    ] == []
+    assert [one.code for one in about_images(put_records([example_bytes(row)]), schema) if one.code != "H754"] == []
 
 
 # Channels, CMYK, EXIF.
@@ -351,14 +345,10 @@ def test_a_mask_whose_pixels_are_damaged_is_an_error(put_records: PutFile) -> No
     assert (one.code, one.record) == ("H762", 1)
 
 
-def test_a_mask_with_too_many_pixels_is_a_warning(
-    put_records: PutFile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mask_with_too_many_pixels_is_a_warning(put_records: PutFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rekord.codec.images.store._MAX_PIXELS", 10)
     found = about_images(put_records([segmented(ids())]), DEEPLAB)
-    assert [(one.code, one.severity, one.record, one.feature) for one in found] == [
-        ("H769", "warning", 0, "mask")
-    ]
+    assert [(one.code, one.severity, one.record, one.feature) for one in found] == [("H769", "warning", 0, "mask")]
 
 
 # Sequences and lists.
@@ -414,9 +404,7 @@ def test_an_image_that_decoding_refuses_for_its_size_is_reported(
     rows = [image_record(JPEG), image_record(claiming(side))]
     path = put_records([example_bytes(row) for row in rows])
     found = about_images(path, ANY if declared else None)
-    assert [(one.code, one.severity, one.record) for one in found] == (
-        [("H739", severity, 1)] if severity else []
-    )
+    assert [(one.code, one.severity, one.record) for one in found] == ([("H739", severity, 1)] if severity else [])
     if severity is not None:
         assert (found[0].expected, found[0].found) == ("at most 89,478,485", f"{side:,} × {side:,}")
         with pytest.raises(rk.DecodeError) as caught:

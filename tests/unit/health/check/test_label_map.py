@@ -13,8 +13,7 @@ from rekord.testing import example_bytes, frame_offsets, frames
 PutFile = Callable[..., Path]
 MAP = b"item { id: 1 name: 'cat' }\nitem { id: 2 name: 'dog' }\n"
 SIDES = {
-    f"image/object/bbox/{side}": [0.1 if side[1:] == "min" else 0.9]
-    for side in ("xmin", "ymin", "xmax", "ymax")
+    f"image/object/bbox/{side}": [0.1 if side[1:] == "min" else 0.9] for side in ("xmin", "ymin", "xmax", "ymax")
 }
 
 

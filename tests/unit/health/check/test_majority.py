@@ -181,9 +181,7 @@ def test_what_begins_late_in_a_file_is_how_the_file_is(put_records: PutFile) -> 
 # Several files.
 
 
-def test_a_whole_shard_of_another_kind_is_found_against_the_others(
-    put_records: PutFile, tmp_path: Path
-) -> None:
+def test_a_whole_shard_of_another_kind_is_found_against_the_others(put_records: PutFile, tmp_path: Path) -> None:
     for shard in range(3):
         change = {i: {"label": [float(i)]} for i in range(8)} if shard == 2 else {}
         put_records(rows(8, change), f"data/train-{shard:05d}-of-00003.tfrecord")
@@ -201,9 +199,7 @@ def test_a_whole_shard_without_a_key_is_one_warning(put_records: PutFile, tmp_pa
     assert Path(one.path or "").name == "train-00020-of-00040.tfrecord"
 
 
-def test_a_split_of_another_kind_is_found_where_the_keys_are_the_same(
-    put_records: PutFile, tmp_path: Path
-) -> None:
+def test_a_split_of_another_kind_is_found_where_the_keys_are_the_same(put_records: PutFile, tmp_path: Path) -> None:
     put_records(rows(40), "data/train.tfrecord")
     put_records(rows(4, {i: {"label": [0.5]} for i in range(4)}), "data/val.tfrecord")
     found = unlike(tmp_path / "data")

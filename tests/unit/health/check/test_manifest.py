@@ -34,9 +34,7 @@ SCHEMA = rk.Schema({"id": rk.Int64(), "label": rk.Label(["cat", "dog", "owl"], k
 def dataset(tmp_path: Path) -> Path:
     folder = tmp_path / "pets"
     rows = [{"id": i, "label": i % 3} for i in range(60)]
-    rk.write(
-        rows, folder, schema=SCHEMA, split={"train": 0.7, "val": 0.3}, shards=3, key="id", progress=False
-    )
+    rk.write(rows, folder, schema=SCHEMA, split={"train": 0.7, "val": 0.3}, shards=3, key="id", progress=False)
     return folder
 
 
@@ -220,9 +218,7 @@ def test_a_class_that_is_counted_otherwise_is_an_error(dataset, name):
         classes = manifest["splits"]["val"]["classes"]["label"]
         classes[name] = classes.get(name, 0) + 5
 
-    before = json.loads((dataset / "rekord.json").read_bytes())["splits"]["val"]["classes"]["label"].get(
-        name, 0
-    )
+    before = json.loads((dataset / "rekord.json").read_bytes())["splits"]["val"]["classes"]["label"].get(name, 0)
     edit_manifest(dataset, change)
     [finding] = _class_findings(dataset)
     assert (finding.code, finding.severity) == ("H785", "error")
@@ -248,9 +244,7 @@ def test_labels_of_any_size_cost_no_memory(tmp_path):
     folder = tmp_path / "wide"
     rk.write([{"label": i * 2**38} for i in range(3)], folder, schema=schema, progress=False)
     assert _class_findings(folder) == []
-    edit_manifest(
-        folder, lambda manifest: manifest["splits"]["train"]["classes"]["label"].update({str(2**38): 4})
-    )
+    edit_manifest(folder, lambda manifest: manifest["splits"]["train"]["classes"]["label"].update({str(2**38): 4}))
     [finding] = _class_findings(folder)
     assert (finding.expected, finding.found) == (
         f"4 records of class {2**38}, as rekord.json says",
@@ -265,9 +259,7 @@ def test_labels_of_any_size_cost_no_memory(tmp_path):
 def tfds(tmp_path: Path) -> Path:
     folder = tmp_path / "pets" / "1.0.0"
     rows = {"id": np.arange(60), "label": np.arange(60) % 3}
-    rk.write(
-        rows, folder, schema=SCHEMA, split={"train": 0.7, "val": 0.3}, shards=3, format="tfds", progress=False
-    )
+    rk.write(rows, folder, schema=SCHEMA, split={"train": 0.7, "val": 0.3}, shards=3, format="tfds", progress=False)
     os.remove(folder / "rekord.json")
     return folder
 

@@ -574,9 +574,7 @@ def test_keys_that_never_end_are_named_a_hundred_times_and_then_counted(put_reco
 
 
 def test_a_key_of_any_length_is_cut_in_messages(put_records: PutFile) -> None:
-    (one,) = held_against(
-        put_records([example_bytes({"x": [1], "k" * 5000: [1]})]), rk.Schema({"x": rk.Int64()})
-    )
+    (one,) = held_against(put_records([example_bytes({"x": [1], "k" * 5000: [1]})]), rk.Schema({"x": rk.Int64()}))
     assert one.code == "H754"
     assert len(one.message) < 100
     assert len(one.do or "") < 200

@@ -106,9 +106,7 @@ def test_a_single_file_without_records_is_no_empty_shard():
     assert _found(paths, records={paths[0]: 0}) == []
 
 
-@pytest.mark.parametrize(
-    "form", ["data/train-{:05d}-of-00005.tfrecord", "data/part-r-{:05d}", "data/x_{}.tfrecord"]
-)
+@pytest.mark.parametrize("form", ["data/train-{:05d}-of-00005.tfrecord", "data/part-r-{:05d}", "data/x_{}.tfrecord"])
 def test_shards_of_very_unequal_size_are_a_warning(form):
     paths = [form.format(number) for number in range(5)]
     sizes = dict(zip(paths, [5_000_000, 4_000_000, 20_000_001, 5_000_000, 6_000_000], strict=True))

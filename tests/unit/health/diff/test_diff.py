@@ -31,9 +31,7 @@ from rekord.testing import (
     sequence_bytes,
 )
 
-ROWS: list[dict[str, Any]] = [
-    {"id": i, "name": f"row {i}", "score": float(np.float32(i / 8))} for i in range(200)
-]
+ROWS: list[dict[str, Any]] = [{"id": i, "name": f"row {i}", "score": float(np.float32(i / 8))} for i in range(200)]
 
 
 def written(folder: Path, rows: list[dict[str, Any]], **options: Any) -> str:
@@ -64,8 +62,7 @@ def test_a_file_is_the_same_as_itself(tmp_path: Path) -> None:
     assert counts(found) == (0, 0, 0, 0)
     assert found.remarks == []
     assert found.counts == {
-        side: {"records": 200, "files": 1, "payload_bytes": found.counts["a"]["payload_bytes"]}
-        for side in "ab"
+        side: {"records": 200, "files": 1, "payload_bytes": found.counts["a"]["payload_bytes"]} for side in "ab"
     }
 
 
@@ -208,9 +205,7 @@ def test_a_key_may_be_bytes(tmp_path: Path) -> None:
 def test_a_feature_that_comes_or_goes_is_one_that_changed(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(frames(example_bytes({"id": [i], "x": [1]}) for i in range(3)))
     (tmp_path / "b").write_bytes(
-        frames(
-            [example_bytes({"id": [0], "x": [1]}), *(example_bytes({"id": [i], "y": [b"z"]}) for i in (1, 2))]
-        )
+        frames([example_bytes({"id": [0], "x": [1]}), *(example_bytes({"id": [i], "y": [b"z"]}) for i in (1, 2))])
     )
     found = rk.diff(tmp_path / "a", tmp_path / "b", key="id")
     assert counts(found) == (0, 0, 2, 0)
@@ -281,9 +276,7 @@ def test_a_key_that_cannot_tell_records_apart_is_refused(
     assert where.offset == frame_offsets(data)[record]
 
 
-def test_more_records_than_the_sort_can_number_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_records_than_the_sort_can_number_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "MAX_KEYED_RECORDS", 100)
     path = put(tmp_path / "a.tfrecord", ROWS)
     with pytest.raises(rk.UsageError) as caught:
@@ -398,9 +391,7 @@ def test_a_schema_alone_can_be_the_difference(tmp_path: Path) -> None:
 def test_without_manifests_schemas_are_what_was_seen(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(frames([example_bytes({"x": [1], "y": [1, 2], "gone": [b"x"]})] * 2))
     (tmp_path / "b").write_bytes(
-        frames(
-            [example_bytes({"x": [1.5], "y": [1], "new": [1]}), example_bytes({"y": [1, 2, 3], "new": [1]})]
-        )
+        frames([example_bytes({"x": [1.5], "y": [1], "new": [1]}), example_bytes({"y": [1, 2, 3], "new": [1]})])
     )
     schema = rk.diff(tmp_path / "a", tmp_path / "b").schema
     assert schema.source == "records"
@@ -415,8 +406,7 @@ def test_without_manifests_schemas_are_what_was_seen(tmp_path: Path) -> None:
 def test_features_that_moved_are_told_and_others_are_not(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     rows = [
-        {"id": i, "name": "ab"[int(rng.random() < 0.5)], "score": float(rng.standard_normal())}
-        for i in range(2000)
+        {"id": i, "name": "ab"[int(rng.random() < 0.5)], "score": float(rng.standard_normal())} for i in range(2000)
     ]
     moved = [{**row, "score": row["score"] + 2, "name": "a"} for row in rows]
     a, b = put(tmp_path / "a.tfrecord", rows), put(tmp_path / "b.tfrecord", moved)
@@ -429,9 +419,7 @@ def test_features_that_moved_are_told_and_others_are_not(tmp_path: Path) -> None
 
 def test_a_number_far_out_is_told(tmp_path: Path) -> None:
     a = put(tmp_path / "a.tfrecord", ROWS)
-    b = put(
-        tmp_path / "b.tfrecord", [{**ROWS[0], "score": float("nan")}, {**ROWS[1], "score": -1e9}, *ROWS[2:]]
-    )
+    b = put(tmp_path / "b.tfrecord", [{**ROWS[0], "score": float("nan")}, {**ROWS[1], "score": -1e9}, *ROWS[2:]])
     says = rk.diff(a, b, key="id").features["score"].says
     assert "least 0 against -1e+09" in says
     assert "0 values NaN against 1" in says
@@ -498,9 +486,7 @@ def test_a_manifest_that_cannot_be_used_is_a_finding_and_the_shards_go_by_their_
     found = rk.diff(a, b)
     assert counts(found) == (0, 0, 0, 0)
     assert not found.complete
-    assert [(each.code, each.path) for each in found.findings] == [
-        ("X515", str(tmp_path / "b" / "rekord.json"))
-    ]
+    assert [(each.code, each.path) for each in found.findings] == [("X515", str(tmp_path / "b" / "rekord.json"))]
 
 
 def test_a_tfds_folder_has_the_splits_that_it_names(tmp_path: Path) -> None:
@@ -509,9 +495,7 @@ def test_a_tfds_folder_has_the_splits_that_it_names(tmp_path: Path) -> None:
     b.mkdir()
     splits = []
     for name, split in rk.open(a).splits.items():
-        shutil.copy(
-            tmp_path / "a" / f"{name}-00000-of-00001.tfrecord", b / f"pets-{name}.tfrecord-00000-of-00001"
-        )
+        shutil.copy(tmp_path / "a" / f"{name}-00000-of-00001.tfrecord", b / f"pets-{name}.tfrecord-00000-of-00001")
         splits.append({"name": name, "shardLengths": [str(len(split))]})
     (b / "dataset_info.json").write_text(json.dumps({"name": "pets", "splits": splits}))
     found = rk.diff(a, b)
@@ -648,9 +632,7 @@ def test_prints_of_rows_in_any_order_are_read_across_blocks_of_different_widths(
     monkeypatch.setattr(match, "_READ_BYTES", 64)
     found = match.FeatureFingerprints(match.FeatureNumbering())
     chance = np.random.default_rng(2)
-    blocks = [
-        chance.integers(0, 1 << 32, (rows, width), np.uint32) for rows, width in ((40, 2), (30, 4), (50, 5))
-    ]
+    blocks = [chance.integers(0, 1 << 32, (rows, width), np.uint32) for rows, width in ((40, 2), (30, 4), (50, 5))]
     for block in blocks:
         found._keep(block)
     for number in range(3):

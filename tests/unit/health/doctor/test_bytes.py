@@ -224,9 +224,7 @@ def test_bytes_behind_gzip_are_said(tmp_path: Path) -> None:
 def test_text_payloads_are_another_message_and_no_error_unless_parsed(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     found = seen(path, damage.frames([b"the %d th line of a text" % i for i in range(20)]))
-    assert [(each.code, each.severity, each.records_affected) for each in found.diagnoses] == [
-        ("H811", "note", 20)
-    ]
+    assert [(each.code, each.severity, each.records_affected) for each in found.diagnoses] == [("H811", "note", 20)]
     assert found.ok
     wanted = rk.doctor(path, schema=rk.Schema({"label": rk.Int64()})).diagnoses
     assert (wanted[0].code, wanted[0].severity) == ("H811", "error")
@@ -237,9 +235,7 @@ def test_payloads_that_protobuf_refuses_are_one_diagnosis(tmp_path: Path, record
     payloads = list(PAYLOADS)
     payloads[record] = payloads[record][:-3]
     diagnosis = next(
-        each
-        for each in seen(tmp_path / "a.tfrecord", damage.frames(payloads)).diagnoses
-        if each.code == "H813"
+        each for each in seen(tmp_path / "a.tfrecord", damage.frames(payloads)).diagnoses if each.code == "H813"
     )
     assert (diagnosis.records_affected, diagnosis.records[0].record) == (1, record)
     assert any("so they were written like this" in line for line in diagnosis.ruled_out)

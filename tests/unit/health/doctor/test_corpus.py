@@ -40,9 +40,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str, str]] = {
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("place", [0, RECORDS // 2, RECORDS - 1])
 @pytest.mark.parametrize("case", CASES)
-def test_one_bad_record_is_diagnosed_against_a_spec(
-    tmp_path: Path, case: str, place: int, packed: bool
-) -> None:
+def test_one_bad_record_is_diagnosed_against_a_spec(tmp_path: Path, case: str, place: int, packed: bool) -> None:
     changed, code, feature, word = CASES[case]
     rows = [row(number) for number in range(RECORDS)]
     rows[place] = {key: value for key, value in {**rows[place], **changed}.items() if value is not ...}
@@ -55,9 +53,7 @@ def test_one_bad_record_is_diagnosed_against_a_spec(
     diagnosis = found.diagnoses[0]
     assert (diagnosis.code, diagnosis.feature, diagnosis.severity) == (code, feature, "error")
     assert diagnosis.records_affected == 1
-    assert [(each.record, each.offset) for each in diagnosis.records] == [
-        (place, damage.frame_offsets(data)[place])
-    ]
+    assert [(each.record, each.offset) for each in diagnosis.records] == [(place, damage.frame_offsets(data)[place])]
     assert word in diagnosis.do
     assert diagnosis.tensorflow_error is not None
     assert feature in diagnosis.tensorflow_error
@@ -65,9 +61,7 @@ def test_one_bad_record_is_diagnosed_against_a_spec(
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("place", [0, RECORDS // 2, RECORDS - 1])
-@pytest.mark.parametrize(
-    ("broken", "code"), [(damage.corrupt_payload, "H804"), (damage.corrupt_length, "H804")]
-)
+@pytest.mark.parametrize(("broken", "code"), [(damage.corrupt_payload, "H804"), (damage.corrupt_length, "H804")])
 def test_one_changed_record_is_found_in_its_place(
     tmp_path: Path, broken: Any, code: str, place: int, packed: bool
 ) -> None:

@@ -79,9 +79,7 @@ def test_that_ids_count_from_1_is_concluded_from_enough_records(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("labels", [[0.0, 1.0, 1.0], [4.0, 2.0]], ids=["several classes", "relevance"])
-def test_several_whole_floats_a_record_are_targets_and_no_classes(
-    tmp_path: Path, labels: list[float]
-) -> None:
+def test_several_whole_floats_a_record_are_targets_and_no_classes(tmp_path: Path, labels: list[float]) -> None:
     rows: list[Row] = [{"label": labels, "id": [i]} for i in range(40)]
     assert codes(rk.doctor(write(tmp_path / "a.tfrecord", rows))) == []
 
@@ -110,8 +108,7 @@ def test_a_float_label_that_is_read_as_int_has_tensorflows_error(tmp_path: Path)
     diagnosis = of(found, "H814")
     assert (diagnosis.severity, diagnosis.records[0].record) == ("error", 0)
     assert diagnosis.tensorflow_error == (
-        "Name: <unknown>, Key: label, Index: 0.  "
-        "Data types don't match. Data type: float but expected type: int64"
+        "Name: <unknown>, Key: label, Index: 0.  Data types don't match. Data type: float but expected type: int64"
     )
     assert found.spec == '{\n    "label": tf.io.FixedLenFeature([], tf.float32),\n}'
 
@@ -158,9 +155,7 @@ def test_one_text_that_is_no_number_makes_them_texts(tmp_path: Path, place: int)
 def test_a_label_by_its_name_is_worth_a_note_in_the_file_alone(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tfrecord", [{"label": [[b"cat", b"dog"][i % 2]]} for i in range(30)])
     found = rk.doctor(path)
-    assert [(each.code, each.severity, each.feature) for each in found.diagnoses] == [
-        ("H818", "note", "label")
-    ]
+    assert [(each.code, each.severity, each.feature) for each in found.diagnoses] == [("H818", "note", "label")]
     assert found.ok
 
 

@@ -103,9 +103,7 @@ def test_masks_with_255_want_an_ignore(tmp_path: Path, place: int) -> None:
         ([b"dog\n", b"cat", b"bird"], 10, "strip()"),
     ],
 )
-def test_names_that_differ_by_white_space_or_case(
-    tmp_path: Path, names: list[bytes], odd: int, remedy: str
-) -> None:
+def test_names_that_differ_by_white_space_or_case(tmp_path: Path, names: list[bytes], odd: int, remedy: str) -> None:
     rows: list[Row] = [{"image/class/text": [names[i % 3]]} for i in range(30)]
     diagnosis = of(rk.doctor(write(tmp_path / "a.tfrecord", rows)), "H832")
     assert (diagnosis.feature, diagnosis.records_affected) == ("image/class/text", odd)
@@ -114,8 +112,7 @@ def test_names_that_differ_by_white_space_or_case(
 
 def test_different_names_and_captions_are_left_alone(tmp_path: Path) -> None:
     rows: list[Row] = [
-        {"class/text": [[b"cat", b"dog"][i % 2]], "caption": [[b"a cat ", b"A cat"][i % 2]]}
-        for i in range(30)
+        {"class/text": [[b"cat", b"dog"][i % 2]], "caption": [[b"a cat ", b"A cat"][i % 2]]} for i in range(30)
     ]
     assert rk.doctor(write(tmp_path / "a.tfrecord", rows)).diagnoses == ()
 
@@ -156,9 +153,7 @@ def table_row(i: int) -> dict[str, Any]:
 def test_a_table_that_rekord_wrote_has_no_diagnosis(tmp_path: Path, compression: str | None) -> None:
     out = tmp_path / "data"
     rows = [table_row(i) for i in range(100)]
-    rk.write(
-        rows, out, schema=TABLE, compression=compression, split={"train": 0.8, "val": 0.2}, progress=False
-    )
+    rk.write(rows, out, schema=TABLE, compression=compression, split={"train": 0.8, "val": 0.2}, progress=False)
     assert rk.doctor(out).diagnoses == ()
     found = rk.doctor(out, schema=TABLE)
     assert found.diagnoses == ()

@@ -66,8 +66,7 @@ def test_raw_pixels_that_were_floats_are_told_by_their_length(
     assert (diagnosis.feature, diagnosis.records_affected) == ("image", 12)
     assert diagnosis.title == f"`image` has {item} bytes for each value: its bytes are {dtype}, not uint8"
     assert diagnosis.do == (
-        '(array * 255).round().astype("uint8").tobytes() when writing; '
-        + f"or tf.io.decode_raw(x, tf.{dtype})"
+        '(array * 255).round().astype("uint8").tobytes() when writing; ' + f"or tf.io.decode_raw(x, tf.{dtype})"
     )
     if said:
         reshape = f"Input to reshape is a tensor with {3072 * item} values, but the requested shape has 3072"
@@ -85,8 +84,7 @@ def test_raw_uint8_pixels_are_fine(tmp_path: Path, channels: int) -> None:
 @pytest.mark.parametrize("place", [0, 6, 11])
 def test_one_record_of_floats_among_uint8(tmp_path: Path, place: int) -> None:
     rows = [
-        sized([(noise(i).astype("float32") if i == place else noise(i)).tobytes()], channels=[3])
-        for i in range(12)
+        sized([(noise(i).astype("float32") if i == place else noise(i)).tobytes()], channels=[3]) for i in range(12)
     ]
     diagnosis = of(rk.doctor(write(tmp_path / "a.tfrecord", rows)), "H825")
     assert (diagnosis.records_affected, diagnosis.records[0].record) == (1, place)
@@ -126,9 +124,7 @@ def test_float64_bytes_are_known_by_their_looks(tmp_path: Path) -> None:
     values = np.random.default_rng(1).normal(size=(20, 128))
     rows: list[Row] = [{"vector": [row.tobytes()]} for row in values]
     found = rk.doctor(write(tmp_path / "a.tfrecord", rows))
-    assert [(each.code, each.severity, each.records_affected) for each in found.diagnoses] == [
-        ("H835", "note", 20)
-    ]
+    assert [(each.code, each.severity, each.records_affected) for each in found.diagnoses] == [("H835", "note", 20)]
     assert found.ok
 
 
@@ -142,9 +138,7 @@ def test_other_raw_bytes_are_not_taken_for_float64(tmp_path: Path, dtype: str) -
 @pytest.mark.parametrize("with_size", [False, True])
 def test_an_image_as_a_list_of_ints(tmp_path: Path, with_size: bool) -> None:
     rows = [
-        sized(smooth(i).ravel().tolist(), channels=[3])
-        if with_size
-        else {"image": smooth(i).ravel().tolist()}
+        sized(smooth(i).ravel().tolist(), channels=[3]) if with_size else {"image": smooth(i).ravel().tolist()}
         for i in range(20)
     ]
     diagnosis = of(rk.doctor(write(tmp_path / "a.tfrecord", rows)), "H827")
@@ -235,9 +229,7 @@ def test_masks_that_a_schema_declares_are_held_against_it(tmp_path: Path) -> Non
     rows: list[Row] = [{"image": [png("RGB", i)], "mask": [png("P")]} for i in range(5)]
     schema = rk.Schema({"image": rk.Image(), "mask": rk.Mask(classes=3)})
     found = rk.doctor(write(tmp_path / "a.tfrecord", rows), schema=schema)
-    assert [(each.code, each.feature, each.records_affected) for each in found.diagnoses] == [
-        ("H829", "mask", 5)
-    ]
+    assert [(each.code, each.feature, each.records_affected) for each in found.diagnoses] == [("H829", "mask", 5)]
 
 
 @pytest.mark.parametrize("place", [0, 15, 29])

@@ -165,9 +165,7 @@ def test_doctor_and_check_agree_how_severe_a_fact_is(tmp_path: Path, fact: str) 
     payloads = [row if isinstance(row, bytes) else wire.example_bytes(row) for row in rows]
     data = damage.frames(payloads)
     (tmp_path / name).write_bytes(gzip.compress(data) if form.endswith(".gz") else data)
-    assert [(each.code, each.severity) for each in rk.check(tmp_path / name).findings] == [
-        (finding, severity)
-    ]
+    assert [(each.code, each.severity) for each in rk.check(tmp_path / name).findings] == [(finding, severity)]
     found = rk.doctor(tmp_path / name)
     assert [(each.code, each.severity) for each in found.diagnoses] == [(diagnosis, severity)]
 

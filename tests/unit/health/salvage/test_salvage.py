@@ -118,9 +118,7 @@ def test_a_length_that_no_file_can_hold_is_a_gap(put_file: PutFile, tmp_path: Pa
     bad = claim_length(1 << 40, b"abc")
     report = rk.salvage(put_file(DATA + bad + DATA), tmp_path / "out")
     assert list(rk.records(tmp_path / "out")) == PAYLOADS * 2
-    assert [(gap.begin, gap.end, gap.code) for gap in report.gaps] == [
-        (len(DATA), len(DATA) + len(bad), "F105")
-    ]
+    assert [(gap.begin, gap.end, gap.code) for gap in report.gaps] == [(len(DATA), len(DATA) + len(bad), "F105")]
 
 
 def test_a_block_of_zeros_is_no_record(put_file: PutFile, tmp_path: Path) -> None:
@@ -241,9 +239,7 @@ def test_a_stream_that_claims_to_end_at_a_flush_is_entered_behind_it(
     data, points = segmented(LONG, compression)
     point = points[2]
     after = [
-        payload
-        for payload, offset in zip(LONG, frame_offsets(frames(LONG)), strict=True)
-        if offset >= point.offset
+        payload for payload, offset in zip(LONG, frame_offsets(frames(LONG)), strict=True) if offset >= point.offset
     ]
     # The bits before the mark: one of them says that this block is the last one.
     for bit in range((point.compressed_offset - 6) * 8, (point.compressed_offset - 4) * 8):
@@ -256,9 +252,7 @@ def test_a_stream_that_claims_to_end_at_a_flush_is_entered_behind_it(
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zlib"])
-def test_damage_of_the_very_first_bytes_costs_nothing(
-    put_file: PutFile, tmp_path: Path, compression: str
-) -> None:
+def test_damage_of_the_very_first_bytes_costs_nothing(put_file: PutFile, tmp_path: Path, compression: str) -> None:
     data, _ = segmented(LONG, compression)
     for at in range(2 if compression == "zlib" else 3):
         broken = bytearray(data)
@@ -455,14 +449,10 @@ def test_a_dataset_becomes_a_dataset_with_a_manifest_of_what_is_left(dataset: Pa
     written = shards(tmp_path / "out")
     assert [path.name for path in written] == [path.name for path in shards(dataset)]
     assert part.shards.bytes == [path.stat().st_size for path in written]
-    assert part.shards.digest == [
-        f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}" for path in written
-    ]
+    assert part.shards.digest == [f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}" for path in written]
     left = [i for i in before if i != before[34]]
     assert rows(tmp_path / "out") == left
-    assert part.classes == {
-        "label": {str(label): sum(ROWS[i]["label"] == label for i in left) for label in (0, 1)}
-    }
+    assert part.classes == {"label": {str(label): sum(ROWS[i]["label"] == label for i in left) for label in (0, 1)}}
     assert part.payload_bytes == sum(len(payload) for path in written for payload in rk.records(path))
     assert not [finding for finding in rk.check(tmp_path / "out").findings if finding.severity == "error"]
     for name in new.companions:
@@ -501,9 +491,7 @@ def test_an_intact_dataset_stays_the_same_but_for_its_parent(dataset: Path, tmp_
     assert (report.ok, report.kept) == (True, 90)
     old, new = read_manifest(str(dataset)), read_manifest(str(tmp_path / "out"))
     bare = {
-        name: msgspec.structs.replace(
-            part, blocks=None, shards=msgspec.structs.replace(part.shards, index=None)
-        )
+        name: msgspec.structs.replace(part, blocks=None, shards=msgspec.structs.replace(part.shards, index=None))
         for name, part in old.splits.items()
     }
     assert new.splits == bare  # without the indexes, which are not salvaged
@@ -622,9 +610,7 @@ def test_dying_or_failing_while_a_thread_writes_leaves_all_or_nothing(
     assert "rekord-write-behind" not in {thread.name[:19] for thread in threading.enumerate()}
 
 
-def test_a_disk_that_fails_while_reading_is_told_and_nothing_appears(
-    put_file: PutFile, tmp_path: Path
-) -> None:
+def test_a_disk_that_fails_while_reading_is_told_and_nothing_appears(put_file: PutFile, tmp_path: Path) -> None:
     put_file(corrupt_length(DATA, 1), "in/x.tfrecord")
     reads = FaultyStorage()
     salvage_into(tmp_path / "in", tmp_path / "whole", SalvageReport(), storage=reads)

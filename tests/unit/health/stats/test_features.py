@@ -98,9 +98,7 @@ def test_floats_are_said_in_the_digits_that_they_have(described):
 
 
 def test_byte_strings(described):
-    found = described(
-        [{"x": [b"rose"]}, {"x": [b"rose", b"t\xc3\xbclip"]}, {"x": [b"\xff\x00"]}, {"x": [b""]}]
-    )
+    found = described([{"x": [b"rose"]}, {"x": [b"rose", b"t\xc3\xbclip"]}, {"x": [b"\xff\x00"]}, {"x": [b""]}])
     assert (found["kind"], found["min"], found["max"], found["mean"]) == ("bytes", None, None, None)
     assert found["lengths"] | {"quantiles": None} == {"min": 0, "max": 6, "mean": 16 / 5, "quantiles": None}
     assert found["lengths"]["quantiles"]["0.5"] == 4
@@ -224,9 +222,7 @@ def test_splits_have_statistics_of_their_own(put_records, tmp_path):
 def test_the_manifest_gives_splits_and_class_names(tmp_path):
     rows = [{"label": "cat" if i % 4 else "dog", "x": i} for i in range(40)]
     schema = rk.Schema({"label": rk.Label(["cat", "dog"]), "x": rk.Int64()})
-    rk.write(
-        rows, tmp_path / "out", schema=schema, split={"train": 0.5, "test": 0.5}, progress=False, workers=1
-    )
+    rk.write(rows, tmp_path / "out", schema=schema, split={"train": 0.5, "test": 0.5}, progress=False, workers=1)
     found = rk.stats(tmp_path / "out")
     assert sorted(found.splits) == ["test", "train"]
     assert found.features["label"].classes == {"cat": 30, "dog": 10}
@@ -235,9 +231,7 @@ def test_the_manifest_gives_splits_and_class_names(tmp_path):
 
 def test_a_tfds_folder_gives_splits_and_class_names(put_records, tmp_path):
     for name, labels in (("train", [0, 0, 1]), ("test", [1])):
-        put_records(
-            [example_bytes({"label": [label]}) for label in labels], f"pets-{name}.tfrecord-00000-of-00001"
-        )
+        put_records([example_bytes({"label": [label]}) for label in labels], f"pets-{name}.tfrecord-00000-of-00001")
     splits = [
         {"name": "train", "shardLengths": ["3"]},
         {"name": "test", "shardLengths": ["1"]},
@@ -264,9 +258,7 @@ def test_a_manifest_that_cannot_be_used_is_damage_and_the_shards_go_by_their_nam
     rk.write([{"x": i} for i in range(4)], tmp_path / "out", progress=False, workers=1)
     (tmp_path / "out" / "rekord.json").write_text("{")
     found = rk.stats(tmp_path / "out")
-    assert [(each.code, each.path) for each in found.damage] == [
-        ("X515", str(tmp_path / "out" / "rekord.json"))
-    ]
+    assert [(each.code, each.path) for each in found.damage] == [("X515", str(tmp_path / "out" / "rekord.json"))]
     assert (found.records, list(found.splits)) == (4, ["train"])
 
 
@@ -350,9 +342,7 @@ def test_any_cut_into_files_and_any_grouping_gives_the_same_statistics(rows, cut
         path = folder / f"{i}.tfrecord"
         path.write_bytes(frames(payloads[begin:end]))
         part = Accumulator()
-        assert [
-            one for one in accumulate.accumulate([str(path)], Report(), part) if one.severity == "error"
-        ] == []
+        assert [one for one in accumulate.accumulate([str(path)], Report(), part) if one.severity == "error"] == []
         parts.append(part)
     whole = folder / "whole.tfrecord"
     whole.write_bytes(frames(payloads))
@@ -366,14 +356,10 @@ def test_any_cut_into_files_and_any_grouping_gives_the_same_statistics(rows, cut
     assert exact(build_part_stats("all", forwards, None)) == expected
     assert exact(build_part_stats("all", backwards, None)) == expected
     means = [
-        one.numbers.moments.mean
-        for one in build_part_stats("all", at_once, None).features.values()
-        if one.numbers
+        one.numbers.moments.mean for one in build_part_stats("all", at_once, None).features.values() if one.numbers
     ]
     merged = [
-        one.numbers.moments.mean
-        for one in build_part_stats("all", forwards, None).features.values()
-        if one.numbers
+        one.numbers.moments.mean for one in build_part_stats("all", forwards, None).features.values() if one.numbers
     ]
     for one, other in zip(means, merged, strict=True):
         assert other == pytest.approx(one, rel=1e-9, abs=1e-30) if one is not None else other is None

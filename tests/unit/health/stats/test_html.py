@@ -145,9 +145,7 @@ def test_text_stands_out_from_its_ground(theme, ink, paper):
 def test_every_line_of_the_sheet_is_understood():
     """A property that was broken by a line end is dropped by browsers in silence."""
     without_blocks = re.sub(r"@media[^{]*", "", STYLE)
-    declarations = [
-        part.strip() for block in re.findall(r"{([^{}]*)}", without_blocks) for part in block.split(";")
-    ]
+    declarations = [part.strip() for block in re.findall(r"{([^{}]*)}", without_blocks) for part in block.split(";")]
     broken = [one for one in declarations if one and not re.fullmatch(r"-{0,2}[a-z-]*[a-z]: \S[^:]*", one)]
     assert declarations
     assert broken == []

@@ -137,9 +137,7 @@ def distinct(values, *, batch=10**9):
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=60), st.integers(1, 20))
 def test_few_different_values_are_counted_exactly_whatever_the_batches(values, batch):
     found = distinct(np.array(values, np.int64), batch=batch)
-    expected = sorted(
-        ((value, values.count(value)) for value in set(values)), key=lambda pair: (-pair[1], pair[0])
-    )
+    expected = sorted(((value, values.count(value)) for value in set(values)), key=lambda pair: (-pair[1], pair[0]))
     assert found.is_exact
     assert (found.unique, found.total) == (len(set(values)), len(values))
     assert found.top(3) == expected[:3]

@@ -10,9 +10,7 @@ from rekord.schema.interop.label_map import LabelItem, format_label_map, read_la
 
 def test_a_label_map_gives_names_by_id_in_the_order_of_the_file(tmp_path):
     path = tmp_path / "label_map.pbtxt"
-    path.write_text(
-        "item {\n  id: 2\n  name: 'dog'\n}\n# more\nitem: { name: \"cat\" id: 1 display_name: 'Cat' }\n"
-    )
+    path.write_text("item {\n  id: 2\n  name: 'dog'\n}\n# more\nitem: { name: \"cat\" id: 1 display_name: 'Cat' }\n")
     assert list(read_label_map(path).items()) == [(2, "dog"), (1, "cat")]
     assert read_label_items(path) == (LabelItem(2, "dog"), LabelItem(1, "cat", "Cat"))
 

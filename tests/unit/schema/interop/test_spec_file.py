@@ -417,9 +417,7 @@ def test_names_that_are_bound_in_several_functions_are_not_guessed(refused):
     error = refused(two)
     assert (error.code, error.location.line, error.found) == ("S135", 3, "f, g")
     assert refused("def f():\n    pass", "f").code == "S135"
-    several = (
-        "def f():\n    a = {'a': tf.io.VarLenFeature(tf.int64)}\n    b = {'b': tf.io.VarLenFeature(tf.int64)}"
-    )
+    several = "def f():\n    a = {'a': tf.io.VarLenFeature(tf.int64)}\n    b = {'b': tf.io.VarLenFeature(tf.int64)}"
     assert refused(several, "f").found == "a, b"
 
 

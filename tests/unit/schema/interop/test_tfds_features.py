@@ -103,9 +103,7 @@ def old(kind: str, **content: Any) -> dict[str, Any]:
         (
             old(
                 "features_dict.FeaturesDict",
-                image=old(
-                    "image_feature.Image", shape=[None, None, 3], dtype="uint8", encoding_format="jpeg"
-                ),
+                image=old("image_feature.Image", shape=[None, None, 3], dtype="uint8", encoding_format="jpeg"),
                 label=old("class_label_feature.ClassLabel", num_classes=2),
                 x=old("tensor_feature.Tensor", shape=[None, 2], dtype="int32"),
                 s=old("sequence_feature.Sequence", feature=old("text_feature.Text"), length=None),

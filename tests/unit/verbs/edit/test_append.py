@@ -47,9 +47,7 @@ def test_new_shards_come_behind_those_that_there_are(path, tmp_path):
         assert all(os.path.samefile(a, b) for a, b in pairs)
     part = read_manifest(str(tmp_path / "out")).splits["train"]
     assert sum(part.classes["label"].values()) == part.records == len(made["train"])
-    assert rk.query(tmp_path / "out", "select sum(x) from train").to_pylist()[0]["sum(x)"] == sum(
-        numbers(made)
-    )
+    assert rk.query(tmp_path / "out", "select sum(x) from train").to_pylist()[0]["sum(x)"] == sum(numbers(made))
     for shard in names:
         index = pa.ipc.open_file(str(tmp_path / "out" / ".rekord" / "index" / f"{shard}.arrow")).read_all()
         assert {"x", "label"} <= set(index.column_names)
@@ -63,9 +61,7 @@ def test_new_shards_are_compressed_as_the_others_are(tmp_path, compression):
     rk.write(rows(0, 20), tmp_path / "in", schema=SCHEMA, compression=compression, progress=False)
     made = rk.append(tmp_path / "in", rows(20, 30), tmp_path / "out", progress=False)
     assert numbers(made) == list(range(30))
-    assert {part.compression for part in read_manifest(str(tmp_path / "out")).splits.values()} == {
-        compression
-    }
+    assert {part.compression for part in read_manifest(str(tmp_path / "out")).splits.values()} == {compression}
     assert made["train"][25]["x"] == 25
 
 
@@ -118,9 +114,7 @@ def test_rows_come_from_whatever_write_takes(path, tmp_path):
     assert numbers(rk.append(path, table, tmp_path / "b", progress=False))[-2:] == expected
     generated = (row for row in rows(500, 502))
     assert numbers(rk.append(path, generated, tmp_path / "c", progress=False))[-2:] == expected
-    mapped = rk.append(
-        path, rows(0, 2), tmp_path / "d", map=lambda row: {**row, "x": row["x"] + 500}, progress=False
-    )
+    mapped = rk.append(path, rows(0, 2), tmp_path / "d", map=lambda row: {**row, "x": row["x"] + 500}, progress=False)
     assert numbers(mapped)[-2:] == expected
     first = rk.open(tmp_path / "a")
     other = rk.append(path, str(tmp_path / "a"), tmp_path / "e", split="val", progress=False)
@@ -176,9 +170,7 @@ def test_images_are_appended_by_the_layout_that_the_dataset_was_written_by(tmp_p
             (tmp_path / root / name).mkdir(parents=True)
             (tmp_path / root / name / "1.jpg").write_bytes(image(colour))
     rk.write(rk.sources.image_folder(tmp_path / "first"), tmp_path / "in", progress=False)
-    made = rk.append(
-        tmp_path / "in", rk.sources.image_folder(tmp_path / "second"), tmp_path / "out", progress=False
-    )
+    made = rk.append(tmp_path / "in", rk.sources.image_folder(tmp_path / "second"), tmp_path / "out", progress=False)
     assert [row["text"] for row in made[:]] == ["cat", "dog", "cat", "dog"]
     assert [(row["label"], row["height"], row["width"]) for row in made[:]] == [(1, 6, 8), (2, 6, 8)] * 2
     renamed = rk.relabel(tmp_path / "out", tmp_path / "renamed", {"dog": "wolf"}, progress=False)

@@ -12,9 +12,7 @@ import rekord as rk
 from rekord.dataset.manifest import read_manifest
 from rekord.testing.datasets import read_tree
 
-SCHEMA = rk.Schema(
-    {"x": rk.Int64(), "text": rk.Text(optional=True), "label": rk.Label(["cat", "dog", "cow"])}
-)
+SCHEMA = rk.Schema({"x": rk.Int64(), "text": rk.Text(optional=True), "label": rk.Label(["cat", "dog", "cow"])})
 
 
 def rows(count=400):

@@ -101,9 +101,7 @@ def test_pairs_list_the_records_in_python(path):
 def test_a_file_lists_the_records_to_relabel(path, capsys):
     with open("list", "w") as file:
         file.write("train,1\nval,1\n")
-    assert (
-        run_command_line(["relabel", path, "out", "--set", "label=cat", "--records", "list", "--json"]) == 0
-    )
+    assert run_command_line(["relabel", path, "out", "--set", "label=cat", "--records", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["relabelled"] == 2
     assert [int(rk.open("out")[name][1]["label"]) for name in ("train", "val")] == [0, 0]
 
@@ -146,9 +144,7 @@ def test_findings_that_stand_for_several_records_are_noted(path, capsys):
     capsys.readouterr()
     assert run_command_line(["delete", "one", "out", "--records", "list.json", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["notes"] == [
-        "list.json does not name every record with a finding: check the new dataset again"
-    ]
+    assert said["notes"] == ["list.json does not name every record with a finding: check the new dataset again"]
     assert 0 < said["deleted"] < 40
 
 
@@ -268,9 +264,7 @@ def test_findings_in_files_without_a_manifest_are_numbered_in_their_splits(tmp_p
     }.items():
         (tmp_path / f"{name}.tfrecord").write_bytes(frames(some))
     found = [one for one in rk.check(tmp_path).findings if one.code != "H789" and one.record is not None]
-    places = {
-        (one.path[len(str(tmp_path)) + 1 :][:5], one.record, one.split, one.split_record) for one in found
-    }
+    places = {(one.path[len(str(tmp_path)) + 1 :][:5], one.record, one.split, one.split_record) for one in found}
     assert ("train", 10, "train", 40) in places
     assert ("val-0", 5, "val", 5) in places
     assert rk.open(tmp_path, kind="example")["train"].paths
@@ -282,9 +276,7 @@ def test_behind_lost_records_numbers_in_the_split_are_unknown_without_a_manifest
         content = corrupt_payload(whole, 4) if shard == 1 else whole
         (tmp_path / f"train-{shard:05}-of-00003.tfrecord").write_bytes(content)
     (tmp_path / "train-00002-of-00003.tfrecord").write_bytes(corrupt_payload(whole, 9))
-    found = [
-        (one.record, one.split, one.split_record) for one in rk.check(tmp_path).findings if one.code == "F102"
-    ]
+    found = [(one.record, one.split, one.split_record) for one in rk.check(tmp_path).findings if one.code == "F102"]
     assert found == [(4, "train", 34), (9, "train", None)]
 
 
@@ -295,9 +287,7 @@ def test_with_a_manifest_numbers_behind_lost_records_are_known(path):
             content = file.read()
         with open(shard, "wb") as file:
             file.write(corrupt_payload(content, 3 + number))
-    found = [
-        (one.record, one.split, one.split_record) for one in rk.check(path).findings if one.code == "F102"
-    ]
+    found = [(one.record, one.split, one.split_record) for one in rk.check(path).findings if one.code == "F102"]
     assert found == [(3, "train", 3), (4, "train", 24)]
     listed = rk.check(path).to_dict()["findings"][0]
     assert {"split", "split_record"} <= set(listed)

@@ -111,9 +111,7 @@ def test_other_splits_are_left_alone(tmp_path):
 def test_a_function_gives_names_ids_or_nothing(path, tmp_path):
     made = relabel(path, tmp_path / "out", lambda batch: np.full(len(batch["x"]), 1))
     assert set(named(made)) == {"dog"}
-    made = relabel(
-        path, tmp_path / "some", lambda batch: ["cow" if x == 5 else None for x in batch["x"].tolist()]
-    )
+    made = relabel(path, tmp_path / "some", lambda batch: ["cow" if x == 5 else None for x in batch["x"].tolist()])
     assert named(made) == ["cat"] * 5 + ["cow"] + ["cat"] * 94 + ["dog"] * 100 + ["cow"] * 100
     assert other_shards(path, made) == [0]
 
@@ -311,9 +309,7 @@ def test_a_text_that_names_the_class_too_is_told_of(tmp_path):
     schema = rk.Schema({"label": rk.Label(["cat", "dog"]), "word": rk.Text(), "other": rk.Text()})
     rows = [{"label": i % 2, "word": ("cat", "dog")[i % 2], "other": f"{i}"} for i in range(10)]
     rk.write(rows, tmp_path / "in", schema=schema, progress=False)
-    done = relabel_records(
-        tmp_path / "in", EditTarget(out=str(tmp_path / "out")), {"dog": "wolf"}, RelabelOptions()
-    )
+    done = relabel_records(tmp_path / "in", EditTarget(out=str(tmp_path / "out")), {"dog": "wolf"}, RelabelOptions())
     assert done.notes == ("`word` holds the names of the classes too, and was left as it is",)
     done = relabel_records(
         tmp_path / "in", EditTarget(out=str(tmp_path / "order")), None, RelabelOptions(names=["dog", "cat"])
@@ -388,9 +384,7 @@ def test_the_steps_of_sequences_stay_as_they_are(tmp_path):
     rows = [{"label": i % 2, "v": [[i, j] for j in range(i % 3)]} for i in range(9)]
     rk.write(rows, tmp_path / "in", schema=schema, progress=False)
     made = relabel(tmp_path / "in", tmp_path / "out", {"a": "z", "b": "a"})
-    assert [row["v"].tolist() for row in made[:]] == [
-        row["v"].tolist() for row in rk.open(tmp_path / "in")[:]
-    ]
+    assert [row["v"].tolist() for row in made[:]] == [row["v"].tolist() for row in rk.open(tmp_path / "in")[:]]
     assert named(made)[:2] == ["z", "a"]
 
 
@@ -409,6 +403,4 @@ def test_keys_that_the_schema_does_not_name_are_never_lost(tmp_path):
     rk.rewrite(tmp_path / "in", tmp_path / "kept", keep=["x", "label"], progress=False)
     new = rk.relabel(tmp_path / "kept", tmp_path / "new", 1, where="x = 7", progress=False)
     assert [int(row["label"]) for row in new[:]] == [0] * 7 + [1] + [0] * 2
-    assert [sorted(rk.decode(record)) for record in rk.records(new["train"].paths[0])] == [
-        ["label", "x"]
-    ] * 10
+    assert [sorted(rk.decode(record)) for record in rk.records(new["train"].paths[0])] == [["label", "x"]] * 10

@@ -178,9 +178,7 @@ def test_a_remote_dataset_is_not_replaced():
 def test_a_split_that_was_opened_before_never_reads_new_labels_by_the_old_classes(path):
     before = rk.open(path)
     split = before["train"]
-    rk.relabel(
-        path, None, {"dog": "cat"}, replace=True, progress=False
-    )  # `cow` becomes class 1, which was `dog`
+    rk.relabel(path, None, {"dog": "cat"}, replace=True, progress=False)  # `cow` becomes class 1, which was `dog`
     assert before.schema["label"].names == ("cat", "dog", "cow")
     for read in (
         lambda: split[299],

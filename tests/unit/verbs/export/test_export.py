@@ -17,6 +17,7 @@ from pyarrow import feather, ipc
 
 import rekord as rk
 from rekord.testing import damage, wire
+from rekord.verbs.export.export import FormatInfo, get_file_writer
 
 SCHEMA = rk.Schema(
     {
@@ -70,25 +71,19 @@ def test_parquet_has_the_values_of_the_records(dataset: rk.Dataset, tmp_path: Pa
     assert table["id"].to_pylist() == list(range(20))
     assert table["caption"].to_pylist() == [row(i)["caption"] for i in range(20)]
     assert table["tokens"].to_pylist() == [row(i)["tokens"] for i in range(20)]
-    assert np.array_equal(
-        np.array(table["vec"].to_pylist(), np.float32)[3], np.array([3, 0.1, -1], np.float32)
-    )
+    assert np.array_equal(np.array(table["vec"].to_pylist(), np.float32)[3], np.array([3, 0.1, -1], np.float32))
     assert table.schema.field("vec").type == pa.list_(pa.field("element", pa.float32()), 3)
 
 
 @pytest.mark.parametrize("name", ["out.parquet", "out.arrow", "out.feather", "out.arrows"])
-def test_a_table_that_is_written_again_gives_the_same_records(
-    dataset: rk.Dataset, tmp_path: Path, name: str
-) -> None:
+def test_a_table_that_is_written_again_gives_the_same_records(dataset: rk.Dataset, tmp_path: Path, name: str) -> None:
     rk.export(dataset, tmp_path / name)
     again = rk.write(tmp_path / name, tmp_path / "again", progress=False)
     assert again.schema == SCHEMA
     assert payloads(tmp_path / "again") == payloads(tmp_path / "ds")
 
 
-def test_a_table_says_its_schema_only_while_its_columns_are_of_it(
-    dataset: rk.Dataset, tmp_path: Path
-) -> None:
+def test_a_table_says_its_schema_only_while_its_columns_are_of_it(dataset: rk.Dataset, tmp_path: Path) -> None:
     rk.export(dataset, tmp_path / "out.parquet", columns=["id", "label"])
     table = pq.read_table(tmp_path / "out.parquet")
     assert rk.sources.parquet(tmp_path / "out.parquet").facts().schema["label"] == SCHEMA["label"]
@@ -289,9 +284,7 @@ def test_csv_tells_an_empty_text_from_a_missing_one(tmp_path: Path) -> None:
 def test_csv_that_is_written_again_gives_the_same_records(dataset: rk.Dataset, tmp_path: Path) -> None:
     columns = ["id", "label", "score", "caption"]
     schema = rk.Schema({name: SCHEMA[name] for name in columns})
-    rk.write(
-        [{k: row(i)[k] for k in columns} for i in range(20)], tmp_path / "d", schema=schema, progress=False
-    )
+    rk.write([{k: row(i)[k] for k in columns} for i in range(20)], tmp_path / "d", schema=schema, progress=False)
     for name in ("out.csv", "out.csv.gz", "out.tsv"):
         rk.export(tmp_path / "d", tmp_path / name)
         rk.write(tmp_path / name, tmp_path / f"again-{name}", schema=schema, progress=False)
@@ -407,3 +400,8 @@ def test_a_damaged_record_is_named_and_nothing_is_left(tmp_path: Path) -> None:
         assert (caught.value.code, caught.value.location.record) == ("F102", 17)
         assert (caught.value.location.path or "").endswith("a.tfrecord")
     assert [path.name for path in tmp_path.iterdir()] == ["a.tfrecord"]
+
+
+def test_a_format_without_a_writer_is_not_written_as_another_one() -> None:
+    with pytest.raises(NotImplementedError, match="zarr"):
+        get_file_writer(FormatInfo(name="zarr", extension=".zarr"), "x.zarr")

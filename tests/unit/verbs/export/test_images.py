@@ -19,9 +19,7 @@ from rekord.verbs.export.images import to_pixels
 from rekord.verbs.export.reading import UniqueNames, safe_name, safe_part
 
 
-def image(
-    colour: Any = 0, *, mode: str = "RGB", size: tuple[int, int] = (8, 6), format: str = "PNG"
-) -> bytes:
+def image(colour: Any = 0, *, mode: str = "RGB", size: tuple[int, int] = (8, 6), format: str = "PNG") -> bytes:
     file = io.BytesIO()
     Image.new(mode, size, colour).save(file, format)
     return file.getvalue()
@@ -132,10 +130,7 @@ def test_no_name_leaves_the_folder_of_its_split_or_class(tmp_path: Path, kind: s
     }[kind]
     values = {"label": 0, "mask": image(mode="L"), "boxes": [], "labels": []}
     schema = rk.Schema({"image": rk.Image(), "filename": rk.Text(), **features})
-    rows = [
-        {"image": image(), "filename": name, **{column: values[column] for column in features}}
-        for name in names
-    ]
+    rows = [{"image": image(), "filename": name, **{column: values[column] for column in features}} for name in names]
     rk.write(
         rows * 2,
         tmp_path / "ds",
@@ -148,9 +143,7 @@ def test_no_name_leaves_the_folder_of_its_split_or_class(tmp_path: Path, kind: s
     folders = {"class": [""], "mask": ["images/", "masks/"], "boxes": ["images/"]}[kind]
     below = "cat/" if kind == "class" else ""
     for folder in folders:
-        found = [
-            name for name in files(tmp_path / "out") if name.startswith(folder) and name.endswith(".png")
-        ]
+        found = [name for name in files(tmp_path / "out") if name.startswith(folder) and name.endswith(".png")]
         assert len(found) == len(rows) * 2
         assert all(name.startswith((f"{folder}a/{below}", f"{folder}b/{below}")) for name in found)
 
@@ -309,9 +302,7 @@ def test_boxes_as_voc_lead_back_to_the_same_records(tmp_path: Path) -> None:
 
 
 def test_a_class_0_leaves_no_label_map_that_lacks_it(tmp_path: Path) -> None:
-    schema = rk.Schema(
-        {"image": rk.Image(), "boxes": rk.Boxes(), "labels": rk.Label(["cat", "dog"], shape=(None,))}
-    )
+    schema = rk.Schema({"image": rk.Image(), "boxes": rk.Boxes(), "labels": rk.Label(["cat", "dog"], shape=(None,))})
     row = {"image": image(), "boxes": [[0.25, 0.5, 0.5, 1.0]] * 2, "labels": [0, 1]}
     rk.write([row], tmp_path / "ds", schema=schema, progress=False)
     rk.export(tmp_path / "ds", tmp_path / "out", format="voc")
@@ -378,9 +369,7 @@ def test_one_class_with_two_names_is_refused(tmp_path: Path) -> None:
 
 
 def test_names_for_voc_have_no_spaces_and_no_folders(tmp_path: Path) -> None:
-    schema = rk.Schema(
-        {"image": rk.Image(), "filename": rk.Text(), "boxes": rk.Boxes(), "labels": rk.Int64((None,))}
-    )
+    schema = rk.Schema({"image": rk.Image(), "filename": rk.Text(), "boxes": rk.Boxes(), "labels": rk.Int64((None,))})
     rows = [
         {"image": image(), "filename": name, "boxes": np.zeros((0, 4)), "labels": []}
         for name in ("a b/c d.png", "#x.png", "a_b_c_d.png")

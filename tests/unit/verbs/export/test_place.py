@@ -70,9 +70,7 @@ def test_wherever_an_export_dies_there_is_nothing_or_all_of_it(
         storage = FaultyStorage(fail_at=step, fault=fault)  # type: ignore[arg-type]
         with pytest.raises(Crash):
             run(source, place, name, storage)
-        visible = {
-            path: data for path, data in tree(place).items() if not any(p[0] == "." for p in path.split("/"))
-        }
+        visible = {path: data for path, data in tree(place).items() if not any(p[0] == "." for p in path.split("/"))}
         if name == "out.tar":
             assert all(data == expected[path] for path, data in visible.items())
         else:
@@ -202,9 +200,7 @@ def test_remote_places_are_only_read(source: Path) -> None:
     assert caught.value.code == "X504"
 
 
-def test_a_killed_run_leaves_a_staging_folder_that_the_next_one_takes_away(
-    source: Path, tmp_path: Path
-) -> None:
+def test_a_killed_run_leaves_a_staging_folder_that_the_next_one_takes_away(source: Path, tmp_path: Path) -> None:
     stale = tmp_path / ".out.parquet.rekord-export"
     stale.mkdir()
     (stale / "out.parquet").write_bytes(b"half")

@@ -35,9 +35,7 @@ ROWS = [
 
 @pytest.fixture
 def old(tmp_path):
-    return rk.write(
-        ROWS, tmp_path / "in", schema=SCHEMA, split={"a": 0.7, "b": 0.3}, shards=2, progress=False
-    )
+    return rk.write(ROWS, tmp_path / "in", schema=SCHEMA, split={"a": 0.7, "b": 0.3}, shards=2, progress=False)
 
 
 def rewritten(*arguments, **options):
@@ -194,9 +192,7 @@ def test_a_shard_of_another_kind_is_cast_to_what_the_schema_says(tmp_path, label
     assert new.schema == schema
     assert [row["label"] for row in new["train"]] == [*range(8)] * 3
     assert [row["name"] for row in new["train"]] == [f"{shard}.{i}" for shard in range(3) for i in range(8)]
-    found = rewritten(
-        [*old["train"].paths], tmp_path.parent / f"{tmp_path.name}-found", cast={"label": "int64"}
-    )
+    found = rewritten([*old["train"].paths], tmp_path.parent / f"{tmp_path.name}-found", cast={"label": "int64"})
     assert found.schema["label"] == rk.Int64()
     assert sum(len(split) for split in found.splits.values()) == 24
 
@@ -220,9 +216,7 @@ def test_missing_values_are_filled(old, tmp_path):
 
 def test_a_value_for_all_of_a_fixed_shape_is_enough(tmp_path):
     schema = rk.Schema({"v": rk.Float32((2, 2), optional=True), "i": rk.Int64()})
-    rk.write(
-        [{"v": None, "i": 0}, {"v": [[1, 2], [3, 4]], "i": 1}], tmp_path / "in", schema=schema, progress=False
-    )
+    rk.write([{"v": None, "i": 0}, {"v": [[1, 2], [3, 4]], "i": 1}], tmp_path / "in", schema=schema, progress=False)
     new = rewritten(tmp_path / "in", tmp_path / "out", fill={"v": 0.5})
     assert [row["v"].tolist() for row in new["train"]] == [[[0.5, 0.5], [0.5, 0.5]], [[1, 2], [3, 4]]]
 
@@ -247,9 +241,7 @@ def test_transforms_come_last(old, tmp_path):
 
 def test_where_is_about_the_columns_of_before(old, tmp_path):
     new = rewritten(old, tmp_path / "out", where="x > 20", rename={"x": "y"}, drop=["vec"])
-    assert [row["y"] for row in new["a"]] == [
-        row["x"] for row in old["a"] if row["x"] is not None and row["x"] > 20
-    ]
+    assert [row["y"] for row in new["a"]] == [row["x"] for row in old["a"] if row["x"] is not None and row["x"] > 20]
 
 
 def test_a_view_in_file_order_can_be_changed_and_another_is_refused(old, tmp_path):
@@ -286,16 +278,12 @@ def test_a_mask_still_knows_its_image_by_the_new_name(tmp_path):
 
 
 def test_sequences_are_renamed_and_thinned_out(tmp_path):
-    schema = rk.Schema(
-        context={"id": rk.Int64(), "who": rk.Text()}, steps={"step": rk.Int64(), "word": rk.Text()}
-    )
+    schema = rk.Schema(context={"id": rk.Int64(), "who": rk.Text()}, steps={"step": rk.Int64(), "word": rk.Text()})
     rows = [{"id": i, "who": "a", "step": list(range(i)), "word": ["w"] * i} for i in range(5)]
     rk.write(rows, tmp_path / "in", schema=schema, progress=False)
     new = rewritten(tmp_path / "in", tmp_path / "out", rename={"step": "count"}, drop=["who", "word"])
     assert new.schema == rk.Schema(context={"id": rk.Int64()}, steps={"count": rk.Int64()})
-    assert [(row["id"], list(row["count"])) for row in new["train"]] == [
-        (i, list(range(i))) for i in range(5)
-    ]
+    assert [(row["id"], list(row["count"])) for row in new["train"]] == [(i, list(range(i))) for i in range(5)]
 
 
 @pytest.mark.parametrize(
@@ -331,13 +319,9 @@ def test_a_column_that_is_not_there_is_named_with_its_near_miss(old, tmp_path, a
 
 
 def test_there_and_back_gives_the_records_of_before(old, tmp_path):
-    there = rewritten(
-        old, tmp_path / "there", rename={"x": "y", "vec": "v"}, cast={"tokens": "float32"}, shards=3
-    )
-    back = rewritten(
-        there, tmp_path / "back", rename={"y": "x", "v": "vec"}, cast={"tokens": "int64"}, shards=2
-    )
+    there = rewritten(old, tmp_path / "there", rename={"x": "y", "vec": "v"}, cast={"tokens": "float32"}, shards=3)
+    back = rewritten(there, tmp_path / "back", rename={"y": "x", "v": "vec"}, cast={"tokens": "int64"}, shards=2)
     assert back.schema == old.schema
-    assert {
-        name: data for name, data in read_tree(tmp_path / "back").items() if name.endswith(".tfrecord")
-    } == {name: data for name, data in read_tree(tmp_path / "in").items() if name.endswith(".tfrecord")}
+    assert {name: data for name, data in read_tree(tmp_path / "back").items() if name.endswith(".tfrecord")} == {
+        name: data for name, data in read_tree(tmp_path / "in").items() if name.endswith(".tfrecord")
+    }

@@ -47,10 +47,7 @@ def put(folder, compression):
 
 
 def payloads(dataset):
-    return {
-        name: [one for path in split.paths for one in rk.records(path)]
-        for name, split in dataset.splits.items()
-    }
+    return {name: [one for path in split.paths for one in rk.records(path)] for name, split in dataset.splits.items()}
 
 
 @pytest.fixture(params=[NONE, GZIP, ZLIB])
@@ -83,9 +80,7 @@ def test_shuffle_and_conditions_copy_payloads_as_they_are(data):
 
 def test_views_and_merges_copy_payloads_as_they_are(data):
     view = rk.open(data)["train"].select([40, 3, 3, 17])
-    assert payloads(rk.rewrite(view, "out", progress=False)) == {
-        "train": [PAYLOADS[i] for i in (40, 3, 3, 17)]
-    }
+    assert payloads(rk.rewrite(view, "out", progress=False)) == {"train": [PAYLOADS[i] for i in (40, 3, 3, 17)]}
     both = [data, put("plain", NONE)]
     assert payloads(rk.rewrite(both, "two", progress=False)) == {"train": PAYLOADS * 2}
 
@@ -96,9 +91,7 @@ def test_split_copies_payloads_as_they_are(data):
     assert list(map(len, found.values())) == [24, 24]
     assert Counter(found["train"] + found["val"]) == Counter(PAYLOADS)
     assert found["train"] == [one for one in PAYLOADS if one in set(found["train"])]
-    plain = rk.split(
-        put("plain", NONE), "other", split={"train": 0.5, "val": 0.5}, stratify="label", progress=False
-    )
+    plain = rk.split(put("plain", NONE), "other", split={"train": 0.5, "val": 0.5}, stratify="label", progress=False)
     assert payloads(plain) == found
     folds = payloads(rk.split(data, "folds", folds=3, progress=False))
     assert Counter(one for some in folds.values() for one in some) == Counter(PAYLOADS)

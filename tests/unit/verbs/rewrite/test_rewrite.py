@@ -103,9 +103,7 @@ def test_shuffled_records_are_the_same_in_another_order(old, tmp_path):
 
 def test_where_keeps_records_of_which_it_is_true_and_not_null(old, tmp_path):
     new = rewritten(tmp_path / "in", tmp_path / "out", where="label_name = 'dog' and x < 100 -- and no more")
-    expected = [
-        row["x"] for row in old["train"] if row["x"] is not None and row["x"] < 100 and row["label"] == 1
-    ]
+    expected = [row["x"] for row in old["train"] if row["x"] is not None and row["x"] < 100 and row["label"] == 1]
     assert [row["x"] for row in new["train"]] == expected
     classes = read_manifest(str(tmp_path / "out")).splits["train"].classes
     assert classes == {"label": {"1": len(expected)}}
@@ -251,9 +249,7 @@ def test_a_dataset_becomes_one_that_tfds_opens(old, tmp_path):
     assert "dataset_info.json" in names
     assert "flowers-train.tfrecord-00000-of-00002" in names
     (tmp_path / "flowers" / "rekord.json").unlink()
-    assert (
-        payloads(rk.open(tmp_path / "flowers")["train"]) == payloads(new["train"]) == payloads(plain["train"])
-    )
+    assert payloads(rk.open(tmp_path / "flowers")["train"]) == payloads(new["train"]) == payloads(plain["train"])
 
 
 @settings(max_examples=20, deadline=None)

@@ -61,9 +61,7 @@ class KnownMessage:
         match = compile_message_pattern(self.pattern).search(text)
         if match is None:
             return None
-        facts = {
-            name: _sanitize_text(value) for name, value in match.groupdict().items() if value is not None
-        }
+        facts = {name: _sanitize_text(value) for name, value in match.groupdict().items() if value is not None}
         facts["name"] = f"`{facts['key']}`" if "key" in facts else "a feature"
         facts["quoted"] = f'"{facts["key"]}"' if "key" in facts else "KEY"
         if self.refine is not None:
@@ -127,9 +125,7 @@ _NAMES_RECORD = "rekord check PATH      (names the record)"
 _ANY_IMAGE = "tf.io.decode_image(x, expand_animations=False), which takes all"
 _SALVAGE = "rekord salvage IN OUT      (every intact record, with the list of gaps)"
 _CHECK = "rekord check PATH      (names the file, the record and the byte: TensorFlow does not)"
-_WRONG_COMPRESSION = (
-    'tf.data.TFRecordDataset(files, compression_type="GZIP"), "ZLIB" or "": as rekord check says'
-)
+_WRONG_COMPRESSION = 'tf.data.TFRecordDataset(files, compression_type="GZIP"), "ZLIB" or "": as rekord check says'
 _FILE_SIGNATURES = {
     "0x89 0x50": "a PNG",
     "0x47 0x49": "a GIF",
@@ -433,9 +429,7 @@ def _refine_counts(facts: MessageFacts) -> MessageFacts:
     return {"shape": shape, "dtype": dtype, "kind": kind, "found": facts.get("found", "another number of")}
 
 
-_TYPE_HOW = (
-    "The writer stored other values than the reader's spec says: often a float label, a number as text."
-)
+_TYPE_HOW = "The writer stored other values than the reader's spec says: often a float label, a number as text."
 
 _TYPE_DO = (
     "read it as it is stored: {quoted}: tf.io.FixedLenFeature([], {stored_tf}), and {turn} afterwards",
@@ -724,9 +718,7 @@ def _refine_bytes(facts: MessageFacts) -> MessageFacts:
         return {"code": "E302", "act": 'value.encode("utf-8")', "cause": "A text is no bytes in Python 3."}
     act = "array.tobytes() for raw bytes, tf.io.serialize_tensor(x).numpy(), or another list for numbers"
     if kind == "int":
-        cause = (
-            "Bytes were given bare, `value=b`, where a list is expected: `value=[b]`; or numbers were given."
-        )
+        cause = "Bytes were given bare, `value=b`, where a list is expected: `value=[b]`; or numbers were given."
         return {"code": "E305", "act": "BytesList(value=[b]), with the brackets", "cause": cause}
     return {"code": "E302", "act": act, "cause": f"The value is a {kind}."}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rekord.codes import CODES
-from rekord.health.tensorflow.messages import MESSAGES, explain_message
+from rekord.health.tensorflow.known_messages import MESSAGES, explain_message
 
 # (message, code, what the title says)
 TABLE = [
@@ -228,13 +228,8 @@ def test_every_code_of_the_table_is_registered():
 def test_what_the_message_holds_comes_back_in_the_advice():
     found = explain_message("Key: score.  Data types don't match. Data type: string but expected type: float")
     assert found is not None
-    assert (
-        found.says
-        == "The record holds `score` as bytes_list; the FixedLenFeature in the spec reads tf.float32."
-    )
-    assert (
-        '"score": tf.io.FixedLenFeature([], tf.string), and tf.strings.to_number(x) afterwards' in found.do[0]
-    )
+    assert found.says == "The record holds `score` as bytes_list; the FixedLenFeature in the spec reads tf.float32."
+    assert '"score": tf.io.FixedLenFeature([], tf.string), and tf.strings.to_number(x) afterwards' in found.do[0]
     counted = explain_message(
         "Key: x, Index: 0.  Number of bytes values != expected.  Values size: 0 but output shape: []"
     )
@@ -268,16 +263,12 @@ def test_a_ratio_of_sizes_of_dtypes_is_seen(found, wanted, says):
 
 def test_a_hostile_name_is_cleaned_and_cut():
     key = "\x1b[31m`evil`" + "x" * 90
-    found = explain_message(
-        f"Key: {key}.  Data types don't match. Data type: string but expected type: float"
-    )
+    found = explain_message(f"Key: {key}.  Data types don't match. Data type: string but expected type: float")
     assert found is not None
     assert "\x1b" not in found.title
     assert found.title.startswith("`?[31m?evil?xxx")
     assert len(found.title) < 120
-    braces = explain_message(
-        "Key: {code}{0}.  Data types don't match. Data type: string but expected type: float"
-    )
+    braces = explain_message("Key: {code}{0}.  Data types don't match. Data type: string but expected type: float")
     assert braces is not None
     assert "`{code}{0}`" in braces.title
 

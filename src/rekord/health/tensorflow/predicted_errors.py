@@ -72,9 +72,7 @@ def entries_from_example(example: Mapping[str, Any], numbers_of: Collection[str]
     return entries
 
 
-def entries_from_payload(
-    payload: bytes, keys: Collection[str], numbers_of: Collection[str]
-) -> list[ParsedEntry]:
+def entries_from_payload(payload: bytes, keys: Collection[str], numbers_of: Collection[str]) -> list[ParsedEntry]:
     """The entries of a payload under the given keys, in its order, duplicates and all."""
     walk = _WireReader(payload)
     found: list[tuple[str, bytes]] = []
@@ -302,9 +300,7 @@ def _find_ragged_error(name: str, feature: RaggedSpec, met: Mapping[str, ParsedE
             inner = inner * partition.length if inner else 0
             continue
         stored = met.get(partition.key or "")
-        numbers = (
-            [_wrap_integer(number, feature.row_splits_dtype) for number in stored.numbers] if stored else []
-        )
+        numbers = [_wrap_integer(number, feature.row_splits_dtype) for number in stored.numbers] if stored else []
         wrong = _find_partition_error(partition, numbers, rows, feature)
         if wrong is not None:
             return wrong
@@ -339,9 +335,7 @@ def _count_partition_rows(partition: Partition, numbers: Sequence[int]) -> int:
     return len(numbers)
 
 
-def _find_partition_error(
-    partition: Partition, numbers: Sequence[int], rows: int, feature: RaggedSpec
-) -> str | None:
+def _find_partition_error(partition: Partition, numbers: Sequence[int], rows: int, feature: RaggedSpec) -> str | None:
     if partition.kind == "ValueRowIds":
         return _find_row_ids_error(numbers, rows, feature)
     if not feature.validate:
@@ -368,9 +362,7 @@ def _find_row_ids_error(numbers: Sequence[int], rows: int, feature: RaggedSpec) 
     if feature.validate:
         where = "Arguments to from_value_rowids do not form a valid RowPartition"
         dtype = feature.row_splits_dtype
-        wrong = _find_negative(where, numbers[:1], dtype) or _find_negative(
-            where, _compute_steps(numbers), dtype
-        )
+        wrong = _find_negative(where, numbers[:1], dtype) or _find_negative(where, _compute_steps(numbers), dtype)
         if wrong is not None:
             return wrong
     elif any(number < 0 for number in numbers):
@@ -525,9 +517,7 @@ def _find_entry_error(parse: _ParseState, stored: ParsedEntry) -> str | None:
     return _find_count_error(dense, stored, _LIST_NAMES[expected])
 
 
-def _find_count_error(
-    feature: FixedLenSpec | FixedLenSequenceSpec, stored: ParsedEntry, listed: str
-) -> str | None:
+def _find_count_error(feature: FixedLenSpec | FixedLenSequenceSpec, stored: ParsedEntry, listed: str) -> str | None:
     wanted = math.prod(feature.shape)
     if isinstance(feature, FixedLenSequenceSpec):
         if stored.broken or stored.count > stored.readable:
