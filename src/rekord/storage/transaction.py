@@ -521,7 +521,7 @@ class Staging:
 
     def prepare(self, plan: bytes, *folders: str) -> None:
         """Make the folders, these below `out` among them, and remove what killed tasks left half done."""
-        if self._is_elsewhere:
+        if self._has_separate_spills:
             # First: whoever removes this staging must know what else is its own.
             self.storage.make_folder(self.folder)
             spills = self.storage.real(self.spills).encode(errors="surrogateescape")
@@ -533,7 +533,7 @@ class Staging:
         ):
             self.storage.make_folder(folder)
         self.remove_unfinished(self.folder)
-        if self._is_elsewhere:
+        if self._has_separate_spills:
             self.remove_unfinished(self.spills)
         if not exists(self.storage, self._plan_path):
             self.write(self._plan_path, plan)
@@ -603,12 +603,12 @@ class Staging:
             self.storage.remove(path)
 
     @property
-    def _is_elsewhere(self) -> bool:
+    def _has_separate_spills(self) -> bool:
         return os.path.dirname(self.spills) != self.folder
 
     def remove(self) -> None:
         """Remove the folder and everything in it, and the spills."""
-        if self._is_elsewhere:
+        if self._has_separate_spills:
             remove_tree(self.storage, self.spills)
         remove_tree(self.storage, self.folder)
 
