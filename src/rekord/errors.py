@@ -16,7 +16,7 @@ _MAX_NAME_CHARACTERS = 200
 
 
 class RekordError(Exception):
-    """Anything that went wrong, with what is needed to mend it.
+    """Anything that went wrong, with what is needed to fix it.
 
     `what` is the first line and stands alone. `expected` and `found` disagree; `likely` is said only where
     evidence supports it; `do` is a command or one edit.

@@ -26,7 +26,7 @@ SCENES, SIGNS = 240, 600
 SHARDS = 4
 # Where the tour works. All of it lies in one folder, which is the current one meanwhile.
 PHOTOS, DEEPLAB, SIGN_PHOTOS, SIGN_RECORDS = "scenes", "deeplab", "signs", "signs-dataset"
-BROKEN, SALVAGED, REPAIRED = "broken", "salvaged", "mended"
+BROKEN, SALVAGED, REPAIRED = "broken", "salvaged", "repaired"
 FLIPPED_SHARD, FLIPPED_RECORD, FLOAT_SHARD, CUT_SHARD = 1, 7, 2, 3
 BATCH_SIZE, SEED, STOP_AFTER = 32, 7, 3
 
@@ -167,21 +167,21 @@ def run_doctor(tour: DemoTour) -> None:
 
 
 def salvage_copy(tour: DemoTour) -> None:
-    """Everything that is intact, mended as the doctor said, compared with what was written."""
+    """Everything that is intact, repaired as the doctor said, compared with what was written."""
     from rekord.cli.salvage import salvage
     from rekord.dataset.read import records
     from rekord.verbs.rewrite.rewrite import rewrite
 
-    tour.step("Get every intact record back, and mend the floats")
+    tour.step("Get every intact record back, and fix the floats")
     tour.show(f"$ rekord salvage {BROKEN} {SALVAGED}")
     salvage(BROKEN, SALVAGED)
     tour.show(f"$ rekord rewrite {SALVAGED} {REPAIRED} --cast image/height=int64")
     rewrite(SALVAGED, REPAIRED, cast={"image/height": "int64"}, progress=False)
-    written, mended = Counter(records(DEEPLAB)), Counter(records(REPAIRED))
-    same = (written & mended).total()
+    written, repaired = Counter(records(DEEPLAB)), Counter(records(REPAIRED))
+    same = (written & repaired).total()
     console.print_line(
         f"compared with {DEEPLAB}: ",
-        (f"{same:,} of {mended.total():,} records are byte for byte what was written", "bold"),
+        (f"{same:,} of {repaired.total():,} records are byte for byte what was written", "bold"),
         f", {written.total() - same:,} are lost",
     )
 
@@ -322,7 +322,7 @@ def demo(
     ] = None,
     no_train: Annotated[bool, flag_option("--no-train", "Leave out the training at the end.")] = False,
 ) -> int:
-    """Take a short tour on generated data. Write, check, break, find out why, mend, read, and train a model."""
+    """Take a short tour on generated data. Write, check, break, find out why, fix, read, and train a model."""
     began = time.perf_counter()
     kept = (
         f"the data is in {shlex.quote(escape_controls(folder))}"

@@ -69,7 +69,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "delete": ('rekord delete data/flowers data/fewer --where "width < 64"',),
     "relabel": (
         "rekord relabel data/flowers data/named --map-labels tulp=tulip",
-        "rekord relabel data/flowers data/mended --from labels.csv --key filename",
+        "rekord relabel data/flowers data/repaired --from labels.csv --key filename",
     ),
     "export": ("rekord export data/flowers flowers.parquet --split train",),
     "index": ("rekord index data/flowers --format dali",),

@@ -208,7 +208,7 @@ def _unusable_file_error(option: str, path: str, expected: str, found: str, code
         location=Location(path=path),
         expected=expected,
         found=escape_controls(found),
-        do=f"{option} FILE.py:NAME" if code == "U622" else f"mend the file, or name another: {option} FILE",
+        do=f"{option} FILE.py:NAME" if code == "U622" else f"fix the file, or name another: {option} FILE",
     )
 
 

@@ -101,7 +101,7 @@ def out_of_range_error(found: str, rule: NumberRule, at: int) -> InvalidValue:
         "is out of its range",
         expected=f"a number from {rule.range[0]} to {rule.range[1]}",
         found=found,
-        do="mend the row, or declare a wider range=",
+        do="fix the row, or declare a wider range=",
         at=at,
     )
 
@@ -174,7 +174,7 @@ def _out_of_bounds_error(number: int, rule: NumberRule, at: int) -> InvalidValue
             "is no class id",
             expected=f"an id from 0 to {rule.classes - 1:,}",
             found=found,
-            do="mend the row, or declare more classes",
+            do="fix the row, or declare more classes",
             at=at,
         )
     low, high = integer_bounds(rule.dtype)
@@ -441,7 +441,7 @@ def _find_class_id(name: str, rule: NumberRule, at: int) -> int:
         some = ", ".join(repr(one) for one in names[:3])
         expected = f"one of {len(names):,} names: {some}{', …' if len(names) > 3 else ''}"[:160]
         meant = closest_match(name, names)
-        do = f"did you mean {meant!r}?" if meant else "add the name to the Label, or mend the row"
+        do = f"did you mean {meant!r}?" if meant else "add the name to the Label, or fix the row"
     raise InvalidValue(
         "E316",
         "names no class of the schema" if names else "is a name, and the schema has only ids",
@@ -583,7 +583,7 @@ def _sparse_error(expected: str, found: str) -> InvalidValue:
         "has indices that cannot be",
         expected=expected,
         found=found,
-        do="mend the indices, or declare another size=",
+        do="fix the indices, or declare another size=",
     )
 
 

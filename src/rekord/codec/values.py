@@ -77,7 +77,7 @@ EXACT_FLOAT32_LIMIT = 1 << 24
 
 
 def rewrite_command(option: str, key: str, to: str) -> str:
-    """The command that makes a mended copy, as a shell takes it: `rekord rewrite IN OUT --cast label=int64`."""
+    """The command that makes a repaired copy, as a shell takes it: `rekord rewrite IN OUT --cast label=int64`."""
     cut = key if len(key) <= _MAX_KEY_CHARACTERS else key[: _MAX_KEY_CHARACTERS - 1] + "…"
     return f"rekord rewrite IN OUT --{option} {shlex.quote(f'{cut}={to}')}"
 

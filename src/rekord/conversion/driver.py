@@ -240,7 +240,7 @@ class _ConversionRun:
                 found="none" if not rejected else f"{rejected:,} rows, all of them bad",
                 do="look at the source: is it the right place?"
                 if not rejected
-                else f"mend the rows: {self._list_rejects(done)} says what is wrong with each",
+                else f"fix the rows: {self._list_rejects(done)} says what is wrong with each",
             )
         most = self.job.max_rejects * rows if self.job.max_rejects < 1 else self.job.max_rejects
         if rejected > most:
@@ -253,7 +253,7 @@ class _ConversionRun:
                 if self.job.max_rejects >= 1
                 else f"at most {self.job.max_rejects:.2%} of {rows:,} rows",
                 found=f"{rejected:,} bad rows ({share})",
-                do="mend the rows that this file lists, or allow more: --max-rejects",
+                do="fix the rows that this file lists, or allow more: --max-rejects",
             )
 
     def _list_rejects(self, done: Sequence[CompletedPart]) -> str:
@@ -381,7 +381,7 @@ class _ConversionRun:
         """Make a part whose frames were lost once more; it must be what it was."""
         if self._has_dependent_parts or number in self._rebuilt_parts:
             # What was made of all parts together would have to be made again too, which the next run does; and
-            # what is lost twice is not mended by a third time.
+            # what is lost twice is not repaired by a third time.
             for kind in ("spent", "done"):
                 self.staging.remove_file(self.staging.map_path(number, kind))
             raise error(

@@ -274,7 +274,7 @@ class RowEncoding:
                 "E380",
                 expected="a row, several rows, or None",
                 found=said[:60],
-                do="mend the function, or have it return None for rows to leave out",
+                do="fix the function, or have it return None for rows to leave out",
             ) from failure
         if made is None:
             return []

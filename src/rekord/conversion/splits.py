@@ -162,7 +162,7 @@ def _unknown_split_error(split: Any, names: tuple[str, ...], row: int | None) ->
         location=Location(feature=SPLIT_COLUMN, row=row),
         expected="one of " + ", ".join(names),
         found=preview(split),
-        do="mend the row's split",
+        do="fix the row's split",
     )
 
 

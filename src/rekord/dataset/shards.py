@@ -362,15 +362,15 @@ class Shards:
 
     def _repair_index(self, opened: dict[int, _OpenShard]) -> bool:
         """Whether the index of one of these was not one of its file. Where the file is damaged, that is raised."""
-        mended = False
+        repaired = False
         for shard, one in opened.items():
             if one.index.origin == "found" or one.index.compression != "none":
                 continue
             if not np.array_equal(rebuild_index(one.path).offsets, one.index.offsets):
-                mended = True
+                repaired = True
                 with self._lock:
                     self._open.pop(shard, None)
-        return mended
+        return repaired
 
     def _opened(self, shard: int, at_once: int) -> _OpenShard:
         path = self.paths[shard]

@@ -138,7 +138,7 @@ class ClassificationLayout:
         ids = "an id from 0 on" if self.count is None else f"an id from 0 to {self.count - 1:,}"
         expected = ids if self.names is None else f"{ids}, or one of {len(self.names):,} names"
         meant = closest_match(label, self.ids) if isinstance(label, str) else None
-        do = "mend the row, or give the layout more classes="
+        do = "fix the row, or give the layout more classes="
         return error(
             code,
             f"`label` {what}",

@@ -161,7 +161,7 @@ class DetectionLayout:
             location=Location(feature="labels"),
             expected=f"one of {len(self.classes):,} classes: {some[:80]}" if some else "no class: there are none",
             found=preview(label),
-            do="mend the label, or give the class in classes=",
+            do="fix the label, or give the class in classes=",
         )
 
 
@@ -243,7 +243,7 @@ def _box_error(row: Mapping[str, Any], picture: EncodedImage, boxes: np.ndarray[
         expected=f"0 ≤ x0 < x1 ≤ {picture.width}, 0 ≤ y0 < y1 ≤ {picture.height}",
         found=f"x0 {x0:.6g}, y0 {y0:.6g}, x1 {x1:.6g}, y1 {y1:.6g}",
         likely=_guess_cause(row, picture),
-        do='mend the box, or bad_boxes="skip" leaves such boxes out',
+        do='fix the box, or bad_boxes="skip" leaves such boxes out',
     )
 
 

@@ -228,7 +228,7 @@ class BoxesCsvSource(AnnotationSource):
             location=at,
             expected=expected,
             found=bad.found if bad.kind == "fields" else preview(bad.found),
-            do=f"mend line {bad.line:,} of the CSV",
+            do=f"fix line {bad.line:,} of the CSV",
         )
 
 
@@ -368,5 +368,5 @@ def _csv_error(path: str, what: str, expected: str, found: str, line: int) -> Re
         location=Location(path=path, line=line),
         expected=expected,
         found=found,
-        do=f"mend line {line:,} of the CSV",
+        do=f"fix line {line:,} of the CSV",
     )

@@ -44,7 +44,7 @@ def draw_outline(outline: bytes, size: tuple[int | None, int | None], whose: str
             location=location,
             expected=expected,
             found=found,
-            do="mend its `segmentation`, or leave masks out",
+            do="fix its `segmentation`, or leave masks out",
         ) from None
 
 
@@ -710,7 +710,7 @@ def _not_coco_error(path: str, what: str, found: str) -> RekordError:
         location=Location(path=path),
         expected="categories with an id from 0 and a name, each id and each name once",
         found=found,
-        do="mend `categories` in the json file",
+        do="fix `categories` in the json file",
     )
 
 
@@ -721,7 +721,7 @@ def _malformed_error(whose: str, member: str, expected: str, found: Any, locatio
         location=location,
         expected=expected,
         found=preview(found),
-        do="mend it in the json file, or take it out",
+        do="fix it in the json file, or take it out",
     )
 
 

@@ -575,7 +575,7 @@ def _find_problem(row: bytes, table: CsvTable, where: Location) -> RekordError |
             location=where,
             expected=f"{len(table.names):,} fields",
             found=f"{len(fields):,} fields: {preview(row[:60].rstrip().decode(errors='replace'))}",
-            do="mend this line: quote a field that holds the delimiter",
+            do="fix this line: quote a field that holds the delimiter",
         )
     for column in table.columns:
         field = fields[column.place]
@@ -615,7 +615,7 @@ def _field_error(text: str, column: CsvColumn, where: Location) -> RekordError:
         location=where.within(feature=column.name[:60]),
         expected=f"{_FIELD_TYPE_NAMES[column.form]}: the column is {_FIELD_TYPE_FEATURES[column.form]}",
         found=preview(text),
-        do=f"mend the field, or read the column as text: columns={{{column.name[:60]!r}: rk.Text()}}",
+        do=f"fix the field, or read the column as text: columns={{{column.name[:60]!r}: rk.Text()}}",
     )
 
 

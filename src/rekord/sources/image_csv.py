@@ -330,14 +330,14 @@ class ImageCsvSource(ListingSource):
 
         match line.code:
             case "E360" if not line.image:
-                return line_error("a line names no image", "image", "a path", "nothing", "mend or remove the line")
+                return line_error("a line names no image", "image", "a path", "nothing", "fix or remove the line")
             case "E360":
                 return line_error(
                     "an image that a line names is missing",
                     "image",
                     "a file below " + ("the folder of the list" if self.images is None else "root="),
                     f"no file {preview(line.image)}",
-                    "mend the path, or give root= as the folder that the paths are below",
+                    "fix the path, or give root= as the folder that the paths are below",
                 )
             case "E361":
                 return line_error(

@@ -267,7 +267,7 @@ def _parse_line(raw: bytes, where: Location) -> Mapping[str, Any] | RekordError:
                 location=where,
                 expected="each name once in an object",
                 found="the same name twice",
-                do="mend this line: take one of the two out, or rename it",
+                do="fix this line: take one of the two out, or rename it",
             )
     if BASE64_MARKER in raw:
         try:
@@ -341,7 +341,7 @@ def _json_error(raw: bytes, failure: Exception, where: Location) -> RekordError:
         location=where,
         expected="one whole JSON object in a line",
         found=f"{_describe_failure(failure)}: {preview(raw[:60].strip().decode(errors='replace'))}",
-        do="mend this line, or leave it out",
+        do="fix this line, or leave it out",
     )
 
 

@@ -648,5 +648,5 @@ def _not_text_error(path: str, line: int, found: str) -> RekordError:
         location=Location(path=join_path("", path), line=line),
         expected="name:red,green,blue:: with each name once" if path.endswith("labelmap.txt") else "one id a line",
         found=found,
-        do="mend the line",
+        do="fix the line",
     )

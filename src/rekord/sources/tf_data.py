@@ -411,7 +411,7 @@ def _pipeline_error(failure: Exception, row: int | None, position: int, rows_eac
         location=Location(row=row),
         expected="every element of the pipeline",
         found=_first_line(failure)[:60],
-        do="mend the pipeline, or pass such elements over: dataset.ignore_errors(log_warning=True)",
+        do="fix the pipeline, or pass such elements over: dataset.ignore_errors(log_warning=True)",
     )
 
 

@@ -185,7 +185,7 @@ def _raise_object_error(path: str, line: int, what: str, expected: str, found: s
         location=Location(path=path, line=line),
         expected=expected,
         found=found,
-        do=f"mend line {line:,} of the xml file",
+        do=f"fix line {line:,} of the xml file",
     )
 
 
@@ -199,7 +199,7 @@ def _annotation_error(
         expected=expected,
         found=found,
         likely=likely,
-        do="write the file again without it" if "DOCTYPE" in what else "mend the file, or take it out",
+        do="write the file again without it" if "DOCTYPE" in what else "fix the file, or take it out",
     )
 
 

@@ -359,7 +359,7 @@ def _member_error(path: str, key: str, extension: str, expected: str, found: str
         location=Location(path=to_printable_path(path)),
         expected=expected,
         found=found,
-        do="mend the member and pack the tar again, or leave the sample out",
+        do="fix the member and pack the tar again, or leave the sample out",
     )
 
 

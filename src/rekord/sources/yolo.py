@@ -71,7 +71,7 @@ def read_keypoint_numbers(root: str) -> int | None:
                 location=Location(path=path, line=line),
                 expected="how many keypoints, and 2 or 3 numbers of each: `kpt_shape: [17, 3]`",
                 found=text[begin.start() :].split("\n", 1)[0][:60],
-                do="mend the line, or take it out where labels have no keypoints",
+                do="fix the line, or take it out where labels have no keypoints",
             )
         count, each = [int(number) for number in found.groups() if number is not None]
         return count * each
@@ -198,7 +198,7 @@ def _class_names_error(path: str, line: int | None, what: str, found: str) -> Re
         location=Location(path=path, line=line),
         expected="the names of classes, each once: `names: [cat, dog]` in yaml, or one a line",
         found=found,
-        do="mend the file of names",
+        do="fix the file of names",
     )
 
 
@@ -454,7 +454,7 @@ def _line_error(path: str, line: int, what: str, found: str, likely: str | None 
         expected="class cx cy w h, the last four from 0 to 1; or class and the points of an outline",
         found=found if len(found) <= 60 else found[:59] + "…",
         likely=likely,
-        do=f"mend line {line:,} of the label file",
+        do=f"fix line {line:,} of the label file",
     )
 
 

@@ -129,7 +129,7 @@ class NumberedFilesSource:
     def _values(self, path: str, line: int, text: str) -> Mapping[str, Any] | RekordError:
         if text.startswith("!"):
             place = Location(path=os.path.join(self.root, path), row=line, line=line + 1)
-            return error("E355", location=place, expected="a row", found="!", do="mend the line")
+            return error("E355", location=place, expected="a row", found="!", do="fix the line")
         label, _, rest = text.partition(" ")
         values = {"line": line, "label": int(label), "text": rest}
         return {**values, "split": path.split("/")[0]} if self.folders else values

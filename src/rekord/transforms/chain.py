@@ -144,7 +144,7 @@ class _UserFunction:
             f"the transform `{self.name}` failed for a row",
             expected="a row of the schema that it makes, as a dict",
             found=found,
-            do="mend the transform",
+            do="fix the transform",
         )
 
 

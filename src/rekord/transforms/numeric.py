@@ -86,7 +86,7 @@ class _OneHotFunction:
                     location=Location(feature=self.ids.column),
                     expected=f"an id from 0 to {self.classes - 1:,}",
                     found=f"{one}",
-                    do="mend the row, or one_hot with more classes",
+                    do="fix the row, or one_hot with more classes",
                 )
             vector[one] = 1
         return vector
@@ -615,7 +615,7 @@ class _CastFunction:
             location=Location(feature=self.column),
             expected=expected,
             found=describe_value(value)[:60],
-            do=do or "mend the row, or cast to a type that holds it",
+            do=do or "fix the row, or cast to a type that holds it",
         )
 
     def _shaped(self, values: list[Any], shape: tuple[int, ...]) -> Any:

@@ -111,7 +111,7 @@ class _TokenizerFunction:
                 location=Location(feature=self.texts.column),
                 expected="a text that the tokenizer takes",
                 found=f"{type(failure).__name__}: {failure}"[:60],
-                do="mend the row, or the tokenizer.json",
+                do="fix the row, or the tokenizer.json",
             ) from None
         if self.max_length is not None and self.pad is not None:
             return ids[: self.max_length] + [self.pad] * (self.max_length - len(ids))

@@ -277,7 +277,7 @@ def vocabulary_error(expected: str, found: str, path: str | None, line: int | No
         location=Location(path=path, line=line if path else None),
         expected=expected,
         found=found[:60],
-        do="mend the file, or name another" if path else 'words=["cat", "dog"]',
+        do="fix the file, or name another" if path else 'words=["cat", "dog"]',
     )
 
 

@@ -138,9 +138,9 @@ def test_what_the_doctor_says_is_what_he_finds(tour: Taken) -> None:
 
 def test_what_comes_back_is_what_was_written(tour: Taken) -> None:
     told = tour.step(7)
-    written, salvaged, mended = map(tour.records, ("deeplab", "salvaged", "mended"))
-    assert (written.total(), salvaged.total(), mended.total()) == (240, 238, 238)
-    assert mended <= written
+    written, salvaged, repaired = map(tour.records, ("deeplab", "salvaged", "repaired"))
+    assert (written.total(), salvaged.total(), repaired.total()) == (240, 238, 238)
+    assert repaired <= written
     assert not salvaged <= written  # the floats are intact, and wrong
     assert "kept 238 records · lost an unknown number · 2 gaps · wrote salvaged/\n" in told
     assert "238 of 238 records are byte for byte what was written, 2 are lost\n" in told
@@ -278,7 +278,7 @@ def test_an_empty_folder_is_taken_also_by_a_short_name(
         inside.chdir(tmp_path)
         assert run_command_line(["demo", "empty", "--no-train"]) == 0
     assert capsys.readouterr().out.endswith(": the data is in empty\n")
-    assert rk.check(tmp_path / "empty" / "mended").ok
+    assert rk.check(tmp_path / "empty" / "repaired").ok
 
 
 def test_a_place_that_cannot_be_made_is_exit_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

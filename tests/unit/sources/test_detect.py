@@ -228,6 +228,7 @@ def test_every_kind_that_is_recognised_is_a_source():
     from rekord.sources import detect
 
     assert set(detect._ACCEPTED_OVERRIDES) <= set(detect.SOURCE_KINDS)
+    assert set(detect._KIND_BY_EXTENSION.values()) <= set(detect.SOURCE_KINDS)
     assert set(detect.SOURCE_KINDS) <= set(rk.sources.__all__)
 
 

@@ -485,8 +485,8 @@ def test_masks_that_nobody_declared_are_no_classes_and_the_remedy_works(tmp_path
         assert (failure.code, failure.location.feature) == ("U608", "image/segmentation/class/encoded")
         assert failure.found == "Bytes that are images"
         assert "rk.layouts.deeplab(classes=N, ignore=255).schema" in failure.do
-    rk.rewrite(tmp_path / "foreign", tmp_path / "mended", schema=declared, progress=False)
-    task = choose_task(rk.open(tmp_path / "mended")["train"])
+    rk.rewrite(tmp_path / "foreign", tmp_path / "repaired", schema=declared, progress=False)
+    task = choose_task(rk.open(tmp_path / "repaired")["train"])
     assert (task.kind, task.target, len(task.classes), task.ignore) == ("segmentation", "mask", 3, 255)
 
 

@@ -264,7 +264,7 @@ def _explain_ids(present: list[int], bad: list[int], ids: MaskIds) -> tuple[str 
         return f"all values are multiples of {step}: the ids were scaled to be seen", f"divide them by {step}"
     if bad == [ids.classes] and present[0] > 0:
         return "no pixel is 0: the ids count from 1", f"declare classes={ids.classes + 1}, or subtract 1"
-    return None, f"mend the mask, or declare classes={bad[-1] + 1} or ignore="
+    return None, f"fix the mask, or declare classes={bad[-1] + 1} or ignore="
 
 
 # Colours.
@@ -324,7 +324,7 @@ def _unknown_colour_error(
         likely=f"{different:,} colours are unknown: edges were smoothed by resizing, or by JPEG"
         if smoothed
         else None,
-        do="add the colour to the map, or mend the mask",
+        do="add the colour to the map, or fix the mask",
         path=path,
     )
 
@@ -382,7 +382,7 @@ def _inspect_array(array: Array, ids: MaskIds, colours: ColourMap | None) -> Enc
         raise invalid_mask_error(
             str(ids),
             f"{int(array[row, column])} at row {row:,}, column {column:,}",
-            "mend the mask, or declare more classes= or ignore=",
+            "fix the mask, or declare more classes= or ignore=",
         )
     data = encode_grey_png(array.astype(np.uint16 if ids.wide else np.uint8))
     height, width = array.shape

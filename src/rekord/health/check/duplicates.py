@@ -455,4 +455,4 @@ class _DuplicateFindings:
         return f"{self._paths[place.file]}, record {place.record:,}"
 
 
-_FIX_LISTED_HINT = "mend those that are listed, then check again"
+_FIX_LISTED_HINT = "fix those that are listed, then check again"

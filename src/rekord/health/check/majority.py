@@ -420,7 +420,7 @@ class MajorityRule(CheckRule):
                 "message": f"{format_key(place[1])} has another number of values than nearly all records have",
                 "expected": f"{usual:,}",
                 "found": f"{int(column.counts[rows[row]]):,}",
-                "do": "mend the record, or declare a schema with shape=(None,)",
+                "do": "fix the record, or declare a schema with shape=(None,)",
             },
         )
 
@@ -448,7 +448,7 @@ class MajorityRule(CheckRule):
                 "message": f"{format_key(place[1])} is NaN or infinite",
                 "expected": "finite numbers",
                 "found": str(values[first[rows[row]]]),
-                "do": "leave a value out where it is not known, or mend it where it is computed",
+                "do": "leave a value out where it is not known, or fix it where it is computed",
             },
         )
 

@@ -99,7 +99,7 @@ class LabelMapRule(CheckRule):
                 "message": f"`{key}` has a class that {self._name} lacks",
                 "expected": f"one of the {len(self._ids):,} classes of {self._name}",
                 "found": shown(first[row]),
-                "do": f"add the class to {self._name}, or mend the records where they are written",
+                "do": f"add the class to {self._name}, or fix the records where they are written",
             },
         )
 

@@ -188,7 +188,7 @@ def _describe_out_of_range(
         "message": f"{whose} has a value outside of its range",
         "expected": f"a number from {low} to {high}",
         "found": _format_value(cells, cell, at, unsigned=key.limits.dtype == np.uint64),
-        "do": "mend the value where the records are written, or declare a wider range=",
+        "do": "fix the value where the records are written, or declare a wider range=",
     }
 
 
@@ -208,7 +208,7 @@ def _describe_non_finite(
         else f"{whose} has a value that is {name}",
         "expected": "a finite number" if declared is None else f"a number from {declared[0]} to {declared[1]}",
         "found": found,
-        "do": "optional=True and no value where a value is not known, or mend it where it is computed",
+        "do": "optional=True and no value where a value is not known, or fix it where it is computed",
     }
 
 
@@ -226,7 +226,7 @@ def _describe_invalid_class(
         "likely": "no label near it is 0: the ids count from 1" if from_one else None,
         "do": f"rk.Label({count + 1}) for ids from 1, or subtract 1"
         if from_one
-        else "mend the label, or declare the classes that there are",
+        else "fix the label, or declare the classes that there are",
     }
 
 

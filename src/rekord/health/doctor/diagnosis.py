@@ -27,7 +27,7 @@ def format_python_key(key: str) -> str:
 
 
 def join_remedies(*ways: str | None) -> str:
-    """Several ways to mend something, the best first."""
+    """Several ways to fix something, the best first."""
     return "; or ".join(way for way in ways if way)
 
 

@@ -104,7 +104,7 @@ def _diagnose_unparsable(case: DoctorCase) -> Iterator[Diagnosis]:
         evidence=[f"{first.message} (first: expected {first.expected}, found {first.found})"],
         ruled_out=["not damage in transit: the checksums of these payloads agree, so they were written like this"],
         likely="the writer framed something else than example.SerializeToString(), or cut it",
-        do="look at one with `rekord show PATH --record N`, and mend what the writer passes to its write()",
+        do="look at one with `rekord show PATH --record N`, and fix what the writer passes to its write()",
         tensorflow_error=_predict_parse_error(case, tally),
     )
 

@@ -226,7 +226,7 @@ def _format_feature_source(case: DoctorCase, verdict: SpecVerdict, works: SpecFe
 
 
 def build_working_spec(case: DoctorCase, look: SpecCheck) -> str:
-    """The text of a spec that parses the records: the one that was asked for, mended where it must be.
+    """The text of a spec that parses the records: the one that was asked for, repaired where it must be.
 
     A feature that no spec could parse is left out.
     """

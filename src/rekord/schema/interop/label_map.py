@@ -146,5 +146,5 @@ def _label_map_error(place: str, what: str, expected: str, found: str, line: int
         location=Location(path=place, line=line),
         expected=expected,
         found=found,
-        do=f"mend line {line:,} of the label map" if line else "mend the label map: ids from 1, each name once",
+        do=f"fix line {line:,} of the label map" if line else "fix the label map: ids from 1, each name once",
     )

@@ -424,7 +424,7 @@ def _label_file_error(path: str, line: int | None, expected: str, found: str, do
         location=Location(path=path, line=line),
         expected=expected,
         found=found,
-        do=do or "mend the file: a key and a label a line, with the names of columns in its first line",
+        do=do or "fix the file: a key and a label a line, with the names of columns in its first line",
     )
 
 

@@ -354,7 +354,7 @@ class ClassRegistry:
                     location=records.where(row.number, roles.class_names),
                     expected=f"{self.names[label][:40]!r}, as in records before",
                     found=repr(name[:40]),
-                    do="mend the records: rekord check says more",
+                    do="fix the records: rekord check says more",
                 )
 
     def whole(self) -> dict[int, str]:
@@ -478,7 +478,7 @@ def _iter_boxed_images(records: ExportedRecords, roles: ColumnRoles, options: Op
                 location=records.where(row.number, uneven),
                 expected=f"{len(boxes):,}, one for each box",
                 found=f"{lengths[uneven]:,}",
-                do="mend the record, or export to .parquet",
+                do="fix the record, or export to .parquet",
             )
         yield BoxedImage(row, image, facts, choose_file_name(records, row, roles), boxes, labels, extras)
 
@@ -503,7 +503,7 @@ def _read_pixel_boxes(
             location=records.where(row.number, where),
             expected="four sides, as shares of the image from 0 to 1",
             found=f"x0 {given[:, 0].min(initial=1):.4g} to x1 {given[:, 2].max(initial=0):.4g}",
-            do="rekord check names all such records; mend them, or export to .parquet",
+            do="rekord check names all such records; fix them, or export to .parquet",
         )
     if roles.pixels:
         return [tuple(float(str(side)) for side in box) for box in given]

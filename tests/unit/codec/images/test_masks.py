@@ -176,7 +176,7 @@ def test_the_first_pixel_that_is_no_class_id_is_named(tmp_path: Path) -> None:
         assert failure.what == "`mask` has pixels that are no class ids"
         assert failure.expected == "class ids from 0 to 20, or 255 (ignore)"
         assert failure.found == "21 at row 17, column 23; 3 pixels have no class id"
-        assert (failure.likely, failure.do) == (None, "mend the mask, or declare classes=100 or ignore=")
+        assert (failure.likely, failure.do) == (None, "fix the mask, or declare classes=100 or ignore=")
     assert looked(png(ids), verify="headers").data == png(ids)
 
 
@@ -207,7 +207,7 @@ def test_the_first_pixel_that_is_no_class_id_is_named(tmp_path: Path) -> None:
             "no pixel is 0: the ids count from 1",
             "declare classes=22, or subtract 1",
         ),
-        ([[0, 2, 21]], {"ignore": None}, None, "mend the mask, or declare classes=22 or ignore="),
+        ([[0, 2, 21]], {"ignore": None}, None, "fix the mask, or declare classes=22 or ignore="),
     ],
 )
 def test_a_reason_is_given_where_the_values_show_one(ids: Any, options: Any, likely: str | None, do: str) -> None:
