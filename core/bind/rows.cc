@@ -270,7 +270,7 @@ class RowEncoder {
     }
     std::vector<SlotValues>& first = scratch.step_cells[field.first];
     const Py_ssize_t length = PyObject_Length(value.ptr());
-    if (length < 0) PyErr_Clear();  // whatever it is, Python will validator it
+    if (length < 0) PyErr_Clear();  // whatever it is, Python will validate it
     if (length < 0 ||
         !reader_.read_steps(field, value.ptr(), scratch.held, static_cast<size_t>(length), first))
       each_step(field, number, value, scratch);
