@@ -199,7 +199,7 @@ def alike(found: list[Any], expected: list[Any]) -> bool:
     def one(a: Any, b: Any) -> bool:
         if isinstance(a, float) and isinstance(b, float):
             return np.float32(a).tobytes() == np.float32(b).tobytes()
-        return bool(a == b)
+        return bool(a == b) or (a != a and b != b)  # NaN, as a float32 of NumPy's
 
     return len(found) == len(expected) and all(map(one, found, expected))
 
