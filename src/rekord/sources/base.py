@@ -110,7 +110,7 @@ class PartitionedSource(Protocol):
         """The whole source, cut up in order: the files by path, and each file from its beginning."""
 
     def read(self, part: SourcePart) -> Iterator[Chunk]:
-        """The rows of a part, in order. A row that cannot be made is a Row with its error, not an exception."""
+        """The rows of a part, in order. A row that cannot be made is a SourceRow with its error, not an exception."""
 
 
 class SequentialSource(Protocol):
