@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import pickle
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pages
 import pytest
-from pages import DOCS, Block, blocks, cases, run_blocks, run_page
+from pages import DOCS, Block, blocks, cases, error_page_names, run_blocks, run_page
 
-import rekord as rk
 from rekord.codes import CODES
-from rekord.testing import damage, wire
 
 ERRORS = DOCS / "errors"
 UNTOUCHED = ("decisions", "errors")  # decisions show what was measured; errors have tests of their own, below
@@ -83,19 +78,9 @@ EXAMPLES = [
 
 @pytest.mark.parametrize(("page", "case"), EXAMPLES, ids=[f"{page.stem}-{case[-1].line}" for page, case in EXAMPLES])
 def test_an_example_of_an_error_page_says_what_the_page_says(page: Path, case: list[Block], here: Path) -> None:
-    # What pages about errors take for granted: they are short.
-    text = "".join(block.body for block in case)
-    if "mkdir" not in text:
-        (here / "data").mkdir()
-    (here / "old.tfrecord").write_bytes(damage.frames([wire.example_bytes({"label": [1]})]))
-    given = {"rk": rk, "np": np, "os": os, "pickle": pickle, "Path": Path}
-    if "tf." in text:
-        import tensorflow as tf
-
-        given["tf"] = tf
     assert case[-1].prints is None or page.stem in case[-1].prints
     assert case[-1].kind != "console" or page.stem in case[-1].body
-    assert run_blocks(case, page, given) > 0
+    assert run_blocks(case, page, error_page_names(case, here)) > 0
 
 
 def test_all_pages_of_schema_errors_and_most_others_have_examples() -> None:

@@ -12,18 +12,23 @@ What a page may hold:
 - A comment `<!-- setup … -->` is Python that runs and that no reader sees.
 
 Times are not compared. A `…` stands for anything within a line, and on a line of its own for any lines.
+
+Run this file with pages to run them, and with `--update` to write into them what they print now, for example after a
+message was reworded.
 """
 
 from __future__ import annotations
 
 import contextlib
+import difflib
 import io
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,14 +112,42 @@ def run_page(path: Path, given: Mapping[str, Any] | None = None) -> int:
     return run_blocks(blocks(path.read_text(encoding="utf-8")), path, given)
 
 
-def run_blocks(those: Sequence[Block], path: Path, given: Mapping[str, Any] | None = None) -> int:
+def run_blocks(
+    those: Sequence[Block],
+    path: Path,
+    given: Mapping[str, Any] | None = None,
+    compare: Callable[[str | tuple[str, ...], str, str], None] | None = None,
+) -> int:
     """Run some blocks of a page in one namespace; see `run_page`."""
     space: dict[str, Any] = {"__name__": "page", **(given or {})}
     with _importing_from(Path.cwd()):
-        return sum(_done(block, path, space) for block in those)
+        return sum(_done(block, path, space, compare or _compare) for block in those)
 
 
-def _done(block: Block, path: Path, space: dict[str, Any]) -> bool:
+def error_page_names(case: Sequence[Block], folder: Path) -> dict[str, Any]:
+    """What the short examples of error pages take for granted: files in a folder, and names that they use."""
+    import pickle
+
+    import numpy as np
+
+    import rekord as rk
+    from rekord.testing import damage, wire
+
+    text = "".join(block.body for block in case)
+    if "mkdir" not in text:
+        (folder / "data").mkdir()
+    (folder / "old.tfrecord").write_bytes(damage.frames([wire.example_bytes({"label": [1]})]))
+    given = {"rk": rk, "np": np, "os": os, "pickle": pickle, "Path": Path}
+    if "tf." in text:
+        import tensorflow as tf
+
+        given["tf"] = tf
+    return given
+
+
+def _done(
+    block: Block, path: Path, space: dict[str, Any], compare: Callable[[str | tuple[str, ...], str, str], None]
+) -> bool:
     """Run a block or make a file of it; False where it is only to be read."""
     where = f"{path.name}, line {block.line}"
     if block.title is not None:
@@ -123,10 +156,10 @@ def _done(block: Block, path: Path, space: dict[str, Any]) -> bool:
         printed = _executed(block, path, space)
         promised = block.prints or "".join(f"{line}\n" for line in _PRINTS.findall(block.body))
         if promised:
-            _compare(printed, promised, where)
+            compare(printed, promised, where)
     elif block.kind == "console":
         for command, shown in commands(block.body):
-            _compare(_typed(command), shown, f"{where}: {command}")
+            compare(_typed(command), shown, f"{where}: {command}")
     else:
         return False
     return True
@@ -203,10 +236,17 @@ def _typed(command: str) -> tuple[str, ...]:
 
 
 def _compare(printed: str | tuple[str, ...], shown: str, where: str) -> None:
-    ways = [_plain(one) for one in ((printed,) if isinstance(printed, str) else printed)]
-    expected = _plain(shown)
-    if not any(re.fullmatch(_pattern(expected), f"{one}\n") for one in ways):
-        raise AssertionError(f"{where}\n--- the page says\n{expected}\n--- it printed\n{ways[0]}")
+    ways = _ways(printed)
+    if not _matches(ways, shown):
+        raise AssertionError(f"{where}\n--- the page says\n{_plain(shown)}\n--- it printed\n{_plain(ways[0])}")
+
+
+def _ways(printed: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (printed,) if isinstance(printed, str) else printed
+
+
+def _matches(ways: tuple[str, ...], shown: str) -> bool:
+    return any(re.fullmatch(_pattern(_plain(shown)), f"{_plain(one)}\n") for one in ways)
 
 
 def _pattern(expected: str) -> str:
@@ -221,5 +261,50 @@ def _plain(text: str) -> str:
     return "\n".join(lines)
 
 
+def update_page(path: Path) -> None:
+    """Run a page, or each case of an error page, and write what it prints now where it prints something else.
+
+    Lines that still match keep their wording, so that a `…` and the times on the page remain.
+    """
+    replacements: list[tuple[str, str]] = []
+
+    def record(printed: str | tuple[str, ...], shown: str, where: str) -> None:
+        ways = _ways(printed)
+        if _matches(ways, shown):
+            return
+        if any(line.strip() == "…" for line in shown.splitlines()):
+            print(f"{where}: lines are left out here, update by hand. It printed:\n{ways[0]}")
+            return
+        before = shown.splitlines()
+        nearest = max(ways, key=lambda way: difflib.SequenceMatcher(None, before, way.splitlines()).ratio())
+        replacements.append((shown, _merged(before, nearest.strip("\n").splitlines())))
+
+    is_error_page = path.parent.name == "errors"
+    runs = cases(path) if is_error_page else [blocks(path.read_text(encoding="utf-8"))]
+    for run in runs:
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            run_blocks(run, path, error_page_names(run, Path(folder)) if is_error_page else None, record)
+    text = path.read_text(encoding="utf-8")
+    for old, new in replacements:
+        if text.count(old) == 1:
+            text = text.replace(old, new)
+        else:
+            print(f"{path.name}: update by hand, not found once:\n{old}--- it printed\n{new}")
+    path.write_text(text, encoding="utf-8")
+
+
+def _merged(before: list[str], now: list[str]) -> str:
+    patterns = [re.compile(_pattern(_plain(line)).removesuffix("\n")) for line in before]
+    lines = []
+    for line in now:
+        same = next((old for old, one in zip(before, patterns, strict=True) if one.fullmatch(_plain(line))), None)
+        lines.append(line.rstrip() if same is None else same)
+    return "".join(f"{line}\n" for line in lines)
+
+
 if __name__ == "__main__":
-    run_page(Path(sys.argv[1]))
+    for name in [argument for argument in sys.argv[1:] if argument != "--update"]:
+        if "--update" in sys.argv:
+            update_page(Path(name).resolve())
+        else:
+            run_page(Path(name))
