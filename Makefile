@@ -112,7 +112,7 @@ test-peers-%: .venv-peers-%/.ready $(WHEEL)
 # The tests that concern threads, signals, processes and garbage, many times, with every core kept busy.
 STRESS ?= 50
 stress: $(VENV)/.test $(VENV)/.package
-	$(BIN)/python tests/support/under_load.py $(BIN)/python -m pytest -n 2 -m "concurrency and not long" --count $(STRESS)
+	$(BIN)/python tests/support/under_load.py $(BIN)/python -m pytest -n 2 -m "concurrency and not long" --count $(STRESS) --repeat-scope session
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix src tests benchmarks examples
