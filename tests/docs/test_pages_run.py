@@ -22,6 +22,7 @@ PROSE = {
     "errors",
     "explain/architecture",
     "explain/benchmark",
+    "explain/choosing",
     "howto/index",
     "reference/index",
     "reference/shaping",

@@ -92,13 +92,16 @@ def test_the_commands_of_the_readme_print_what_is_shown(transcript, data, capsys
 def test_tensorflow_says_of_the_damaged_file_what_the_readme_says_it_does(data):
     import tensorflow as tf
 
-    (said,) = re.findall(r"TensorFlow says `(.*)` about the same file", README)
-    with pytest.raises(tf.errors.DataLossError, match=said):
-        list(tf.data.TFRecordDataset("damaged.tfrecord"))
+    (quoted,) = re.findall(r"TensorFlow reports `(.*)` for\s+the file above", README)
+    rows = [{"label": [i % 5], "name": [b"row %d" % i]} for i in range(1000)]  # as on docs/index.md
+    intact = damage.frames(map(wire.example_bytes, rows))
+    (data / "train.tfrecord").write_bytes(damage.corrupt_payload(intact, 421))
+    with pytest.raises(tf.errors.DataLossError, match=quoted):
+        list(tf.data.TFRecordDataset("train.tfrecord"))
 
 
 def test_the_verbs_that_the_readme_lists_exist():
-    (listed,) = re.findall(r"Verbs: (.*?)\. ", README, re.DOTALL)
+    (listed,) = re.findall(r"Verbs: (.*?)\.\n", README, re.DOTALL)
     verbs = typer.main.get_command(app).commands
     named = set(re.findall(r"`(\w+)`", listed))
     assert named == {name for name, verb in verbs.items() if not verb.hidden}
@@ -111,7 +114,7 @@ def test_the_files_that_the_readme_links_to_exist():
 
 
 def test_the_readme_is_short():
-    assert len(README.splitlines()) <= 110
+    assert len(README.splitlines()) <= 100
     (example,) = _blocks("python")
     assert len([line for line in example.splitlines() if line]) <= 10
 
@@ -121,7 +124,7 @@ def test_the_speeds_that_the_readme_shows_are_those_that_were_measured():
     sections = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", results, re.MULTILINE | re.DOTALL))
     (table,) = re.findall(r"^\| what \|.*?\n\|.*?\n(.*?)\n\n", README, re.MULTILINE | re.DOTALL)
     shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
-    assert len(shown) >= 12
+    assert len(shown) >= 8
     for what, ours, against, ratio in shown:
         rows = {
             cells[0]: cells

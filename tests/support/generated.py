@@ -1,4 +1,4 @@
-"""The pages that follow from the code, from other pages, or from the benchmark. Run this file to write them anew."""
+"""The pages that follow from the code, from other pages, or from the benchmark. Run this file to write them again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 
 import typer
+from pages import blocks
+from terminal import draw_terminal
 
 from rekord.cli.main import app, run_command_line
 from rekord.codes import CODES
@@ -154,10 +156,17 @@ def _transcript(words: list[str]) -> str:
     return f"```console\n$ {' '.join(['rekord', *words, '--help'])}\n{said.getvalue().rstrip()}\n```\n"
 
 
+def terminal_image() -> str:
+    """`docs/images/terminal.svg`: the commands of the first page with their output, which the tests run."""
+    (transcript,) = [block.body for block in blocks((DOCS / "index.md").read_text("utf-8")) if block.kind == "console"]
+    return draw_terminal(transcript, "rekord in a terminal: write a dataset, check a corrupt file, salvage its records")
+
+
 PAGES = {
     DOCS / "decisions" / "index.md": decisions_page,
     DOCS / "errors.md": codes_page,
     DOCS / "explain" / "benchmark.md": benchmark_page,
+    DOCS / "images" / "terminal.svg": terminal_image,
     DOCS / "reference" / "cli.md": cli_page,
 }
 

@@ -277,7 +277,9 @@ def update_page(path: Path) -> None:
             return
         before = shown.splitlines()
         nearest = max(ways, key=lambda way: difflib.SequenceMatcher(None, before, way.splitlines()).ratio())
-        replacements.append((shown, _merged(before, nearest.strip("\n").splitlines())))
+        head = f"$ {where.partition(': ')[2]}\n" if ": " in where else ""
+        tail = "\n" if shown.endswith("\n\n") else ""
+        replacements.append((head + shown, head + _merged(before, nearest.strip("\n").splitlines()) + tail))
 
     is_error_page = path.parent.name == "errors"
     runs = cases(path) if is_error_page else [blocks(path.read_text(encoding="utf-8"))]
