@@ -158,8 +158,9 @@ def _transcript(words: list[str]) -> str:
 
 def terminal_image() -> str:
     """`docs/images/terminal.svg`: the commands of the first page with their output, which the tests run."""
-    (transcript,) = [block.body for block in blocks((DOCS / "index.md").read_text("utf-8")) if block.kind == "console"]
-    return draw_terminal(transcript, "rekord in a terminal: write a dataset, check a corrupt file, salvage its records")
+    page = (DOCS / "index.md").read_text(encoding="utf-8")
+    (transcript,) = [block.body for block in blocks(page) if block.kind == "console"]
+    return draw_terminal(transcript, "rekord writes a dataset, checks a corrupt file and salvages its records")
 
 
 PAGES = {

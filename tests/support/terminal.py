@@ -11,7 +11,7 @@ _LABEL = re.compile(r"(\s+)(where|expected|found|likely|do)(\s+)(.*)")
 _CODE = re.compile(r"([A-Z]\d{3})(\s.*)")
 
 _STYLE = """\
-text { font: 14px ui-monospace, "SFMono-Regular", Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #d7dae0; white-space: pre; }
+text { font: 14px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #d7dae0; white-space: pre; }
 .frame { fill: #1b1f27; }
 .command { fill: #ffffff; font-weight: 600; }
 .prompt, .good { fill: #7ec77b; }
@@ -36,18 +36,17 @@ def draw_terminal(transcript: str, title: str) -> str:
         y = _TOP_PIXELS + number * _LINE_PIXELS
         if line.startswith("$ "):
             seconds += _PAUSE_SECONDS if number else 0.0
-        drawn.append(
-            f'<text class="line" style="animation-delay: {seconds:.2f}s" x="{_SIDE_PIXELS}" y="{y}">{_spans(line)}</text>'
-        )
+        delay = f'style="animation-delay: {seconds:.2f}s"'
+        drawn.append(f'<text class="line" {delay} x="{_SIDE_PIXELS}" y="{y}">{_spans(line)}</text>')
         seconds += len(line) * _TYPING_SECONDS if line.startswith("$ ") else _OUTPUT_SECONDS
     dots = "".join(
         f'<circle cx="{22 + 18 * i}" cy="20" r="6" fill="{colour}"/>'
         for i, colour in enumerate(("#f0717a", "#e8c266", "#7ec77b"))
     )
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-            f'role="img" aria-label="{escape(title)}">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(title)}">',
             f"<title>{escape(title)}</title>",
             f"<style>\n{_STYLE}\n</style>",
             f'<rect class="frame" width="{width}" height="{height}" rx="8"/>',
