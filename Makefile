@@ -92,7 +92,7 @@ test-minimum: .venv-minimum/.ready $(WHEEL)
 
 # Real loaders and heavy or conflicting packages: tests/peers/GROUP, in an environment with the dependency group
 # peers-GROUP. Groups that need torch get it first and alone, as above.
-PEERS := dali loops
+PEERS := browser dali loops
 TORCH_PEERS := loops
 .PRECIOUS: .venv-peers-%/.ready
 .venv-peers-%/.ready: pyproject.toml
@@ -104,6 +104,11 @@ TORCH_PEERS := loops
 
 test-peers: $(PEERS:%=test-peers-%)
 
+test-peers-browser: .venv-peers-browser/.chromium
+.venv-peers-browser/.chromium: .venv-peers-browser/.ready
+	$(PYTHON) tests/support/browser.py
+	@touch $@
+
 test-peers-%: .venv-peers-%/.ready $(WHEEL)
 	.venv-peers-$*/$(PIP_IN) install build/wheel/*.whl
 	.venv-peers-$*/$(PIP_IN) install --no-deps --force-reinstall build/wheel/*.whl
@@ -112,7 +117,8 @@ test-peers-%: .venv-peers-%/.ready $(WHEEL)
 # The tests that concern threads, signals, processes and garbage, many times, with every core kept busy.
 STRESS ?= 50
 stress: $(VENV)/.test $(VENV)/.package
-	$(BIN)/python tests/support/under_load.py $(BIN)/python -m pytest -n 2 -m "concurrency and not long" --count $(STRESS) --repeat-scope session
+	$(BIN)/python tests/support/under_load.py $(BIN)/python -m pytest -n 2 -m "concurrency and not long" \
+	  --count $(STRESS) --repeat-scope session $(shell grep -rl --include='test_*.py' mark.concurrency tests | grep -v peers)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix src tests benchmarks examples

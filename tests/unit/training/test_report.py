@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
-import shutil
-import subprocess
-from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from training_runs import MATRIX, finished_run, hostile_run
 
 from rekord.report.charts import ChartCurve, render_curves, render_time_bar
 from rekord.report.style import STYLE
@@ -28,70 +24,14 @@ from rekord.training.report import (
     render_confusion_matrix,
     render_training_page,
 )
-from rekord.training.result import EpochResult, TrainingResult
+from rekord.training.result import TrainingResult
 from rekord.training.task import InputColumn, Task
-
-HOSTILE = "\"><script>alert('x')</script><img src=https://evil.example/x onerror=alert(1)>\x00\u202e&amp;"
-MATRIX = np.array([[8, 2, 0], [1, 9, 0], [0, 5, 15]])
-
-
-def trained(**changes: Any) -> TrainingResult:
-    """A run of three classes, with the changes that are given."""
-    task = Task(
-        "classification",
-        (InputColumn("image", "image"),),
-        "label",
-        ("rose", "tulip", "daisy"),
-        left_out={"filename": "says where the record came from"},
-    )
-    done = [
-        EpochResult(n, 1.0 / n, 0.5 + n / 10, 1.2 / n, 0.4 + n / 10, 10, 320, 320, 2.0, 0.1 * n) for n in range(1, 4)
-    ]
-    run = TrainingResult(
-        dataset="data/flowers",
-        out="flowers-model",
-        task=task,
-        backend="tensorflow",
-        parameters=61_892,
-        batch_size=32,
-        train_split="train",
-        val_split="val",
-        train_records=320,
-        val_records=40,
-        epochs=tuple(done),
-        confusion=MATRIX,
-        chance=0.5,
-        compile_seconds=1.5,
-        first_batch_seconds=0.25,
-        advice=(),
-    )
-    return dataclasses.replace(run, **changes)
-
-
-def hostile() -> TrainingResult:
-    """A run whose names would all like to be markup."""
-    task = Task(
-        "segmentation",
-        (InputColumn(HOSTILE, "image"),),
-        f"{HOSTILE}2",
-        (HOSTILE, "</style>", "<b>cat</b>"),
-        ignore=255,
-        left_out={f"{HOSTILE}3": HOSTILE},
-    )
-    return trained(
-        task=task,
-        dataset=f"data/{HOSTILE}",
-        out=HOSTILE,
-        val_split=HOSTILE,
-        advice=(HOSTILE,),
-        backend=HOSTILE,
-    )
 
 
 def regression() -> TrainingResult:
     task = Task("regression", (InputColumn("x", "numbers"),), "price")
-    alone = [dataclasses.replace(epoch, val_loss=None, val_score=None) for epoch in trained().epochs]
-    return trained(task=task, confusion=None, val_split=None, chance=2_345.5, epochs=tuple(alone))
+    alone = [dataclasses.replace(epoch, val_loss=None, val_score=None) for epoch in finished_run().epochs]
+    return finished_run(task=task, confusion=None, val_split=None, chance=2_345.5, epochs=tuple(alone))
 
 
 def parsed(text: str) -> ElementTree.Element:
@@ -109,7 +49,7 @@ def rows(markup: str) -> list[list[str]]:
 
 
 def test_the_page_says_how_good_the_model_is_and_whether_it_waited() -> None:
-    root = parsed(render_training_page(trained()))
+    root = parsed(render_training_page(finished_run()))
     assert texts(next(root.iter("h1"))) == "flowers"
     assert [texts(one) for one in root.iter("li")] == [
         "0.700 accuracy, validation",
@@ -126,9 +66,9 @@ def test_the_page_says_how_good_the_model_is_and_whether_it_waited() -> None:
 
 
 def test_advice_is_listed_where_the_input_is_the_bottleneck() -> None:
-    slow = [dataclasses.replace(epoch, waited_seconds=1.5) for epoch in trained().epochs]
+    slow = [dataclasses.replace(epoch, waited_seconds=1.5) for epoch in finished_run().epochs]
     root = parsed(
-        render_training_page(trained(epochs=tuple(slow), advice=("use more threads", "use larger batches")))
+        render_training_page(finished_run(epochs=tuple(slow), advice=("use more threads", "use larger batches")))
     )
     (note,) = [one for one in root.iter("div") if one.get("role") == "note"]
     assert note.get("class") == "notice"
@@ -137,7 +77,7 @@ def test_advice_is_listed_where_the_input_is_the_bottleneck() -> None:
 
 
 def test_every_epoch_is_in_the_table() -> None:
-    root = parsed(render_training_page(trained()))
+    root = parsed(render_training_page(finished_run()))
     (table,) = [one for one in root.iter("table") if "records/s" in texts(one)]
     body = [[texts(cell) for cell in row] for row in table.find("tbody") or []]
     assert body[0] == ["1", "1.000", "0.600", "1.200", "0.500", "160", "5 %"]
@@ -145,7 +85,7 @@ def test_every_epoch_is_in_the_table() -> None:
 
 
 def test_names_and_values_are_text_and_never_markup() -> None:
-    text = render_training_page(hostile())
+    text = render_training_page(hostile_run())
     root = parsed(text)
     assert {one.tag for one in root.iter()}.isdisjoint({"script", "img", "b>", "iframe", "object", "link"})
     assert all(not name.startswith("on") for one in root.iter() for name in one.attrib)
@@ -154,7 +94,9 @@ def test_names_and_values_are_text_and_never_markup() -> None:
     assert "<b>cat</b>" in texts(root)
 
 
-@pytest.mark.parametrize("run", [trained(), hostile(), regression()], ids=["classes", "hostile", "regression"])
+@pytest.mark.parametrize(
+    "run", [finished_run(), hostile_run(), regression()], ids=["classes", "hostile", "regression"]
+)
 def test_nothing_is_fetched_from_anywhere(run: TrainingResult) -> None:
     root = parsed(render_training_page(run))
     for one in root.iter():
@@ -179,7 +121,7 @@ def test_a_regression_has_curves_and_no_matrix() -> None:
 
 
 def test_every_chart_can_be_heard_and_every_point_says_its_value() -> None:
-    root = parsed(render_training_page(trained()))
+    root = parsed(render_training_page(finished_run()))
     charts = [one for one in root.iter("svg") if one.get("role") == "img"]
     assert [chart.get("aria-label") for chart in charts] == [
         "loss: training from 1 to 0.3333; validation from 1.2 to 0.4",
@@ -254,12 +196,12 @@ def test_each_class_has_its_recall_and_precision_and_iou() -> None:
 
 
 def test_the_code_on_the_page_is_python_and_names_this_run() -> None:
-    code = make_usage_snippet(trained())
+    code = make_usage_snippet(finished_run())
     compile(code, "page", "exec")
     assert "rk.open('data/flowers')" in code
     assert "keras.models.load_model('flowers-model/model.keras')" in code
-    compile(make_usage_snippet(hostile()), "page", "exec")
-    shown = [one.text or "" for one in parsed(render_training_page(trained())).iter("pre")]
+    compile(make_usage_snippet(hostile_run()), "page", "exec")
+    shown = [one.text or "" for one in parsed(render_training_page(finished_run())).iter("pre")]
     assert shown[0] == code
     assert shown[1].startswith("rekord train data/flowers flowers-model --epochs 3 ")
 
@@ -304,21 +246,3 @@ def test_every_line_of_the_sheet_is_understood() -> None:
     broken = [one for one in declarations if one and not re.fullmatch(r"-{0,2}[a-z-]*[a-z]: \S[^:]*", one)]
     assert declarations
     assert broken == []
-
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium here")
-def test_a_browser_shows_it_without_a_complaint_or_a_request(tmp_path: Path) -> None:
-    place, shot, net = tmp_path / "report.html", tmp_path / "shot.png", tmp_path / "net"
-    place.write_text(render_training_page(hostile()), encoding="utf-8")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    log = [f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", f"--log-net-log={net}"]
-    command = [str(CHROMIUM), *flags, *log, f"--screenshot={shot}", "--window-size=500,2000", place.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    assert shot.stat().st_size > 1000
-    assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
-    params = [event.get("params", {}) for event in json.loads(net.read_text(encoding="utf-8"))["events"]]
-    # What the browser fetches for itself, such as the time of day, has no page behind it.
-    assert [one["url"] for one in params if one.get("initiator", "not an origin") != "not an origin"] == []

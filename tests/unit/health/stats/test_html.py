@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-import subprocess
 from xml.etree import ElementTree
 
 import pytest
@@ -149,30 +146,3 @@ def test_every_line_of_the_sheet_is_understood():
     broken = [one for one in declarations if one and not re.fullmatch(r"-{0,2}[a-z-]*[a-z]: \S[^:]*", one)]
     assert declarations
     assert broken == []
-
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-
-def opened(page, folder):
-    """What a browser complains about, and what it fetches, while it shows a page."""
-    folder.mkdir()
-    place, shot, net = folder / "report.html", folder / "shot.png", folder / "net"
-    place.write_text(page, encoding="utf-8")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    log = [f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", f"--log-net-log={net}"]
-    command = [CHROMIUM, *flags, *log, f"--screenshot={shot}", "--window-size=1200,2000", place.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    assert shot.stat().st_size > 1000
-    params = [event.get("params", {}) for event in json.loads(net.read_text(encoding="utf-8"))["events"]]
-    # What the browser fetches for itself, such as the time of day, has no page behind it.
-    asked = {one["url"] for one in params if one.get("initiator", "not an origin") != "not an origin"}
-    return [line for line in done.stderr.splitlines() if "CONSOLE" in line], sorted(asked)
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium here")
-def test_a_browser_shows_it_without_a_complaint_or_a_request(hostile, tmp_path):
-    assert opened(hostile.to_html(), tmp_path / "ours") == ([], [])
-    bad = '<!DOCTYPE html><script>console.error("x")</script><img src="https://evil.example/x.png">'
-    complaints, asked = opened(bad, tmp_path / "bad")
-    assert (len(complaints) > 0, asked) == (True, ["https://evil.example/x.png"]), "it would be noticed"
