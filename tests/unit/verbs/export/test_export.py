@@ -17,7 +17,6 @@ from pyarrow import feather, ipc
 
 import rekord as rk
 from rekord.testing import damage, wire
-from rekord.verbs.export.export import FormatInfo, get_file_writer
 
 SCHEMA = rk.Schema(
     {
@@ -400,8 +399,3 @@ def test_a_damaged_record_is_named_and_nothing_is_left(tmp_path: Path) -> None:
         assert (caught.value.code, caught.value.location.record) == ("F102", 17)
         assert (caught.value.location.path or "").endswith("a.tfrecord")
     assert [path.name for path in tmp_path.iterdir()] == ["a.tfrecord"]
-
-
-def test_a_format_without_a_writer_is_not_written_as_another_one() -> None:
-    with pytest.raises(NotImplementedError, match="zarr"):
-        get_file_writer(FormatInfo(name="zarr", extension=".zarr"), "x.zarr")
