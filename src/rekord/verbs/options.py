@@ -6,7 +6,7 @@ Its implementation and its command take the dataclass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
@@ -296,15 +296,4 @@ def conflicting_options(first: str, second: str, *, expected: str = "one of the 
         expected=expected,
         found="both",
         do=do or f"leave out {first}= or {second}=",
-    )
-
-
-def rebuild_schema(before: Schema, features: Mapping[str, Feature], steps: Collection[str] | None = None) -> Schema:
-    """A schema of the same kind as `before`, of other features; `steps` names those that are steps now."""
-    if not before.is_sequence:
-        return Schema(dict(features))
-    inside = before.steps if steps is None else steps
-    return Schema(
-        context={name: one for name, one in features.items() if name not in inside},
-        steps={name: one for name, one in features.items() if name in inside},
     )

@@ -14,7 +14,7 @@ from PIL import Image
 import rekord as rk
 from rekord.verbs.forecast import SAMPLE_ROWS, Forecast, check_free_space, forecast, is_complete
 from rekord.verbs.options import WriteOptions
-from rekord.verbs.write import prepare_conversion, run_prepared_conversion
+from rekord.verbs.write import prepare_conversion, run_conversion
 
 
 def prepared(rows: Any, out: Path, **options: Any) -> Any:
@@ -43,7 +43,7 @@ def written_bytes(out: Path) -> int:
 def test_a_forecast_of_all_rows_is_what_is_written(photos: Path, tmp_path: Path) -> None:
     conversion = prepared(photos, tmp_path / "out")
     told = forecast(conversion)
-    run_prepared_conversion(conversion)
+    run_conversion(conversion, progress=False)
     assert (told.records, told.exact, told.shards) == (20, True, {"train": 1})
     assert told.file_bytes == written_bytes(tmp_path / "out")
     assert told.shares[0][0] == "image/encoded"
@@ -54,7 +54,7 @@ def test_a_forecast_from_some_rows_is_near_what_is_written(tmp_path: Path) -> No
     (tmp_path / "a.csv").write_text("x,t\n" + "".join([f"{i},{'a' * (i % 50)}\n" for i in range(5000)]))
     conversion = prepared(tmp_path / "a.csv", tmp_path / "out", shard_size="50kB")
     told = forecast(conversion)
-    run_prepared_conversion(conversion)
+    run_conversion(conversion, progress=False)
     assert (told.records, told.sampled_rows) == (5000, SAMPLE_ROWS)
     assert told.file_bytes == pytest.approx(written_bytes(tmp_path / "out"), rel=0.2)
     assert told.shards["train"] == pytest.approx(len(list((tmp_path / "out").glob("train-*"))), abs=2)
@@ -138,7 +138,7 @@ def test_an_iterator_loses_no_row_to_the_forecast(tmp_path: Path) -> None:
     conversion = prepared(rows(), tmp_path / "out", schema=schema)
     told = forecast(conversion)
     assert (asked, told.records, told.sampled_rows) == ([], None, 0)
-    run_prepared_conversion(conversion)
+    run_conversion(conversion, progress=False)
     assert rk.open(tmp_path / "out")["train"].to_arrow()["x"].to_pylist() == list(range(5))
 
 
@@ -146,7 +146,7 @@ def test_the_schema_alone_can_tell_the_size(tmp_path: Path) -> None:
     rows = [{"x": np.zeros(1000, "float32")} for _ in range(50)]
     conversion = prepared(rows, tmp_path / "out", schema=rk.Schema({"x": rk.Float32(shape=(1000,))}))
     told = forecast(conversion)
-    run_prepared_conversion(conversion)
+    run_conversion(conversion, progress=False)
     assert (told.records, told.sampled_rows) == (50, 0)
     assert told.file_bytes == pytest.approx(written_bytes(tmp_path / "out"), rel=0.01)
 
@@ -201,6 +201,6 @@ def test_an_output_that_may_not_fit_is_a_warning(photos: Path, tmp_path: Path, f
 def test_there_is_nothing_to_expect_where_the_dataset_is_complete(photos: Path, tmp_path: Path) -> None:
     conversion = prepared(photos, tmp_path / "out")
     assert not is_complete(conversion)
-    run_prepared_conversion(conversion)
+    run_conversion(conversion, progress=False)
     assert is_complete(conversion)
     assert not is_complete(prepared(photos, tmp_path / "out", shuffle=True))
