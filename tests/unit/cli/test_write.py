@@ -393,7 +393,7 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_written(
 ) -> None:
     from rekord.verbs import forecast
 
-    monkeypatch.setattr(forecast, "_get_free_bytes", lambda out: 1000)
+    monkeypatch.setattr(forecast, "get_free_bytes", lambda out: 1000)
     assert run_command_line(["write", table, "out", "--workers", "1", "--json"]) == 3
     failure = json.loads(capsys.readouterr().out)["error"]
     assert (failure["code"], failure["location"]["path"], failure["found"]) == ("X519", "out", "1.0 kB free")

@@ -83,7 +83,7 @@ def test_the_splits_of_the_source_are_only_named(tmp_path: Path) -> None:
         Image.new("RGB", (4, 4)).save(tmp_path / "p" / split / "a" / "1.jpg")
     told = expected(tmp_path / "p", tmp_path / "out", split="source")
     assert told.shards == {}
-    assert next(told.lines()).endswith("splits as the source has them: train, val")
+    assert next(told.lines()).endswith("splits of the source: train, val")
 
 
 def decoded(row: Any) -> dict[str, Any]:
@@ -96,7 +96,9 @@ def test_raw_pixels_are_compared_with_the_images_that_they_came_from(photos: Pat
     told = expected(photos, tmp_path / "out", schema=schema, map=decoded)
     jpeg_bytes = sum(path.stat().st_size for path in photos.rglob("*.jpg")) / 20
     ratio = 64 * 64 * 3 * 4 / jpeg_bytes
-    assert told.advice == (f"`image`: raw float32 pixels: {ratio:.1f} × the JPEGs; pass them through",)
+    assert told.advice == (
+        f"`image`: raw float32 pixels are {ratio:.1f}× the size of the JPEGs; store the JPEGs instead",
+    )
     assert f"  {told.advice[0]}" in list(told.lines())
 
 
@@ -104,8 +106,8 @@ def test_raw_pixels_are_compared_with_the_images_that_they_came_from(photos: Pat
 def test_raw_pixels_without_images_are_compared_with_png(tmp_path: Path, dtype: str) -> None:
     pixels = np.zeros((5, 64, 64, 3), dtype)
     (advice,) = expected({"x": pixels, "y": np.arange(5)}, tmp_path / "out").advice
-    assert advice.startswith(f"`x`: raw {dtype} pixels: ")
-    assert advice.endswith(' × the same as PNG; declare rk.Image(format="png")')
+    assert advice.startswith(f"`x`: raw {dtype} pixels are ")
+    assert advice.endswith('× the size of PNG; declare rk.Image(format="png")')
 
 
 def test_numbers_that_are_no_pixels_are_left_in_peace(tmp_path: Path) -> None:
@@ -118,12 +120,12 @@ def test_bad_rows_of_the_sample_are_counted(photos: Path, tmp_path: Path) -> Non
     (photos / "cat" / "3.jpg").write_bytes(b"")
     told = expected(photos, tmp_path / "out")
     assert (told.records, told.exact, told.bad_rows, told.sampled_rows) == (19, False, 1, 20)
-    assert "  bad among the 20 rows looked at: 1, the first with E330" in list(told.lines())
+    assert "  bad rows: 1 of 20 sampled, first error E330" in list(told.lines())
     for path in photos.rglob("*.jpg"):
         path.write_bytes(b"")
     nothing = expected(photos, tmp_path / "out")
     assert nothing.records is None
-    assert next(nothing.lines()).startswith("forecast: an unknown number of records")
+    assert next(nothing.lines()).startswith("forecast: unknown number of records")
 
 
 def test_an_iterator_loses_no_row_to_the_forecast(tmp_path: Path) -> None:
@@ -169,7 +171,7 @@ def test_nothing_is_written_by_a_forecast(photos: Path, tmp_path: Path) -> None:
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> Any:
     def set_free(n_bytes: int) -> None:
-        monkeypatch.setattr("rekord.verbs.forecast._get_free_bytes", lambda out: n_bytes)
+        monkeypatch.setattr("rekord.verbs.forecast.get_free_bytes", lambda out: n_bytes)
 
     return set_free
 
@@ -193,7 +195,7 @@ def test_an_output_that_may_not_fit_is_a_warning(photos: Path, tmp_path: Path, f
     free(needed - 1)
     told = forecast(conversion)
     check_free_space(conversion, told)
-    assert any(line.startswith("  the disk may not do: ") for line in told.lines())
+    assert any(line.startswith("  disk space may run out: ") for line in told.lines())
     free(needed)
     assert not any("disk" in line for line in forecast(conversion).lines())
 

@@ -249,18 +249,19 @@ def unwritable_value_error(
     )
 
 
-def reject_columns(format: str, wrong: Mapping[str, str], *, holds: str) -> None:
+def reject_columns(records: ExportedRecords, format: str, wrong: Mapping[str, str], *, holds: str) -> None:
     """Raise if a format cannot hold some columns; `wrong` describes them by name."""
     if not wrong:
         return
     name = next(iter(wrong))
     more = f" and {len(wrong) - 1:,} more" if len(wrong) > 1 else ""
     listed = ", ".join(f"`{one[:40]}` ({of})" for one, of in list(wrong.items())[:4])
+    others = [one for one in records.features if one not in wrong]
     raise error(
         "U676",
         f"`{name[:60]}`{more} cannot be written as {format}",
         location=Location(feature=name[:60]),
         expected=holds,
         found=listed + (", …" if len(wrong) > 4 else ""),
-        do='format="parquet"',
+        do=f"columns={others}" if others and len(str(others)) <= 60 else 'format="parquet"',
     )

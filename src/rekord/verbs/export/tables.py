@@ -221,7 +221,7 @@ def check_jsonl(records: ExportedRecords, options: Options) -> None:
         for name, feature in records.features.items()
         if getattr(feature.dtype, "kind", "") == "c"
     }
-    reject_columns("JSON", complex_ones, holds="numbers, texts, bytes and lists of them")
+    reject_columns(records, "JSON", complex_ones, holds="numbers, texts, bytes and lists of them")
 
 
 def write_jsonl(records: ExportedRecords, output: Output, options: Options) -> int:
@@ -281,7 +281,7 @@ def check_csv(records: ExportedRecords, options: Options) -> None:
         for name, feature in records.features.items()
         if name in steps or not _is_csv_feature(feature)
     }
-    reject_columns("CSV", wrong, holds=_CSV_TYPES)
+    reject_columns(records, "CSV", wrong, holds=_CSV_TYPES)
 
 
 def write_tsv(records: ExportedRecords, output: Output, options: Options) -> int:

@@ -51,7 +51,7 @@ def check_tar(records: ExportedRecords, options: Options) -> None:
         for name, feature in records.features.items()
         if feature.value_kind == "bytes" and feature.shape
     }
-    reject_columns("WebDataset", wrong, holds="images, bytes, arrays, numbers and texts")
+    reject_columns(records, "WebDataset", wrong, holds="images, bytes, arrays, numbers and texts")
     members = _plan_members(records, options)
     stored: dict[tuple[str, str], str] = {}
     duplicates: dict[str, str] = {}
@@ -60,7 +60,7 @@ def check_tar(records: ExportedRecords, options: Options) -> None:
             other = stored.setdefault((member.form, member.prefix), name)
             if other != name:
                 duplicates[name] = f"same member as `{other[:30]}`"
-    reject_columns("WebDataset", duplicates, holds="columns whose names differ as extensions")
+    reject_columns(records, "WebDataset", duplicates, holds="columns whose names differ as extensions")
 
 
 def write_tars(records: ExportedRecords, staging: StagedFolder, options: Options, name: str) -> int:
