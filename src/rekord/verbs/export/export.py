@@ -176,7 +176,7 @@ def _unknown_format_error(out: str) -> RekordError:
         location=Location(path=out),
         expected="a name that ends in .parquet, .arrow, .csv, .jsonl or .tar, or the name of a folder",
         found=f"a name that ends in {os.path.splitext(out)[1][:20]}",
-        do='format="parquet"',
+        do=f'out="{os.path.splitext(out)[0][-40:]}.parquet"',
     )
 
 
@@ -275,7 +275,7 @@ def export_dataset(
                 f"split with a `map` function cannot be written as {chosen.name}",
                 expected="a split as stored in its files",
                 found="a split with .map(…)",
-                do='format="parquet"',
+                do='out="data.parquet"',
             )
         if records.split.batch_map is None and chosen.check is not None:
             chosen.check(records, options)

@@ -263,5 +263,5 @@ def reject_columns(records: ExportedRecords, format: str, wrong: Mapping[str, st
         location=Location(feature=name[:60]),
         expected=holds,
         found=listed + (", …" if len(wrong) > 4 else ""),
-        do=f"columns={others}" if others and len(str(others)) <= 60 else 'format="parquet"',
+        do=f"columns={others}" if others and len(str(others)) <= 60 else 'out="data.parquet"',
     )

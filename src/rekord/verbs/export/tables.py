@@ -122,7 +122,7 @@ def check_finite(records: ExportedRecords, batch: Mapping[str, Any], first: int,
                 "is NaN or infinite",
                 expected=f"finite numbers, the only ones that {format} can hold",
                 found="NaN, inf or -inf",
-                do='format="parquet"',
+                do='out="data.parquet"',
             )
 
 
@@ -468,7 +468,7 @@ def _write_group(gathered: list[pa.RecordBatch], size_bytes: int, write: Callabl
             "timestamp is out of range for Parquet, which has no unit of seconds",
             expected="timestamps that fit into 64-bit milliseconds",
             found=str(failure)[:60],
-            do='format="arrow"',
+            do='out="data.arrow"',
         ) from failure
 
 
