@@ -59,7 +59,7 @@ def test_columns_and_labels_can_be_chosen(place: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "exit_code"),
     [
-        (["ds", "out.parquet"], "U676: one file takes one split, and the dataset has 2", 2),
+        (["ds", "out.parquet"], "U676: single file cannot hold 2 splits", 2),
         (["ds", "out.xyz"], "U605: cannot determine the format from the name of the output", 2),
         (["ds", "out.csv", "--split", "val"], "U676: `blob` cannot be written as CSV", 2),
         (

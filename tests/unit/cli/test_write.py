@@ -246,7 +246,7 @@ def test_a_damaged_record_of_the_source_is_a_bad_row(capsys: pytest.CaptureFixtu
         (["table.csv", "out", "--layout", "tabel"], "U605: `layout` cannot be 'tabel'", 2),
         (
             ["table.csv", "out", "--layout", "deeplab"],
-            "U676: a source of the kind csv has no rows for the layout 'deeplab'",
+            "U676: csv source does not fit the layout 'deeplab'",
             2,
         ),
         (["table.csv", "out", "--shard-size", "9" * 400], "U605: `shard_size` cannot be", 2),

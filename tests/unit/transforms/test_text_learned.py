@@ -125,7 +125,7 @@ def test_stratified_splits_are_not_known_before_so_all_rows_are_learned_from(tmp
     )
     assert len(words_of(tmp_path / "out")) == 42
     said = capfd.readouterr().err
-    assert "from all rows, since stratified splits are known only when all rows are counted" in said
+    assert "on all rows (stratified splits are not known yet)" in said
     assert "fitted: 40 different words in 40 texts" in said
 
 
@@ -177,7 +177,7 @@ def test_rows_that_can_be_read_once_cannot_be_learned_from(tmp_path):
     found = refused(rk.write, generator, tmp_path / "out", transforms=[t.tokenize("text")], progress=False)
     assert (found.code, found.what) == (
         "U616",
-        "`tokenize` has to see all rows first, and these can be read only once",
+        "`tokenize` needs all rows first, but these can be read only once",
     )
     assert not (tmp_path / "out").exists()
     dataset = rk.write(

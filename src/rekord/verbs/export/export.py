@@ -87,7 +87,7 @@ CheckFunction = Callable[[ExportedRecords, Options], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportFormat:
+class FormatSpec:
     """One format. `extension` is that of its files; a format without one is a folder."""
 
     name: str
@@ -102,19 +102,19 @@ class ExportFormat:
 FORMATS = {
     one.name: one
     for one in (
-        ExportFormat(name="parquet", extension=".parquet", maps=True, write_file=tables.write_parquet),
-        ExportFormat(name="arrow", extension=".arrow", maps=True, write_file=tables.write_arrow),
-        ExportFormat(name="arrow-stream", extension=".arrows", maps=True, write_file=tables.write_arrow_stream),
-        ExportFormat(name="csv", extension=".csv", labels=True, check=tables.check_csv, write_file=tables.write_csv),
-        ExportFormat(name="tsv", extension=".tsv", labels=True, check=tables.check_csv, write_file=tables.write_tsv),
-        ExportFormat(
+        FormatSpec(name="parquet", extension=".parquet", maps=True, write_file=tables.write_parquet),
+        FormatSpec(name="arrow", extension=".arrow", maps=True, write_file=tables.write_arrow),
+        FormatSpec(name="arrow-stream", extension=".arrows", maps=True, write_file=tables.write_arrow_stream),
+        FormatSpec(name="csv", extension=".csv", labels=True, check=tables.check_csv, write_file=tables.write_csv),
+        FormatSpec(name="tsv", extension=".tsv", labels=True, check=tables.check_csv, write_file=tables.write_tsv),
+        FormatSpec(
             name="jsonl", extension=".jsonl", labels=True, check=tables.check_jsonl, write_file=tables.write_jsonl
         ),
-        ExportFormat(name="webdataset", extension=".tar", labels=True, check=tars.check_tar),
-        ExportFormat(name="images", check=images.check_images, write_folder=images.write_images),
-        ExportFormat(name="coco", check=images.check_coco, write_folder=images.write_coco),
-        ExportFormat(name="voc", check=images.check_voc, write_folder=images.write_voc),
-        ExportFormat(name="tfds"),
+        FormatSpec(name="webdataset", extension=".tar", labels=True, check=tars.check_tar),
+        FormatSpec(name="images", check=images.check_images, write_folder=images.write_images),
+        FormatSpec(name="coco", check=images.check_coco, write_folder=images.write_coco),
+        FormatSpec(name="voc", check=images.check_voc, write_folder=images.write_voc),
+        FormatSpec(name="tfds"),
     )
 }
 
@@ -143,7 +143,7 @@ def find_format_extension(out: str) -> str | None:
     return next((ending for ending in sorted(_ENDINGS, key=len, reverse=True) if name.endswith(ending)), None)
 
 
-def choose_format(out: str, requested: FormatName | None) -> tuple[ExportFormat, bool]:
+def choose_format(out: str, requested: FormatName | None) -> tuple[FormatSpec, bool]:
     """The format of an export, and whether `out` is a single file rather than a folder."""
     ending = find_format_extension(out)
     if requested is None:
@@ -294,7 +294,7 @@ def export_dataset(
 
 
 def _write_files(
-    format: ExportFormat,
+    format: FormatSpec,
     every: list[ExportedRecords],
     staging: StagedFolder,
     options: Options,
@@ -321,7 +321,7 @@ def _write_files(
 
 def _build_report(
     out: str,
-    format: ExportFormat,
+    format: FormatSpec,
     counts: dict[str, int],
     files: int,
     n_bytes: int,
@@ -332,7 +332,7 @@ def _build_report(
     )
 
 
-def _list_omitted_columns(format: ExportFormat, every: list[ExportedRecords]) -> list[str]:
+def _list_omitted_columns(format: FormatSpec, every: list[ExportedRecords]) -> list[str]:
     if format.write_folder is None:
         return []
     roles = images.infer_roles(every[0], format.name)
@@ -349,7 +349,7 @@ def _list_omitted_columns(format: ExportFormat, every: list[ExportedRecords]) ->
 
 
 def _parse_options(
-    format: ExportFormat, requested: ExportOptions, on_records: Callable[[int], None] | None, *, gzipped: bool
+    format: FormatSpec, requested: ExportOptions, on_records: Callable[[int], None] | None, *, gzipped: bool
 ) -> Options:
     for name, given, supported in (
         ("labels", requested.labels == "names", "csv, tsv, jsonl or webdataset" if not format.labels else None),
