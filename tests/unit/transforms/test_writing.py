@@ -222,7 +222,7 @@ def test_the_forecast_warns_of_raw_pixels(photos, tmp_path):
     stored = dict(encoded.shares)["image/encoded"] * encoded.framed_bytes
     assert factor == pytest.approx(64 * 64 * 3 * 4 * 12 / stored, rel=0.1)
     assert line.startswith("`image`: raw float32 pixels take about 590 kB, JPEG would take about ")
-    assert line.endswith("store those, and leave `normalize` to reading: split.transform(…)")
+    assert line.endswith("store JPEG and apply `normalize` when reading: split.transform(…)")
 
 
 def test_the_forecast_warns_of_images_that_grow(photos, tmp_path):
