@@ -241,18 +241,18 @@ CODES: dict[str, str] = {
     "X556": "a remote place may not be read",
     "X557": "a remote file did not come whole",
     # X560 to X562: records that cannot be exported
-    "X560": "a value cannot be written in this format",
-    "X561": "an image cannot become a file",
-    "X562": "the classes of records contradict each other",
+    "X560": "value cannot be written in this format",
+    "X561": "image has no known format",
+    "X562": "classes of records contradict each other",
     # X565 to X569: datasets made of others
-    "X565": "no record is left for the new dataset",
+    "X565": "no records to write",
     # X575 to X577: training
     "X575": "a checkpoint is damaged",
     "X576": "the loss is no number any more",
     # X570 to X574: datasets that are edited
-    "X570": "a dataset was changed while it was edited",
-    "X571": "a list names records that do not exist",
-    "X572": "a record has a key that the schema does not name, and would lose it",
+    "X570": "dataset was changed during the edit",
+    "X571": "list contains records that do not exist",
+    "X572": "record has a key that is not in the schema",
     # U6xx: how rekord was called
     "U601": "command line not understood",
     "U602": "optional dependency is missing",

@@ -59,7 +59,7 @@ def ours(strategy: Any, counts: list[int], *, grow: bool) -> dict[int, int] | No
     try:
         return compute_targets(strategy, classes, lambda: labels, grow=grow)
     except rk.UsageError as failure:
-        return None if " cannot be balanced so: " in failure.what else {-1: -1}
+        return None if " cannot be balanced: " in failure.what else {-1: -1}
 
 
 @given(COUNTS, st.sampled_from(STRATEGY_NAMES), st.booleans())

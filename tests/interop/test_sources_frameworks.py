@@ -440,7 +440,7 @@ def test_a_pipeline_without_end_is_refused_unless_a_limit_is_given(tmp_path: Pat
     endless = tf.data.Dataset.range(3).map(lambda i: {"x": i}).repeat()
     with pytest.raises(rk.UsageError) as caught:
         rk.write(endless, tmp_path / "all", progress=False)
-    assert str(caught.value).startswith("U616: rows of the source never end")
+    assert str(caught.value).startswith("U616: source has no end")
     assert not (tmp_path / "all").exists()
     dataset = rk.write(endless, tmp_path / "some", limit=7, progress=False)
     assert [batch["x"].tolist() for batch in dataset.batches(7)] == [[0, 1, 2, 0, 1, 2, 0]]

@@ -95,7 +95,7 @@ def write(
 ) -> int:
     """Write a dataset from raw data. The same command goes on where an earlier run of it ended."""
     from rekord.verbs.options import WriteOptions
-    from rekord.verbs.write import MaskOptions, prepare_conversion, run_with_progress
+    from rekord.verbs.write import MaskOptions, prepare_conversion, run_conversion
 
     began = time.perf_counter()
     transforms = options.parse_image_transforms(
@@ -164,12 +164,12 @@ def write(
         colours=options.read_colours(colours),
     )
     with report_resumable(_DATA_ERROR_CODES, as_json=as_json):
-        conversion = prepare_conversion(rows, place, asked, masks=said, own_splits=True, aloud=True)
+        conversion = prepare_conversion(rows, place, asked, masks=said, own_splits=True, verbose=True)
         _reject_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
         output.print_status(_format_heading(conversion))
         if dry_run:
             return _report_forecast(conversion, as_json=as_json)
-        outcome = run_with_progress(conversion)
+        outcome = run_conversion(conversion, progress=True)
     return report_conversion(place, outcome, time.perf_counter() - began, as_json=as_json)
 
 

@@ -22,7 +22,7 @@ from rekord.schema import Bytes, Int64, Label, Schema, Text
 from rekord.sources.base import PART_BYTES, Chunk, ColumnChunk, SourceFacts, SourceFile, SourcePart, SourceRow
 from rekord.storage.local import LOCAL, Storage
 from rekord.verbs.options import WriteOptions
-from rekord.verbs.write import prepare_conversion, run_prepared_conversion
+from rekord.verbs.write import prepare_conversion, run_conversion
 
 ManifestEdit = Callable[[dict[str, Any]], object]
 
@@ -288,7 +288,7 @@ def execute_conversion(
     rows: Any, out: str | os.PathLike[str], options: Mapping[str, Any], storage: Storage = LOCAL
 ) -> ConversionResult:
     """Run a conversion."""
-    return run_prepared_conversion(build_conversion(rows, out, options, storage))
+    return run_conversion(build_conversion(rows, out, options, storage), progress=False)
 
 
 def find_leftovers(out: str | os.PathLike[str]) -> list[str]:

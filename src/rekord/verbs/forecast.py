@@ -1,4 +1,4 @@
-"""What a conversion is going to write, from a sample of encoded rows: records, bytes, shards."""
+"""The records, bytes and shards that a conversion will write, estimated from a sample of encoded rows."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import os
 import shutil
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from rekord import _core
 from rekord.codec.decode import decode
+from rekord.conversion.derive import Derivation
 from rekord.conversion.driver import Conversion
 from rekord.conversion.encode_rows import BadRows, RowEncoding, TransformedLayout
 from rekord.conversion.plan import ConversionJob
@@ -26,17 +28,18 @@ from rekord.errors import RekordError, error
 from rekord.layouts.base import RowRemark
 from rekord.location import Location
 from rekord.report.formatting import format_byte_size, format_count
-from rekord.schema import Feature, Float32, Image, Int64, Schema, Tensor, of_type
+from rekord.schema import Feature, Image, Schema, of_type
 from rekord.sources.base import Chunk, ColumnChunk, is_partitioned
 from rekord.sources.image_folder import is_image_name
 from rekord.storage.transaction import Transaction, exists
 from rekord.transforms.chain import Chain
 from rekord.transforms.images import Decode, Normalize
+from rekord.verbs.columns import is_numeric, is_tensor
 
 SAMPLE_ROWS = 64
 SAMPLE_BYTES = 16 << 20
 SAMPLE_PARTS = 8
-"""So many rows are looked at, and no more than so many bytes of them, from so many places."""
+"""Limits of the sample: rows, bytes, and parts of the source that it is taken from."""
 
 _IN_MEMORY_SOURCES = ("columns", "pandas", "polars", "arrow")
 _MAX_FILE_BYTES = 64 << 20
@@ -46,7 +49,7 @@ _MAGIC = ((b"\xff\xd8\xff", "JPEG"), (b"\x89PNG", "PNG"))
 
 @dataclass(slots=True)
 class RowSample:
-    """What the rows that were looked at came to."""
+    """The sampled rows, encoded and measured."""
 
     rows: int = 0
     records: int = 0
@@ -55,21 +58,21 @@ class RowSample:
     framed_bytes: int = 0
     key_bytes: Counter[str] = field(default_factory=Counter)  # of each record key
     payloads: list[bytes] = field(default_factory=list)
-    image_bytes: int = 0  # of the encoded images that rows had, masks aside
-    pictures: Counter[str] = field(default_factory=Counter)  # by format
+    image_bytes: int = 0  # of the encoded images in the rows, without masks
+    image_formats: Counter[str] = field(default_factory=Counter)
 
 
 def is_sampleable(job: ConversionJob) -> bool:
-    """Whether looking at rows takes none away: files, and what lies in memory."""
+    """Whether sampling consumes no rows: files, and data in memory."""
     source: Any = job.source
     return is_partitioned(source) or bool(getattr(source, "root", "")) or source.kind in _IN_MEMORY_SOURCES
 
 
 def sample_rows(job: ConversionJob, known_rows: int | None) -> RowSample:
-    """Some rows from the beginnings of parts that lie evenly in the source; a source that fails is left to fail."""
+    """Rows from the beginnings of evenly spaced parts of the source. A source that fails ends the sample."""
     sample = RowSample()
     quiet = replace(job, on_bad_row="reject", verify="headers", index=(), shuffle=False)
-    bad = _FirstBadRow()
+    bad = SilentBadRows()
     try:
         for chunks, rows, most_bytes in _iter_sample_points(job, known_rows):
             encoding = RowEncoding(quiet, bad)
@@ -82,39 +85,41 @@ def sample_rows(job: ConversionJob, known_rows: int | None) -> RowSample:
             sample.rows += encoding.rows
     except RekordError as failure:
         sample.first_bad = failure
-    sample.bad = bad.rejected
+    sample.bad = bad.count
     sample.first_bad = bad.first or sample.first_bad
     return sample
 
 
-class _FirstBadRow(BadRows):
-    """Bad rows are kept in mind, and nothing is said."""
+class SilentBadRows(BadRows):
+    """Counts bad rows and keeps the first error."""
 
     def __init__(self) -> None:
         super().__init__("reject")
+        self.count = 0
         self.first: RekordError | None = None
 
     def reject(self, failure: RekordError, place: Location) -> None:
-        super().reject(failure, place)
-        self.first = self.first or failure
+        self.count += 1
+        if self.first is None:
+            super().reject(failure, place)
+            self.first = failure
 
     def add_remark(self, remark: RowRemark, place: Location) -> None:
         pass
 
 
 def _iter_sample_points(job: ConversionJob, known_rows: int | None) -> Iterator[tuple[Iterator[Chunk], int, int]]:
-    """Iterators over the source, with how many rows and bytes to take from each."""
+    """Iterators over the source, each with the number of rows and bytes to take."""
     source: Any = job.source
     if not is_partitioned(source):
         yield source.rows(), SAMPLE_ROWS, SAMPLE_BYTES
         return
     parts = source.parts()
     if known_rows is None or known_rows > SAMPLE_ROWS:
-        # Smaller parts begin in more places.
+        # Smaller parts give more places to sample from.
         parts = source.parts(max(1, sum(part.source_bytes for part in parts) // SAMPLE_PARTS))
-    chosen = (
-        parts if len(parts) <= SAMPLE_PARTS else [parts[i * len(parts) // SAMPLE_PARTS] for i in range(SAMPLE_PARTS)]
-    )
+    count = min(len(parts), SAMPLE_PARTS)
+    chosen = [parts[i * len(parts) // count] for i in range(count)]
     for part in chosen:
         yield source.read(part), max(1, SAMPLE_ROWS // len(chosen)), SAMPLE_BYTES // len(chosen)
 
@@ -147,7 +152,7 @@ def _take_first_rows(chunk: ColumnChunk, rows: int) -> ColumnChunk:
 
 
 def _count_images(values: Mapping[str, Any], sample: RowSample) -> int:
-    """Note the encoded images of a row; how many bytes the row has."""
+    """Count the encoded images of a row; returns the bytes of the row."""
     total = 0
     for name, value in values.items():
         if isinstance(value, PurePath):
@@ -160,7 +165,7 @@ def _count_images(values: Mapping[str, Any], sample: RowSample) -> int:
             size_bytes, format = int(getattr(value, "nbytes", 8)), None
         total += size_bytes
         if format is not None and name != "mask":
-            sample.pictures[format] += 1
+            sample.image_formats[format] += 1
             sample.image_bytes += size_bytes
     return total
 
@@ -178,21 +183,17 @@ def _get_file_bytes(path: PurePath) -> int:
 
 
 def _load_files(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A row whose files are read, so that its frame holds all of it; what cannot be read stays a path."""
-    read = {}
+    """The row with its files read, so that its frame is complete; an unreadable file stays a path."""
+    read = dict(values)
     for name, value in values.items():
-        read[name] = value
         if isinstance(value, PurePath) and 0 < _get_file_bytes(value) <= _MAX_FILE_BYTES:
-            try:
-                with open(value, "rb") as file:
-                    read[name] = file.read(_MAX_FILE_BYTES)
-            except OSError:
-                pass
+            with suppress(OSError), open(value, "rb") as file:
+                read[name] = file.read(_MAX_FILE_BYTES)
     return read
 
 
 def _measure_key_bytes(sample: RowSample, frames: Any, lengths: Any) -> None:
-    """Note how the bytes of records are shared by their keys."""
+    """Add up the bytes of each record key."""
     view = memoryview(frames).cast("B")
     begin = 0
     for length in lengths.tolist():
@@ -223,49 +224,41 @@ def _sum_varint_bytes(values: Any) -> int:
     return sum(each) * len(values) // max(1, len(some))
 
 
-MIN_REPORTED_RATIO = 1.5  # times as large
+_MIN_REPORTED_RATIO = 1.5  # times as large
 
 
-class SizeWarning(NamedTuple):
-    """A column that takes more space than it has to, and the line that says so."""
-
-    column: str
-    line: str
-
-
-def find_size_warnings(job: ConversionJob, sample: RowSample, rows: int | None) -> Iterator[SizeWarning]:
-    """The columns of images that transforms make larger than the encoded images are."""
+def find_size_warnings(job: ConversionJob, sample: RowSample, rows: int | None) -> Iterator[tuple[str, str]]:
+    """Image columns that transforms make larger than the encoded images, each with a line that reports it."""
     layout = job.layout
     if not isinstance(layout, TransformedLayout) or not sample.payloads or job.schema.is_sequence:
         return
-    columns = layout.layout.schema.context
-    before = list(of_type(columns, Image))
-    pictures = [name for name, one in columns.items() if one.is_image]
-    raw = [name for name in pictures if isinstance(job.schema.context.get(name), Tensor)]
+    columns, after = layout.layout.schema.context, job.schema.context
+    raw = [name for name, one in columns.items() if one.is_image and name in after and is_tensor(after[name])]
     if raw:
         yield from _find_decoded_columns(job, layout, sample, raw, rows)
-    kept = [name for name in before if isinstance(job.schema.context.get(name), Image)]
-    if len(before) == len(kept) == 1 and sample.pictures and sample.rows:
-        stored = _estimate_column_bytes(sample, kept[0], job.schema.context[kept[0]])
+    images = list(of_type(columns, Image))
+    if len(images) == 1 and images[0] in of_type(after, Image) and sample.image_formats and sample.rows:
+        name = images[0]
+        stored = _estimate_column_bytes(sample, name, after[name])
         given = sample.image_bytes / sample.rows
-        if stored / given >= MIN_REPORTED_RATIO:
-            kind = sample.pictures.most_common(1)[0][0]
-            yield SizeWarning(
-                kept[0],
-                f"`{kept[0]}`: {_format_total(given, rows)} of {kind} become {_format_total(stored, rows)} "
-                f"({stored / given:.1f} × as much); store the images as they are, and transform them when "
-                "reading: split.transform(…)",
+        if stored / given >= _MIN_REPORTED_RATIO:
+            kind = sample.image_formats.most_common(1)[0][0]
+            yield (
+                name,
+                f"`{name}` grows from {_format_total(given, rows)} of {kind} to {_format_total(stored, rows)} "
+                f"({stored / given:.1f}×); store the original images and transform them when reading: "
+                "split.transform(…)",
             )
 
 
 def _find_decoded_columns(
     job: ConversionJob, layout: TransformedLayout, sample: RowSample, raw: list[str], rows: int | None
-) -> Iterator[SizeWarning]:
-    """Raw pixels beside the same images without the step that decodes them."""
+) -> Iterator[tuple[str, str]]:
+    """Raw pixels, compared with the same images without the step that decodes them."""
     steps = layout.chain.steps
     last = next((step for step in steps if isinstance(step, (Decode, Normalize))), None)
     if last is None:
-        return  # somebody's own transform: what there would be without it nobody knows
+        return  # a custom transform: what the images would be without it is unknown
     encoded = Chain(tuple([step for step in steps if not isinstance(step, (Decode, Normalize))]))
     other = replace(job, layout=TransformedLayout(layout.layout, encoded), index=())
     compared = sample_rows(other, rows)
@@ -275,25 +268,24 @@ def _find_decoded_columns(
         feature = job.schema.context[name]
         stored = _estimate_column_bytes(sample, name, feature)
         packed = _estimate_column_bytes(compared, name, other.schema.context[name])
-        if not packed or stored / packed < MIN_REPORTED_RATIO:
+        if not packed or stored / packed < _MIN_REPORTED_RATIO:
             continue
         kind = _find_common_format(compared, other.schema, name)
-        yield SizeWarning(
+        yield (
             name,
-            f"`{name}`: raw {feature.dtype} pixels take {_format_total(stored, rows)}, the same as {kind} "
-            f"{_format_total(packed, rows)} ({stored / packed:.1f} × as much); store those, and leave "
-            f"`{last.name}` to reading: split.transform(…)",
+            f"`{name}`: raw {feature.dtype} pixels take {_format_total(stored, rows)}, {kind} would take "
+            f"{_format_total(packed, rows)} ({stored / packed:.1f}×); store {kind} and apply `{last.name}` when "
+            "reading: split.transform(…)",
         )
 
 
 def _estimate_column_bytes(sample: RowSample, name: str, feature: Feature) -> float:
-    """The bytes of a column in a record."""
+    """Average bytes of a column per record."""
     return sample.key_bytes[feature.key or name] / max(1, len(sample.payloads))
 
 
 def _find_common_format(sample: RowSample, schema: Schema, name: str) -> str:
-    """The format of the encoded images, as most of them have it."""
-    from rekord.codec.decode import decode
+    """The most common format of the encoded images."""
     from rekord.codec.images.inspect import format_display_name
     from rekord.codec.images.store import detect_image_format
 
@@ -303,33 +295,30 @@ def _find_common_format(sample: RowSample, schema: Schema, name: str) -> str:
 
 
 def _format_total(each: float, rows: int | None) -> str:
-    """The bytes of all rows, or of one where nobody knows how many there are."""
-    return (
-        f"{format_byte_size(round(each))} a record"
-        if rows is None
-        else f"about {format_byte_size(round(each * rows))}"
-    )
+    """The bytes of all rows, or per record if the number of rows is unknown."""
+    if rows is None:
+        return f"{format_byte_size(round(each))} per record"
+    return f"about {format_byte_size(round(each * rows))}"
 
 
-_SAME_SIZE_SOURCES = ("webdataset", "records")  # what their files hold is what records will hold
+_SAME_SIZE_SOURCES = ("webdataset", "records")  # records will be about as large as these files
 _MIN_RAW_VALUES = 1024
 _MIN_FLAT_RAW_VALUES = 16_384
-_MIN_REPORTED_PNG_RATIO = 1.5  # times as large
 _COMPARED_PAYLOADS = 4
 _COMPRESSED_BYTES = 4 << 20
-_KEY_BYTES = 12  # of a key and its lists around the values
+_KEY_BYTES = 12  # overhead of a key and its list
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The figures. None is what cannot be known without reading everything."""
+    """The estimates. None stands for what is unknown without reading everything."""
 
     records: int | None
-    exact: bool  # whether every row makes one record, and their number is known
+    exact: bool  # whether every row gives one record, and their number is known
     framed_bytes: int | None
-    file_bytes: int | None  # the same, compressed where that is asked for
-    shards: Mapping[str, int]  # of each split; empty where the source says the splits
-    shares: tuple[tuple[str, float], ...]  # of record keys in the bytes, the largest first
+    file_bytes: int | None  # the same, after compression
+    shards: Mapping[str, int]  # of each split; empty if the source determines the splits
+    shares: tuple[tuple[str, float], ...]  # of the record keys in the bytes, largest first
     advice: tuple[str, ...]
     sampled_rows: int
     bad_rows: int  # among them
@@ -339,38 +328,38 @@ class Forecast:
 
     @property
     def needed_bytes(self) -> int | None:
-        """The shards, and the frames that wait to be gathered into them."""
+        """The shards, and the staged frames that they are assembled from."""
         return None if self.file_bytes is None or self.framed_bytes is None else self.file_bytes + self.framed_bytes
 
     def lines(self) -> Iterator[str]:
-        """The forecast as a person reads it."""
-        told = ["an unknown number of records"]
+        """The forecast as lines of text."""
+        parts = ["unknown number of records"]
         if self.records is not None:
-            told = [("" if self.exact else "about ") + format_count(self.records, "record")]
+            parts = [("" if self.exact else "about ") + format_count(self.records, "record")]
         if self.file_bytes is not None:
-            told.append(f"about {format_byte_size(self.file_bytes)}")
+            parts.append(f"about {format_byte_size(self.file_bytes)}")
         if self.shards:
             total = sum(self.shards.values())
             each = ", ".join(f"{name} {number:,}" for name, number in self.shards.items())
-            told.append(format_count(total, "shard") + (f" ({each})" if len(self.shards) > 1 else ""))
+            parts.append(format_count(total, "shard") + (f" ({each})" if len(self.shards) > 1 else ""))
         elif self.splits:
-            told.append(f"splits as the source has them: {', '.join(self.splits)}")
-        yield "forecast: " + " · ".join(told)
+            parts.append(f"splits of the source: {', '.join(self.splits)}")
+        yield "forecast: " + " · ".join(parts)
         largest = [f"{key} {share:.0%}" for key, share in self.shares[:3] if share >= 0.01]
         if largest and len(self.shares) > 1:
-            yield f"  of it: {', '.join(largest)}"
+            yield f"  largest keys: {', '.join(largest)}"
         for line in self.advice:
             yield f"  {line}"
         if self.bad_rows:
-            code = f", the first with {self.first_bad.code}" if self.first_bad is not None else ""
-            yield f"  bad among the {format_count(self.sampled_rows, 'row')} looked at: {self.bad_rows:,}{code}"
+            code = f", first error {self.first_bad.code}" if self.first_bad is not None else ""
+            yield f"  bad rows: {self.bad_rows:,} of {self.sampled_rows:,} sampled{code}"
         needed = self.needed_bytes
         if needed is not None and self.free_bytes is not None and needed > self.free_bytes:
             free = format_byte_size(self.free_bytes)
-            yield f"  the disk may not do: {format_byte_size(needed)} are needed on the way, and {free} are free"
+            yield f"  disk space may run out: up to {format_byte_size(needed)} needed while writing, {free} free"
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures as JSON holds them."""
+        """The estimates as a JSON document."""
         return {
             "records": self.records,
             "bytes": self.file_bytes,
@@ -384,15 +373,14 @@ class Forecast:
 
 
 def forecast(conversion: Conversion) -> Forecast:
-    """Look at a few rows, and reckon. Nothing is written, and no row is lost."""
+    """Estimate from a sample of rows. Nothing is written, and no row is consumed."""
     job = conversion.job
     sample = sample_rows(job, conversion.rows) if is_sampleable(job) else RowSample()
     each_bytes = sample.framed_bytes / sample.records if sample.records else _compute_fixed_bytes(job.schema)
     records = _estimate_records(conversion, sample, each_bytes)
     framed = None if records is None or each_bytes is None else round(records * each_bytes)
     total = sum(sample.key_bytes.values())
-    grown = tuple(find_size_warnings(job, sample, records))
-    told = frozenset([one.column for one in grown])
+    warnings = dict(find_size_warnings(job, sample, records))
     return Forecast(
         records=records,
         exact=records is not None and records == conversion.rows,
@@ -400,43 +388,51 @@ def forecast(conversion: Conversion) -> Forecast:
         file_bytes=None if framed is None else round(framed * _measure_compression(job, sample)),
         shards=_estimate_shards(job, records, framed),
         shares=tuple([(key, size / total) for key, size in sample.key_bytes.most_common() if total]),
-        advice=(*[one.line for one in grown], *_suggest_image_encoding(job, sample, told)),
+        advice=(*warnings.values(), *_suggest_image_encoding(job, sample, warnings)),
         sampled_rows=sample.rows,
         bad_rows=sample.bad,
         first_bad=sample.first_bad,
-        free_bytes=_get_free_bytes(conversion.out),
+        free_bytes=get_free_bytes(conversion.out),
         splits=job.splits.names if job.splits.from_source else (),
     )
 
 
-def is_complete(conversion: Conversion) -> bool:
-    """Whether the very dataset is there already, so that there is nothing to expect."""
+def is_complete(wanted: Conversion | Derivation) -> bool:
+    """Whether exactly this dataset exists already."""
     try:
-        return read_manifest(conversion.out, conversion.storage).plan == conversion.plan.id
+        return read_manifest(wanted.out, wanted.storage).plan == wanted.plan.id
     except RekordError:
         return False
 
 
+def has_staging(wanted: Conversion | Derivation) -> bool:
+    """Whether an earlier run left files to resume from."""
+    staging = Transaction(os.path.abspath(wanted.out), wanted.storage).staging(wanted.plan.id)
+    return exists(wanted.storage, staging.folder)
+
+
 def check_free_space(conversion: Conversion, expected: Forecast) -> None:
-    """Refuse what the disk certainly cannot hold. An unfinished conversion has taken its space already."""
+    """Refuse what the disk certainly cannot hold. An unfinished conversion already occupies its space."""
     if expected.file_bytes is None or expected.free_bytes is None or expected.needed_bytes is None:
         return
-    staging = Transaction(conversion.out, conversion.storage).staging(conversion.plan.id)
-    if expected.needed_bytes <= 2 * expected.free_bytes or exists(conversion.storage, staging.folder):
+    if expected.needed_bytes <= 2 * expected.free_bytes or has_staging(conversion):
         return
-    raise error(
-        "X519",
-        location=Location(path=conversion.out),
-        expected=f"about {format_byte_size(expected.file_bytes)} for the shards, and as much again on the way",
-        found=f"{format_byte_size(expected.free_bytes)} free",
-        do="write to another disk, or free some space",
-    )
+    size = format_byte_size(expected.file_bytes)
+    failure = disk_space_error(f"about {size} for the shards, and as much again while writing", expected.free_bytes)
+    failure.location = Location(path=conversion.out)
+    raise failure
+
+
+def disk_space_error(expected: str, free_bytes: int) -> RekordError:
+    """The error for an output that the disk cannot hold."""
+    found = f"{format_byte_size(free_bytes)} free"
+    return error("X519", expected=expected, found=found, do="write to another disk, or free some space")
 
 
 def _estimate_records(conversion: Conversion, sample: RowSample, each_bytes: float | None) -> int | None:
     if conversion.rows is not None:
         if sample.rows and not sample.records:
-            return None  # nothing that was looked at can be written, which says nothing of the rest
+            return None  # no sampled row can be written, which says nothing about the rest
         return round(conversion.rows * (sample.records / sample.rows if sample.rows else 1.0))
     source: Any = conversion.job.source
     if source.kind in _SAME_SIZE_SOURCES and is_partitioned(source) and each_bytes:
@@ -461,28 +457,33 @@ def _estimate_shards(job: ConversionJob, records: int | None, framed_bytes: int 
 
 
 def _compute_fixed_bytes(schema: Schema) -> float | None:
-    """The size of a record where every column says its own; None where one does not."""
+    """The size of a record if all columns have a fixed one; None otherwise."""
     if schema.is_sequence:
         return None
     total = float(_core.FRAMING_BYTES)
     for name, feature in schema.context.items():
-        shape = getattr(feature, "shape", None)
-        if not isinstance(feature, (Float32, Int64, Tensor)) or shape is None or None in shape:
+        if not _holds_measurements(feature) or None in feature.shape:
             return None
-        width = np.dtype(feature.dtype).itemsize if isinstance(feature, Tensor) else 4
-        total += math.prod(shape) * width + len(feature.key or name) + _KEY_BYTES
+        width = np.dtype(feature.dtype).itemsize if is_tensor(feature) else 4
+        total += math.prod(size or 0 for size in feature.shape) * width + len(feature.key or name) + _KEY_BYTES
     return total
 
 
+def _holds_measurements(feature: Feature) -> bool:
+    """Whether values are numbers other than class ids: pixels may be among them."""
+    return is_numeric(feature) and feature.class_count is None
+
+
 def _measure_compression(job: ConversionJob, sample: RowSample) -> float:
-    """How much smaller compression makes it, tried on the sample."""
+    """The compressed size as a fraction of the original, measured on the sample."""
     if job.compression == "none" or not sample.payloads:
         return 1.0
     data = b"".join(sample.payloads)[:_COMPRESSED_BYTES]
     return len(zlib.compress(data)) / len(data) if data else 1.0
 
 
-def _get_free_bytes(out: str) -> int | None:
+def get_free_bytes(out: str) -> int | None:
+    """The free space on the disk of a path that may not exist yet; None if unknown."""
     place = os.path.abspath(out)
     while not os.path.isdir(place):
         place = os.path.dirname(place)
@@ -492,38 +493,29 @@ def _get_free_bytes(out: str) -> int | None:
         return None
 
 
-# Pixels that are stored raw.
-
-
-def _suggest_image_encoding(job: ConversionJob, sample: RowSample, told: frozenset[str]) -> Iterator[str]:
+def _suggest_image_encoding(job: ConversionJob, sample: RowSample, reported: Collection[str]) -> Iterator[str]:
+    """Advice about pixels that are stored raw, unless they are `reported` already."""
     if job.schema.is_sequence:
         return
-    payloads = sample.payloads[:_COMPARED_PAYLOADS]
-    wide = [
-        name
-        for name, feature in job.schema.context.items()
-        if isinstance(feature, (Float32, Int64, Tensor)) and name not in told
-    ]
-    if not payloads or not wide:
-        return
-    rows = [decode(payload, job.schema) for payload in payloads]
-    imaged = sample.image_bytes / sample.rows if sample.pictures else 0.0
-    for name in wide:
+    columns = {name: one for name, one in job.schema.context.items() if _holds_measurements(one)}
+    rows = [decode(payload, job.schema) for payload in sample.payloads[:_COMPARED_PAYLOADS] if columns]
+    imaged = sample.image_bytes / sample.rows if sample.image_formats else 0.0
+    for name in [name for name in columns if name not in reported] if rows else ():
         arrays = [np.asarray(row[name]) for row in rows if row.get(name) is not None]
         if not arrays or not all(_is_raw(array) for array in arrays):
             continue
-        feature = job.schema.context[name]
-        kind = f"raw {arrays[0].dtype.name} pixels" if arrays[0].ndim > 1 else f"raw {arrays[0].dtype.name} values"
-        stored = sample.key_bytes[feature.key or name] / max(1, len(sample.payloads))
-        if imaged and stored / imaged >= _MIN_REPORTED_PNG_RATIO:
-            format = sample.pictures.most_common(1)[0][0]
-            yield f"`{name}`: {kind}: {stored / imaged:.1f} × the {format}s; pass them through"
+        kind = f"raw {arrays[0].dtype.name} {'pixels' if arrays[0].ndim > 1 else 'values'}"
+        stored = _estimate_column_bytes(sample, name, columns[name])
+        if imaged and stored / imaged >= _MIN_REPORTED_RATIO:
+            format = sample.image_formats.most_common(1)[0][0]
+            times = f"{stored / imaged:.1f}×"
+            yield f"`{name}`: {kind} are {times} the size of the {format}s; store the {format}s instead"
             continue
         as_png = [_measure_png_bytes(array) for array in arrays]
         if all(as_png):
             ratio = stored / (sum(filter(None, as_png)) / len(as_png))
-            if ratio >= _MIN_REPORTED_PNG_RATIO:
-                yield f'`{name}`: {kind}: {ratio:.1f} × the same as PNG; declare rk.Image(format="png")'
+            if ratio >= _MIN_REPORTED_RATIO:
+                yield f'`{name}`: {kind} are {ratio:.1f}× the size of PNG; declare rk.Image(format="png")'
 
 
 def _is_raw(array: Any) -> bool:
@@ -531,7 +523,7 @@ def _is_raw(array: Any) -> bool:
 
 
 def _measure_png_bytes(array: Any) -> int | None:
-    """How large the pixels are as PNG; None where they are no image, or would not be the same."""
+    """The size of the pixels as PNG; None if they are not an image, or PNG would change them."""
     channels = array.shape[2] if array.ndim == 3 else 1
     if array.ndim not in (2, 3) or channels not in (1, 3, 4):
         return None

@@ -1,10 +1,10 @@
-"""`rekord index`: index files of record files, in the form that a tool reads."""
+"""`rekord index`: index files for record files, in the formats of several tools."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -30,7 +30,7 @@ from rekord.dataset.shard_index import (
     open_shard_index,
     rebuild_index,
 )
-from rekord.errors import RekordError, error, preview
+from rekord.errors import error, preview
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.storage.local import PathLike, read_error
@@ -44,7 +44,7 @@ _ROWS = 8192
 
 @dataclass
 class IndexReport:
-    """Which index files there are now. Those in `kept` were there already and say the same."""
+    """The index files. Those in `kept` existed already and are up to date."""
 
     format: IndexFormatName
     files: int = 0
@@ -53,14 +53,8 @@ class IndexReport:
     kept: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON holds it."""
-        return {
-            "format": self.format,
-            "files": self.files,
-            "records": self.records,
-            "written": self.written,
-            "kept": self.kept,
-        }
+        """The report as a JSON document."""
+        return asdict(self)
 
 
 def index(
@@ -70,18 +64,17 @@ def index(
     out: PathLike | None = None,
     on_file: Callable[[str, int, bool], object] | None = None,
 ) -> IndexReport:
-    """Write the index files of a record file, or of all in a folder or glob.
+    """Write index files for a record file, or for all record files in a folder or glob.
 
-    rekord's own go to `.rekord/index` next to the files. Those for DALI (`x.tfrecord.idx`) and for vahidk's
-    `tfrecord` (`x.tfindex`) go to a folder `index-dali` or `index-vahidk` in the folder that was named, or that the
-    file is in: next to the shards, readers of `train-*` would take them for records. `out` names another folder, or
-    for one file its index. They are made from the headers of the records; payloads are not read. `on_file` is called
-    for each index: where it is, of how many records, and whether it was written.
+    rekord's own are in `.rekord/index` next to the files. Those for DALI (`x.tfrecord.idx`) and vahidk's `tfrecord`
+    (`x.tfindex`) are in a folder `index-dali` or `index-vahidk` in the given folder, or in that of the file: next to
+    the shards, readers of `train-*` would take them for records. `out` names another folder, or the index of a single
+    file. Only record headers are read, no payloads. `on_file` is called with the path of each index, its number of
+    records, and whether it was written.
     """
     one_of("format", format, _FORMATS, do='format="dali"')
     paths = list_record_files(path)
     targets = _choose_targets(os.fspath(path), paths, format, None if out is None else os.fspath(out))
-    # Before anything is written, what can be known to fail.
     for one, target in zip(paths, targets, strict=True):
         _check_target(one, target, format)
     report = IndexReport(format)
@@ -100,10 +93,10 @@ def _choose_targets(place: str, paths: list[str], format: IndexFormatName, out: 
         if out is not None:
             raise error(
                 "U605",
-                "rekord looks for its own index beside the files, and nowhere else",
+                "`out` does not apply to rekord's own index, which is next to the files",
                 expected='no output, or the format "dali" or "vahidk"',
                 found=preview(out),
-                do="leave the output out",
+                do='format="dali"',
             )
         return [index_path(path) for path in paths]
     if out is None:
@@ -121,11 +114,9 @@ def _choose_targets(place: str, paths: list[str], format: IndexFormatName, out: 
                 "U631",
                 "two files would share one index file",
                 location=Location(path=path),
-                expected="files with different names, where their indexes go to one folder",
-                found=f"{os.path.basename(target)[:60]}, of {other[-60:]} too",
-                do="rekord index FILE --format FORMAT -o INDEX, one file at a time"
-                if out is None
-                else "index one folder at a time, or leave the output out",
+                expected="different file names, for indexes in one folder",
+                found=f"{os.path.basename(target)[:60]}, also for {other[-60:]}",
+                do=f"rekord index {path} --format {format} -o {target}-2" if out is None else "leave out out=",
             )
     return targets
 
@@ -136,11 +127,11 @@ def _check_target(path: str, target: str, format: IndexFormatName) -> None:
     if compression != "none" and (listed is None or listed.expected is None):
         raise error(
             "U651",
-            "compressed file cannot have an index of this kind",
+            "compressed file cannot have this kind of index",
             location=Location(path=path),
             expected="an uncompressed file",
-            found=f"a {compression} stream, in which offsets are no places in the file",
-            do="rekord write OLD NEW, and index NEW",
+            found=f"a {compression} stream, whose record offsets are not file offsets",
+            do=f"rekord rewrite {path[:60]} uncompressed --compression none",
         )
     if format == "rekord":
         return
@@ -153,22 +144,28 @@ def _check_target(path: str, target: str, format: IndexFormatName) -> None:
             "U618",
             "index would replace a file that is not an index",
             location=Location(path=target),
-            expected="nothing there yet, or an index of this file",
-            found="something else",
-            do="move it away, or name another place: rekord index PATH --format FORMAT -o OUT",
+            expected="no file yet, or an index of this file",
+            found="another file",
+            do=f"rekord index {path} --format {format} -o {target}-2",
         )
 
 
 def _write_index_file(path: str, target: str, format: IndexFormatName) -> tuple[int, bool]:
-    """How many records a file has, and whether its index had to be written."""
+    """The number of records of a file, and whether its index had to be written."""
     if format == "rekord":
-        there = open_shard_index(path)
-        if there.origin == "written" and there.has_columns(()):
-            return len(there), False
+        existing = open_shard_index(path)
+        if existing.origin == "written" and existing.has_columns(()):
+            return len(existing), False
     found = rebuild_index(path)
     listed = _build_listed_index(path, found) if format == "rekord" else None
     if found.compression != "none" and listed is None:
-        raise _file_changed_error(path)
+        raise error(
+            "X548",
+            location=Location(path=path),
+            expected="an uncompressed file, as before",
+            found="a compressed file",
+            do=f"rekord index {path[:60]}",
+        )
     size_bytes = found.stamp[0]
     if format == "rekord":
         content = listed or encode_offsets_file(found.offsets, file_bytes=size_bytes, mtime_ns=found.stamp[1])
@@ -183,13 +180,13 @@ def _write_index_file(path: str, target: str, format: IndexFormatName) -> tuple[
 
 
 def _build_listed_index(path: str, found: ShardIndex) -> bytes | None:
-    """The index of a shard as its manifest expects it, made of the records; None where nothing is expected of it."""
+    """The index of a shard that its manifest lists, rebuilt from the records; None if it lists none."""
     listed = find_shard_entry(path)
     if listed is None or listed.expected is None:
         return None
     manifest = read_manifest(os.path.dirname(path))
-    schema, told = Schema.from_dict(manifest.schema), manifest.options.get("index")
-    names = [name for name in told if name in schema.context] if isinstance(told, list) else []
+    schema, recorded = Schema.from_dict(manifest.schema), manifest.options.get("index")
+    names = [name for name in recorded if name in schema.context] if isinstance(recorded, list) else []
     tables = [
         pa.table({f"index:{name}": column_to_arrow(batch[name]) for name in names})
         for batch in open_dataset([path], schema, allow_missing=True).batches(_ROWS, columns=names)
@@ -207,7 +204,7 @@ def _build_listed_index(path: str, found: ShardIndex) -> bytes | None:
         raise index_mismatch_error(
             path,
             f"the index that {MANIFEST_NAME} lists",
-            "another one, made of the records",
+            "a different index, rebuilt from the records",
             do=f"rekord check {os.path.dirname(path) or '.'}",
         )
     return made.data
@@ -219,13 +216,3 @@ def _has_content(target: str, content: bytes) -> bool:
             return file.read(len(content) + 1) == content
     except OSError:
         return False
-
-
-def _file_changed_error(path: str) -> RekordError:
-    return error(
-        "X548",
-        location=Location(path=path),
-        expected="an uncompressed file, as it was",
-        found="other content",
-        do="run the same command again when nobody writes to the file any more",
-    )

@@ -1,20 +1,21 @@
-"""The options of the verbs that write datasets: declared once, with defaults and checks, for Python and command line.
+"""The options of the verbs that write datasets, with defaults and checks, shared by Python and the command line.
 
-A verb's public function repeats names and defaults for `help()` and type checkers, and a test keeps the two equal.
-Everything behind it, and its command, takes the struct.
+A verb's public function repeats names and defaults for `help()` and type checkers; a test keeps the two equal.
+Its implementation and its command take the dataclass.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
-from rekord.arguments import INT64_MIN, bytes_size, integer, invalid, one_of, optional_names, positive_int
+from rekord.arguments import INT64_MIN, as_path, bytes_size, integer, invalid, one_of, optional_names, positive_int
 from rekord.conversion.engines.local import available_workers
 from rekord.conversion.plan import OnBadRow, RowFunction, ShardingRule
-from rekord.errors import error
+from rekord.dataset.dataset import Dataset
+from rekord.dataset.split import Split
+from rekord.errors import RekordError, error
 from rekord.framing.deflate import compression_name
 from rekord.layouts.base import Layout, Verify
 from rekord.schema import Feature, RecordKind, Schema
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
 
 ClassCounts: TypeAlias = "Mapping[str, int] | Mapping[int, int] | Mapping[bytes, int]"
 SamplingStrategy: TypeAlias = "str | float | ClassCounts | Callable[[Array], ClassCounts]"
-"""What imbalanced-learn takes: a word, a ratio for two classes, records by class, or a function of all classes."""
+"""As in imbalanced-learn: a name, a ratio for two classes, records by class, or a function of all classes."""
 
 RecordCondition: TypeAlias = "str | Callable[[Batch], object] | Mapping[str, Sequence[int]] | Sequence[int]"
-"""Which records: a condition in SQL, a function of a batch, or numbers, of the only split or by split."""
+"""Which records: a condition in SQL, a function of a batch, or record numbers, of the only split or by split."""
 RecordPairs: TypeAlias = "PathLike | Iterable[tuple[str, int]]"
-"""Which records: pairs of a split and a number, or the path of a file of them."""
+"""Which records: pairs of split and record number, or the path of a file that lists them."""
 
 METHODS = ("oversample", "undersample", "smote")
 _MOST_SHARDS = 99_999
@@ -41,11 +42,11 @@ _MOST_WORKERS = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class VerbOptions:
-    """The options of one verb; they are checked when they are made."""
+    """The options of one verb, validated on construction."""
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Self:
-        """The options among the arguments of a public function, which has one for each field."""
+        """The options among the arguments of a public function, which has one per field."""
         return cls(**{field.name: arguments[field.name] for field in fields(cls)})
 
 
@@ -114,13 +115,13 @@ class WriteOptions(OutputOptions):
                 "`engine` cannot be 'ray' yet",
                 expected="'local'",
                 found="'ray'",
-                do="leave it out: all cores of this machine are used",
+                do='engine="local"',
             )
         one_of("engine", self.engine, ("local",))
         super().__post_init__()
         share = self.max_rejects
         if not isinstance(share, (int, float)) or isinstance(share, bool) or not share >= 0:
-            expected = "a share of the rows below 1, or a number of them"
+            expected = "a fraction of the rows below 1, or a number of rows"
             raise invalid("max_rejects", share, expected, "max_rejects=0.01")
         if self.limit is not None:
             positive_int("limit", self.limit)
@@ -178,7 +179,7 @@ class BalanceOptions(OutputOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class EditOptions(VerbOptions):
-    """How the dataset that an edit makes is put in its place."""
+    """Where an edited dataset goes, and how it is written."""
 
     replace: bool = False
     workers: int | None = None
@@ -205,7 +206,7 @@ class AppendOptions(EditOptions):
         self.to_write_options()
 
     def to_write_options(self, **others: Any) -> WriteOptions:
-        """How the new rows are written; `others` are what the dataset decides."""
+        """How the new rows are written; `others` are determined by the dataset."""
         own = [field.name for field in fields(AppendOptions)][len(fields(EditOptions)) :]
         return WriteOptions(**{name: getattr(self, name) for name in own} | others)
 
@@ -258,19 +259,41 @@ class ExportOptions(VerbOptions):
 
 
 def resolve_worker_count(workers: int | None) -> int:
-    """The number of processes: as given, or one for each core."""
+    """The number of processes: as given, or one per core."""
     if workers is None:
         return available_workers()
     return positive_int("workers", workers, most=_MOST_WORKERS)
 
 
 def output_folder(out: PathLike) -> str:
-    """The folder that a dataset is to appear at, where that can be."""
-    expected, do = "the path of a folder that is to be made", 'rk.write(rows, "data/flowers")'
-    if not isinstance(out, (str, os.PathLike)):
-        raise invalid("out", out, expected, do)
-    place = os.fspath(out)
-    if not isinstance(place, str) or not place.strip("/.") or "\0" in place:
+    """The folder of a new dataset, validated."""
+    expected, do = "the path of a new folder", 'out="data/flowers"'
+    place = as_path("out", out, expected=expected, do=do)
+    if not place.strip("/."):
         raise invalid("out", place, expected, do)
     reject_remote_write(place)
     return place
+
+
+def reject_reading_options(source: object, schema: object, kind: object) -> None:
+    """Refuse options of `rk.open` next to a dataset that is open already."""
+    for name, value in (("schema", schema), ("kind", kind)):
+        if value is not None and isinstance(source, (Dataset, Split)):
+            raise error(
+                "U605",
+                f"`{name}` does not apply to an open dataset",
+                expected=f"a path, or no {name}",
+                found=f"an open {type(source).__name__}",
+                do=f"rk.open(path, {name}=…)",
+            )
+
+
+def conflicting_options(first: str, second: str, *, expected: str = "one of the two", do: str = "") -> RekordError:
+    """The error for two options that exclude each other."""
+    return error(
+        "U605",
+        f"`{first}` and `{second}` cannot be combined",
+        expected=expected,
+        found="both",
+        do=do or f"leave out {first}= or {second}=",
+    )

@@ -1,4 +1,4 @@
-"""How far a conversion is: a bar where a person watches, and now and then a line where nobody does."""
+"""Progress of a conversion: a bar on a terminal, and a line now and then in a log."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 LINE_SECONDS = 10.0
-"""How long a log waits for its next line."""
-
-_PHASE_TITLES = {"read": "reading", "write": "writing"}
+"""Seconds between the lines of a log."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressStep:
-    """One step of a conversion, and what was done before it began."""
+    """One step of a conversion, and what was done before it started."""
 
     name: str  # "read" counts rows, "write" bytes
     folder: str
@@ -34,41 +32,48 @@ class ProgressStep:
     began: float
 
     def title(self) -> str:
-        """What begins: `reading 51,240 rows`."""
-        if self.total is None:
-            return "reading rows" if self.name == "read" else "writing shards"
-        amount = format_count(self.total, "row") if self.name == "read" else format_byte_size(self.total)
-        return f"{_PHASE_TITLES[self.name]} {amount}"
+        """The line that announces the step: `reading 51,240 rows`."""
+        if self.name == "read":
+            return "reading rows" if self.total is None else f"reading {format_count(self.total, 'row')}"
+        return "writing shards" if self.total is None else f"writing {format_byte_size(self.total)}"
 
     def done(self, now: ProgressCounts) -> int:
-        """How much of the step is done, what an earlier run did included."""
+        """The rows or bytes that are done, including those of earlier runs."""
         so_far = now.rows if self.name == "read" else now.shard_bytes
-        # A part that was begun, lost and begun again counts twice; nothing is more than done.
+        # A part that was started, lost and started again counts twice; never report more than the total.
         return so_far if self.total is None else min(so_far, self.total)
 
     def words(self, now: ProgressCounts, seconds: float) -> str:
-        """How far it is, how fast it goes, what went wrong, and how long it will take."""
+        """Amount done, throughput, rejected rows, and the estimated time left."""
         done = self.done(now)
-        told = [format_count(done, "row") if self.name == "read" else format_byte_size(done)]
-        if self.total is not None:
-            told = [f"{done:,} of {format_count(self.total, 'row')}"] if self.name == "read" else told
-            told = [f"{told[0]} of {format_byte_size(self.total)}"] if self.name == "write" else told
-        moved = now.spilled_bytes - self.before.spilled_bytes
-        gained = now.rows - self.before.rows
-        if self.name == "write":
+        if self.name == "read":
+            moved = now.spilled_bytes - self.before.spilled_bytes
+            gained = now.rows - self.before.rows
+            amount = format_count(done, "row")
+            parts = [amount if self.total is None else f"{done:,} of {format_count(self.total, 'row')}"]
+        else:
             moved = gained = now.shard_bytes - self.before.shard_bytes
+            amount = format_byte_size(done)
+            parts = [amount if self.total is None else f"{amount} of {format_byte_size(self.total)}"]
         if seconds > 0 and moved:
-            told.append(f"{format_byte_size(int(moved / seconds))}/s")
+            parts.append(f"{format_byte_size(int(moved / seconds))}/s")
         if now.rejected:
-            told.append(f"{now.rejected:,} rejected")
-        # The first moments say little about the rest.
+            parts.append(f"{now.rejected:,} rejected")
+        # The first second is too short for an estimate.
         if self.total is not None and gained and seconds >= 1 and done < self.total:
-            told.append(f"{format_duration((self.total - done) * seconds / gained)} left")
-        return " · ".join(told)
+            parts.append(f"{format_duration((self.total - done) * seconds / gained)} left")
+        return " · ".join(parts)
+
+
+def print_line(stream: TextIO | None, line: str) -> None:
+    """Print a line without control characters."""
+    if stream is not None:
+        stream.write("".join([one if one.isprintable() else "\ufffd" for one in line]) + "\n")
+        stream.flush()
 
 
 class ConversionProgress:
-    """Tells how far a conversion is while it lasts. Whatever goes wrong in here, the conversion does not notice."""
+    """Reports the progress of a conversion. Failures in here never affect the conversion."""
 
     def __init__(self, stream: TextIO | None = None, *, line_seconds: float = LINE_SECONDS) -> None:
         self._stream = sys.stderr if stream is None else stream
@@ -85,7 +90,7 @@ class ConversionProgress:
         self.close()
 
     def phase(self, name: str, staging: Staging, total: int | None) -> None:
-        """A step begins: "read" counts rows, "write" bytes; `total` of them, where that is known."""
+        """Start a step: "read" counts rows, "write" bytes; `total` of them, if known."""
         with suppress(Exception):
             self._step = ProgressStep(name, staging.folder, total, sum_progress(staging.folder), time.monotonic())
             if self._stream is None or self._closed.is_set():
@@ -93,11 +98,11 @@ class ConversionProgress:
             if self._stream.isatty():
                 self._show_bar(self._stream)
             else:
-                self._print(self._step.title())
+                print_line(self._stream, self._step.title())
                 self._begin_lines()
 
     def close(self) -> None:
-        """Take the bar away, or end the lines. It may be called again."""
+        """Remove the bar, or stop the lines. May be called again."""
         self._closed.set()
         with suppress(Exception):
             if self._live is not None:
@@ -105,22 +110,17 @@ class ConversionProgress:
                 self._live = None
 
     def say(self, lines: Iterable[str]) -> None:
-        """Lines that stay."""
+        """Print lines that stay."""
         with suppress(Exception):
             for line in lines:
-                self._print("".join([letter if letter.isprintable() else "\ufffd" for letter in line]))
+                print_line(self._stream, line)
 
     def words(self) -> str:
-        """How far the present step is."""
+        """The progress of the current step."""
         step = self._step
         return "" if step is None else step.words(sum_progress(step.folder), time.monotonic() - step.began)
 
     # Lines.
-
-    def _print(self, line: str) -> None:
-        if self._stream is not None:
-            self._stream.write(line + "\n")
-            self._stream.flush()
 
     def _begin_lines(self) -> None:
         if self._lines is None:
@@ -130,7 +130,7 @@ class ConversionProgress:
     def _print_lines(self) -> None:
         while not self._closed.wait(self._line_seconds):
             with suppress(Exception):
-                self._print(self.words())
+                print_line(self._stream, self.words())
 
     # The bar.
 

@@ -1,4 +1,4 @@
-"""`rk.query`: SQL over the records of a dataset, which reads no more of them than the answer needs."""
+"""`rk.query`: SQL over the records of a dataset, which reads only what the query needs."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rekord.feeds.sql.answer import QueryResult
 from rekord.location import Location
 from rekord.schema import RecordKind, Schema
 from rekord.storage.local import PathLike
+from rekord.verbs.options import reject_reading_options
 
 
 @overload
@@ -55,18 +56,18 @@ def query(
     kind: RecordKind | None = None,
     stream: bool = False,
 ) -> pa.Table | pa.RecordBatchReader:
-    """What DuckDB answers to a query over the records of a dataset, as a `pyarrow.Table`.
+    """Run a DuckDB query over the records of a dataset; returns a `pyarrow.Table`.
 
-    `records` are all records, or those of one `split`; each split is a table by its own name too. A column has the
-    name that the schema gives it, in double quotes where it is no plain word: `"image/encoded"`. Where the
-    query names them, `_split` and `_record` number each record in its split, `_shard` and `_shard_record` in its
-    file, and `label_name` is the class that `label` is the number of. Only columns that the query needs are decoded,
-    and no record is read where the index knows them.
+    The table `records` holds all records, or those of one `split`; each split is also a table of its own name.
+    Columns have the names of the schema, in double quotes if they are not plain identifiers: `"image/encoded"`. The
+    columns `_split` and `_record` identify a record in its split, `_shard` and `_shard_record` in its file, and
+    `label_name` is the class name of `label`. Only the columns that the query needs are decoded, and no record is
+    read if the index contains them.
 
-    Payloads that are no Examples have one column, `payload`: their bytes. `kind` says what payloads are ("example",
-    "sequence", "bytes"), where that is not to be guessed.
+    Payloads that are not Examples are one column, `payload`, of bytes. `kind` ("example", "sequence", "bytes")
+    overrides the detected kind of payload.
 
-    With `stream` the answer is a `pyarrow.RecordBatchReader`, whose batches are made as they are asked for.
+    With `stream`, the result is a `pyarrow.RecordBatchReader` that computes its batches on demand.
     """
     answer = QueryResult(select_query_splits(path, split, schema, kind), sql)
     if not stream:
@@ -76,17 +77,9 @@ def query(
 
 
 def select_query_splits(path: Any, split: str | None, schema: Any, kind: RecordKind | None = None) -> list[Split]:
-    """The splits that a query is about."""
+    """The splits that a query reads."""
+    reject_reading_options(path, schema, kind)
     dataset = path if isinstance(path, Dataset) else open_dataset(path, schema=schema, kind=kind)
-    if isinstance(path, Dataset) and (schema is not None or kind is not None):
-        name = "kind" if schema is None else "schema"
-        raise error(
-            "U605",
-            f"`{name}` cannot be given beside a dataset that is open",
-            expected=f"a path, or no {name}",
-            found="a Dataset",
-            do=f"rk.query(path, sql, {name}=…)",
-        )
     return list(dataset.splits.values()) if split is None else [dataset[split]]
 
 
@@ -94,21 +87,21 @@ _RECORD_COLUMN = "_record"
 
 
 def find_matching_records(split: Split, condition: str) -> Ids:
-    """The numbers of those records of a split, in its order, of which a condition is true: not false, nor NULL.
+    """The records of a split for which a condition is true (not false or NULL), in the order of the split.
 
-    They are numbers of records of the split's shards, whatever view of them the split is.
+    The numbers are those of records in the split's shards, even if the split is a view.
     """
     do = "where=\"label = 3 and caption like '%cat%'\""
-    non_blank("where", condition, expected="a condition in SQL over columns", do=do)
+    non_blank("where", condition, expected="an SQL condition over columns", do=do)
     for name in split.schema:
         if name.casefold() == _RECORD_COLUMN:
             raise error(
                 "U680",
                 "column name is reserved for conditions",
                 location=Location(feature=name),
-                expected="columns by other names",
+                expected="other column names",
                 found=f"a column `{name}`",
-                do=f"rekord rewrite IN OUT --rename {name}=other",
+                do=f"rekord rewrite {(split.paths or ('IN',))[0][:60]} renamed --rename {name}=other",
             )
     whole = split if split.view.ids is None else Split(split.name, split.view.whole(), split.stored_schema)
     found = np.zeros(len(split.view.shards), bool)
@@ -118,7 +111,7 @@ def find_matching_records(split: Split, condition: str) -> Ids:
 
 
 def _query_record_numbers(split: Split, condition: str) -> Ids:
-    """Of all records of the shards, in no order."""
+    """Of all records of the shards, in no particular order."""
     # On a line of its own, so that a comment in the condition ends there.
     with QueryResult([split], f"select {_RECORD_COLUMN} from records where (\n{condition}\n)") as answer:
         numbers: Ids = answer.table()[_RECORD_COLUMN].to_numpy()

@@ -1,4 +1,4 @@
-"""`rk.split` and `rk.folds`: the records of a dataset assigned to other splits, each copied as it is."""
+"""`rk.split` and `rk.folds`: the records of a dataset copied to new splits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from rekord.verbs.derive_common import (
     open_source_dataset,
     suggest_salvage,
 )
-from rekord.verbs.options import SplitOptions, output_folder
+from rekord.verbs.options import SplitOptions, conflicting_options, output_folder
 from rekord.verbs.rewrite.rewrite import (
     DatasetLike,
     PreparedRewrite,
@@ -48,12 +48,12 @@ from rekord.verbs.rewrite.rewrite import (
 )
 
 SplitAssignment = npt.NDArray[np.int32]
-"""The number of the split of each record."""
+"""The split number of each record."""
 
 
 def read_column_values(split: Split, name: str) -> Any:
-    """The values of a column, one a record: from the index where that keeps them, else from the records."""
-    split.schema[name]  # one that is not there names its near misses
+    """The values of a column, one per record: from the index if it has them, otherwise from the records."""
+    split.schema[name]  # raises for an unknown column, with near misses
     kinds = {one.name: one.type for one in infer_arrow_schema(split)}
     select_split_column({name: pa.array([], kinds[name])} if name in kinds else {}, name, set(kinds))
     indexed = IndexedColumns(split.view.shards, kinds)
@@ -66,7 +66,7 @@ def read_column_values(split: Split, name: str) -> Any:
 
 
 def hash_records(split: Split, name: str | None, seed: int) -> HashArray:
-    """What decides the split of each record: the hash of a column's value, or that of its position."""
+    """The hash that determines the split of each record: of a column's value, or of its position."""
     if name is None:
         base = np.full(len(split), hash_text(seed, "split", b""), np.uint64)
         return hash_rows(base, np.arange(len(split), dtype=np.int64), None)
@@ -74,7 +74,7 @@ def hash_records(split: Split, name: str | None, seed: int) -> HashArray:
 
 
 def compute_strata(split: Split, name: str) -> HashArray:
-    """The class of each record, as a number that stands for it."""
+    """The class of each record, as a hash."""
     return _hash_column(split, name, 0)
 
 
@@ -91,26 +91,26 @@ def _hash_column(split: Split, name: str, seed: int) -> HashArray:
 
 
 def assign_by_ratio(hashes: HashArray, strata: HashArray | None, rule: SplitRule) -> SplitAssignment:
-    """Exact ratios, of all records or within each class: the ranks of hashes are cut."""
-    dealt = np.zeros(len(hashes), np.int32)
-    for mine in _group_by_class(hashes, strata):
-        dealt[mine] = np.repeat(np.arange(len(rule.names), dtype=np.int32), rule.shares(len(mine)))
-    return dealt
+    """Exact ratios, of all records or within each class, by the rank of the hashes."""
+    assigned = np.zeros(len(hashes), np.int32)
+    for members in _group_by_class(hashes, strata):
+        assigned[members] = np.repeat(np.arange(len(rule.names), dtype=np.int32), rule.shares(len(members)))
+    return assigned
 
 
 def assign_folds(hashes: HashArray, strata: HashArray | None, folds: int) -> SplitAssignment:
-    """Folds whose sizes differ by one at the most, and so those of each class in them."""
-    dealt = np.zeros(len(hashes), np.int32)
+    """Folds whose sizes differ by at most one record, overall and within each class."""
+    assigned = np.zeros(len(hashes), np.int32)
     begin = 0
-    for mine in _group_by_class(hashes, strata):
-        # Each class goes on where the one before it ended, so that no fold gets all that is left over.
-        dealt[mine] = (begin + np.arange(len(mine))) % folds
-        begin += len(mine)
-    return dealt
+    for members in _group_by_class(hashes, strata):
+        # Each class continues where the previous one ended, so that no fold gets all remainders.
+        assigned[members] = (begin + np.arange(len(members))) % folds
+        begin += len(members)
+    return assigned
 
 
 def assign_group_folds(groups: HashArray, folds: int) -> SplitAssignment:
-    """Folds of whole groups: the largest first, each to the fold that has the fewest records."""
+    """Folds of whole groups: the largest first, each to the fold with the fewest records."""
     found, which, counts = np.unique(groups, return_inverse=True, return_counts=True)
     fold_of = np.zeros(len(found), np.int32)
     sizes = [0] * folds
@@ -122,7 +122,7 @@ def assign_group_folds(groups: HashArray, folds: int) -> SplitAssignment:
 
 
 def _group_by_class(hashes: HashArray, strata: HashArray | None) -> list[Any]:
-    """The records of each class, in the order of their hashes."""
+    """The records of each class, ordered by hash."""
     if strata is None:
         return [np.argsort(hashes, kind="stable")]
     order = np.lexsort((hashes, strata))
@@ -131,13 +131,12 @@ def _group_by_class(hashes: HashArray, strata: HashArray | None) -> list[Any]:
 
 
 _MAX_FOLDS = 1000
-_EXAMPLE = 'split={"train": 0.8, "val": 0.2}'
 
 
 def prepare_split(
     path: DatasetLike, out: PathLike, options: SplitOptions, *, storage: Storage | None = None
 ) -> PreparedRewrite:
-    """Everything that can be refused before a record is copied is refused here."""
+    """Validate everything that can be validated before a record is copied."""
     place = output_folder(out)
     rule = _parse_rule(options)
     old = open_source_dataset(path)
@@ -148,15 +147,15 @@ def prepare_split(
             raise error(
                 "X565",
                 location=Location(path=old.name),
-                expected="records to be split",
+                expected="records to split",
                 found="none",
-                do="look at the dataset: rekord show PATH",
+                do=f"rekord show {old.name[:60]}",
             )
         schema = resolve_source_schema([old], {whole.name: whole}, None)
-        dealt = _assign_records(whole, old, rule, options)
+        assigned = _assign_records(whole, old, rule, options)
     numbers = expand_selection(whole.view.all_ids)
-    wanted = {name: normalize_selection(numbers[dealt == i]) for i, name in enumerate(rule.names)}
-    told = {
+    wanted = {name: normalize_selection(numbers[assigned == i]) for i, name in enumerate(rule.names)}
+    origin = {
         "verb": "split",
         "split": {
             **rule.options(),
@@ -168,7 +167,7 @@ def prepare_split(
     }
     splits = dict.fromkeys(rule.names, whole)
     packed = choose_compression(options.compression, whole.paths, options.format)
-    copy = plan_copy([old], splits, wanted, place, schema, replace(options, compression=packed), storage, told)
+    copy = plan_copy([old], splits, wanted, place, schema, replace(options, compression=packed), storage, origin)
     return PreparedRewrite(out=place, olds=[old], copy=copy)
 
 
@@ -177,23 +176,22 @@ def _parse_rule(options: SplitOptions) -> SplitRule:
     split, split_by = options.split, options.split_by
     if options.folds is None:
         if split is None or isinstance(split, str):
-            raise invalid("split", split, "ratios by name, or folds=", _EXAMPLE)
+            raise invalid("split", split, "ratios by split name, or folds=", 'split={"train": 0.8, "val": 0.2}')
         return parse_split_rule(split, by=split_by, stratify=options.stratify, known=None)
     if split is not None:
-        raise invalid("split", split, "either split= or folds=", "leave one of them out")
+        raise conflicting_options("split", "folds")
     count = integer("folds", options.folds, least=2, most=_MAX_FOLDS)
     if split_by is not None and options.stratify is not None:
-        expected = "either split_by= or stratify="
-        raise invalid("split_by", split_by, expected, "leave one of them out")
+        raise conflicting_options("split_by", "stratify")
     return SplitRule(names=tuple([f"fold{i}" for i in range(count)]))
 
 
 def _concat_splits(old: SourceDataset, only: str | None) -> Split:
-    """All records that are dealt, one behind another."""
-    if only is not None:
-        check_split_name(old, only, "--only ")
-    parts = list(old.splits.values()) if only is None else [old.splits[only]]
-    return concat(parts)
+    """All records to be split, concatenated."""
+    if only is None:
+        return concat(list(old.splits.values()))
+    check_split_name(old, only, "only")
+    return concat([old.splits[only]])
 
 
 def _assign_records(whole: Split, old: SourceDataset, rule: SplitRule, options: SplitOptions) -> SplitAssignment:
@@ -230,20 +228,19 @@ def split(
     fresh: bool = False,
     progress: bool = True,
 ) -> Dataset:
-    """Write the records of all splits of a dataset, or of `only` one, to other splits at `out`, and open it.
+    """Re-split a dataset: write the records of all splits, or of `only` one, to new splits in `out`, and open it.
 
-    `split={"train": 0.8, "val": 0.2}` gives each split its ratio of the records: exact, and within each class of
-    the column `stratify` where that is given. With `split_by` all records of one value of a column go to the same
-    split, by the hash that `rk.write` uses too: ratios are then near ones, and records stay where they are when
-    others are added. A dataset that was written with `key=` is split by that column unless told otherwise.
+    `split={"train": 0.8, "val": 0.2}` assigns exact ratios, within each class of the column `stratify` if given.
+    With `split_by`, all records with the same value of a column go to the same split, by the hash that `rk.write`
+    uses: ratios are approximate, and records keep their split when others are added. A dataset that was written with
+    `key=` is split by that column by default.
 
-    `folds=5` makes `fold0` to `fold4` instead, whose sizes differ by one record at the most; each class of `stratify`
-    is spread over them as evenly, and `split_by` keeps groups together. `rk.folds` gives the pairs to train with.
+    `folds=5` writes `fold0` to `fold4` instead, whose sizes differ by at most one record; classes of `stratify` are
+    spread evenly, and `split_by` keeps groups together. `rk.folds` returns the pairs to train with.
 
-    Without a column, what identifies a record is its position. Records keep their order within a split, unless
-    `shuffle`. They are copied as they are, without being decoded.
+    Without a column, a record is identified by its position. Records keep their order within a split unless
+    `shuffle` is set. They are copied without decoding.
     """
-
     prepared = prepare_split(path, out, SplitOptions.of(locals()))
     prepared.run(progress=progress)
     return open_dataset(prepared.out)
@@ -254,18 +251,12 @@ _FOLD = re.compile(r"fold(0|[1-9]\d*)")
 
 @check_keywords
 def folds(dataset: Dataset) -> list[tuple[Split, Split]]:
-    """For each fold of a dataset (`rk.split(…, folds=5)`) all others as one split, and the fold itself.
+    """For each fold of a dataset (`rk.split(…, folds=5)`), all other folds as one split, and the fold itself.
 
-    Nothing is copied: the first of each pair is a view of the other folds' records, as `rk.concat` makes it.
+    Nothing is copied: the first of each pair is a view, as from `rk.concat`.
     """
     if not isinstance(dataset, Dataset):
-        raise error(
-            "U605",
-            f"`folds` cannot be given {repr(dataset)[:60]}",
-            expected="an open dataset",
-            found=type(dataset).__name__[:60],
-            do="rk.folds(rk.open(path))",
-        )
+        raise invalid("dataset", dataset, "an open dataset", "rk.folds(rk.open(path))")
     names = [name for name in dataset.splits if _FOLD.fullmatch(name)]
     names.sort(key=lambda name: int(name[4:]))
     if len(names) < 2:

@@ -1,18 +1,16 @@
-"""`rk.write`: what a person gave as a source and a layout, and a dataset of its rows.
-
-Everything that can be refused is refused before a row is read.
-"""
+"""`rk.write`: a dataset written from a source of rows. Invalid arguments are refused before a row is read."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from rekord.arguments import check_keywords, column_name, invalid, one_of
 from rekord.codec.encode import validate_schema
-from rekord.conversion.driver import Conversion, ConversionListener, ConversionResult, convert
+from rekord.conversion.driver import Conversion, ConversionResult, convert
 from rekord.conversion.encode_rows import TransformedLayout
 from rekord.conversion.plan import ConversionJob, RowFunction, build_plan
 from rekord.conversion.splits import parse_split_rule
@@ -36,7 +34,7 @@ from rekord.storage.local import LOCAL, PathLike, Storage
 from rekord.transforms.base import Transform, collect_companions
 from rekord.transforms.chain import as_chain
 from rekord.verbs.fit_transforms import FitOptions, fit_chain
-from rekord.verbs.options import WriteOptions, output_folder, resolve_worker_count
+from rekord.verbs.options import WriteOptions, conflicting_options, output_folder, resolve_worker_count
 from rekord.version import VERSION
 
 _EXTENSIONS = {"none": "", "gzip": ".gz", "zlib": ".zz"}
@@ -45,7 +43,7 @@ LAYOUTS = ("auto", "classification", "deeplab", "detection", "table", "text")
 
 
 class MaskOptions(NamedTuple):
-    """What a person says of masks, in place of what the source knows; None where nothing is said."""
+    """Overrides of what the source knows about its masks; None where nothing is overridden."""
 
     classes: int | None = None
     ignore: int | Literal["as the source"] | None = "as the source"
@@ -62,9 +60,9 @@ def resolve_source(
     layout: str | None = None,
     schema: Schema | None = None,
 ) -> Source:
-    """The source that an object is, or that is made of it.
+    """The source for an object: a source itself, a path, or data in memory.
 
-    `layout` decides where a path can be several sources, `schema` says how record files are read.
+    `layout` selects the kind of source where a path is ambiguous; `schema` is for record files.
     """
     if hasattr(rows, "facts") and (hasattr(rows, "parts") or hasattr(rows, "rows")):
         return attach_schema(rows, schema)
@@ -74,7 +72,7 @@ def resolve_source(
         return attach_schema(detect_source(rows, layout=layout), schema, os.fspath(rows))
     framework = find_framework_source(rows)
     if framework is not None:
-        named = names is not None and framework is not huggingface  # whose columns have names already
+        named = names is not None and framework is not huggingface  # its columns already have names
         return framework(rows, names=names) if named else framework(rows)  # type: ignore[no-any-return]
     module = type(rows).__module__.split(".")[0]
     if module == "pyarrow":
@@ -95,7 +93,7 @@ def resolve_source(
 
 
 def attach_schema(source: Source, schema: Schema | None = None, path: str | None = None) -> Source:
-    """The source; where it is of records that nothing describes, with a schema: the one given, or inferred."""
+    """The source; record files without a schema get one, given or inferred."""
     if not isinstance(source, RecordsSource) or source.schema is not None:
         return source
     from rekord.sources.records import records
@@ -103,7 +101,7 @@ def attach_schema(source: Source, schema: Schema | None = None, path: str | None
     dataset = open_dataset(source.paths if path is None else path, schema)
     splits = {file: name for name in dataset.splits for file in dataset[name].paths}
     known = None if set(splits.values()) == {"all"} else splits
-    # An inferred schema claims to know every key, so that a record with another one is a bad row.
+    # An inferred schema knows every key, so that a record with another key is a bad row.
     declared = schema is not None or (path is not None and os.path.isfile(manifest_path(path)))
     return records(list(splits), dataset.schema, splits=known, strict=not declared)
 
@@ -111,7 +109,7 @@ def attach_schema(source: Source, schema: Schema | None = None, path: str | None
 def choose_layout(
     source: Source, facts: SourceFacts, name: str | None, masks: MaskOptions = DEFAULT_MASK_OPTIONS
 ) -> Layout:
-    """The layout of this name, or the one that fits the source, with what the source knows of classes."""
+    """The named layout, or the one that fits the source, with the classes of the source."""
     if name is not None:
         one_of("layout", name, LAYOUTS, do='layout="auto"')
     wanted = facts.layout if name in (None, "auto") else name
@@ -130,17 +128,12 @@ def choose_layout(
             colours=colours,
             optional_masks=bool(facts.extra.get("optional_masks")),
         )
+    names = classes or ()
     return detection(
-        classes=_get_names_by_id(facts),
+        classes=dict(zip(facts.class_ids or range(1, len(names) + 1), names, strict=True)),
         has=tuple(facts.extra.get("has", ())),
         masks=bool(facts.extra.get("masks")),
     )
-
-
-def _get_names_by_id(facts: SourceFacts) -> dict[int, str]:
-    names = facts.classes or ()
-    ids = facts.class_ids or range(1, len(names) + 1)
-    return dict(zip(ids, names, strict=True))
 
 
 def _get_schema(source: Any, facts: SourceFacts) -> Any:
@@ -155,16 +148,11 @@ def _get_schema(source: Any, facts: SourceFacts) -> Any:
 def _layout_mismatch_error(source: Any, facts: SourceFacts, wanted: str) -> RekordError:
     return error(
         "U676",
-        f"a source of the kind {source.kind} has no rows for the layout {wanted!r}",
-        expected=f"a source that fits it; this one fits {facts.layout!r}",
-        found=source.kind,
-        do="leave layout= out, or choose another source of rk.sources",
+        f"{source.kind} source does not fit the layout {wanted!r}",
+        expected=f"layout={facts.layout!r}",
+        found=f"layout={wanted!r}",
+        do=f'layout="{facts.layout}"',
     )
-
-
-def run_prepared_conversion(conversion: Conversion, watch: ConversionListener | None = None) -> ConversionResult:
-    """Run a conversion that was prepared."""
-    return convert(conversion, watch)
 
 
 def prepare_conversion(
@@ -175,13 +163,12 @@ def prepare_conversion(
     storage: Storage = LOCAL,
     masks: MaskOptions = DEFAULT_MASK_OPTIONS,
     own_splits: bool = False,
-    aloud: bool = False,
+    verbose: bool = False,
 ) -> Conversion:
-    """Everything that can be refused before a row is read is refused here.
+    """Validate everything that can be validated before a row is read, and fit the transforms that learn from rows.
 
-    `masks` stands in place of what the source knows of its masks. With `own_splits` the splits of a source that
-    has some are kept where `split` asks for nothing else. What transforms learn from the rows is learned here, and
-    told on stderr if `aloud`.
+    `masks` overrides what the source knows about its masks. With `own_splits`, a source that has splits keeps them
+    unless `split` is given. With `verbose`, fitting is reported on stderr.
     """
     schema, layout, split = options.schema, options.layout, options.split
     named = layout if isinstance(layout, str) else None
@@ -192,11 +179,11 @@ def prepare_conversion(
     if options.limit is None and facts.extra.get("infinite"):
         raise error(
             "U616",
-            "rows of the source never end",
-            expected="rows that end",
-            found="a pipeline that begins anew whenever it ends",
-            likely="`.repeat()` in the pipeline, which training wants and writing does not",
-            do="leave `.repeat()` out, or say how many rows: limit=10_000",
+            "source has no end",
+            expected="a finite number of rows",
+            found="a pipeline that restarts whenever it ends",
+            likely="`.repeat()` in the pipeline, which is for training",
+            do="remove `.repeat()`, or limit=10_000",
         )
     chosen, select = _resolve_layout(source, facts, schema, layout, masks)
     validate_schema(chosen.schema)
@@ -204,22 +191,22 @@ def prepare_conversion(
     if own_splits and split is None and facts.splits:
         split = "source"
     rule = parse_split_rule(split, by=options.split_by, stratify=options.stratify, known=facts.splits)
-    place, many = output_folder(out), resolve_worker_count(options.workers)
+    place, workers = output_folder(out), resolve_worker_count(options.workers)
     compression = options.compression or "none"
-    beside: dict[str, bytes] = {}
-    if options.transforms != () and (steps := as_chain(options.transforms)).steps:
-        asked = FitOptions(function=options.map, select=select, splits=rule, key=options.key, seed=options.seed)
-        steps = fit_chain(
-            steps,
+    fitted_files: dict[str, bytes] = {}
+    if options.transforms != () and (chain := as_chain(options.transforms)).steps:
+        requested = FitOptions(function=options.map, select=select, splits=rule, key=options.key, seed=options.seed)
+        chain = fit_chain(
+            chain,
             source,
             chosen,
-            requested=asked,
-            workers=many,
+            requested=requested,
+            workers=workers,
             source_bytes=facts.source_bytes,
-            aloud=aloud,
+            verbose=verbose,
         )
-        beside = collect_companions(steps.steps)
-        chosen = TransformedLayout(chosen, steps)
+        fitted_files = collect_companions(chain.steps)
+        chosen = TransformedLayout(chosen, chain)
     job = ConversionJob(
         source=source,
         layout=chosen,
@@ -240,15 +227,14 @@ def prepare_conversion(
         format=options.format,
     )
     if options.format == "tfds":
-        packed = None if compression == "none" else compression
-        check_tfds(chosen.schema, infer_tfds_name(place), TFDS_VERSION, rule.names, packed)
+        check_tfds_output(place, chosen.schema, rule.names, compression)
     return Conversion(
         job=job,
         plan=build_plan(job, facts),
         out=place,
         version=VERSION,
-        companions=_ConversionCompanions(job, place, facts, beside),
-        workers=many,
+        companions=partial(_build_companions, job, place, fitted_files),
+        workers=workers,
         rows=facts.rows,
         source_bytes=facts.source_bytes,
         spills=None if options.staging is None else os.fspath(options.staging),
@@ -257,88 +243,94 @@ def prepare_conversion(
     )
 
 
-TFDS_VERSION = "1.0.0"
+_TFDS_VERSION = "1.0.0"
 
 
 def infer_tfds_name(out: str) -> str:
-    """The name of a TFDS dataset in a folder: the folder's own, or that of the one above a version."""
+    """The name of a TFDS dataset: that of its folder, or of the parent of a version folder."""
     folder, name = os.path.split(os.path.abspath(out))
     if re.fullmatch(r"\d+\.\d+\.\d+", name):
         name = os.path.basename(folder)
     return re.sub(r"\W", "_", name)
 
 
-class _ConversionCompanions:
-    """The files beside the shards that other tools look for."""
+def check_tfds_output(out: str, schema: Schema, splits: Sequence[str], compression: str) -> None:
+    """Refuse a dataset that TFDS could not open."""
+    packed = None if compression == "none" else compression
+    check_tfds(schema, infer_tfds_name(out), _TFDS_VERSION, splits, packed)
 
-    def __init__(self, job: ConversionJob, out: str, facts: SourceFacts, beside: Mapping[str, bytes]) -> None:
-        self._job = job
-        self._out = out
-        self._facts = facts
-        self._beside = beside  # what transforms keep there
 
-    def __call__(self, manifest: Manifest) -> dict[str, bytes]:
-        schema = self._job.schema
-        files = {**self._beside, "schema.pbtxt": schema.to_pbtxt().encode()}
-        names = getattr(self._job.layout, "class_names", None)
-        if self._job.layout.name == "detection" and names:
-            files["label_map.pbtxt"] = format_label_map(names).encode()
-        if self._job.format == "tfds":
-            splits = {name: (split.shards.records, split.payload_bytes) for name, split in manifest.splits.items()}
-            files |= build_tfds_files(schema, infer_tfds_name(self._out), TFDS_VERSION, splits)
-        return files
+def build_tfds_companions(out: str, schema: Schema, manifest: Manifest) -> dict[str, bytes]:
+    """The files that TFDS reads next to the shards."""
+    splits = {name: (split.shards.records, split.payload_bytes) for name, split in manifest.splits.items()}
+    return build_tfds_files(schema, infer_tfds_name(out), _TFDS_VERSION, splits)
+
+
+def _build_companions(
+    job: ConversionJob, out: str, fitted_files: Mapping[str, bytes], manifest: Manifest
+) -> dict[str, bytes]:
+    """The files next to the shards: those of fitted transforms, and those that other tools look for."""
+    files = {**fitted_files, "schema.pbtxt": job.schema.to_pbtxt().encode()}
+    names = getattr(job.layout, "class_names", None)
+    if job.layout.name == "detection" and names:
+        files["label_map.pbtxt"] = format_label_map(names).encode()
+    if job.format == "tfds":
+        files |= build_tfds_companions(out, job.schema, manifest)
+    return files
 
 
 def _resolve_layout(
     source: Source, facts: SourceFacts, schema: Schema | None, layout: Layout | str | None, masks: MaskOptions
 ) -> tuple[Layout, tuple[str, ...] | None]:
-    """The layout, and the columns that it takes from the source (None: rows must fit as they are)."""
+    """The layout, and the columns that it selects from the source (None: rows must fit without selection)."""
     if schema is not None:
         validate_schema(schema)
         if layout is not None and layout not in ("table", "text", "auto"):
-            raise invalid("layout", layout, "either schema= or layout=", "leave one of them out")
+            raise conflicting_options("layout", "schema")
         declared = None if facts.schema is None else tuple(schema)
         return PlainLayout(schema), declared
     if layout is None or isinstance(layout, str):
         made = choose_layout(source, facts, layout, masks)
-        # Where the source knows splits, rows name theirs beside their columns. Else they must fit: a column that
-        # none of the first rows had would be lost without a word.
+        # Rows of a source with splits have a column for theirs. Other rows must fit: a column that none of the first
+        # rows has would be lost silently.
         named = isinstance(made, PlainLayout) and facts.splits is not None
         return made, tuple(made.schema) if named else None
     for member in ("schema", "derive", "needs_derive", "options"):
         if not hasattr(layout, member):
-            raise invalid("layout", layout, "a layout of rk.layouts, or its name", 'layout="deeplab"')
+            raise invalid("layout", layout, "a layout from rk.layouts, or its name", 'layout="deeplab"')
     return layout, None
 
 
-def select_index_columns(schema: Schema, asked: Sequence[str]) -> tuple[str, ...]:
-    """The columns of the index: what was asked for, and every Label."""
-    if isinstance(asked, str):
-        raise invalid("index", asked, "a list of column names", f"index=[{asked!r}]")
-    for name in asked:
-        column_name("index", name, schema.context, expected="columns of the schema", do="name one of its columns")
-    labels = list(of_type(schema.context, Label))
-    return tuple(dict.fromkeys([*asked, *labels]))
+def select_index_columns(schema: Schema, requested: Sequence[str]) -> tuple[str, ...]:
+    """The columns of the index: the requested ones, and every Label."""
+    if isinstance(requested, str):
+        raise invalid("index", requested, "a list of column names", f"index=[{requested!r}]")
+    do = f"index={list(schema.context)[:1]}"[:60]
+    for name in requested:
+        column_name("index", name, schema.context, expected="columns of the schema", do=do)
+    return tuple(dict.fromkeys([*requested, *of_type(schema.context, Label)]))
 
 
 def make_shard_template(out: str, compression: str, format: str | None) -> str:
-    """How the shards of a dataset at `out` are called."""
+    """The template for the shard names of a dataset at `out`."""
     if format == "tfds":
         return f"{infer_tfds_name(out)}-{{split}}.tfrecord-{{shard:05d}}-of-{{shards:05d}}"
     return f"{{split}}-{{shard:05d}}-of-{{shards:05d}}.tfrecord{_EXTENSIONS[compression]}"
 
 
-def run_with_progress(conversion: Conversion) -> ConversionResult:
-    """Run a conversion, with what is to be expected before it and how far it is beside it, on stderr."""
+def run_conversion(conversion: Conversion, *, progress: bool) -> ConversionResult:
+    """Run a conversion; with `progress`, its forecast and progress are printed to stderr."""
+    if not progress:
+        return convert(conversion)
     from rekord.verbs.forecast import check_free_space, forecast, is_complete
     from rekord.verbs.progress import ConversionProgress
 
-    with ConversionProgress() as progress:
+    with ConversionProgress() as reporter:
         if not is_complete(conversion):
             expected = forecast(conversion)
             check_free_space(conversion, expected)
-            progress.say(expected.lines())
-        return convert(conversion, progress)
+            reporter.say(expected.lines())
+        return convert(conversion, reporter)
 
 
 @check_keywords
@@ -372,23 +364,23 @@ def write(
     progress: bool = True,
     format: Literal["tfds"] | None = None,
 ) -> Dataset:
-    """Write a dataset at the folder `out` from rows, and open it.
+    """Write rows to a dataset in the folder `out`, and open it.
 
-    `rows` is a source (`rk.sources`), a path that one is made of, an iterable of mappings, a dict of NumPy columns,
-    a pyarrow Table, a pandas or polars DataFrame, a tf.data.Dataset, a Hugging Face dataset or a torch Dataset.
-    Columns are what `schema` declares, or what a `layout` (`rk.layouts`) makes of them; without either, what fits
-    the source. `transforms` (`rk.transforms`) then change the rows, and with them the schema that is stored.
+    `rows` is a source (`rk.sources`), the path of one, an iterable of mappings, a dict of NumPy columns, a pyarrow
+    Table, a pandas or polars DataFrame, a tf.data.Dataset, a Hugging Face dataset or a torch Dataset. `schema` or a
+    `layout` (`rk.layouts`) determines the columns; without either, the source does. `transforms` (`rk.transforms`)
+    are then applied to the rows, and change the stored schema.
 
-    `split` is a dict of ratios, one name, "source" where the source knows splits, or None: everything goes to
-    `train`. A ratio is kept by the hash of the row's identity, or of the column `split_by`: rows stay where they
-    are when others are added. `stratify` makes the ratios exact within each class of a column instead.
+    `split` is a dict of ratios, a name, "source" if the source has splits, or None for a single split `train`.
+    Ratios are based on the hash of a row's identity, or of the column `split_by`: rows keep their split when others
+    are added. `stratify` makes the ratios exact within each class of a column.
 
-    The dataset appears when it is complete. After a crash the same call goes on where it stopped, and ends with
-    the bytes that it would have had; workers change nothing but the time. A row that does not fit ends it
-    (`on_bad_row="stop"`), or is listed in `.rekord/rejects.jsonl` ("reject"), unless more than `max_rejects` are
-    bad: a share of the rows below 1, a number from 1 on.
+    The dataset appears when it is complete. After a crash, the same call resumes and produces byte-identical output;
+    the number of workers only affects the time. An invalid row stops the conversion (`on_bad_row="stop"`), or is
+    listed in `.rekord/rejects.jsonl` ("reject") unless there are more than `max_rejects`: a fraction of the rows if
+    below 1, otherwise a number of rows.
     """
     options = WriteOptions.of(locals())
-    conversion = prepare_conversion(rows, out, options, aloud=progress)
-    (run_with_progress if progress else run_prepared_conversion)(conversion)
+    conversion = prepare_conversion(rows, out, options, verbose=progress)
+    run_conversion(conversion, progress=progress)
     return open_dataset(conversion.out)

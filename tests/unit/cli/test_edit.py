@@ -80,9 +80,9 @@ def test_a_person_reads_what_was_done(capsys):
         (["relabel", "in", "out", "--from", "unknown.csv"], 1, "X571"),
         (["delete", "in", "out"], 2, "U601"),
         (["delete", "in", "out", "--where", "x = 1", "--records", "list.csv"], 2, "U601"),
-        (["delete", "in", "out", "--records", "labels.csv"], 2, "U624: a list of records cannot be read"),
+        (["delete", "in", "out", "--records", "labels.csv"], 2, "U624: list of labels or records cannot be read"),
         (["delete", "in", "out", "--records", "none.csv"], 3, "X501"),
-        (["relabel", "in", "out", "--records", "labels.csv"], 2, "U605: nothing is said of the new labels"),
+        (["relabel", "in", "out", "--records", "labels.csv"], 2, "U605: `change` is required"),
         (["delete", "in", "--where", "x = 1"], 2, "U601"),
         (["delete", "in", "out", "--where", "x = 1", "--replace"], 2, "U601"),
         (["delete", "in", "out", "--where", "nonsense ="], 2, "U680: invalid query"),
@@ -92,7 +92,7 @@ def test_a_person_reads_what_was_done(capsys):
             "U651: dataset without a manifest cannot be edited",
         ),
         (["append", "in", "out"], 2, "U601"),
-        (["relabel", "in", "out"], 2, "U605: nothing is said of the new labels"),
+        (["relabel", "in", "out"], 2, "U605: `change` is required"),
         (["relabel", "in", "out", "--set", "label"], 2, "U605: `--set` cannot be 'label'"),
         (["relabel", "in", "out", "--set", "label=mouse"], 2, "U606: `label` has no class 'mouse'"),
         (["relabel", "in", "out", "--set", "label=cat", "--column", "x"], 2, "U601"),
@@ -126,6 +126,6 @@ def test_a_note_goes_to_stderr_and_into_the_document(capsys):
     rk.write(rows, "words", schema=schema, progress=False)
     assert run_command_line(["relabel", "words", "out", "--map-labels", "dog=wolf", "--json"]) == 0
     said = capsys.readouterr()
-    note = "`word` holds the names of the classes too, and was left as it is"
+    note = "`word` also holds the class names, and was not changed"
     assert json.loads(said.out)["notes"] == [note]
     assert f"note: {note}" in said.err.splitlines()

@@ -59,15 +59,15 @@ def test_columns_and_labels_can_be_chosen(place: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "exit_code"),
     [
-        (["ds", "out.parquet"], "U676: one file takes one split, and the dataset has 2", 2),
+        (["ds", "out.parquet"], "U676: single file cannot hold 2 splits", 2),
         (["ds", "out.xyz"], "U605: cannot determine the format from the name of the output", 2),
         (["ds", "out.csv", "--split", "val"], "U676: `blob` cannot be written as CSV", 2),
         (
             ["ds", "out.parquet", "--split", "val", "--shard-size", "1MB"],
-            "U605: `shard_size` means nothing for parquet",
+            "U605: `shard_size` does not apply to parquet",
             2,
         ),
-        (["ds", "out", "--format", "images"], "U676: a folder of images needs what the dataset has not", 2),
+        (["ds", "out", "--format", "images"], "U676: dataset lacks columns that a folder of images needs", 2),
         (["ds", "out", "--format", "nothing"], "U605: `--format` cannot take this value", 2),
         (["ds", "taken.parquet", "--split", "val"], "U618: output already exists", 2),
         (["ds", "out.parquet", "--split", "test"], "X506", 3),

@@ -246,7 +246,7 @@ def test_a_damaged_record_of_the_source_is_a_bad_row(capsys: pytest.CaptureFixtu
         (["table.csv", "out", "--layout", "tabel"], "U605: `layout` cannot be 'tabel'", 2),
         (
             ["table.csv", "out", "--layout", "deeplab"],
-            "U676: a source of the kind csv has no rows for the layout 'deeplab'",
+            "U676: csv source does not fit the layout 'deeplab'",
             2,
         ),
         (["table.csv", "out", "--shard-size", "9" * 400], "U605: `shard_size` cannot be", 2),
@@ -393,7 +393,7 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_written(
 ) -> None:
     from rekord.verbs import forecast
 
-    monkeypatch.setattr(forecast, "_get_free_bytes", lambda out: 1000)
+    monkeypatch.setattr(forecast, "get_free_bytes", lambda out: 1000)
     assert run_command_line(["write", table, "out", "--workers", "1", "--json"]) == 3
     failure = json.loads(capsys.readouterr().out)["error"]
     assert (failure["code"], failure["location"]["path"], failure["found"]) == ("X519", "out", "1.0 kB free")

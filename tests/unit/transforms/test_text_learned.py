@@ -125,8 +125,8 @@ def test_stratified_splits_are_not_known_before_so_all_rows_are_learned_from(tmp
     )
     assert len(words_of(tmp_path / "out")) == 42
     said = capfd.readouterr().err
-    assert "from all rows, since stratified splits are known only when all rows are counted" in said
-    assert "learned: 40 different words in 40 texts" in said
+    assert "on all rows (stratified splits are not known yet)" in said
+    assert "fitted: 40 different words in 40 texts" in said
 
 
 def test_splits_of_the_source_are_learned_from_by_their_name(tmp_path):
@@ -145,7 +145,7 @@ def test_rows_that_do_not_fit_are_passed_over_and_judged_afterwards(tmp_path, ca
     steps = [t.tokenize("text")]
     found = refused(rk.write, rows, tmp_path / "out", schema=schema, transforms=steps, workers=1)
     assert (found.code, found.location.row, found.location.feature) == ("E305", 1, "text")
-    assert "2 different words in 2 texts, 1 rows passed over" in capfd.readouterr().err
+    assert "2 different words in 2 texts, 1 rows skipped" in capfd.readouterr().err
     rk.write(
         rows,
         tmp_path / "out2",
@@ -177,7 +177,7 @@ def test_rows_that_can_be_read_once_cannot_be_learned_from(tmp_path):
     found = refused(rk.write, generator, tmp_path / "out", transforms=[t.tokenize("text")], progress=False)
     assert (found.code, found.what) == (
         "U616",
-        "`tokenize` has to see all rows first, and these can be read only once",
+        "`tokenize` needs all rows first, but these can be read only once",
     )
     assert not (tmp_path / "out").exists()
     dataset = rk.write(
@@ -334,7 +334,7 @@ def test_the_command_takes_the_same_transforms(tmp_path, capfd):
     assert [row["text"].tolist() for row in rows] == [[2, 3], [3], [1, 2]]
     assert rows[0]["user"] == rows[2]["user"]
     assert rows[1]["n"] == 0
-    assert "learning tokenize of text from all rows" in capfd.readouterr().err
+    assert "fitting tokenize of text on all rows" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -289,76 +289,76 @@ def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(data
     [
         (
             {"sampling_strategy": "majority"},
-            'U667: `label` of train cannot be balanced so: "majority" means nothing',
+            'U667: `label` of train cannot be balanced: "majority" does not apply',
         ),
         (
             {"sampling_strategy": "minority", "method": "undersample"},
-            'U667: `label` of train cannot be balanced so: "minority" means nothing',
+            'U667: `label` of train cannot be balanced: "minority" does not apply',
         ),
         (
             {"sampling_strategy": "minorty"},
-            "U667: `label` of train cannot be balanced so: a strategy cannot be",
+            "U667: `label` of train cannot be balanced: 'minorty' is not a valid strategy",
         ),
-        ({"sampling_strategy": 0.5}, "U667: `label` of train cannot be balanced so: a ratio is for two"),
-        ({"sampling_strategy": None}, "U667: `label` of train cannot be balanced so: a strategy cannot be"),
+        ({"sampling_strategy": 0.5}, "U667: `label` of train cannot be balanced: a ratio needs two"),
+        ({"sampling_strategy": None}, "U667: `label` of train cannot be balanced: None is not a valid strategy"),
         (
             {"sampling_strategy": ["cat"]},
-            "U667: `label` of train cannot be balanced so: a strategy cannot be",
+            "U667: `label` of train cannot be balanced: ['cat'] is not a valid strategy",
         ),
         (
             {"sampling_strategy": {"cow": 3}},
-            "U667: `label` of train cannot be balanced so: there are no records of",
+            "U667: `label` of train cannot be balanced: class 'cow' has no records",
         ),
         (
             {"sampling_strategy": {"cat": 3}},
-            "U667: `label` of train cannot be balanced so: class cat cannot shrink",
+            "U667: `label` of train cannot be balanced: class cat cannot lose",
         ),
         (
             {"sampling_strategy": {"cat": 61}, "method": "undersample"},
-            "U667: `label` of train cannot be balanced so: class cat cannot grow by",
+            "U667: `label` of train cannot be balanced: class cat cannot gain",
         ),
         (
             {"sampling_strategy": {"cat": -1}, "method": "undersample"},
-            "U667: `label` of train cannot be balanced so: class 'cat' has no",
+            "U667: `label` of train cannot be balanced: class 'cat' has no valid number",
         ),
         (
             {"sampling_strategy": {"cat": 70, 0: 80}},
-            "U667: `label` of train cannot be balanced so: class 0 is named twice",
+            "U667: `label` of train cannot be balanced: class 0 is a duplicate",
         ),
         (
             {"sampling_strategy": {"cat": 70.5}},
-            "U667: `label` of train cannot be balanced so: class 'cat' has no",
+            "U667: `label` of train cannot be balanced: class 'cat' has no valid number",
         ),
         (
             {"sampling_strategy": {("a", ()): 70}},
-            "U667: `label` of train cannot be balanced so: there are no records of",
+            "U667: `label` of train cannot be balanced: class ('a', ()) has no records",
         ),
         (
             {"sampling_strategy": {"cat": 10**10}},
-            "U667: `label` of train cannot be balanced so: that would be more",
+            "U667: `label` of train cannot be balanced: the result would have too many",
         ),
         (
             {"sampling_strategy": {"owl": 2**29, "dog": 2**29}},
-            "U667: `label` of train cannot be balanced so: that would be more",
+            "U667: `label` of train cannot be balanced: the result would have too many",
         ),
         (
             {"sampling_strategy": lambda labels: 1 / 0},
-            "U667: `label` of train cannot be balanced so: the function of",
+            "U667: `label` of train cannot be balanced: the function `sampling_strategy`",
         ),
         (
             {"sampling_strategy": lambda labels: 7},
-            "U667: `label` of train cannot be balanced so: the function of",
+            "U667: `label` of train cannot be balanced: the function `sampling_strategy`",
         ),
         ({"method": "over"}, "U605: `method` cannot be 'over'"),
         (
             {"method": "undersample", "augment": "flip"},
-            "U605: `augment` means nothing for method 'undersample'",
+            "U605: `augment` does not apply to method 'undersample'",
         ),
         ({"augment": "blur"}, "U605: there is no augmentation 'blur'"),
         ({"augment": "flip"}, "S138"),
-        ({"columns": ["n"]}, "U605: `columns` means nothing for method 'oversample'"),
-        ({"k_neighbors": 3}, "U605: `k_neighbors` means nothing for method 'oversample'"),
-        ({"per_box": ["n"]}, "U605: `per_box` means nothing without `augment`: plain copies keep"),
+        ({"columns": ["n"]}, "U605: `columns` does not apply to method 'oversample'"),
+        ({"k_neighbors": 3}, "U605: `k_neighbors` does not apply to method 'oversample'"),
+        ({"per_box": ["n"]}, "U605: `per_box` does not apply without `augment`: plain copies keep"),
         ({"by": "nothing"}, "S116"),
         ({"by": "text", "splits": "tran"}, "X506"),
         ({"splits": []}, "U605: splits to balance are not given"),
@@ -415,7 +415,7 @@ def test_lists_of_classes_are_refused_and_lead_to_repeat_factors(tmp_path):
         balanced(tmp_path / "in", tmp_path / "out")
     assert (caught.value.code, caught.value.what) == (
         "U667",
-        "a record may have several classes in `label`: copies of it would change all of them",
+        "`label` holds several classes per record, which copies would change together",
     )
     assert caught.value.location.feature == "label"
     assert "split.balanced" in (caught.value.do or "")
@@ -427,10 +427,10 @@ def test_one_class_alone_is_refused(tmp_path):
         balanced(tmp_path / "in", tmp_path / "out")
     assert (caught.value.code, caught.value.what, caught.value.found) == (
         "U667",
-        "`label` of train cannot be balanced so: there is one class",
+        "`label` of train cannot be balanced: it has one class",
         "cat",
     )
-    assert caught.value.what == "`label` of train cannot be balanced so: there is one class"
+    assert caught.value.what == "`label` of train cannot be balanced: it has one class"
 
 
 def test_a_class_that_is_not_declared_is_named_with_its_record(tmp_path):
@@ -522,7 +522,7 @@ def test_a_class_that_is_not_declared_is_a_finding_of_the_command(tmp_path, caps
     rk.write(rows_of([9, 3, 2]), tmp_path / "in", schema=SCHEMA, progress=False, workers=1)
     edit_manifest(tmp_path / "in", lambda told: told["schema"]["features"]["label"]["names"].pop())
     assert run_command_line(["balance", str(tmp_path / "in"), str(tmp_path / "out")]) == 1
-    assert "X552: 2 of 14 records have a class in `label` that is not declared" in capsys.readouterr().err
+    assert "X552: 2 of 14 records have an undeclared class in `label`" in capsys.readouterr().err
 
 
 def test_a_dry_run_writes_nothing(data, tmp_path, capsys):

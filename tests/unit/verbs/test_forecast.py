@@ -14,7 +14,7 @@ from PIL import Image
 import rekord as rk
 from rekord.verbs.forecast import SAMPLE_ROWS, Forecast, check_free_space, forecast, is_complete
 from rekord.verbs.options import WriteOptions
-from rekord.verbs.write import prepare_conversion, run_prepared_conversion
+from rekord.verbs.write import prepare_conversion, run_conversion
 
 
 def prepared(rows: Any, out: Path, **options: Any) -> Any:
@@ -43,7 +43,7 @@ def written_bytes(out: Path) -> int:
 def test_a_forecast_of_all_rows_is_what_is_written(photos: Path, tmp_path: Path) -> None:
     conversion = prepared(photos, tmp_path / "out")
     told = forecast(conversion)
-    run_prepared_conversion(conversion)
+    run_conversion(conversion, progress=False)
     assert (told.records, told.exact, told.shards) == (20, True, {"train": 1})
     assert told.file_bytes == written_bytes(tmp_path / "out")
     assert told.shares[0][0] == "image/encoded"
@@ -54,7 +54,7 @@ def test_a_forecast_from_some_rows_is_near_what_is_written(tmp_path: Path) -> No
     (tmp_path / "a.csv").write_text("x,t\n" + "".join([f"{i},{'a' * (i % 50)}\n" for i in range(5000)]))
     conversion = prepared(tmp_path / "a.csv", tmp_path / "out", shard_size="50kB")
     told = forecast(conversion)
-    run_prepared_conversion(conversion)
+    run_conversion(conversion, progress=False)
     assert (told.records, told.sampled_rows) == (5000, SAMPLE_ROWS)
     assert told.file_bytes == pytest.approx(written_bytes(tmp_path / "out"), rel=0.2)
     assert told.shards["train"] == pytest.approx(len(list((tmp_path / "out").glob("train-*"))), abs=2)
@@ -83,7 +83,7 @@ def test_the_splits_of_the_source_are_only_named(tmp_path: Path) -> None:
         Image.new("RGB", (4, 4)).save(tmp_path / "p" / split / "a" / "1.jpg")
     told = expected(tmp_path / "p", tmp_path / "out", split="source")
     assert told.shards == {}
-    assert next(told.lines()).endswith("splits as the source has them: train, val")
+    assert next(told.lines()).endswith("splits of the source: train, val")
 
 
 def decoded(row: Any) -> dict[str, Any]:
@@ -96,7 +96,9 @@ def test_raw_pixels_are_compared_with_the_images_that_they_came_from(photos: Pat
     told = expected(photos, tmp_path / "out", schema=schema, map=decoded)
     jpeg_bytes = sum(path.stat().st_size for path in photos.rglob("*.jpg")) / 20
     ratio = 64 * 64 * 3 * 4 / jpeg_bytes
-    assert told.advice == (f"`image`: raw float32 pixels: {ratio:.1f} × the JPEGs; pass them through",)
+    assert told.advice == (
+        f"`image`: raw float32 pixels are {ratio:.1f}× the size of the JPEGs; store the JPEGs instead",
+    )
     assert f"  {told.advice[0]}" in list(told.lines())
 
 
@@ -104,8 +106,8 @@ def test_raw_pixels_are_compared_with_the_images_that_they_came_from(photos: Pat
 def test_raw_pixels_without_images_are_compared_with_png(tmp_path: Path, dtype: str) -> None:
     pixels = np.zeros((5, 64, 64, 3), dtype)
     (advice,) = expected({"x": pixels, "y": np.arange(5)}, tmp_path / "out").advice
-    assert advice.startswith(f"`x`: raw {dtype} pixels: ")
-    assert advice.endswith(' × the same as PNG; declare rk.Image(format="png")')
+    assert advice.startswith(f"`x`: raw {dtype} pixels are ")
+    assert advice.endswith('× the size of PNG; declare rk.Image(format="png")')
 
 
 def test_numbers_that_are_no_pixels_are_left_in_peace(tmp_path: Path) -> None:
@@ -118,12 +120,12 @@ def test_bad_rows_of_the_sample_are_counted(photos: Path, tmp_path: Path) -> Non
     (photos / "cat" / "3.jpg").write_bytes(b"")
     told = expected(photos, tmp_path / "out")
     assert (told.records, told.exact, told.bad_rows, told.sampled_rows) == (19, False, 1, 20)
-    assert "  bad among the 20 rows looked at: 1, the first with E330" in list(told.lines())
+    assert "  bad rows: 1 of 20 sampled, first error E330" in list(told.lines())
     for path in photos.rglob("*.jpg"):
         path.write_bytes(b"")
     nothing = expected(photos, tmp_path / "out")
     assert nothing.records is None
-    assert next(nothing.lines()).startswith("forecast: an unknown number of records")
+    assert next(nothing.lines()).startswith("forecast: unknown number of records")
 
 
 def test_an_iterator_loses_no_row_to_the_forecast(tmp_path: Path) -> None:
@@ -138,7 +140,7 @@ def test_an_iterator_loses_no_row_to_the_forecast(tmp_path: Path) -> None:
     conversion = prepared(rows(), tmp_path / "out", schema=schema)
     told = forecast(conversion)
     assert (asked, told.records, told.sampled_rows) == ([], None, 0)
-    run_prepared_conversion(conversion)
+    run_conversion(conversion, progress=False)
     assert rk.open(tmp_path / "out")["train"].to_arrow()["x"].to_pylist() == list(range(5))
 
 
@@ -146,7 +148,7 @@ def test_the_schema_alone_can_tell_the_size(tmp_path: Path) -> None:
     rows = [{"x": np.zeros(1000, "float32")} for _ in range(50)]
     conversion = prepared(rows, tmp_path / "out", schema=rk.Schema({"x": rk.Float32(shape=(1000,))}))
     told = forecast(conversion)
-    run_prepared_conversion(conversion)
+    run_conversion(conversion, progress=False)
     assert (told.records, told.sampled_rows) == (50, 0)
     assert told.file_bytes == pytest.approx(written_bytes(tmp_path / "out"), rel=0.01)
 
@@ -169,7 +171,7 @@ def test_nothing_is_written_by_a_forecast(photos: Path, tmp_path: Path) -> None:
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> Any:
     def set_free(n_bytes: int) -> None:
-        monkeypatch.setattr("rekord.verbs.forecast._get_free_bytes", lambda out: n_bytes)
+        monkeypatch.setattr("rekord.verbs.forecast.get_free_bytes", lambda out: n_bytes)
 
     return set_free
 
@@ -193,7 +195,7 @@ def test_an_output_that_may_not_fit_is_a_warning(photos: Path, tmp_path: Path, f
     free(needed - 1)
     told = forecast(conversion)
     check_free_space(conversion, told)
-    assert any(line.startswith("  the disk may not do: ") for line in told.lines())
+    assert any(line.startswith("  disk space may run out: ") for line in told.lines())
     free(needed)
     assert not any("disk" in line for line in forecast(conversion).lines())
 
@@ -201,6 +203,6 @@ def test_an_output_that_may_not_fit_is_a_warning(photos: Path, tmp_path: Path, f
 def test_there_is_nothing_to_expect_where_the_dataset_is_complete(photos: Path, tmp_path: Path) -> None:
     conversion = prepared(photos, tmp_path / "out")
     assert not is_complete(conversion)
-    run_prepared_conversion(conversion)
+    run_conversion(conversion, progress=False)
     assert is_complete(conversion)
     assert not is_complete(prepared(photos, tmp_path / "out", shuffle=True))

@@ -241,7 +241,7 @@ def test_a_compressed_file_is_refused_before_anything_is_written(file: Path, for
         index(file.parent, format=format)  # type: ignore[arg-type]
     assert (caught.value.code, caught.value.what, caught.value.location.path) == (
         "U651",
-        "compressed file cannot have an index of this kind",
+        "compressed file cannot have this kind of index",
         str(packed),
     )
     assert sorted(os.listdir(file.parent)) == ["x.tfrecord", "y.tfrecord.gz"]

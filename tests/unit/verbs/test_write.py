@@ -455,7 +455,7 @@ def test_a_note_of_spills_elsewhere_that_names_a_folder_of_somebody_is_not_belie
         ("U605", "`split` cannot be"),
         ("U618", "output already exists\n  where     data/flowers"),
         ("U609", "unfinished conversion"),
-        ("U676", "a source of the kind rows"),
+        ("U676", "rows source does not fit"),
         ("E380", ""),
         ("E381", ""),
     ],

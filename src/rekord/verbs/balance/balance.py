@@ -1,4 +1,4 @@
-"""`rk.balance`: a dataset whose classes have the numbers of records that a strategy asks for."""
+"""`rk.balance`: a dataset whose classes have the number of records that a strategy determines."""
 
 from __future__ import annotations
 
@@ -26,10 +26,8 @@ from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import ManifestSplit
 from rekord.dataset.order import EpochOrder
 from rekord.dataset.samplers import SubsetSampler, digest_selection, normalize_selection
-from rekord.dataset.shard_index import detect_file_compression
 from rekord.dataset.split import Split
-from rekord.errors import closest_match, error, preview
-from rekord.layouts.tfds import check_tfds
+from rekord.errors import error
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.storage.local import PathLike, Storage
@@ -55,10 +53,11 @@ from rekord.verbs.balance.synthesis import (
     synthesize_rows,
 )
 from rekord.verbs.derive_common import (
-    DerivedCompanions,
     SourceDataset,
     build_derivation_plan,
     check_separate_folders,
+    check_split_name,
+    derived_companions,
     open_source_dataset,
     run_derivation,
     select_split_records,
@@ -66,12 +65,8 @@ from rekord.verbs.derive_common import (
     to_conversion_result,
 )
 from rekord.verbs.options import BalanceOptions, SamplingStrategy, output_folder, resolve_worker_count
-from rekord.verbs.rewrite.rewrite import DatasetLike, resolve_source_schema
-from rekord.verbs.write import (
-    TFDS_VERSION,
-    infer_tfds_name,
-    make_shard_template,
-)
+from rekord.verbs.rewrite.rewrite import DatasetLike, choose_compression, resolve_source_schema
+from rekord.verbs.write import check_tfds_output, make_shard_template
 from rekord.version import VERSION
 
 _MAX_RECORDED_CLASSES = 1000
@@ -80,7 +75,7 @@ _EVALUATION_SPLITS = frozenset(("val", "valid", "validation", "dev", "eval", "te
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedBalance:
-    """A balanced dataset that is ready to be made."""
+    """A balanced dataset that is ready to be written."""
 
     out: str
     old: SourceDataset
@@ -91,37 +86,37 @@ class PreparedBalance:
     samples: Mapping[str, SampledRecords]
 
     def run(self, *, progress: bool) -> ConversionResult:
-        """Make it."""
+        """Write it."""
         return to_conversion_result(run_derivation(self.wanted, [self.old], progress=progress))
 
     @property
     def added(self) -> int:
-        """Records that the old dataset does not have."""
-        return sum(len(draw.added) for draw in self.samples.values())
+        """The number of records that are not in the old dataset."""
+        return sum(len(sample.added) for sample in self.samples.values())
 
     @property
     def removed(self) -> int:
-        """Records that the new dataset does not have."""
-        return sum(draw.removed for draw in self.samples.values())
+        """The number of records that are not in the new dataset."""
+        return sum(sample.removed for sample in self.samples.values())
 
     @property
     def has_identical_copies(self) -> bool:
-        """Whether several copies of a record are one image: there is only one way to flip it."""
-        return self.augment == ("flip",) and any((draw.copies > 1).any() for draw in self.samples.values())
+        """Whether several copies of a record are the same image: there is only one way to flip it."""
+        return self.augment == ("flip",) and any((sample.copies > 1).any() for sample in self.samples.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Counts before and after, as JSON holds them."""
+        """Counts before and after, as a JSON document."""
         return {
             "dataset": self.out,
             "by": self.by,
             "method": self.method,
             "splits": {
                 name: {
-                    "before": draw.labelled.named(draw.labelled.counts),
-                    "after": draw.labelled.named(draw.after),
-                    "without": draw.labelled.without,
+                    "before": sample.labelled.named(sample.labelled.counts),
+                    "after": sample.labelled.named(sample.after),
+                    "without": sample.labelled.without,
                 }
-                for name, draw in self.samples.items()
+                for name, sample in self.samples.items()
             },
             "kept": [name for name in self.old.splits if name not in self.samples],
             "added": self.added,
@@ -132,7 +127,7 @@ class PreparedBalance:
 def prepare_balance(
     path: DatasetLike, out: PathLike, requested: BalanceOptions, *, storage: Storage | None = None
 ) -> PreparedBalance:
-    """Everything that can be refused before a record is written is refused here."""
+    """Validate everything that can be validated before a record is written."""
     place = output_folder(out)
     names = () if requested.augment is None else validate_augmentations(requested.augment)
     _check_option_combinations(requested, names)
@@ -159,48 +154,39 @@ def prepare_balance(
 
 
 def _check_option_combinations(requested: BalanceOptions, augmentations: Sequence[str]) -> None:
-    """Refuse what means nothing beside the method."""
+    """Refuse options that do not apply to the method."""
     method = requested.method
-    for name, given, needs in (
+    for name, given, needed in (
         ("augment", bool(augmentations), "oversample"),
         ("per_box", requested.per_box is not None, "oversample"),
         ("columns", requested.columns is not None, "smote"),
         ("k_neighbors", requested.k_neighbors != BalanceOptions.k_neighbors, "smote"),
     ):
-        if given and method != needs:
+        if given and method != needed:
             raise error(
                 "U605",
-                f"`{name}` means nothing for method {method!r}",
-                expected=f"method={needs!r}, or no {name}",
+                f"`{name}` does not apply to method {method!r}",
+                expected=f"method={needed!r}, or no {name}",
                 found=f"method={method!r}",
-                do=f'leave {name} out, or method="{needs}"',
+                do=f'method="{needed}"',
             )
     if requested.per_box is not None and not augmentations:
         raise error(
             "U605",
-            "`per_box` means nothing without `augment`: plain copies keep their boxes",
-            expected="augment=[…], or no per_box",
+            "`per_box` does not apply without `augment`: plain copies keep their boxes",
+            expected="augment, or no per_box",
             found="no augment",
-            do="leave per_box out, or name augmentations: augment=['crop']",
+            do='augment=["crop"]',
         )
 
 
 def _select_splits(old: SourceDataset, requested: object) -> list[str]:
-    """The splits to be balanced, of which each is balanced on its own."""
+    """The splits to balance, each on its own."""
     known = list(old.splits)
     names = list(requested) if isinstance(requested, (list, tuple)) else [requested]
-    for name in names if requested is not None else ():
-        if name not in known:
-            near = closest_match(name, known) if isinstance(name, str) else None
-            raise error(
-                "X506",
-                f"there is no split {preview(name)}",
-                location=Location(path=old.name),
-                expected="one of " + ", ".join(map(repr, known))[:60],
-                found=preview(name),
-                do=f"--splits {near or known[0]}",
-            )
     if requested is not None:
+        for name in names:
+            check_split_name(old, name, "splits")
         chosen = [name for name in known if name in names]
     elif "train" in known:
         chosen = ["train"]
@@ -211,16 +197,16 @@ def _select_splits(old: SourceDataset, requested: object) -> list[str]:
             "U605",
             "splits to balance are not given",
             location=Location(path=old.name),
-            expected="a split `train`, or the names of those to be balanced",
+            expected="a split `train`, or the names of the splits to balance",
             found=", ".join(known)[:60],
-            do=f"--splits {known[0]}",
+            do=f"splits={known[0]!r}",
         )
     return chosen
 
 
 def _sample_split(split: Split, requested: BalanceOptions) -> SampledRecords:
     if requested.method == "smote":
-        split.view.shards.check_random_access()  # neighbours are looked up by number
+        split.view.shards.check_random_access()  # neighbours are read by number
     records = read_record_labels(split, requested.by)
     grow = requested.method != "undersample"
     after = compute_targets(requested.sampling_strategy, records.classes, records.values_of_records, grow=grow)
@@ -241,7 +227,7 @@ def _build_derivation(
         "method": requested.method,
         "augment": list(augmentations),
         "per_box": None if requested.per_box is None else list(requested.per_box),
-        "splits": {name: _counts_for_manifest(draw) for name, draw in samples.items()},
+        "splits": {name: _counts_for_manifest(sample) for name, sample in samples.items()},
         "shuffle": bool(requested.shuffle),
         "seed": requested.seed,
         "shard_bytes": None if cut.shards is not None else cut.shard_bytes,
@@ -251,9 +237,9 @@ def _build_derivation(
     vectors = None
     if requested.method == "smote":
         vectors = select_vector_columns(old.schema, requested.by, requested.columns)
-        for draw in samples.values():
-            check_neighbour_counts(draw, requested.k_neighbors)
-            check_memory(draw, vectors)
+        for sample in samples.values():
+            check_neighbour_counts(sample, requested.k_neighbors)
+            check_memory(sample, vectors)
         options |= {
             "k_neighbors": requested.k_neighbors,
             "columns": list(vectors.names),
@@ -262,25 +248,22 @@ def _build_derivation(
     for name, split in old.splits.items():
         part = None if old.manifest is None else old.manifest.splits.get(name)
         if name not in samples:
-            new[name] = _keep_split(old, split, part, out, cut, requested)
-            continue
-        draw = samples[name]
-        compression = requested.compression or _detect_split_compression(split)
-        make, touches = _build_row_maker(name, draw, old.schema, augmentations, vectors, requested)
-        shards = _build_sampled_shards(draw, cut, make, touches, requested)
-        new[name] = DerivedSplit(
-            shards=shards,
-            template=make_shard_template(out, compression, requested.format),
-            compression=compression,
-        )
+            shards = _keep_shards(old, split, part, cut)
+            compression = choose_compression(None, split.paths, None)
+        else:
+            make, touches = _build_row_maker(name, samples[name], old.schema, augmentations, vectors, requested)
+            shards = _build_sampled_shards(samples[name], cut, make, touches, requested)
+            compression = requested.compression or choose_compression(None, split.paths, None)
+        template = make_shard_template(out, compression, requested.format)
+        new[name] = DerivedSplit(shards=shards, template=template, compression=compression)
     options |= {
         "templates": {name: split.template for name, split in new.items()},
         "compression": {name: split.compression for name, split in new.items()},
-        "records": {name: digest_selection(normalize_selection(draw.ids)) for name, draw in samples.items()},
+        "records": {name: digest_selection(normalize_selection(one.ids)) for name, one in samples.items()},
     }
     if requested.format == "tfds":
-        packed = next((one.compression for one in new.values() if one.compression != "none"), None)
-        check_tfds(old.schema, infer_tfds_name(out), TFDS_VERSION, tuple(new), packed)
+        packed = next((one.compression for one in new.values() if one.compression != "none"), "none")
+        check_tfds_output(out, old.schema, tuple(new), packed)
     return Derivation(
         out=out,
         splits=new,
@@ -288,7 +271,7 @@ def _build_derivation(
         index=old.index,
         plan=build_derivation_plan("balance", old, old.schema, old.index, options),
         version=VERSION,
-        companions=DerivedCompanions(old, old.schema, out, tfds=requested.format == "tfds"),
+        companions=derived_companions(old, old.schema, out, tfds=requested.format == "tfds"),
         parent=old.parent,
         workers=resolve_worker_count(requested.workers),
         fresh=bool(requested.fresh),
@@ -296,79 +279,62 @@ def _build_derivation(
     )
 
 
-def _counts_for_manifest(draw: SampledRecords) -> dict[str, int] | int:
-    """What the manifest says of a split: the records of each class, or how many classes there are."""
-    return draw.labelled.named(draw.after) if len(draw.after) <= _MAX_RECORDED_CLASSES else len(draw.after)
+def _counts_for_manifest(sample: SampledRecords) -> dict[str, int] | int:
+    """The entry of a split in the manifest: the records of each class, or the number of classes if there are many."""
+    return sample.labelled.named(sample.after) if len(sample.after) <= _MAX_RECORDED_CLASSES else len(sample.after)
 
 
 def _build_row_maker(
     name: str,
-    draw: SampledRecords,
+    sample: SampledRecords,
     schema: Schema,
     augmentations: Sequence[str],
     vectors: VectorColumns | None,
     requested: BalanceOptions,
 ) -> tuple[RowMaker | None, frozenset[str]]:
-    """What makes the rows that are added, and which columns of theirs are others; None where they are copies."""
+    """The function that makes added rows, and the columns that it changes; None if added rows are copies."""
     if vectors is not None:
-        make = partial(synthesize_rows, draw, vectors, neighbours=requested.k_neighbors, seed=requested.seed)
+        make = partial(synthesize_rows, sample, vectors, neighbours=requested.k_neighbors, seed=requested.seed)
         return SyntheticRowMaker(make), frozenset(schema)
     if not augmentations:
         return None, frozenset()
-    varied = build_augmentation(augmentations, schema, per_box=requested.per_box)
-    return AugmentedRowMaker(varied, requested.seed, name, draw.added, draw.copies), varied.touches
+    augmentation = build_augmentation(augmentations, schema, per_box=requested.per_box)
+    make_row = AugmentedRowMaker(augmentation, requested.seed, name, sample.added, sample.copies)
+    return make_row, augmentation.touches
 
 
 def _build_sampled_shards(
-    draw: SampledRecords,
+    sample: SampledRecords,
     cut: ShardingRule,
     make: RowMaker | None,
     touches: frozenset[str],
     requested: BalanceOptions,
 ) -> list[DerivedShard]:
-    order = EpochOrder("exact" if requested.shuffle else "sequential", len(draw.ids), requested.seed)
-    records = RecordSequence(draw.labelled.split.view.shards, SubsetSampler(order, normalize_selection(draw.ids)))
-    # What rows that are made will weigh is not known yet: as much as the records that they go back to.
+    order = EpochOrder("exact" if requested.shuffle else "sequential", len(sample.ids), requested.seed)
+    records = RecordSequence(sample.labelled.split.view.shards, SubsetSampler(order, normalize_selection(sample.ids)))
+    # The size of added rows is not known yet: it is estimated by that of the original records.
     stretches = plan_record_ranges(records, cut)
     if make is None:
         return [CopiedShard(stretch) for stretch in stretches]
-    function = AddedRowFrames(order, len(draw.kept), make, touches)
+    function = AddedRowFrames(order, len(sample.kept), make, touches)
     return [GeneratedShard(stretch, function) for stretch in stretches]
 
 
-def _keep_split(
-    old: SourceDataset,
-    split: Split,
-    part: ManifestSplit | None,
-    out: str,
-    cut: ShardingRule,
-    requested: BalanceOptions,
-) -> DerivedSplit:
-    """A split that stays as it is, shard for shard."""
+def _keep_shards(
+    old: SourceDataset, split: Split, part: ManifestSplit | None, cut: ShardingRule
+) -> list[DerivedShard]:
+    """The shards of a split that is not balanced: the same ones, unless it is a view."""
     records = select_split_records(split)
-    compression = _detect_split_compression(split)
-    shards: list[DerivedShard]
     if split.view.ids is not None:
-        shards = [CopiedShard(stretch) for stretch in plan_record_ranges(records, cut)]
-    elif part is not None:
-        shards = [reuse_shard(records, i, part, old.index) for i in range(len(part.shards.records))]
-    else:
-        starts = split.view.shards.starts.tolist()
-        shards = [CopiedShard(RecordRange(records, begin, end)) for begin, end in pairwise(starts)]
-    return DerivedSplit(
-        shards=shards,
-        template=make_shard_template(out, compression, requested.format),
-        compression=compression,
-    )
-
-
-def _detect_split_compression(split: Split) -> str:
-    found = {detect_file_compression(path) for path in split.paths}
-    return found.pop() if len(found) == 1 else "none"
+        return [CopiedShard(stretch) for stretch in plan_record_ranges(records, cut)]
+    if part is not None:
+        return [reuse_shard(records, i, part, old.index) for i in range(len(part.shards.records))]
+    starts = split.view.shards.starts.tolist()
+    return [CopiedShard(RecordRange(records, begin, end)) for begin, end in pairwise(starts)]
 
 
 def _estimate_framed_bytes(splits: Mapping[str, DerivedSplit]) -> int:
-    """About how much will be written."""
+    """Approximate number of bytes to write."""
     shards = [shard for split in splits.values() for shard in split.shards if not isinstance(shard, LinkedShard)]
     return sum(int(lengths.sum()) for shard in shards for _, lengths in shard.stretch.pieces())
 
@@ -396,19 +362,18 @@ def balance(
     fresh: bool = False,
     progress: bool = True,
 ) -> Dataset:
-    """Write a dataset at `out` in which the classes of `by` have the numbers that are asked for, and open it.
+    """Write a dataset to `out` with balanced classes of the column `by`, and open it.
 
-    "oversample" adds copies of records, as many of each record of a class as of any other, give or take one.
-    "undersample" leaves records out. Both copy records as they are. "smote" adds new ones between those of a class,
-    made by imbalanced-learn of the numbers in `columns` (the extra `balance`).
+    "oversample" adds copies of records; within a class, the number of copies per record differs by at most one.
+    "undersample" drops records. Both copy records without decoding. "smote" adds synthetic records between those of a
+    class, made by imbalanced-learn from the numbers in `columns` (needs the extra `balance`).
 
-    `sampling_strategy` is what imbalanced-learn takes: "auto", "minority", "majority", "not minority",
-    "not majority", "all", a ratio for two classes, `{class: records}`, or a function of the classes of all records.
+    `sampling_strategy` is that of imbalanced-learn: "auto", "minority", "majority", "not minority", "not majority",
+    "all", a ratio for two classes, `{class: records}`, or a function of the classes of all records.
 
-    Each split is balanced on its own, and only those of `splits`: by default `train`. All others stay as they are.
-    Records without a class stay too. `augment` varies the images of copies, with their masks and boxes, by "flip",
-    "crop", "rotate" and "colour". With `shuffle` the records of a balanced split are in a new order; without, copies
-    come behind all others.
+    Only `splits` are balanced, each on its own: by default `train`. All other splits, and records without a class,
+    are kept. `augment` varies the images of copies, with their masks and boxes, by "flip", "crop", "rotate" and
+    "colour". With `shuffle`, a balanced split is shuffled; without, copies follow all other records.
     """
     prepared = prepare_balance(path, out, BalanceOptions.of(locals()))
     prepared.run(progress=progress)

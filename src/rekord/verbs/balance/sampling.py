@@ -1,4 +1,4 @@
-"""How many records each class gets, and which."""
+"""The number of records that each class gets, and which records they are."""
 
 from __future__ import annotations
 
@@ -27,56 +27,56 @@ CountsByClass: TypeAlias = "dict[Any, int]"
 Strategy: TypeAlias = "str | float | Mapping[Any, int] | Callable[[Any], Mapping[Any, int]]"
 
 _MAX_RECORDS = 1 << 30
-"""Of a balanced split. Their numbers are in memory, and a number that is mistyped shall not fill it."""
+"""Of a balanced split. Their numbers are in memory, which a typo must not fill."""
 
 STRATEGY_NAMES = ("auto", "minority", "majority", "not minority", "not majority", "all")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassSummary:
-    """The classes that records have, in their order, and how they are called."""
+    """The classes of records, in order, and their names."""
 
     split: str
     by: str
     counts: Mapping[Any, int]
-    class_of: Callable[[Any], Any]  # by its value or its name; what was given where there is none of that name
+    class_of: Callable[[Any], Any]  # by value or name; an unknown name is returned unchanged
     name_of: Callable[[Any], str]
 
 
 def compute_targets(
     strategy: object, classes: ClassSummary, values: Callable[[], Any], *, grow: bool
 ) -> CountsByClass:
-    """The number of records that each class is to have; `values` gives the class of each record to a function.
+    """The target number of records of each class; `values` returns the class of each record, for a function.
 
-    `grow`: classes get more records, and none loses any. Else it is the other way round.
+    With `grow`, classes only gain records; without, they only lose some.
     """
     if len(classes.counts) < 2:
         raise _strategy_error(
             classes,
-            f"there {'is one class' if classes.counts else 'is no class'}",
-            "records of two classes at least",
+            f"it has {'one class' if classes.counts else 'no class'}",
+            "records of at least two classes",
             ", ".join([classes.name_of(one) for one in classes.counts])[:60] or "none",
-            "balance another column, or another split",
+            "balance another column (by=) or split (splits=)",
         )
     if isinstance(strategy, str):
-        asked = _compute_named_targets(strategy, classes, grow=grow)
+        targets = _compute_named_targets(strategy, classes, grow=grow)
     elif isinstance(strategy, Mapping):
-        asked = _compute_class_targets(strategy, classes, grow=grow)
+        targets = _compute_class_targets(strategy, classes, grow=grow)
     elif isinstance(strategy, Real) and not isinstance(strategy, bool):
-        asked = _compute_ratio_targets(float(strategy), classes, grow=grow)
+        targets = _compute_ratio_targets(float(strategy), classes, grow=grow)
     elif callable(strategy):
-        asked = _call_target_function(strategy, classes, values, grow=grow)
+        targets = _call_target_function(strategy, classes, values, grow=grow)
     else:
         raise _unknown_strategy_error(classes, strategy)
-    after = {one: asked.get(one, count) for one, count in classes.counts.items()}
+    after = {one: targets.get(one, count) for one, count in classes.counts.items()}
     if grow and sum(after.values()) > max(_MAX_RECORDS, sum(classes.counts.values())):
         most = max(after, key=after.__getitem__)
         raise _strategy_error(
             classes,
-            "that would be more records than a split may get",
-            f"at most {_MAX_RECORDS:,} records in all",
-            f"{sum(after.values()):,}, of them {after[most]:,} of class {classes.name_of(most)[:60]}",
-            "ask for fewer",
+            "the result would have too many records",
+            f"at most {_MAX_RECORDS:,} records in total",
+            f"{sum(after.values()):,}, including {after[most]:,} of class {classes.name_of(most)[:60]}",
+            'sampling_strategy="auto"',
         )
     return after
 
@@ -87,13 +87,13 @@ def _compute_named_targets(word: str, classes: ClassSummary, *, grow: bool) -> C
     if word == ("majority" if grow else "minority"):
         raise _strategy_error(
             classes,
-            f'"{word}" means nothing here',
-            "classes that can get more records" if grow else "classes that can lose records",
-            f"the {'largest' if grow else 'smallest'} class alone",
+            f'"{word}" does not apply to this method',
+            "classes that can gain records" if grow else "classes that can lose records",
+            f"only the {'largest' if grow else 'smallest'} class",
             'sampling_strategy="auto"',
         )
     counts = classes.counts
-    # Of several that are as large, the first is meant: so does imbalanced-learn.
+    # Of several equally large classes, the first counts, as in imbalanced-learn.
     largest, smallest = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
     if word == "auto":
         word = "not majority" if grow else "not minority"
@@ -112,7 +112,7 @@ def _compute_ratio_targets(ratio: float, classes: ClassSummary, *, grow: bool) -
     if not isfinite(ratio) or not 0 < ratio <= 1:
         raise _strategy_error(
             classes,
-            f"a ratio cannot be {ratio:g}",
+            f"{ratio:g} is not a valid ratio",
             "smaller class / larger class: above 0, at most 1",
             f"{ratio:g}",
             "sampling_strategy=0.5",
@@ -121,8 +121,8 @@ def _compute_ratio_targets(ratio: float, classes: ClassSummary, *, grow: bool) -
         example = ", ".join(f"{_format_class_key(classes, one)}: …" for one in list(counts)[:3])
         raise _strategy_error(
             classes,
-            f"a ratio is for two classes, and there are {len(counts):,}",
-            "a number of records for each class",
+            f"a ratio needs two classes, and there are {len(counts):,}",
+            "a number of records per class",
             f"{ratio:g}",
             f"sampling_strategy={{{example}}}",
         )
@@ -139,46 +139,46 @@ def _compute_ratio_targets(ratio: float, classes: ClassSummary, *, grow: bool) -
     if not possible:
         raise _strategy_error(
             classes,
-            f"at a ratio of {ratio:g} class {classes.name_of(one)} would {'gain' if grow else 'lose'} nothing",
-            f"a ratio above {counts[smallest] / counts[largest]:.3g}, which it is now",
+            f"class {classes.name_of(one)} would {'gain' if grow else 'lose'} no records at a ratio of {ratio:g}",
+            f"a ratio above the current {counts[smallest] / counts[largest]:.3g}",
             f"{ratio:g}",
-            "a larger ratio",
+            "sampling_strategy=1.0",
         )
     return {one: wanted}
 
 
-def _compute_class_targets(asked: Mapping[Any, Any], classes: ClassSummary, *, grow: bool) -> CountsByClass:
+def _compute_class_targets(requested: Mapping[Any, Any], classes: ClassSummary, *, grow: bool) -> CountsByClass:
     made: CountsByClass = {}
-    for name, number in asked.items():
+    for name, number in requested.items():
         one = classes.class_of(name)
         try:
             count = classes.counts.get(one)
-        except TypeError:  # what cannot be a key is no class
+        except TypeError:  # an unhashable value is not a class
             count = None
         if count is None:
             near = closest_match(str(name), [classes.name_of(known) for known in classes.counts])
             raise _strategy_error(
                 classes,
-                f"there are no records of class {preview(name)}",
-                "classes that have records",
-                f"{len(classes.counts):,} classes: {', '.join(map(classes.name_of, classes.counts))}"[:60],
-                f"did you mean {near!r}?" if near else "name a class that has records",
+                f"class {preview(name)} has no records",
+                f"one of {len(classes.counts):,} classes: {', '.join(map(classes.name_of, classes.counts))}"[:60],
+                preview(name),
+                f"did you mean {near!r}?" if near else 'sampling_strategy="auto"',
             )
-        whole = hasattr(number, "__index__") and not isinstance(number, bool)
-        wanted = number.__index__() if whole else -1
+        is_integer = hasattr(number, "__index__") and not isinstance(number, bool)
+        wanted = number.__index__() if is_integer else -1
         if wanted < 0 or one in made:
             raise _strategy_error(
                 classes,
-                f"class {preview(name)} {'is named twice' if wanted >= 0 else 'has no number'}",
-                "a whole number of records for each class, from 0 on",
+                f"class {preview(name)} {'is a duplicate' if wanted >= 0 else 'has no valid number of records'}",
+                "an integer ≥ 0 for each class",
                 preview(number),
                 f"sampling_strategy={{{_format_class_key(classes, one)}: {count}}}",
             )
         if wanted < count if grow else wanted > count:
             raise _strategy_error(
                 classes,
-                f"class {classes.name_of(one)} cannot {'shrink' if grow else 'grow'} by this method",
-                f"{'at least' if grow else 'at most'} {count:,} records, which it has",
+                f"class {classes.name_of(one)} cannot {'lose' if grow else 'gain'} records by this method",
+                f"{'at least' if grow else 'at most'} the current {count:,} records",
                 f"{wanted:,}",
                 'method="undersample"' if grow else 'method="oversample"',
             )
@@ -190,28 +190,28 @@ def _call_target_function(
     function: Callable[[Any], Any], classes: ClassSummary, values: Callable[[], Any], *, grow: bool
 ) -> CountsByClass:
     try:
-        asked = function(values())
+        targets = function(values())
     except Exception as failure:
         raise _strategy_error(
             classes,
-            "the function of `sampling_strategy` failed",
+            "the function `sampling_strategy` failed",
             "a function of the classes of all records",
             f"{type(failure).__name__}: {failure}"[:60],
-            "look at the function",
+            "fix the function",
         ) from failure
-    if not isinstance(asked, Mapping):
+    if not isinstance(targets, Mapping):
         raise _strategy_error(
             classes,
-            "the function of `sampling_strategy` gave no number for each class",
+            "the function `sampling_strategy` did not return a dict",
             "{class: number of records}",
-            preview(asked),
-            "let it return a dict",
+            preview(targets),
+            "return a dict from the function",
         )
-    return _compute_class_targets(asked, classes, grow=grow)
+    return _compute_class_targets(targets, classes, grow=grow)
 
 
 def _format_class_key(classes: ClassSummary, one: Any) -> str:
-    """A class as one would write it in a dict."""
+    """A class as the key of a dict in source code."""
     name = classes.name_of(one)
     return repr(one) if name == repr(one) else repr(name)
 
@@ -220,7 +220,7 @@ def _unknown_strategy_error(classes: ClassSummary, strategy: object) -> RekordEr
     near = closest_match(strategy, STRATEGY_NAMES) if isinstance(strategy, str) else None
     return _strategy_error(
         classes,
-        f"a strategy cannot be {preview(strategy)}",
+        f"{preview(strategy)} is not a valid strategy",
         "one of " + ", ".join(STRATEGY_NAMES) + ", a ratio, or {class: records}",
         preview(strategy),
         f'sampling_strategy="{near or "auto"}"',
@@ -230,7 +230,7 @@ def _unknown_strategy_error(classes: ClassSummary, strategy: object) -> RekordEr
 def _strategy_error(classes: ClassSummary, what: str, expected: str, found: str, do: str) -> RekordError:
     return error(
         "U667",
-        f"`{classes.by}` of {classes.split} cannot be balanced so: {what}",
+        f"`{classes.by}` of {classes.split} cannot be balanced: {what}",
         location=Location(feature=classes.by),
         expected=expected,
         found=found,
@@ -240,7 +240,7 @@ def _strategy_error(classes: ClassSummary, what: str, expected: str, found: str,
 
 @dataclass(frozen=True, eq=False)
 class LabelledRecords:
-    """The records of a split and their classes. A code of -1 is a record without a class."""
+    """The records of a split and their classes. Code -1 means that a record has no class."""
 
     split: Split
     by: str
@@ -250,23 +250,23 @@ class LabelledRecords:
 
     @cached_property
     def numbers(self) -> Ids:
-        """The records, by their numbers in the shards."""
+        """The records, by number in the shards."""
         return expand_selection(self.split.view.all_ids)
 
     @cached_property
     def counts(self) -> CountsByClass:
-        """Of the classes that have records."""
+        """Records by class, for classes with records."""
         found = np.bincount(self.codes[self.codes >= 0], minlength=len(self.values)).tolist()
         return {value: count for value, count in zip(self.values, found, strict=True) if count}
 
     @property
     def without(self) -> int:
-        """How many records have no class."""
+        """The number of records without a class."""
         return int((self.codes < 0).sum())
 
     @property
     def classes(self) -> ClassSummary:
-        """As a strategy is given them."""
+        """The classes as input of a strategy."""
         return ClassSummary(
             split=self.split.name,
             by=self.by,
@@ -277,29 +277,29 @@ class LabelledRecords:
 
     def values_of_records(self) -> Any:
         """The class of each record that has one."""
-        # Texts and bytes as they are: NumPy's own would lose zeros at the end.
-        whole = all(isinstance(value, int) for value in self.values)
-        return np.array(self.values, None if whole else object)[self.codes[self.codes >= 0]]
+        # Strings and bytes as objects: NumPy's own types lose trailing zeros.
+        integers = all(isinstance(value, int) for value in self.values)
+        return np.array(self.values, None if integers else object)[self.codes[self.codes >= 0]]
 
     def named(self, counts: Mapping[Any, int]) -> dict[str, int]:
-        """Counts as a report holds them."""
+        """Counts by class name."""
         return {self.name_of(one): count for one, count in counts.items()}
 
     def name_of(self, value: Any) -> str:
-        """How a class is called."""
+        """The name of a class."""
         names = self.feature.class_names
         if names is not None:
             return str(names[value])
         return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
     def places(self, value: Any) -> Ids:
-        """Where the records of a class stand among all, as they come."""
+        """The positions of the records of a class, in order."""
         order, sorted_codes = self._by_code
         begin, end = np.searchsorted(sorted_codes, [self.code(value), self.code(value) + 1])
         return order[begin:end]
 
     def code(self, value: Any) -> int:
-        """The place of a class in their order."""
+        """The position of a class in the order of classes."""
         return self._code_of[value]
 
     @cached_property
@@ -320,7 +320,7 @@ class LabelledRecords:
             given = given.item()
         if not isinstance(given, str):
             return given
-        # A command line has only texts: the names of classes, or ids beside them.
+        # The command line has only strings: class names, or ids.
         if given in self._value_of:
             return self._value_of[given]
         numeric = self.feature.value_kind == "int"
@@ -330,38 +330,38 @@ class LabelledRecords:
 
 @dataclass(frozen=True, eq=False)
 class SampledRecords:
-    """The records of a balanced split: those that stay in their order, and behind them those that are added."""
+    """The records of a balanced split: the kept ones in order, followed by the added ones."""
 
     labelled: LabelledRecords
     after: CountsByClass
     kept: Ids
-    added: Ids  # the records that they are copies of
-    copies: npt.NDArray[np.int32]  # which copy of its record each one is, from 1 on
+    added: Ids  # the originals of the added records
+    copies: npt.NDArray[np.int32]  # the number of each copy of its original, from 1
 
     @cached_property
     def ids(self) -> Ids:
-        """All of them."""
+        """All records."""
         return np.concatenate([self.kept, self.added])
 
     @property
     def removed(self) -> int:
-        """How many are not there any more."""
+        """The number of dropped records."""
         return len(self.labelled.codes) - len(self.kept)
 
 
 def read_record_labels(split: Split, by: str) -> LabelledRecords:
-    """The classes of the records of a split, from the index or read once."""
+    """The classes of the records of a split, from the index or from the records."""
     by_class = ClassIndex(split.view.shards, split.stored_schema, by, split.view.ids)
     if by_class.is_multi_label:
         raise error(
             "U667",
-            f"a record may have several classes in `{by}`: copies of it would change all of them",
+            f"`{by}` holds several classes per record, which copies would change together",
             location=Location(feature=by),
-            expected="a column with one class a record",
-            found=f"a list, shape {by_class.feature.shape}",
-            do=f'split.balanced(by="{by}") draws such records by repeat factors while it reads',
+            expected="a column with one class per record",
+            found=f"a list of shape {by_class.feature.shape}",
+            do=f'sample when reading instead: split.balanced(by="{by}")',
         )
-    coded = by_class.load()  # without the check that every record has a class: here it need not
+    coded = by_class.load()  # records without a class are allowed here
     if isinstance(by_class.feature, Label):
         _check_declared(by_class, by_class.feature, coded.classes, coded.codes)
     return LabelledRecords(split, by, by_class.feature, coded.classes, coded.codes)
@@ -376,16 +376,16 @@ def _check_declared(by_class: ClassIndex, feature: Label, values: tuple[Any, ...
     where = by_class.shards.where(first if by_class.ids is None else int(by_class.ids[first]))
     raise error(
         "X552",
-        f"{int(bad.sum()):,} of {len(codes):,} records have a class in `{by_class.by}` that is not declared",
+        f"{int(bad.sum()):,} of {len(codes):,} records have an undeclared class in `{by_class.by}`",
         location=Location(path=where.path, record=where.record, offset=where.offset, feature=by_class.by),
         expected=f"a class from 0 to {feature.count - 1}",
         found=f"{values[int(codes[first])]!r}"[:60],
-        do=f'rekord rewrite IN NEW --where "{by_class.by} >= 0 and {by_class.by} < {feature.count}" first',
+        do=f'rekord rewrite IN NEW --where "{by_class.by} >= 0 and {by_class.by} < {feature.count}"',
     )
 
 
 def undersample(records: LabelledRecords, after: CountsByClass, seed: int) -> SampledRecords:
-    """So many of each class, chosen by a keyed permutation. Records without a class all stay."""
+    """Keep the target number of each class, chosen by a keyed permutation, and all records without a class."""
     stays = np.ones(len(records.codes), np.bool_)
     for value, count in records.counts.items():
         if after[value] == count:
@@ -398,7 +398,7 @@ def undersample(records: LabelledRecords, after: CountsByClass, seed: int) -> Sa
 
 
 def oversample(records: LabelledRecords, after: CountsByClass, seed: int) -> SampledRecords:
-    """All records, and copies: within a class no record has two copies more than another."""
+    """All records, and copies: within a class, the number of copies per record differs by at most one."""
     added: list[Any] = [np.zeros(0, np.int64)]
     copies: list[Any] = [np.zeros(0, np.int64)]
     for value, count in records.counts.items():

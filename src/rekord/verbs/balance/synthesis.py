@@ -1,4 +1,4 @@
-"""Records that balancing adds: varied copies, and SMOTE between records of a class."""
+"""Records that balancing adds: augmented copies, and SMOTE between records of a class."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ from rekord.report.formatting import format_byte_size
 from rekord.schema import Feature, Schema
 from rekord.transforms.augment import Augmentation, seeded_random
 from rekord.transforms.base import Row
-from rekord.verbs.balance.sampling import SampledRecords
+from rekord.verbs.balance.sampling import LabelledRecords, SampledRecords
+from rekord.verbs.columns import is_numeric, is_tensor
 
 _MAX_MEMORY_BYTES = 4 << 30
-"""Of the vectors of a split. What SMOTE makes of them needs as much again, or twice."""
+"""Of the vectors of a split. SMOTE needs as much again, or twice as much."""
 
 _READ_ROWS = 4096
 _NUMBER_BYTES = 8
@@ -37,7 +38,7 @@ _MAX_EXACT_INTEGER = 2.0**53
 
 @dataclass(frozen=True, kw_only=True)
 class VectorColumns:
-    """The columns that make the vector of a record, one behind another."""
+    """The columns that form the feature vector of a record, concatenated."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
@@ -45,17 +46,17 @@ class VectorColumns:
 
     @property
     def widths(self) -> list[int]:
-        """How many numbers each column has."""
+        """The number of values in each column."""
         return [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
 
     @property
     def size(self) -> int:
-        """How many numbers a vector has."""
+        """The number of values in a vector."""
         return sum(self.widths)
 
 
 def import_imblearn() -> Any:
-    """imbalanced-learn, or what to install."""
+    """imbalanced-learn, or an error that names the extra to install."""
     try:
         import imblearn.over_sampling as package
     except ImportError as failure:
@@ -70,7 +71,7 @@ def import_imblearn() -> Any:
 
 
 def get_package_versions() -> dict[str, str]:
-    """What decides the numbers beside the data: another version may make others."""
+    """The package versions that the synthetic values depend on."""
     import imblearn
     import sklearn
 
@@ -78,40 +79,40 @@ def get_package_versions() -> dict[str, str]:
 
 
 def select_vector_columns(schema: Schema, by: str, columns: Sequence[str] | None) -> VectorColumns:
-    """The columns that vectors are made of: those that are named, or all that hold numbers."""
+    """The columns of the vectors: the given ones, or all that hold numbers."""
     names = _select_columns(schema, by, columns)
-    lacking = [name for name in schema.features if name not in names and name != by]
-    left_out = [name for name in lacking if not _is_optional(schema, name)]
-    if left_out:
-        some = ", ".join([f"`{name}`: {_describe_column(schema, name)}" for name in left_out])
+    others = [name for name in schema.features if name not in names and name != by]
+    required = [name for name in others if not _is_optional(schema, name)]
+    if required:
+        described = ", ".join([f"`{name}`: {_describe_column(schema, name)}" for name in required])
         raise error(
             "U667",
-            f"no value can be made up for {_join_names(left_out)}",
-            location=Location(feature=left_out[0]),
-            expected="numbers of a fixed shape in all columns that a record must have",
-            found=some[:60],
-            do=f"rekord rewrite IN NEW --drop {','.join(left_out)[:60]}, or --method oversample",
+            f"SMOTE cannot make values for {_join_names(required)}",
+            location=Location(feature=required[0]),
+            expected="numbers of a fixed shape in all required columns",
+            found=described[:60],
+            do='method="oversample"',
         )
     features = [schema.context[name] for name in names]
     categorical = tuple([_is_category(feature) for feature in features])
     if not names or all(categorical):
         raise error(
             "U667",
-            "there are no numbers to go between",
+            "SMOTE needs a column of numbers",
             location=Location(feature=by),
-            expected="a column of numbers beside the class, such as rk.Float32(shape=(128,))",
-            found=f"categories alone: {_join_names(names)}"[:60] if names else "no other column",
+            expected="a column of numbers besides the class, such as rk.Float32(shape=(128,))",
+            found=f"only categories: {_join_names(names)}"[:60] if names else "no other column",
             do='method="oversample"',
         )
     shapes = tuple([tuple([int(side) for side in feature.shape]) for feature in features])  # type: ignore[arg-type]
     return VectorColumns(names=tuple(names), shapes=shapes, categorical=categorical)
 
 
-def check_neighbour_counts(draw: SampledRecords, neighbours: int) -> None:
-    """Refuse classes that have no neighbours enough."""
-    records = draw.labelled
+def check_neighbour_counts(sample: SampledRecords, neighbours: int) -> None:
+    """Refuse classes with too few neighbours."""
+    records = sample.labelled
     for value, count in records.counts.items():
-        if draw.after[value] > count and count <= neighbours:
+        if sample.after[value] > count and count <= neighbours:
             raise error(
                 "U667",
                 f"class {records.name_of(value)[:60]} has too few records for SMOTE",
@@ -122,9 +123,9 @@ def check_neighbour_counts(draw: SampledRecords, neighbours: int) -> None:
             )
 
 
-def check_memory(draw: SampledRecords, vectors: VectorColumns) -> None:
-    """Refuse what would not fit into memory."""
-    rows = len(draw.labelled.codes) + len(draw.added)
+def check_memory(sample: SampledRecords, vectors: VectorColumns) -> None:
+    """Refuse vectors that do not fit into memory."""
+    rows = len(sample.labelled.codes) + len(sample.added)
     size_bytes = rows * vectors.size * _NUMBER_BYTES
     if size_bytes > _MAX_MEMORY_BYTES:
         raise error(
@@ -132,16 +133,16 @@ def check_memory(draw: SampledRecords, vectors: VectorColumns) -> None:
             "feature vectors need more memory than SMOTE may use",
             expected=f"at most {format_byte_size(_MAX_MEMORY_BYTES)} of vectors",
             found=f"{format_byte_size(size_bytes)}: {rows:,} records of {vectors.size:,} numbers",
-            do='method="oversample", or fewer columns: columns=[…]',
+            do='method="oversample"',
         )
 
 
-def synthesize_rows(draw: SampledRecords, vectors: VectorColumns, *, neighbours: int, seed: int) -> dict[str, Any]:
-    """The columns of all rows that are added, in the order of their classes."""
-    records = draw.labelled
-    rows, dtypes = _read_vectors(draw, vectors)
+def synthesize_rows(sample: SampledRecords, vectors: VectorColumns, *, neighbours: int, seed: int) -> dict[str, Any]:
+    """The columns of all added rows, ordered by class."""
+    records = sample.labelled
+    rows, dtypes = _read_vectors(sample, vectors)
     labels = records.codes[records.codes >= 0]
-    wanted = {records.code(value): count for value, count in draw.after.items() if count > records.counts[value]}
+    wanted = {records.code(value): count for value, count in sample.after.items() if count > records.counts[value]}
     over_sampling = import_imblearn()
     options = {"sampling_strategy": wanted, "random_state": seed % 2**32, "k_neighbors": neighbours}
     if any(vectors.categorical):
@@ -150,20 +151,20 @@ def synthesize_rows(draw: SampledRecords, vectors: VectorColumns, *, neighbours:
     else:
         sampler = over_sampling.SMOTE(**options)
     try:
-        with np.errstate(all="ignore"):  # what comes of it is looked at below
+        with np.errstate(all="ignore"):  # the result is checked below
             made, classes = sampler.fit_resample(rows, labels)
     except ValueError as failure:
         raise _smote_error(records.by, str(failure).split("\n", 1)[0][:60]) from failure
     made, classes = made[len(rows) :], classes[len(rows) :]
     if not np.isfinite(made).all():
-        raise _smote_error(records.by, "numbers too far apart: what lies between them is not finite")
+        raise _smote_error(records.by, "numbers too far apart: interpolated values are not finite")
     made = made[np.argsort(classes, kind="stable")]
-    columns: dict[str, Any] = {records.by: _list_added_classes(draw)}
+    added = [value for value in records.counts for _ in range(sample.after[value] - records.counts[value])]
+    columns: dict[str, Any] = {records.by: added}
     at = 0
     for name, shape, width, dtype in zip(vectors.names, vectors.shapes, vectors.widths, dtypes, strict=True):
         values = made[:, at : at + width].reshape(-1, *shape)
-        whole = dtype.kind in "iub"
-        columns[name] = (np.rint(values) if whole else values).astype(dtype)
+        columns[name] = (np.rint(values) if dtype.kind in "iub" else values).astype(dtype)
         at += width
     return columns
 
@@ -173,21 +174,15 @@ def _smote_error(by: str, found: str) -> RekordError:
         "U667",
         "SMOTE cannot be applied to these vectors",
         location=Location(feature=by),
-        expected="vectors that differ from each other, by numbers that float64 holds",
+        expected="distinct vectors whose differences fit into float64",
         found=found,
         do='method="oversample"',
     )
 
 
-def _list_added_classes(draw: SampledRecords) -> list[Any]:
-    """The class of each row that is added: those of a class follow each other, in the order of the classes."""
-    records = draw.labelled
-    return [value for value in records.counts for _ in range(draw.after[value] - records.counts[value])]
-
-
-def _read_vectors(draw: SampledRecords, vectors: VectorColumns) -> tuple[Array, list[Any]]:
-    """The vectors of all records that have a class, and the dtype of each column."""
-    records = draw.labelled
+def _read_vectors(sample: SampledRecords, vectors: VectorColumns) -> tuple[Array, list[Any]]:
+    """The vectors of all records with a class, and the dtype of each column."""
+    records = sample.labelled
     split = records.split
     rows: Array = np.empty((len(records.codes), vectors.size), np.float64)
     dtypes: dict[str, Any] = {}
@@ -203,36 +198,31 @@ def _read_vectors(draw: SampledRecords, vectors: VectorColumns) -> tuple[Array, 
             dtypes[name] = flat.dtype
             part = rows[done : done + count, at : at + width]
             part[:] = flat
-            _check_values(draw, name, part, valid, flat.dtype, done)
+            _check_values(records, name, part, valid, flat.dtype, done)
             at += width
         done += count
     return rows[records.codes >= 0], [dtypes.get(name, np.dtype(np.float32)) for name in vectors.names]
 
 
-def _check_values(draw: SampledRecords, name: str, part: Array, valid: Any, dtype: Any, done: int) -> None:
+def _check_values(records: LabelledRecords, name: str, part: Array, valid: Any, dtype: Any, done: int) -> None:
     sound = np.isfinite(part)
     if dtype.kind in "iu" and dtype.itemsize == _NUMBER_BYTES:
         sound &= np.abs(part) <= _MAX_EXACT_INTEGER
     if valid is not None:
         sound &= np.asarray(valid)[:, None]
-    records = draw.labelled
     bad = np.flatnonzero(~sound.all(axis=1) & (records.codes[done : done + len(part)] >= 0))
     if not len(bad):
         return
     row = int(bad[0])
     missing = valid is not None and not valid[row]
-    raise _missing_number_error(draw, name, done + row, "no value" if missing else f"{part[row][~sound[row]][0]:g}")
-
-
-def _missing_number_error(draw: SampledRecords, name: str, row: int, found: str) -> RekordError:
-    where = draw.labelled.split.view.shards.where(int(draw.labelled.numbers[row]))
-    return error(
+    where = records.split.view.shards.where(int(records.numbers[done + row]))
+    raise error(
         "E395",
-        f"`{name}` has a value that no vector can have",
+        f"`{name}` has a value that a feature vector cannot hold",
         location=Location(feature=name).within(**where.to_dict()),
-        expected="finite numbers in each record, whole ones within 2^53",
-        found=found,
-        do=f"rekord rewrite IN NEW --fill {name}=0 where values are missing, or --where to leave records out",
+        expected="finite numbers in each record, integers within ±2^53",
+        found="no value" if missing else f"{part[row][~sound[row]][0]:g}",
+        do=f"rekord rewrite IN NEW --fill {name}=0" if missing else 'method="oversample"',
     )
 
 
@@ -248,9 +238,9 @@ def _select_columns(schema: Schema, by: str, columns: Sequence[str] | None) -> l
             found = "the class itself" if name == by else _describe_column(schema, name)
             raise error(
                 "U667",
-                f"{preview(name)} cannot be part of a vector",
+                f"{preview(name)} cannot be part of a feature vector",
                 location=Location(feature=str(name)[:60]),
-                expected="a column of numbers of a fixed shape",
+                expected="a column of numbers with a fixed shape",
                 found=found,
                 do=f"did you mean `{near}`?" if near else "leave it out of columns=",
             )
@@ -258,10 +248,9 @@ def _select_columns(schema: Schema, by: str, columns: Sequence[str] | None) -> l
 
 
 def _is_vector(feature: Feature) -> bool:
-    if None in feature.shape or feature.value_kind in ("int", "float"):
-        return None not in feature.shape
-    is_tensor = feature.storage == "blob" and feature.dtype is not None
-    return is_tensor and np.dtype(feature.dtype).kind in "biuf"
+    if None in feature.shape or not is_numeric(feature):
+        return False
+    return not is_tensor(feature) or np.dtype(feature.dtype).kind in "biuf"
 
 
 def _is_category(feature: Feature) -> bool:
@@ -287,21 +276,21 @@ def _join_names(names: Sequence[str]) -> str:
 _FOOTER_BYTES = 4
 
 RowMaker: TypeAlias = "Callable[[int, Callable[[], Row]], Row]"
-"""The row that is added under a number, given what decodes the record that it goes back to."""
+"""Makes the added row of this number, given a function that decodes its original record."""
 
 
 @dataclass(frozen=True, eq=False)
 class AddedRowFrames:
-    """Frames of records in an order: the first `kept` as they are, those behind them made by a function of a row."""
+    """Frames of records in an order: the first `kept` are copied, the others made by a function."""
 
     order: EpochOrder
     kept: int
     make: RowMaker
-    touches: frozenset[str]  # the columns that differ from those of the record that a row goes back to
+    touches: frozenset[str]  # the columns that differ from the original record
 
     def __call__(self, stretch: RecordRange, schema: Schema, index: tuple[str, ...]) -> Iterator[FramedRecords]:
-        """The frames of a stretch, with their lengths and lines of the index."""
-        encoder = new_row_encoder(schema)  # of its own: another thread writes another shard
+        """The frames of a stretch, with their lengths and index rows."""
+        encoder = new_row_encoder(schema)  # one per shard: another thread writes another shard
         plan = compile_plan(schema, index) if self.touches.intersection(index) else None
         if plan is not None:
             encoder.keep(plan.context.reading)
@@ -332,7 +321,7 @@ class AddedRowFrames:
             return bytes(encoder.take())
         except RekordError as failure:
             if isinstance(failure, UsageError) or failure.location.record is not None:
-                raise  # about all records, or one that it names
+                raise  # not about a record, or it already has a location
             source = stretch.records.sampler.records(0, np.array([position], np.int64))
             where = stretch.records.shards.where(int(source[0]))
             failure.location = Location(feature=failure.location.feature).within(**where.to_dict())
@@ -347,7 +336,7 @@ def _iter_payloads(frames: Any, lengths: Any, chosen: Any) -> Iterator[tuple[int
 
 
 def _replace_frames(frames: Any, lengths: Any, new: Any, made: Sequence[bytes]) -> tuple[bytes, Any]:
-    """Frames, some of them replaced."""
+    """The frames, some of them replaced."""
     ends = np.cumsum(lengths)
     sizes = np.array(lengths, np.int64)
     parts: list[Any] = []
@@ -359,7 +348,7 @@ def _replace_frames(frames: Any, lengths: Any, new: Any, made: Sequence[bytes]) 
 
 
 def _replace_index_rows(lines: pa.Table, new: Any, columns: Mapping[str, Any]) -> pa.Table:
-    """Lines of the index, some of them replaced."""
+    """The index rows, some of them replaced."""
     replaced = pa.table({f"index:{name}": column for name, column in columns.items()})
     places = np.arange(lines.num_rows)
     places[new] = lines.num_rows + np.arange(len(new))
@@ -368,13 +357,13 @@ def _replace_index_rows(lines: pa.Table, new: Any, columns: Mapping[str, Any]) -
 
 @dataclass(frozen=True, eq=False)
 class AugmentedRowMaker:
-    """Added rows are their records, augmented: each copy of a record in another way, and the same in every run."""
+    """Augments the original record: each copy differently, but the same in every run."""
 
     augmentation: Augmentation
     seed: int
     split: str
-    sources: Any  # of each added row, the number of its record
-    copies: Any  # and which copy of it that is
+    sources: Any  # the original record of each added row
+    copies: Any  # the number of the copy
 
     def __call__(self, number: int, record: Callable[[], Row]) -> Row:
         """The row."""
@@ -384,7 +373,7 @@ class AugmentedRowMaker:
 
 @dataclass(frozen=True, eq=False)
 class SyntheticRowMaker:
-    """Added rows come from a function that makes all of them at once, the first time that one is needed."""
+    """Rows of a function that makes all added rows at once, on first use."""
 
     synthesise: Callable[[], Mapping[str, Any]]  # columns of all added rows
     _lock: Any = field(default_factory=threading.Lock, init=False)

@@ -1,9 +1,9 @@
-"""`rk.append`: a dataset with more records, in new shards behind those that it has."""
+"""`rk.append`: a dataset with more records, in new shards after the existing ones."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from rekord.arguments import check_keywords
@@ -36,6 +36,7 @@ from rekord.verbs.edit.common import (
     EditWorkspace,
     build_recovered_result,
     digest_options,
+    is_same_file,
     keep_shard,
     open_edit,
     open_editable,
@@ -43,7 +44,7 @@ from rekord.verbs.edit.common import (
     run_edit,
 )
 from rekord.verbs.options import AppendOptions
-from rekord.verbs.write import prepare_conversion, run_prepared_conversion, run_with_progress
+from rekord.verbs.write import prepare_conversion, run_conversion
 
 
 @check_keywords
@@ -64,13 +65,13 @@ def append(
     fresh: bool = False,
     progress: bool = True,
 ) -> Dataset:
-    """Make a dataset at `out` of one and more rows, and open it.
+    """Write a dataset to `out` with the records of another one and more rows, and open it.
 
-    `rows` are what `rk.write` takes, in the form in which the dataset was written: a row that does not fit its
-    schema ends it. They go into new shards at the end of `split` (`train`, or the only one, unless said; a dict of
-    ratios and "source" are understood as by `rk.write`). All shards that exist are linked, not copied.
+    `rows` is anything that `rk.write` accepts, in the form that the dataset was written from; a row that does not fit
+    its schema raises. The rows are written to new shards at the end of `split`: by default `train`, or the only
+    split; a dict of ratios or "source" as in `rk.write`. Existing shards are linked, not copied.
 
-    With `replace` the new dataset takes the place of the old one, in one step where the system can.
+    With `replace`, the new dataset replaces the old one, atomically if the system supports it.
     """
     options = AppendOptions.of(locals())
     target = resolve_edit_target(out, options, progress=progress)
@@ -78,19 +79,19 @@ def append(
 
 
 def append_rows(path: PathLike, rows: RowsLike, target: EditTarget, options: AppendOptions) -> EditResult:
-    """What `append` does, and how it ended."""
+    """Run `append`, and report the result."""
     with open_edit(path, target) as (work, done):
         old = open_editable(path, target)
         assert old.manifest is not None
         where = _default_split(old) if options.split is None else options.split
         layout, chain = _load_recorded_layout(old)
-        told_key = old.manifest.options.get("key")
+        key = old.manifest.options.get("key")
         written = options.to_write_options(
             schema=old.schema if layout is None else None,
             layout=layout,
             transforms=() if chain is None else chain.steps,
             split=where,
-            key=told_key if isinstance(told_key, str) else None,
+            key=key if isinstance(key, str) else None,
             index=old.index,
             compression=_choose_compression(old, where),
             max_rejects=0,
@@ -101,8 +102,8 @@ def append_rows(path: PathLike, rows: RowsLike, target: EditTarget, options: App
             check_split_name(old, name)
         plan_options = {"rows": conversion.plan.id}
         if is_partitioned(conversion.job.source):
-            said = digest_options("append", conversion.plan.id)
-            if done is not None and done.request_digest == said:
+            request_digest = digest_options("append", conversion.plan.id)
+            if done is not None and done.request_digest == request_digest:
                 return build_recovered_result(done, path, target)
             complete = _find_completed_edit(old, plan_options, target)
             if complete is not None:
@@ -110,10 +111,10 @@ def append_rows(path: PathLike, rows: RowsLike, target: EditTarget, options: App
                 return complete
         fingerprint = _write_new_rows(conversion, work, progress=target.progress)
         if not is_partitioned(conversion.job.source):
-            # Only now is it known which rows these are.
-            said = digest_options("append", conversion.plan.id, fingerprint)
+            # Only now are the rows known.
+            request_digest = digest_options("append", conversion.plan.id, fingerprint)
             plan_options["digest"] = fingerprint
-            if done is not None and done.request_digest == said:
+            if done is not None and done.request_digest == request_digest:
                 work.clear()
                 return build_recovered_result(done, path, target)
         new = open_dataset(work.rows)
@@ -125,24 +126,24 @@ def append_rows(path: PathLike, rows: RowsLike, target: EditTarget, options: App
             more = _build_new_shards(new, work, old, name)
             counts[name] = len(new.splits[name]) if more else 0
             if more and not len(one):
-                made[name] = []  # a shard without records stood for the split
+                made[name] = []  # an empty shard was the placeholder of the split
             made[name] += more
         edit = DatasetEdit(
-            verb="append", old=old, shards=made, counts=counts, options=plan_options, request_digest=said
+            verb="append", old=old, shards=made, counts=counts, options=plan_options, request_digest=request_digest
         )
         return run_edit(edit, path, target, work)
 
 
 def _write_new_rows(conversion: Conversion, work: EditWorkspace, *, progress: bool) -> str:
-    """Write the rows as a dataset of their own, and give the digest of where they come from."""
+    """Write the rows as a dataset of their own; returns the fingerprint of their source."""
     again = is_partitioned(conversion.job.source)
-    # Rows that can be read only once are written anew: to compare them would use them up.
+    # Rows that can be read only once are always written again: comparing them would consume them.
     work.remove_stale(work.rows, conversion.plan.id if again or not exists(work.storage, work.rows) else "")
-    return (run_with_progress if progress else run_prepared_conversion)(conversion).manifest.source.fingerprint
+    return run_conversion(conversion, progress=progress).manifest.source.fingerprint
 
 
 def _build_new_shards(new: Dataset, work: EditWorkspace, old: SourceDataset, name: str) -> list[DerivedShard]:
-    """The shards of the new rows of a split."""
+    """The shards with the new rows of a split."""
     if name not in new.splits or not len(new.splits[name]):
         return []
     records = select_split_records(new.splits[name])
@@ -151,7 +152,7 @@ def _build_new_shards(new: Dataset, work: EditWorkspace, old: SourceDataset, nam
 
 
 def _find_completed_edit(old: SourceDataset, options: Mapping[str, Any], target: EditTarget) -> EditResult | None:
-    """How it ended, where the very dataset is there. A place that is taken is refused before rows are read."""
+    """The result, if exactly this dataset exists. Any other output at `out` is refused before rows are read."""
     out = target.out
     if out is None or not exists(target.storage, out):
         return None
@@ -161,13 +162,12 @@ def _find_completed_edit(old: SourceDataset, options: Mapping[str, Any], target:
         manifest = find_complete_dataset(aim, transaction)
     if manifest is None:
         return None
-    stat, linked = target.storage.stat, 0
     assert old.manifest is not None
     assert old.root is not None
+    linked = 0
     for name, part in old.manifest.splits.items():
-        ours = zip(part.names(name), manifest.splits[name].names(name), strict=False)
-        for theirs, own in ours:
-            linked += stat(os.path.join(old.root, theirs)).identity == stat(os.path.join(out, own)).identity
+        for theirs, own in zip(part.names(name), manifest.splits[name].names(name), strict=False):
+            linked += is_same_file(target.storage, os.path.join(old.root, theirs), os.path.join(out, own))
     shards = sum(len(part.shards.records) for part in manifest.splits.values())
     return EditResult(
         dataset=out,
@@ -184,16 +184,16 @@ def _default_split(old: SourceDataset) -> str:
         return "train" if "train" in old.splits else next(iter(old.splits))
     raise error(
         "U605",
-        "`split` is missing: the dataset has no split `train`",
+        "`split` is required: the dataset has no split `train`",
         location=Location(path=old.name),
         expected="one of " + ", ".join(repr(name) for name in old.splits)[:60],
-        found="none named",
+        found="no split given",
         do=f"split={next(iter(old.splits), '')!r}",
     )
 
 
 def _choose_compression(old: SourceDataset, split: Any) -> str:
-    """That of the split, or of all of them."""
+    """The compression of the split, or of all splits."""
     assert old.manifest is not None
     parts = old.manifest.splits
     if isinstance(split, str) and split in parts:
@@ -202,9 +202,9 @@ def _choose_compression(old: SourceDataset, split: Any) -> str:
     if len(found) > 1:
         raise error(
             "U605",
-            "`split` has to be the name of one split: they are compressed in several ways",
+            "`split` must name one split: their compression differs",
             location=Location(path=old.name),
-            expected="one name",
+            expected="the name of one split",
             found=", ".join(found),
             do=f"split={next(iter(parts))!r}",
         )
@@ -212,44 +212,34 @@ def _choose_compression(old: SourceDataset, split: Any) -> str:
 
 
 def _load_recorded_layout(old: SourceDataset) -> tuple[Layout | None, Chain | None]:
-    """The layout that the dataset was written by, and the transforms behind it, where both give its schema."""
+    """The layout and transforms that the dataset was written with, if they give its schema."""
     assert old.manifest is not None
     assert old.root is not None
-    told = old.manifest.options.get("layout")
-    if not isinstance(told, dict) or told.get("name") == "plain":
+    recorded = old.manifest.options.get("layout")
+    if not isinstance(recorded, dict) or recorded.get("name") == "plain":
         return None, None
     try:
-        layout = build_layout(told)
-        chain = deserialize_transforms(told.get("transforms", ()), old.root)
+        layout = build_layout(recorded)
+        chain = deserialize_transforms(recorded.get("transforms", ()), old.root)
         schema = chain.bind(layout.schema).schema if chain.steps else layout.schema
     except (KeyError, TypeError, ValueError, AttributeError, RekordError):
-        return None, None  # of another version: rows are then what is stored
+        return None, None  # from another version: rows must have the stored columns
     return (layout, chain) if schema == old.schema else (None, None)
 
 
-def build_layout(told: Mapping[str, Any]) -> Layout:
-    """The layout that a manifest tells of."""
-    classes = told["classes"]
-    if told["name"] == "classification":
-        return classification(
-            classes=classes,
-            synsets=told["synsets"],
-            zero_based=told["zero_based"],
-            optional_labels=told["optional_labels"],
-        )
-    if told["name"] == "detection":
-        return detection(
-            classes=dict(classes),
-            masks=told["masks"],
-            has=told["has"],
-            bad_boxes=told["bad_boxes"],
-        )
-    if told["name"] == "deeplab":
-        colours = told["colours"]
-        return deeplab(
-            classes=classes,
-            ignore=told["ignore"],
-            colours=None if colours is None else {(r, g, b): number for r, g, b, number in colours},
-            optional_masks=told["optional_masks"],
-        )
-    raise KeyError(told["name"])
+_LAYOUTS: Mapping[str, tuple[Callable[..., Layout], tuple[str, ...]]] = {
+    "classification": (classification, ("classes", "synsets", "zero_based", "optional_labels")),
+    "detection": (detection, ("classes", "masks", "has", "bad_boxes")),
+    "deeplab": (deeplab, ("classes", "ignore", "colours", "optional_masks")),
+}
+
+
+def build_layout(recorded: Mapping[str, Any]) -> Layout:
+    """The layout that a manifest records."""
+    build, names = _LAYOUTS[recorded["name"]]
+    options = {name: recorded[name] for name in names}
+    if build is detection:
+        options["classes"] = dict(options["classes"])
+    if options.get("colours") is not None:
+        options["colours"] = {(r, g, b): number for r, g, b, number in options["colours"]}
+    return build(**options)

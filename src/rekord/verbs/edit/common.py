@@ -1,4 +1,4 @@
-"""What append, delete and relabel share: what becomes of each shard, and how the result replaces the old dataset."""
+"""Shared by append, delete and relabel: the shards of the new dataset, and how it replaces the old one."""
 
 from __future__ import annotations
 
@@ -35,36 +35,35 @@ from rekord.dataset.manifest import (
 from rekord.dataset.order import EpochOrder, Ids
 from rekord.dataset.samplers import SubsetSampler, normalize_selection
 from rekord.errors import DatasetError, RekordError, UsageError, error
-from rekord.layouts.tfds import check_tfds
 from rekord.location import Location
 from rekord.schema import Schema
 from rekord.storage.local import LOCAL, PathLike, Storage
 from rekord.storage.router import ROUTED_STORAGE, reject_remote_write
 from rekord.storage.transaction import Replacement, SwapRecord, Transaction, exists, read_bytes
 from rekord.verbs.derive_common import (
-    DerivedCompanions,
     SourceDataset,
     build_derivation_plan,
     check_separate_folders,
+    derived_companions,
     open_source_dataset,
     run_derivation,
 )
 from rekord.verbs.options import EditOptions, output_folder, resolve_worker_count
-from rekord.verbs.write import TFDS_VERSION, infer_tfds_name, make_shard_template
+from rekord.verbs.write import check_tfds_output, make_shard_template
 from rekord.version import VERSION
 
 
 class EditSwap(SwapRecord, frozen=True, kw_only=True):
-    """A new dataset in the place of an old one, and what is reported of it."""
+    """A new dataset in the place of an old one, with its report."""
 
-    request_digest: str  # the digest of what was asked for
+    request_digest: str  # of the requested edit
     counts: dict[str, int]
     linked_shards: int
     written_shards: int
 
 
 class EditWorkspace(Replacement):
-    """The place of an edit: its hidden folder holds the new rows and the new dataset until they are in place."""
+    """The hidden folder of an edit, which holds the new rows and the new dataset until the commit."""
 
     def __init__(self, path: PathLike, storage: Storage) -> None:
         super().__init__(
@@ -76,7 +75,7 @@ class EditWorkspace(Replacement):
         self.rows = os.path.join(self.work, "rows")
 
     def remove_stale(self, folder: str, plan_id: str) -> None:
-        """Keep of `rows` or `data` what belongs to this plan: whatever else is there was given up."""
+        """Remove what another plan left in `rows` or `data`."""
         if not exists(self.storage, self.work):
             return
         if self._plan(folder) != plan_id:
@@ -88,7 +87,7 @@ class EditWorkspace(Replacement):
                 staging.remove()
 
     def swap_checked(self, swap: EditSwap) -> str | None:
-        """Put the dataset in `data` in the place of the old one; a folder in which files of others were left."""
+        """Replace the old dataset by the one in `data`; returns a folder with foreign files, if there are any."""
 
         def check() -> None:
             check_owned_files(self.target, read_manifest(self.target, self.storage), self.storage)
@@ -102,7 +101,7 @@ class EditWorkspace(Replacement):
 
 
 def read_manifest_digest(folder: str, storage: Storage) -> str | None:
-    """The digest of the manifest of a dataset; None where there is none."""
+    """The digest of a dataset's manifest; None if there is none."""
     path = manifest_path(folder)
     if not exists(storage, path):
         return None
@@ -110,7 +109,7 @@ def read_manifest_digest(folder: str, storage: Storage) -> str | None:
 
 
 def check_owned_files(folder: str, manifest: Manifest, storage: Storage) -> None:
-    """Refuse to put a folder away in which there is anything that rekord did not write."""
+    """Refuse to remove a folder with files that rekord did not write."""
     shards = [name for split, part in manifest.splits.items() for name in part.names(split)]
     ours = os.path.join(folder, METADATA_FOLDER)
     known = {
@@ -119,7 +118,7 @@ def check_owned_files(folder: str, manifest: Manifest, storage: Storage) -> None
         os.path.join(ours, "index"): {f"{name}.arrow" for name in shards},
         os.path.join(ours, "blocks"): {f"{name}.arrow" for name in manifest.splits},
     }
-    for tool in TEXT_SUFFIX:  # what `rekord index` wrote is of the old shards, and goes with them
+    for tool in TEXT_SUFFIX:  # index files of the old shards are removed with them
         inside = index_folder(folder, tool)
         known[folder].add(os.path.basename(inside))
         known[inside] = {external_index_name(name, tool) for name in shards}
@@ -135,15 +134,15 @@ def check_owned_files(folder: str, manifest: Manifest, storage: Storage) -> None
             "U618",
             "dataset to replace contains files that rekord did not write",
             location=Location(path=others[0]),
-            expected="nothing but what the manifest lists",
+            expected="only the files that the manifest lists",
             found=f"{len(others):,} other {'file or folder' if len(others) == 1 else 'files or folders'}",
-            do="move what is not the dataset's elsewhere, or name OUT instead of --replace (replace=True)",
+            do='move them elsewhere, or write to a new folder: out="data/new"',
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditTarget:
-    """Where an edited dataset goes: to `out`, or in the place of the old one."""
+    """Where an edited dataset goes: to `out`, or in place of the old one."""
 
     out: str | None
     workers: int = 1
@@ -154,35 +153,35 @@ class EditTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetEdit:
-    """A dataset as it is to be. `options` are all that decides its bytes."""
+    """The dataset to write. `options` are all those that affect its bytes."""
 
     verb: str
     old: SourceDataset
     shards: Mapping[str, Sequence[DerivedShard]]
-    counts: Mapping[str, int]  # of the records that are added, deleted or changed, by split
+    counts: Mapping[str, int]  # of added, deleted or changed records, by split
     options: Mapping[str, Any]
-    request_digest: str  # a digest of what was asked for, whatever dataset it is asked of
-    schema: Schema | None = None  # where it is another one
-    companions: Mapping[str, bytes] = field(default_factory=dict)  # companions that are to be others
+    request_digest: str  # of the requested edit, independent of the dataset
+    schema: Schema | None = None  # if it changes
+    companions: Mapping[str, bytes] = field(default_factory=dict)  # those that change
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class EditResult:
-    """How an edit ended."""
+    """The result of an edit."""
 
     dataset: str
     manifest: Manifest
     counts: Mapping[str, int]
-    linked_shards: int
-    written_shards: int
+    linked_shards: int = 0
+    written_shards: int = 0
     resumed_shards: int = 0
     nothing_to_do: bool = False
-    left: str | None = None  # a folder with files of others that came into the old dataset meanwhile
+    left: str | None = None  # a folder with foreign files that were added to the old dataset meanwhile
     notes: tuple[str, ...] = ()
 
     def to_dict(self, what: str) -> dict[str, Any]:
-        """As JSON holds it; `what` was done to records."""
+        """The result as a JSON document; `what` was done to records."""
         return {
             "dataset": self.dataset,
             "splits": {
@@ -207,8 +206,8 @@ def resolve_edit_target(out: PathLike | None, options: EditOptions, *, progress:
     if (out is None) == (not options.replace):
         raise error(
             "U605",
-            "`out` is missing" if out is None else "`out` cannot be given beside `replace`",
-            expected="a place for the new dataset, or that it takes the place of the old one",
+            "`out` is required" if out is None else "`out` and `replace` cannot be combined",
+            expected="either a folder for the new dataset, or replace=True",
             found="neither" if out is None else "both",
             do='out="data/new", or replace=True',
         )
@@ -222,14 +221,14 @@ def resolve_edit_target(out: PathLike | None, options: EditOptions, *, progress:
 
 @contextmanager
 def open_edit(path: PathLike, target: EditTarget) -> Iterator[tuple[EditWorkspace, EditSwap | None]]:
-    """The place of an edit, for as long as it takes; and a swap that an earlier run did and could not tell of."""
+    """The locked workspace of an edit, and a swap that an earlier run completed without reporting it."""
     folder = as_path("path", path, expected="the path of a dataset's folder", do='"data/flowers"')
     place = folder if target.out is None else target.out
     reject_remote_write(place)
     if target.out is not None:
         _check_listed(os.fspath(path))
     elif not exists(target.storage, os.path.dirname(os.path.realpath(place))):
-        target.storage.stat(place)  # which says that it is missing
+        target.storage.stat(place)  # raises: it does not exist
     with EditWorkspace(place, target.storage).lock_work() as work:
         done = work.recover(EditSwap) if target.out is None else None
         if target.fresh:
@@ -238,7 +237,7 @@ def open_edit(path: PathLike, target: EditTarget) -> Iterator[tuple[EditWorkspac
 
 
 def open_editable(path: PathLike, target: EditTarget) -> SourceDataset:
-    """The dataset to be edited, which a manifest lists."""
+    """The dataset to edit, which must have a manifest."""
     _check_listed(os.fspath(path))
     old = open_source_dataset(path)
     if old.manifest is None or old.root is None:
@@ -248,15 +247,14 @@ def open_editable(path: PathLike, target: EditTarget) -> SourceDataset:
     else:
         check_separate_folders(target.out, [old])
         if old.is_tfds:
-            names = tuple(old.manifest.splits)
-            compression = next((part.compression for part in old.manifest.splits.values()), "none")
-            packed = None if compression == "none" else compression
-            check_tfds(old.schema, infer_tfds_name(target.out), TFDS_VERSION, names, packed)
+            splits = old.manifest.splits
+            compression = next((part.compression for part in splits.values()), "none")
+            check_tfds_output(target.out, old.schema, tuple(splits), compression)
     return old
 
 
 def _check_listed(place: str) -> None:
-    ROUTED_STORAGE.stat(place)  # what is not there is not without a manifest
+    ROUTED_STORAGE.stat(place)  # raises if it does not exist
     if not exists(ROUTED_STORAGE, manifest_path(place)):
         raise _missing_manifest_error(place)
 
@@ -266,20 +264,20 @@ def _missing_manifest_error(place: str) -> RekordError:
         "U651",
         "dataset without a manifest cannot be edited",
         location=Location(path=place),
-        expected="a folder with a rekord.json, which says what each shard holds",
-        found="none",
-        do=f"rekord rewrite {place[:60]} NEW, and edit NEW",
+        expected="a folder with a rekord.json",
+        found="no rekord.json",
+        do=f"rekord rewrite {place[:60]} NEW",
     )
 
 
 def keep_shard(old: SourceDataset, split: str, records: RecordSequence, number: int) -> DerivedShard:
-    """A shard that stays as it is."""
+    """A shard that is kept."""
     assert old.manifest is not None
     return reuse_shard(records, number, old.manifest.splits[split], old.index)
 
 
 def drop_records(records: RecordSequence, number: int, gone: Ids) -> DerivedShard | None:
-    """A shard without some of its records, all by their numbers in the split; None where none is left."""
+    """A shard without some of its records, by number in the split; None if none is left."""
     begin, end = (int(one) for one in records.shards.starts[number : number + 2])
     left = np.setdiff1d(np.arange(begin, end, dtype=np.int64), gone, assume_unique=True)
     if not len(left):
@@ -291,12 +289,12 @@ def drop_records(records: RecordSequence, number: int, gone: Ids) -> DerivedShar
 
 
 def digest_options(*words: Any) -> str:
-    """One digest for what was asked for."""
+    """A digest of the requested edit."""
     return hashlib.sha256(repr(words).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def build_recovered_result(swap: EditSwap, path: PathLike, target: EditTarget) -> EditResult:
-    """How an edit ended that an earlier run did, and died before it could tell."""
+    """The result of an edit that an earlier run completed, but died before reporting."""
     place = os.fspath(path)
     return EditResult(
         dataset=place,
@@ -309,7 +307,7 @@ def build_recovered_result(swap: EditSwap, path: PathLike, target: EditTarget) -
 
 
 def run_edit(edit: DatasetEdit, path: PathLike, target: EditTarget, work: EditWorkspace) -> EditResult:
-    """Make the dataset, and put it where it belongs."""
+    """Write the dataset, and commit it."""
     old = edit.old
     assert old.manifest is not None
     assert old.parent is not None
@@ -320,8 +318,6 @@ def run_edit(edit: DatasetEdit, path: PathLike, target: EditTarget, work: EditWo
             dataset=place,
             manifest=old.manifest,
             counts=edit.counts,
-            linked_shards=0,
-            written_shards=0,
             nothing_to_do=True,
             notes=edit.notes,
         )
@@ -342,20 +338,20 @@ def run_edit(edit: DatasetEdit, path: PathLike, target: EditTarget, work: EditWo
         index=old.index,
         plan=plan,
         version=VERSION,
-        companions=_EditedCompanions(DerivedCompanions(old, schema, place, tfds=old.is_tfds), edit.companions),
+        companions=derived_companions(old, schema, place, tfds=old.is_tfds, changed=edit.companions),
         parent=old.parent,
         workers=target.workers,
         fresh=target.fresh,
         storage=target.storage,
-        framed_bytes=_estimate_written_bytes(splits, old, work),
+        framed_bytes=_estimate_written_bytes(splits, work),
     )
     if target.out is None:
         work.remove_stale(work.data, plan.id)
-    aloud = target.progress and bool(wanted.framed_bytes)
+    progress = target.progress and bool(wanted.framed_bytes)
     try:
-        remade = run_derivation(wanted, [old], progress=aloud, shown=place)
+        derived = run_derivation(wanted, [old], progress=progress, shown=place)
     except UsageError:
-        work.clear()  # the place is taken: no later run goes on from here
+        work.clear()  # the output exists already: no later run resumes from here
         raise
     shards = sum(len(split.shards) for split in splits.values())
     linked = _count_linked_shards(wanted, old)
@@ -376,41 +372,29 @@ def run_edit(edit: DatasetEdit, path: PathLike, target: EditTarget, work: EditWo
         work.clear()
     return EditResult(
         dataset=place,
-        manifest=remade.manifest,
+        manifest=derived.manifest,
         counts=edit.counts,
         linked_shards=linked,
         written_shards=shards - linked,
-        resumed_shards=remade.resumed_shards,
-        nothing_to_do=remade.nothing_to_do and target.out is not None,
+        resumed_shards=derived.resumed_shards,
+        nothing_to_do=derived.nothing_to_do and target.out is not None,
         left=left,
         notes=edit.notes,
     )
 
 
-class _EditedCompanions:
-    """The files beside the shards, some of them not as the old dataset had them."""
-
-    def __init__(self, usual: DerivedCompanions, others: Mapping[str, bytes]) -> None:
-        self._usual = usual
-        self._others = others
-
-    def __call__(self, manifest: Manifest) -> dict[str, bytes]:
-        return {**self._usual(manifest), **self._others}
-
-
 def _choose_template(old: SourceDataset, part: ManifestSplit, place: str) -> str:
-    """How shards are called: as before, unless the name of the dataset is in it, or a number is not."""
+    """The template of shard names: as before, unless it contains the dataset's name or lacks a number."""
     numbered = all(word in part.template for word in ("{split}", "{shard:05d}", "{shards:05d}"))
     if numbered and not old.is_tfds:
         return part.template
     return make_shard_template(place, part.compression, "tfds" if old.is_tfds else None)
 
 
-def _estimate_written_bytes(splits: Mapping[str, DerivedSplit], old: SourceDataset, work: EditWorkspace) -> int:
-    """About how much will be written: where files cannot be linked, they are copied."""
-    shards = [shard for split in splits.values() for shard in split.shards]
+def _estimate_written_bytes(splits: Mapping[str, DerivedSplit], work: EditWorkspace) -> int:
+    """Approximate number of bytes to write: files that cannot be linked are copied."""
     sizes = 0
-    for shard in shards:
+    for shard in [shard for split in splits.values() for shard in split.shards]:
         if isinstance(shard, LinkedShard):
             same_disk = _get_device(os.path.dirname(shard.path)) == _get_device(work.parent)
             sizes += 0 if same_disk else shard.done.file_bytes
@@ -427,13 +411,17 @@ def _get_device(folder: str) -> int:
 
 
 def _count_linked_shards(wanted: Derivation, old: SourceDataset) -> int:
-    """How many shards are another name of a file of the old dataset."""
+    """The number of shards that are hard links to files of the old dataset."""
     linked = 0
     theirs = {path for split in old.splits.values() for path in split.paths}
     for name, split in wanted.splits.items():
         for number, shard in enumerate(split.shards):
             if isinstance(shard, LinkedShard) and shard.path in theirs:
                 own = os.path.join(wanted.out, shard_name(split.template, name, number, len(split.shards)))
-                stat = wanted.storage.stat
-                linked += stat(own).identity == stat(shard.path).identity
+                linked += is_same_file(wanted.storage, own, shard.path)
     return linked
+
+
+def is_same_file(storage: Storage, one: str, other: str) -> bool:
+    """Whether two paths are links to the same file."""
+    return storage.stat(one).identity == storage.stat(other).identity

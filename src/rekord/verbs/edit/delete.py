@@ -1,4 +1,4 @@
-"""`rk.delete`: a dataset without some of its records, which leaves all other shards as they are."""
+"""`rk.delete`: a dataset without some of its records. Shards without deleted records are linked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from rekord.verbs.edit.common import (
     run_edit,
 )
 from rekord.verbs.edit.record_list import RecordList, parse_record_list, resolve_record_numbers
-from rekord.verbs.options import DeleteOptions, RecordCondition, RecordPairs
+from rekord.verbs.options import DeleteOptions, RecordCondition, RecordPairs, conflicting_options
 from rekord.verbs.query import find_matching_records
 
 _ROWS = 1024
@@ -54,15 +54,15 @@ def delete(
     fresh: bool = False,
     progress: bool = True,
 ) -> Dataset:
-    """Make a dataset at `out` of one without the records that `where` or `records` says, and open it.
+    """Write a dataset to `out` without the records that `where` or `records` selects, and open it.
 
-    `where` is a condition in SQL over columns (a record of which it is NULL stays), a function that gives True or
-    False for each record of a batch, or numbers of records: of the only split, or `{"train": [3, 7]}`. `records`
-    are pairs of a split and a number, `[("train", 3), ("val", 7)]`, or the path of a file of them. `split` leaves
-    all other splits alone. Shards without such records are linked, not copied; the others are written anew.
-    A split of which nothing is left keeps one shard without records.
+    `where` is an SQL condition over columns (records for which it is NULL are kept), a function that returns True or
+    False for each record of a batch, or record numbers: of the only split, or `{"train": [3, 7]}`. `records` is a
+    list of pairs of split and record number, `[("train", 3), ("val", 7)]`, or the path of a file that lists them.
+    `split` restricts the deletion to some splits. Shards without deleted records are linked, not copied; the others
+    are written again. An empty split keeps one shard without records.
 
-    With `replace` the new dataset takes the place of the old one, in one step where the system can.
+    With `replace`, the new dataset replaces the old one, atomically if the system supports it.
     """
     options = DeleteOptions.of(locals())
     target = resolve_edit_target(out, options, progress=progress)
@@ -70,21 +70,19 @@ def delete(
 
 
 def delete_records(path: PathLike, target: EditTarget, options: DeleteOptions) -> EditResult:
-    """What `delete` does, and how it ended."""
-    if (options.where is None) == (options.records is None):
+    """Run `delete`, and report the result."""
+    if options.where is None and options.records is None:
         raise error(
             "U605",
-            "`where` and `records` cannot both be given"
-            if options.records is not None
-            else "nothing says which records are to be deleted",
-            expected="either `where` or `records`",
-            found="none of them" if options.records is None else "both",
-            do='where="label = 3", or records=[("train", 3)]',
+            "`where` or `records` is required",
+            expected="the records to delete",
+            found="neither",
+            do='where="label = 3"',
         )
     which = RecordSelector.of(options)
-    said = digest_options("delete", which.words(), which.split)
+    request_digest = digest_options("delete", which.words(), which.split)
     with open_edit(path, target) as (work, done):
-        if done is not None and done.request_digest == said:
+        if done is not None and done.request_digest == request_digest:
             return build_recovered_result(done, path, target)
         old = open_editable(path, target)
         gone = which.numbers(old)
@@ -98,7 +96,7 @@ def delete_records(path: PathLike, target: EditTarget, options: DeleteOptions) -
             shards[name] = [shard for shard in made if shard is not None]
             if not shards[name]:
                 shards[name] = [CopiedShard(RecordRange(stored, 0, 0))]
-        # Of what was deleted nothing is to be left: not even the condition, which may name it.
+        # Nothing of the deleted records may remain: not even the condition, which may contain their values.
         digests = {name: digest_selection(ids) for name, ids in gone.items() if len(ids)}
         edit = DatasetEdit(
             verb="delete",
@@ -106,7 +104,7 @@ def delete_records(path: PathLike, target: EditTarget, options: DeleteOptions) -
             shards=shards,
             counts={name: len(ids) for name, ids in gone.items()},
             options={"deleted": digests},
-            request_digest=said,
+            request_digest=request_digest,
             notes=which.notes,
         )
         return run_edit(edit, path, target, work)
@@ -114,7 +112,7 @@ def delete_records(path: PathLike, target: EditTarget, options: DeleteOptions) -
 
 @dataclass(frozen=True)
 class RecordSelector:
-    """The records that an edit is about: those that a condition says, or those of a list."""
+    """The records of an edit: selected by a condition, or listed."""
 
     where: RecordCondition | None
     listed: RecordList | None
@@ -122,15 +120,12 @@ class RecordSelector:
 
     @classmethod
     def of(cls, options: DeleteOptions) -> RecordSelector:
-        """Refuse what cannot stand together, and read the list."""
+        """Refuse conflicting options, and read the list."""
+        if options.where is not None and options.records is not None:
+            raise conflicting_options("where", "records")
         if options.records is not None and options.split is not None:
-            raise error(
-                "U605",
-                "`split` cannot be given beside `records`",
-                expected="one of them: a list names the split of each record",
-                found="both",
-                do="leave `split` out",
-            )
+            expected = "one of the two: a list names the split of each record"
+            raise conflicting_options("split", "records", expected=expected, do="leave out split=")
         return cls(
             options.where,
             None if options.records is None else parse_record_list(options.records),
@@ -139,24 +134,24 @@ class RecordSelector:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know of the list."""
+        """Remarks about the list."""
         return () if self.listed is None else self.listed.notes
 
     def words(self) -> Any:
-        """What was asked for, in words that are the same in every run."""
+        """The selection in a form that is the same in every run."""
         if self.listed is not None:
             return ["records", sorted(one.pair for one in self.listed.records)]
         return None if self.where is None else describe_condition(self.where)
 
     def numbers(self, old: SourceDataset) -> dict[str, Ids]:
-        """The numbers of these records in each split, in order."""
+        """The record numbers in each split, in order."""
         if self.listed is None:
             return select_records(old, self.where, self.split)
         return {name: np.zeros(0, np.int64) for name in old.splits} | resolve_record_numbers(old, self.listed)
 
 
 def select_records(old: SourceDataset, where: Any, split: list[str] | None) -> dict[str, Ids]:
-    """The numbers of the records of each split that `where` is about, in order."""
+    """The record numbers in each split that `where` selects, in order."""
     names = list(old.splits) if split is None else split
     for name in names:
         check_split_name(old, name)
@@ -175,7 +170,7 @@ def select_records(old: SourceDataset, where: Any, split: list[str] | None) -> d
 
 
 def describe_condition(where: Any) -> Any:
-    """What was asked for, in words that are the same in every run."""
+    """A condition in a form that is the same in every run."""
     if isinstance(where, str):
         return where
     if callable(where):
@@ -187,13 +182,13 @@ def describe_condition(where: Any) -> Any:
     raise invalid(
         "where",
         where,
-        "a condition in SQL, a function of a batch, or numbers of records",
+        "an SQL condition, a function of a batch, or record numbers",
         'where="label = 3"',
     )
 
 
 def to_split_names(split: str | Sequence[str]) -> list[str]:
-    """The names of splits, where there may be one or several."""
+    """One or several split names as a list."""
     if isinstance(split, str):
         return [split]
     if not isinstance(split, Sequence) or not all(isinstance(name, str) for name in split):
@@ -202,7 +197,7 @@ def to_split_names(split: str | Sequence[str]) -> list[str]:
 
 
 def _numbers_by_split(old: SourceDataset, where: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
-    """Numbers of records by split, where that is what was given."""
+    """Record numbers by split; None for a condition or a function."""
     if isinstance(where, str) or callable(where):
         return None
     if isinstance(where, Mapping):
@@ -212,10 +207,10 @@ def _numbers_by_split(old: SourceDataset, where: Any, names: Sequence[str]) -> M
     if len(names) != 1:
         raise error(
             "U605",
-            "numbers of records need the name of their split",
+            "record numbers need the name of their split",
             expected=f'{{"{names[0]}": [0, 1]}}' if names else "a dataset with splits",
-            found=f"numbers alone, and {len(names)} splits",
-            do="where={split: numbers}, or split=",
+            found=f"numbers only, and {len(names)} splits",
+            do=f"split={names[0]!r}" if names else None,
         )
     return {names[0]: where}
 
@@ -243,15 +238,15 @@ def _to_array(given: Any) -> Any:
 def _missing_record_error(name: str, count: int, found: str) -> RekordError:
     return error(
         "U605",
-        f"`where` names no record of the split `{name[:60]}`",
-        expected=f"whole numbers from 0 to {count - 1:,}" if count else "no numbers: the split has no records",
+        f"`where` selects records that split `{name[:60]}` does not have",
+        expected=f"integers from 0 to {count - 1:,}" if count else "no numbers: the split has no records",
         found=found,
-        do="a record is numbered as in split[number]",
+        do=f'where={{"{name[:40]}": [0]}}' if count else f"leave out `{name[:40]}`",
     )
 
 
 def _evaluate_condition(split: Split, function: Callable[[Batch], Any]) -> Ids:
-    """The records for which a function says True."""
+    """The records for which a function returns True."""
     found = [np.zeros(0, np.int64)]
     begin = 0
     for batch in split.batches(_ROWS):
@@ -271,6 +266,6 @@ def _evaluate_condition(split: Split, function: Callable[[Batch], Any]) -> Ids:
 
 
 def _group_by_shard(records: RecordSequence, ids: Ids) -> list[Ids]:
-    """Sorted numbers, those of each shard by themselves."""
+    """Sorted record numbers, grouped by shard."""
     inner = records.shards.starts[1:-1]
     return np.split(ids, np.searchsorted(ids, inner))

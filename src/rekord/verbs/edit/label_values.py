@@ -1,4 +1,4 @@
-"""The classes and labels of a split before and after, and the columns that repeat them."""
+"""The classes and labels of a split before and after, and the columns that mirror them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rekord.arguments import INT64_MAX, INT64_MIN
 from rekord.codec.columns import Batch, Optional, Ragged
 from rekord.dataset.order import Ids
 from rekord.dataset.split import Split
@@ -25,14 +27,15 @@ from rekord.schema.interop.label_map import format_label_map
 from rekord.storage.local import read_error
 from rekord.verbs.derive_common import SourceDataset
 from rekord.verbs.edit.append import build_layout
+from rekord.verbs.edit.record_list import list_file_error
 
 
 @dataclass(frozen=True)
 class LabelClasses:
-    """What the ids of a column stand for.
+    """The classes of a column by id.
 
-    A list of a Label says its names in order; the classes of a layout have ids of their own, which stay; and
-    numbers stand for themselves.
+    A Label has a list of names in order; the classes of a layout have ids of their own, which never change; numbers
+    have no names.
     """
 
     column: str
@@ -41,36 +44,39 @@ class LabelClasses:
     count: int | None = None  # of a Label: its ids are below
 
     def name(self, number: int) -> str:
-        """What a class is called: by its name, or by its number."""
+        """The name of a class, or its id."""
         return self.names.get(number, str(number))
 
     def id_of(self, value: Any) -> int:
-        """The id of a class that is given by its name or its id."""
+        """The id of a class, given by name or id."""
         if isinstance(value, str):
             found = next((number for number, name in self.names.items() if name == value), None)
             if found is not None:
                 return found
-            if not (value.isascii() and value.lstrip("-").isdigit() and len(value) < 20):
+            if not _is_number(value) or len(value) >= 20:
                 raise self.unknown(value)
             value = int(value)
         try:
             number = operator.index(value)
         except TypeError:
             raise self.unknown(value) from None
-        known = number in self.names if self.kind == "layout" else self._inside(number)
+        if self.kind == "layout":
+            known = number in self.names
+        else:
+            known = 0 <= number < self.count if self.count is not None else INT64_MIN <= number <= INT64_MAX
         if isinstance(value, bool) or not known:
             raise self.unknown(value)
         return number
 
     def has_name(self, value: Any) -> bool:
-        """Whether a class is called so."""
+        """Whether a class has this name."""
         return value in self.names.values()
 
     def unknown(self, value: Any) -> RekordError:
-        """The error for what is none of the classes."""
+        """The error for an unknown class."""
         near = closest_match(value, list(self.names.values())) if isinstance(value, str) else None
         named = f"one of {len(self.names):,} names" if self.names else ""
-        ids = f"an id from 0 to {self.count - 1:,}" if self.count is not None else "a whole number of 64 bits"
+        ids = f"an id from 0 to {self.count - 1:,}" if self.count is not None else "a 64-bit integer"
         if self.kind == "layout":
             ids = "one of their ids"
         return error(
@@ -79,28 +85,25 @@ class LabelClasses:
             location=Location(feature=self.column),
             expected=f"{named}, or {ids}" if named else ids,
             found=preview(value),
-            do=f"did you mean {preview(near)}?" if near else "name another class, or give all classes: names=[…]",
+            do=f"did you mean {preview(near)}?"
+            if near
+            else "use an existing class, or declare all classes with names=",
         )
-
-    def _inside(self, number: int) -> bool:
-        if self.count is not None:
-            return 0 <= number < self.count
-        return -(2**63) <= number < 2**63
 
 
 @dataclass(frozen=True)
 class ClassMapping:
-    """The classes before and after. Ids that no map names stay as they are; None says that a class is left out."""
+    """The classes before and after. Ids that are not mapped are kept; None removes a class."""
 
     before: LabelClasses
     after: LabelClasses
     base: Mapping[int, int | None]  # of every record
-    hit: Mapping[int, int | None]  # of those that are to be changed
-    origin: Mapping[int, int]  # the class before that a class after comes from, where there is one
+    hit: Mapping[int, int | None]  # of the selected records
+    origin: Mapping[int, int]  # the old class of a new one, if there is one
 
 
 def resolve_label_column(old: SourceDataset, column: Any) -> str:
-    """The column whose labels are meant."""
+    """The column to relabel."""
     schema = old.schema
     if column is None:
         labels = list(of_type(schema.context, Label))
@@ -108,17 +111,17 @@ def resolve_label_column(old: SourceDataset, column: Any) -> str:
         found = labels if len(labels) == 1 else [name for name in usual if name in labels] or usual
         if not found:
             raise relabel_error(
-                "it is not clear which column is meant",
-                "the name of a Label, or of an Int64",
-                f"{len(labels)} Labels",
+                "cannot determine the column to relabel",
+                "the name of a Label or Int64 column",
+                f"{len(labels)} Label columns",
                 'column="label"',
             )
         return found[0]
     feature = schema[column]
     if feature.value_kind != "int" or column not in schema.context or len(feature.shape) > 1:
         raise relabel_error(
-            f"`{column[:60]}` holds no classes",
-            "a Label or an Int64, of one value or a list of them",
+            f"`{column[:60]}` does not hold classes",
+            "a Label or Int64 column, of single values or lists",
             type(feature).__name__,
             'column="label"',
             feature=column,
@@ -127,13 +130,13 @@ def resolve_label_column(old: SourceDataset, column: Any) -> str:
 
 
 def read_label_classes(old: SourceDataset, column: str) -> LabelClasses:
-    """The classes that a column has."""
+    """The classes of a column."""
     feature = old.schema[column]
     if isinstance(feature, Label):
         return LabelClasses(column, "list", dict(enumerate(feature.names or ())), feature.count)
-    told = None if old.manifest is None else old.manifest.options.get("layout")
-    if isinstance(told, dict) and told.get("name") == "detection" and column == "labels":
-        pairs = told.get("classes")
+    layout = None if old.manifest is None else old.manifest.options.get("layout")
+    if isinstance(layout, dict) and layout.get("name") == "detection" and column == "labels":
+        pairs = layout.get("classes")
         if isinstance(pairs, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
             return LabelClasses(column, "layout", {int(number): str(name) for number, name in pairs})
     return LabelClasses(column, "numbers")
@@ -142,14 +145,14 @@ def read_label_classes(old: SourceDataset, column: str) -> LabelClasses:
 def map_classes(
     before: LabelClasses, mapping: Mapping[Any, Any] | None, names: Any, *, everywhere: bool
 ) -> ClassMapping:
-    """What becomes of the classes. With `everywhere` a class that is mapped to another has no records any more."""
+    """The new classes. With `everywhere`, a class that is mapped to another one has no records left."""
     given = mapping or {}
     if names is not None:
         after = _parse_class_list(before, names)
         base = _translate_ids(before, after)
-        return _validate_mapping(before, after, base, {**base, **_resolve_ids(before, after, given)})
+        return _build_mapping(before, after, base, {**base, **_resolve_ids(before, after, given)})
     if not before.names:
-        return _validate_mapping(before, before, {}, _resolve_ids(before, before, given))
+        return _build_mapping(before, before, {}, _resolve_ids(before, before, given))
     wanted = {before.id_of(old): _resolve_target(before, target) for old, target in given.items()}
     targets = {number: wanted.get(number, name) for number, name in before.names.items()}
     if before.kind == "layout" or not everywhere:
@@ -162,7 +165,7 @@ def _resolve_ids(before: LabelClasses, after: LabelClasses, mapping: Mapping[Any
 
 
 def _translate_ids(before: LabelClasses, after: LabelClasses) -> dict[int, int | None]:
-    """Each class by the id of the same name; where there are no names, by the same id."""
+    """The new id of each class: by name if there are names, otherwise unchanged."""
     if before.names and after.names:
         ids = {name: number for number, name in after.names.items()}
         return {number: ids.get(name) for number, name in before.names.items()}
@@ -170,7 +173,7 @@ def _translate_ids(before: LabelClasses, after: LabelClasses) -> dict[int, int |
 
 
 def _resolve_target(before: LabelClasses, target: Any) -> str:
-    """What a class that is mapped is to be called: a name that there is already, or a new one."""
+    """The name of the target of a class: an existing name, or a new one."""
     if isinstance(target, str) and target and (before.has_name(target) or not _is_number(target)):
         return target
     return before.name(before.id_of(target))
@@ -181,7 +184,7 @@ def _is_number(text: str) -> bool:
 
 
 def _build_compact_mapping(before: LabelClasses, targets: Mapping[int, str]) -> ClassMapping:
-    """A list of classes without those that nothing is any more: ids behind them move up."""
+    """A list of classes without unused ones: later ids move up."""
     kept: list[str] = []
     wanted = set(targets.values())
     for number, name in before.names.items():
@@ -191,11 +194,11 @@ def _build_compact_mapping(before: LabelClasses, targets: Mapping[int, str]) -> 
             kept.append(targets[number])
     after = LabelClasses(before.column, "list", dict(enumerate(kept)), len(kept))
     ids: dict[int, int | None] = {number: kept.index(name) for number, name in targets.items()}
-    return _validate_mapping(before, after, ids, ids)
+    return _build_mapping(before, after, ids, ids)
 
 
 def _build_stable_mapping(before: LabelClasses, targets: Mapping[int, str], *, everywhere: bool) -> ClassMapping:
-    """Classes whose ids stay; a new name takes the id of the class that it is the new name of, or one of its own."""
+    """Classes that keep their ids; a new name takes the id of the class that it renames, or a new one."""
     ids = {name: number for number, name in before.names.items()}
     wanted = set(targets.values())
     for number, name in targets.items():
@@ -207,31 +210,28 @@ def _build_stable_mapping(before: LabelClasses, targets: Mapping[int, str], *, e
     used = wanted if everywhere else {*before.names.values(), *wanted}
     names = {number: name for name, number in sorted(ids.items(), key=operator.itemgetter(1)) if name in used}
     count = None if before.count is None else max(before.count, len(names))
-    return _validate_mapping(before, LabelClasses(before.column, before.kind, names, count), {}, hit)
+    return _build_mapping(before, LabelClasses(before.column, before.kind, names, count), {}, hit)
 
 
 def _parse_class_list(before: LabelClasses, names: Any) -> LabelClasses:
-    """The classes of a list of all of them, or of their number."""
+    """The classes of a complete list, or of their number."""
     if before.kind != "list":
         raise relabel_error(
-            f"`{before.column[:60]}` is no Label, so that it has no list of classes",
+            f"`names` does not apply to `{before.column[:60]}`, which is not a Label",
             "no names",
             preview(names),
-            "leave names= out",
+            "leave out names=",
             feature=before.column,
         )
-    label = Label(names)  # which says what is wrong with them
+    label = Label(names)  # raises for invalid names
     return LabelClasses(before.column, "list", dict(enumerate(label.names or ())), label.count)
 
 
-def _validate_mapping(
+def _build_mapping(
     before: LabelClasses, after: LabelClasses, base: Mapping[int, int | None], hit: Mapping[int, int | None]
 ) -> ClassMapping:
-    origin: dict[int, int] = {}
     names = {name: number for number, name in before.names.items()}
-    for number, name in after.names.items():
-        if name in names:
-            origin[number] = names[name]
+    origin = {number: names[name] for number, name in after.names.items() if name in names}
     for old, new in hit.items():
         if new is not None:
             origin.setdefault(new, old)
@@ -239,7 +239,7 @@ def _validate_mapping(
 
 
 def update_feature(feature: Feature, changed: ClassMapping) -> Feature:
-    """The column's feature with the classes that it has now."""
+    """The column's feature with the new classes."""
     if changed.after == changed.before:
         return feature
     if changed.after.kind == "layout" and isinstance(feature, Int64):
@@ -258,7 +258,7 @@ def update_feature(feature: Feature, changed: ClassMapping) -> Feature:
 
 
 def relabel_error(what: str, expected: str, found: str, do: str, *, feature: str | None = None) -> RekordError:
-    """The error for a change that makes no sense."""
+    """The error for an invalid change of labels."""
     return error("U605", what, location=Location(feature=feature), expected=expected, found=found, do=do)
 
 
@@ -267,7 +267,7 @@ _LABEL_MAP = "label_map.pbtxt"
 
 @dataclass(frozen=True)
 class LabelCompanions:
-    """What is to be changed beside the labels."""
+    """What changes together with the labels."""
 
     texts: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # by column, then by class
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -276,10 +276,10 @@ class LabelCompanions:
 
 
 def update_companions(old: SourceDataset, changed: ClassMapping, schema: Schema) -> LabelCompanions:
-    """The companions of the labels of a dataset that a layout tells of; `schema` is that of the new one."""
+    """The companions of the labels, if the dataset has a layout; `schema` is the new one."""
     assert old.manifest is not None
-    told = old.manifest.options.get("layout")
-    layout = told if isinstance(told, dict) else {}
+    recorded = old.manifest.options.get("layout")
+    layout = recorded if isinstance(recorded, dict) else {}
     column, name = changed.after.column, layout.get("name")
     texts: dict[str, Mapping[int, str]] = {}
     notes: list[str] = []
@@ -300,7 +300,7 @@ def update_companions(old: SourceDataset, changed: ClassMapping, schema: Schema)
         if new is not None and name == "detection":
             files[_LABEL_MAP] = format_label_map(changed.after.names).encode()
         else:
-            notes.append(f"{_LABEL_MAP} was left as it is: it may name classes that are not there any more")
+            notes.append(f"{_LABEL_MAP} was not changed: it may contain classes that no longer exist")
     options: dict[str, Any] = {}
     if layout and name != "plain":
         options["layout"] = new if new is not None and _is_layout_of_schema(new, schema) else None
@@ -310,7 +310,7 @@ def update_companions(old: SourceDataset, changed: ClassMapping, schema: Schema)
 def _update_classification_layout(
     layout: Mapping[str, Any], changed: ClassMapping
 ) -> tuple[dict[str, Any] | None, dict[int, str] | None]:
-    """The layout with the new classes, and the synset of each class that has one."""
+    """The layout with the new classes, and the synset of each class that has one, by id."""
     first = 0 if layout.get("zero_based") else 1
     names = [name for number, name in changed.after.names.items() if number >= first]
     before = layout.get("synsets")
@@ -324,16 +324,20 @@ def _update_classification_layout(
 
 
 def _is_layout_of_schema(layout: Mapping[str, Any], schema: Schema) -> bool:
-    """Whether the columns of a layout are those of a schema, so that rows can still be appended by it."""
+    """Whether a layout gives this schema, so that it can still be used to append rows."""
     try:
         return not layout.get("transforms") and build_layout(layout).schema == schema
     except (KeyError, TypeError, ValueError, AttributeError, RekordError):
         return False
 
 
+_LABEL_FILE_EXAMPLE = "fix the file: a header with column names, then one key and one label per line"
+_label_file_error = partial(list_file_error, do=_LABEL_FILE_EXAMPLE)
+
+
 @dataclass(frozen=True)
 class LabelFile:
-    """The labels of a file: by the value of a column, or by split and number."""
+    """The labels in a file: by the value of a column, or by split and number."""
 
     path: str
     key: str | None
@@ -341,7 +345,7 @@ class LabelFile:
 
 
 def read_label_file(path: str | os.PathLike[str], column: str, schema: Schema, key: str | None) -> LabelFile:
-    """The labels of a CSV file. Its first line names its columns."""
+    """The labels in a CSV file with a header."""
     place = os.fspath(path)
     lines = _iter_csv_lines(place)
     _, header = next(lines, (1, []))
@@ -355,19 +359,19 @@ def read_label_file(path: str | os.PathLike[str], column: str, schema: Schema, k
         if not fields:
             continue
         if len(fields) != len(header):
-            raise _label_file_error(place, line, f"{len(header)} fields, as the first line has", f"{len(fields)}")
+            raise _label_file_error(place, line, f"{len(header)} fields, as in the header", f"{len(fields)}")
         name: str | tuple[str, int]
         if key is not None:
             name = fields[named[key]]
         else:
             number = fields[named["record"]]
             if not (number.isascii() and number.isdigit() and len(number) < 19):
-                raise _label_file_error(place, line, "the number of a record", repr(number)[:60])
+                raise _label_file_error(place, line, "a record number", repr(number)[:60])
             name = fields[named["split"]], int(number)
         before = found.setdefault(name, (fields[named[label]], line))
         if before[0] != fields[named[label]]:
             raise _label_file_error(
-                place, line, f"one label a record: line {before[1]:,} has another", repr(name)[:60]
+                place, line, f"one label per record: line {before[1]:,} has another one", repr(name)[:60]
             )
     return LabelFile(place, key, found)
 
@@ -375,7 +379,7 @@ def read_label_file(path: str | os.PathLike[str], column: str, schema: Schema, k
 def _choose_key_column(
     path: str, named: Mapping[str, int], label: str, schema: Schema, key: str | None
 ) -> str | None:
-    """The column that tells records apart; None where they are told by split and number."""
+    """The column that identifies records; None if split and number do."""
     if key is not None:
         if key not in named:
             raise _label_file_error(path, 1, f"a column `{key[:60]}`", ", ".join(named)[:60])
@@ -388,9 +392,9 @@ def _choose_key_column(
         raise _label_file_error(
             path,
             1,
-            "one column of the dataset that tells records apart, or the columns split and record",
+            "one column of the dataset that identifies records, or the columns split and record",
             ", ".join(shared)[:60] or "none",
-            do="--key COLUMN (key=)",
+            do=f'key="{shared[0][:40]}"' if shared else _LABEL_FILE_EXAMPLE,
         )
     _check_key(path, shared[0], schema)
     return shared[0]
@@ -399,7 +403,7 @@ def _choose_key_column(
 def _check_key(path: str, key: str, schema: Schema) -> None:
     feature = schema[key]
     if key not in schema.context or feature.value_kind not in ("int", "str", "bytes") or feature.shape:
-        raise _label_file_error(path, 1, "a key that is one text or one whole number", f"`{key[:60]}`")
+        raise _label_file_error(path, 1, "a key of one string or one integer", f"`{key[:60]}`")
 
 
 def _iter_csv_lines(path: str) -> Iterator[tuple[int, list[str]]]:
@@ -412,20 +416,9 @@ def _iter_csv_lines(path: str) -> Iterator[tuple[int, list[str]]]:
     except OSError as failure:
         raise read_error(path, failure) from failure
     except UnicodeDecodeError as failure:
-        raise _label_file_error(path, None, "a text in UTF-8", failure.object[failure.start :][:8].hex(" ")) from None
+        raise _label_file_error(path, None, "text in UTF-8", failure.object[failure.start :][:8].hex(" ")) from None
     except csv.Error as failure:
         raise _label_file_error(path, reader.line_num, "a CSV file", str(failure)[:60]) from None
-
-
-def _label_file_error(path: str, line: int | None, expected: str, found: str, do: str | None = None) -> RekordError:
-    return error(
-        "U624",
-        "list of labels or records cannot be read",
-        location=Location(path=path, line=line),
-        expected=expected,
-        found=found,
-        do=do or "fix the file: a key and a label a line, with the names of columns in its first line",
-    )
 
 
 Flags = npt.NDArray[np.bool_]
@@ -435,7 +428,7 @@ _ROWS = 8192
 
 @dataclass(frozen=True, eq=False)
 class LabelValues:
-    """The ids of all records: one each, or those of record i from `offsets[i]` to `offsets[i + 1]`."""
+    """The class ids of all records: one per record, or `ids[offsets[i]:offsets[i + 1]]` for record i."""
 
     ids: Ids
     valid: Flags  # of each record
@@ -443,15 +436,15 @@ class LabelValues:
 
     @property
     def records(self) -> int:
-        """How many there are."""
+        """The number of records."""
         return len(self.valid)
 
     def expand_to_values(self, flags: Flags) -> Flags:
-        """What is said of each record, said of each value."""
+        """Flags of records as flags of their values."""
         return flags if self.offsets is None else np.repeat(flags, np.diff(self.offsets))
 
     def reduce_to_records(self, flags: Flags) -> Flags:
-        """The records that have any such value."""
+        """The records with any flagged value."""
         if self.offsets is None:
             return flags
         sums = np.concatenate([[0], np.cumsum(flags)])
@@ -459,7 +452,7 @@ class LabelValues:
 
 
 def read_label_values(split: Split, column: str, feature: Feature) -> LabelValues:
-    """The labels of a split: from its index where that has them, or else from the records."""
+    """The labels of a split: from its index if it has them, otherwise from the records."""
     if not feature.shape:
         indexed = IndexedColumns(split.view.shards, {column: pa.int64()})
         if indexed.has([column]):
@@ -500,7 +493,7 @@ def _concat_arrays(parts: list[Any], kind: Any) -> Any:
 
 
 def map_label_ids(ids: Ids, by: Mapping[int, int | None], changed: ClassMapping) -> Ids:
-    """Ids by a map; what it does not name stays. A class that is left out and has records is refused."""
+    """Map ids; unmapped ones are kept. A removed class that has records is refused."""
     found, places = np.unique(ids, return_inverse=True)
     made = np.array([_map_label_id(int(number), by, changed) for number in found], np.int64)
     return made[places.reshape(-1)] if len(found) else ids
@@ -512,10 +505,10 @@ def _map_label_id(number: int, by: Mapping[int, int | None], changed: ClassMappi
     if new is None or (before is not None and after is not None and number < before and new >= after):
         name = changed.before.name(number)
         raise relabel_error(
-            f"the class `{name[:60]}` has records, and is not among the new classes",
-            "all classes that have records, or others that they are mapped to",
+            f"class `{name[:60]}` has records, but is not among the new classes",
+            "every class that has records, or a class to map it to",
             f"no class `{name[:60]}`",
-            f'{{"{name[:40]}": "another"}}, or add it to the names',
+            f'change={{"{name[:40]}": "another"}}',
             feature=changed.before.column,
         )
     return new
@@ -523,15 +516,15 @@ def _map_label_id(number: int, by: Mapping[int, int | None], changed: ClassMappi
 
 @dataclass(frozen=True, eq=False)
 class LabelUpdate:
-    """The labels that a split is to have. It is called with records that were decoded, and their numbers."""
+    """The new labels of a split. It is called with decoded records and their numbers."""
 
     column: str
     optional: bool
     before: LabelValues
     after: LabelValues
     texts: Mapping[str, Mapping[int, str]]
-    affected: Flags  # the records that are to be other bytes than before
-    renamed: Flags  # the records that are of another class than before
+    affected: Flags  # the records whose bytes change
+    renamed: Flags  # the records whose class changes
 
     def __call__(self, batch: Batch, numbers: Ids) -> Batch:
         made: dict[str, Any] = dict(batch)
@@ -545,11 +538,11 @@ class LabelUpdate:
         return made
 
     def digest(self) -> str:
-        """What tells these labels from others, in a few letters."""
-        told = hashlib.sha256(np.packbits(self.affected).tobytes())
-        told.update(self.after.ids.tobytes())
-        told.update(np.packbits(self.after.valid).tobytes())
-        return told.hexdigest()[:16]
+        """A short digest of these labels."""
+        digest = hashlib.sha256(np.packbits(self.affected).tobytes())
+        digest.update(self.after.ids.tobytes())
+        digest.update(np.packbits(self.after.valid).tobytes())
+        return digest.hexdigest()[:16]
 
     def _labels(self, column: Any, numbers: Ids) -> Any:
         if self.after.offsets is None:
@@ -565,7 +558,7 @@ class LabelUpdate:
         return ids.reshape(column.shape)
 
     def _text(self, text: Any, by_id: Mapping[int, str], number: int) -> Any:
-        """The text beside a label. Where there is none for the class, it is left as it is."""
+        """The text that mirrors a label; unchanged if there is none for the class."""
         if not self.after.valid[number]:
             return None
         if self.after.offsets is None:
@@ -573,7 +566,7 @@ class LabelUpdate:
         begin, end = (int(one) for one in self.after.offsets[number : number + 2])
         ids = self.after.ids[begin:end].tolist()
         if len(text) != len(ids):
-            return text  # it says something else
+            return text  # it does not mirror the labels
         return [by_id.get(one, word) for one, word in zip(ids, text, strict=True)]
 
 
@@ -585,7 +578,7 @@ def build_label_update(
     changed: ClassMapping,
     texts: Mapping[str, Mapping[int, str]],
 ) -> LabelUpdate:
-    """The labels of a split, from what they were and what they are to be."""
+    """The update from the old to the new labels of a split."""
     same_valid = before.expand_to_values(before.valid == after.valid)
     other_id = (before.ids != after.ids) | ~same_valid
     codes: dict[str, int] = {}
@@ -599,7 +592,7 @@ def build_label_update(
 
 
 def _encode_class_names(ids: Ids, classes: LabelClasses, codes: dict[str, int]) -> Ids:
-    """A number for the name of each class, the same for the same name."""
+    """A code for each class name, the same for equal names."""
     found, places = np.unique(ids, return_inverse=True)
     named = [codes.setdefault(classes.name(int(number)), len(codes)) for number in found]
     return np.array(named, np.int64)[places.reshape(-1)]

@@ -1,4 +1,4 @@
-"""Records that a person lists by split and number: in Python, or in a file."""
+"""Records listed by split and number: in Python, or in a file."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from rekord.verbs.options import RecordPairs
 
 _SQL_NAMES = ("_split", "_record")
 _COLUMN_NAMES = (_SQL_NAMES, ("split", "split_record"), ("split", "record"))
-"""The names that two columns have together, best first: in findings of `check`, `record` counts in the file.
+"""Pairs of column names, best first: in findings of `check`, `record` is a number in the file.
 A feature may be called `split` too, so names of different pairs are never combined."""
 _MAX_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
 class ListedRecord:
-    """A record by its split and its number there. `place` says where it is listed."""
+    """A record by split and number. `place` is where it is listed."""
 
     split: str
     record: int
@@ -41,14 +41,14 @@ class ListedRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordList:
-    """Records that are listed, each once. `notes` are for the person who gave the list."""
+    """Listed records, without duplicates. `notes` are remarks for the user."""
 
     records: tuple[ListedRecord, ...]
     notes: tuple[str, ...] = ()
 
 
 def parse_record_list(records: RecordPairs) -> RecordList:
-    """The list that was given: pairs, or the path of a file."""
+    """Parse pairs, or the file at a path."""
     notes: list[str] = []
     if isinstance(records, (str, os.PathLike)):
         found = _read_records(os.fspath(records), notes)
@@ -63,26 +63,25 @@ def parse_record_list(records: RecordPairs) -> RecordList:
 
 
 def resolve_record_numbers(old: SourceDataset, listed: RecordList) -> dict[str, Ids]:
-    """The numbers of listed records by split. Each must be one of the dataset."""
+    """The numbers of listed records by split. Unknown records raise."""
     found: dict[str, list[int]] = {}
     for one in listed.records:
         split = old.splits.get(one.split)
         count = None if split is None else len(split)
         if count is None or one.record >= count:
-            expected = (
-                "one of the splits " + ", ".join(f"`{name[:60]}`" for name in list(old.splits)[:8])
-                if count is None
-                else f"a number from 0 to {count - 1:,}"
-                if count
-                else f"another split: `{one.split[:60]}` has no records"
-            )
+            if count is None:
+                expected = "one of the splits " + ", ".join(f"`{name[:60]}`" for name in list(old.splits)[:8])
+            elif count:
+                expected = f"a number from 0 to {count - 1:,}"
+            else:
+                expected = f"another split: `{one.split[:60]}` has no records"
             raise error(
                 "X571",
-                "a list names a record that does not exist",
+                "list contains a record that does not exist",
                 location=one.place,
                 expected=expected,
                 found=f"record {one.record:,} of `{one.split[:60]}`",
-                do="make the list from this dataset: _split and _record in SQL, or split and split_record of check",
+                do=f'rekord query {old.name[:60]} "select _split, _record from records" --csv',
             )
         found.setdefault(one.split, []).append(one.record)
     return {name: np.array(sorted(numbers), np.int64) for name, numbers in found.items()}
@@ -92,14 +91,14 @@ def _validate_pair(given: Any) -> ListedRecord:
     if not isinstance(given, Sequence) or isinstance(given, (str, bytes)) or len(given) != 2:
         raise _pair_error(given)
     split, record = given
-    whole = isinstance(record, (int, np.integer)) and not isinstance(record, bool) and record >= 0
-    if not isinstance(split, str) or not whole:
+    is_number = isinstance(record, (int, np.integer)) and not isinstance(record, bool) and record >= 0
+    if not isinstance(split, str) or not is_number:
         raise _pair_error(given)
     return ListedRecord(split, int(record))
 
 
 def _pair_error(given: object) -> RekordError:
-    expected = "pairs of a split and the number of a record in it, or the path of a file of them"
+    expected = "pairs of split and record number, or the path of a file that lists them"
     return invalid("records", given, expected, 'records=[("train", 3), ("train", 7)]')
 
 
@@ -113,7 +112,7 @@ def _read_records(path: str, notes: list[str]) -> Iterator[ListedRecord]:
     except OSError as failure:
         raise read_error(path, failure) from failure
     except UnicodeDecodeError as failure:
-        raise _record_list_error(path, None, "text in UTF-8", failure.object[failure.start :][:8].hex(" ")) from None
+        raise list_file_error(path, None, "text in UTF-8", failure.object[failure.start :][:8].hex(" ")) from None
     if text.lstrip()[:1] in ("{", "["):
         yield from _parse_json(path, text, notes)
     else:
@@ -121,7 +120,7 @@ def _read_records(path: str, notes: list[str]) -> Iterator[ListedRecord]:
 
 
 def _parse_lines(path: str, text: str) -> Iterator[ListedRecord]:
-    """A pair a line; or a table whose first line names its columns."""
+    """One pair per line, or a table with a header."""
     header: list[str] | None = None
     split, record = 0, 1
     first = True
@@ -132,12 +131,8 @@ def _parse_lines(path: str, text: str) -> Iterator[ListedRecord]:
         if first and (named := _find_columns(fields)) is not None:
             header, (split, record) = fields, named
         elif len(fields) != len(header or (0, 0)):
-            expected = (
-                "a split and the number of a record"
-                if header is None
-                else f"{len(header)} fields, as the first line has"
-            )
-            raise _record_list_error(path, number, expected, f"{len(fields)}: {line.strip()[:40]!r}")
+            expected = "a split and a record number" if header is None else f"{len(header)} fields, as in the header"
+            raise list_file_error(path, number, expected, f"{len(fields)}: {line.strip()[:40]!r}")
         else:
             yield _build_listed_record(path, number, fields[split], fields[record])
         first = False
@@ -150,11 +145,11 @@ def _split_fields(path: str, number: int, line: str) -> list[str]:
     try:
         return [field.strip() for field in next(csv.reader([line], strict=True, skipinitialspace=True))]
     except csv.Error as failure:
-        raise _record_list_error(path, number, "fields separated by commas", str(failure)[:60]) from None
+        raise list_file_error(path, number, "fields separated by commas", str(failure)[:60]) from None
 
 
 def _parse_json(path: str, text: str, notes: list[str]) -> Iterator[ListedRecord]:
-    """A document of `check --json` or `query --json`, or a document a line."""
+    """A document of `check --json` or `query --json`, or one document per line."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -177,31 +172,31 @@ def _parse_findings(path: str, document: Mapping[str, Any], notes: list[str]) ->
     left_out = 0
     for one in document["findings"]:
         if not isinstance(one, dict):
-            raise _record_list_error(path, None, "findings as `rekord check --json` prints them", preview(one))
+            raise list_file_error(path, None, "findings as `rekord check --json` prints them", preview(one))
         if one.get("record") is None:
-            continue  # about a file, or a split
+            continue  # about a file or a split
         if one.get("severity", "error") != "error":
             left_out += 1
             continue
         if one.get("split") is None or one.get("split_record") is None:
             found = f"{one.get('code')} at record {one['record']} of {one.get('path')}"
-            raise _record_list_error(path, None, "findings with `split` and `split_record`", found[:120])
+            raise list_file_error(path, None, "findings with `split` and `split_record`", found[:120])
         yield _build_listed_record(path, None, one["split"], one["split_record"])
         complete = complete and one.get("count") in (None, 1)
     if left_out:
-        notes.append(f"{path} has {left_out:,} warnings and notes: only records with errors are listed")
+        notes.append(f"{path} has {left_out:,} warnings and notes: only records with errors are selected")
     if not complete:
-        notes.append(f"{path} does not name every record with a finding: check the new dataset again")
+        notes.append(f"{path} does not list every record with a finding: check the new dataset again")
 
 
 def _parse_query_result(path: str, document: Mapping[str, Any]) -> Iterator[ListedRecord]:
     columns, rows = document["columns"], document["rows"]
     named = _find_columns(columns, (_SQL_NAMES,)) if isinstance(columns, list) else None
     if named is None or not isinstance(rows, list):
-        raise _record_list_error(path, None, "the columns `_split` and `_record`", preview(columns))
+        raise list_file_error(path, None, "the columns `_split` and `_record`", preview(columns))
     for row in rows:
         if not isinstance(row, list) or len(row) != len(columns):
-            raise _record_list_error(path, None, f"rows of {len(columns)} values", preview(row))
+            raise list_file_error(path, None, f"rows of {len(columns)} values", preview(row))
         yield _build_listed_record(path, None, row[named[0]], row[named[1]])
 
 
@@ -209,7 +204,7 @@ def _parse_json_line(path: str, number: int, line: str) -> ListedRecord:
     try:
         one = json.loads(line)
     except (ValueError, RecursionError):
-        raise _record_list_error(path, number, "JSON, one document or one a line", repr(line.strip()[:40])) from None
+        raise list_file_error(path, number, "JSON, one document or one per line", repr(line.strip()[:40])) from None
     return _parse_json_value(path, number, one)
 
 
@@ -219,13 +214,13 @@ def _parse_json_value(path: str, number: int | None, one: Any) -> ListedRecord:
         return _build_listed_record(path, number, values[named[0]], values[named[1]])
     if isinstance(one, list) and len(one) == 2:
         return _build_listed_record(path, number, *one)
-    raise _record_list_error(
+    raise list_file_error(
         path, number, '{"split": "train", "record": 3}, or ["train", 3]', repr(json.dumps(one)[:40])
     )
 
 
 def _find_columns(names: Sequence[Any], pairs: Sequence[tuple[str, str]] = _COLUMN_NAMES) -> tuple[int, int] | None:
-    """Where the split and the number stand among columns; None where they are not named."""
+    """The positions of split and number among columns; None if there are no such columns."""
     lower = [name.strip().casefold() if isinstance(name, str) else "" for name in names]
     for split, record in pairs:
         if split in lower and record in lower:
@@ -237,18 +232,15 @@ def _build_listed_record(path: str, line: int | None, split: Any, record: Any) -
     if isinstance(record, str) and record.isascii() and record.isdigit() and len(record) <= _MAX_DIGITS:
         record = int(record)
     if not isinstance(split, str) or not split:
-        raise _record_list_error(path, line, "the name of a split", preview(split))
+        raise list_file_error(path, line, "the name of a split", preview(split))
     if not isinstance(record, int) or isinstance(record, bool) or not 0 <= record < 10**_MAX_DIGITS:
-        raise _record_list_error(path, line, "the number of a record, from 0", preview(record))
+        raise list_file_error(path, line, "a record number ≥ 0", preview(record))
     return ListedRecord(split, record, Location(path=path, line=line))
 
 
-def _record_list_error(path: str, line: int | None, expected: str, found: str) -> RekordError:
-    return error(
-        "U624",
-        "a list of records cannot be read",
-        location=Location(path=path, line=line),
-        expected=expected,
-        found=found,
-        do="correct the file: one record a line, such as train,3",
-    )
+def list_file_error(
+    path: str, line: int | None, expected: str, found: str, do: str = "one record per line, such as train,3"
+) -> RekordError:
+    """The error for a file of records or labels that cannot be parsed."""
+    what = "list of labels or records cannot be read"
+    return error("U624", what, location=Location(path=path, line=line), expected=expected, found=found, do=do)

@@ -1,4 +1,4 @@
-"""`rk.relabel`: a dataset with other labels, which leaves all shards as they are that have none of them."""
+"""`rk.relabel`: a dataset with changed labels. Shards without changed labels are linked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rekord.arguments import check_keywords
+from rekord.arguments import as_path, check_keywords
 from rekord.codec.columns import Batch
 from rekord.conversion.copy_records import RecordRange, RecordSequence
 from rekord.conversion.derive import DerivedShard
@@ -23,6 +23,7 @@ from rekord.location import Location
 from rekord.schema import Schema
 from rekord.storage.local import LOCAL, PathLike
 from rekord.storage.transaction import read_bytes
+from rekord.verbs.columns import rebuild_schema
 from rekord.verbs.derive_common import SourceDataset, select_split_records
 from rekord.verbs.edit.common import (
     DatasetEdit,
@@ -54,7 +55,7 @@ from rekord.verbs.edit.label_values import (
     update_companions,
     update_feature,
 )
-from rekord.verbs.options import RecordCondition, RecordPairs, RelabelOptions
+from rekord.verbs.options import RecordCondition, RecordPairs, RelabelOptions, conflicting_options
 
 LabelChange: TypeAlias = "Mapping[Any, Any] | Callable[[Batch], Any] | str | int"
 
@@ -80,19 +81,19 @@ def relabel(
     fresh: bool = False,
     progress: bool = True,
 ) -> Dataset:
-    """Make a dataset at `out` of one with other labels, and open it.
+    """Write a dataset to `out` with changed labels, and open it.
 
-    `change` is a dict from class to class (by name or id), a class for all records that `where` or `records` says,
-    or a function of a batch that gives a class for each of its records (None leaves one as it is). Instead of it,
-    `file` is a CSV file of labels: by the value of the column `key`, or by the columns `split` and `record`. `where`
-    and `records` are what `rk.delete` takes; they and `split` leave all other records alone.
+    `change` is a dict from class to class (by name or id), a class for all records that `where` or `records` selects,
+    or a function of a batch that returns a class for each record (None keeps the label). Alternatively, `file` is a
+    CSV file of labels: by the value of the column `key`, or by the columns `split` and `record`. `where` and
+    `records` are those of `rk.delete`; they and `split` select the records to change.
 
-    A dict renames and merges classes: a class that is mapped to a new name is called so, one that is mapped to
-    another class goes into it, and is gone from the list of names, where ids behind it move up. With `where`,
-    `records` or `split` the list stays, and new names come behind it. `names` is the whole new list, or how many
-    there are. `column` is the only Label, or `label`, unless said.
+    A dict renames and merges classes: a class that is mapped to a new name is renamed; one that is mapped to another
+    class is merged into it and removed from the list of names, and later ids move up. With `where`, `records` or
+    `split`, the list is kept, and new names are added at its end. `names` is the complete new list, or the number of
+    classes. `column` defaults to the only Label, or to `label`.
 
-    With `replace` the new dataset takes the place of the old one, in one step where the system can.
+    With `replace`, the new dataset replaces the old one, atomically if the system supports it.
     """
     options = RelabelOptions.of(locals())
     target = resolve_edit_target(out, options, progress=progress)
@@ -102,23 +103,15 @@ def relabel(
 def relabel_records(
     path: PathLike, target: EditTarget, change: LabelChange | None, options: RelabelOptions
 ) -> EditResult:
-    """What `relabel` does, and how it ended."""
+    """Run `relabel`, and report the result."""
     _check_options(change, options)
     which = RecordSelector.of(options)
     file, key, names = options.file, options.key, options.names
     content = None if file is None else hashlib.sha256(read_bytes(LOCAL, os.fspath(file))).hexdigest()
-    said = digest_options(
-        "relabel",
-        _describe_change(change),
-        options.column,
-        which.words(),
-        content,
-        key,
-        names,
-        which.split,
-    )
+    request = (_describe_change(change), options.column, which.words(), content, key, names, which.split)
+    request_digest = digest_options("relabel", *request)
     with open_edit(path, target) as (work, done):
-        if done is not None and done.request_digest == said:
+        if done is not None and done.request_digest == request_digest:
             return build_recovered_result(done, path, target)
         old = open_editable(path, target)
         label = resolve_label_column(old, options.column)
@@ -126,7 +119,7 @@ def relabel_records(
         mapping = change if isinstance(change, Mapping) else None
         changed = map_classes(read_label_classes(old, label), mapping, names, everywhere=everywhere)
         schema = _update_schema(old.schema, label, changed)
-        beside = update_companions(old, changed, schema)
+        companions = update_companions(old, changed, schema)
         chosen = None if everywhere else _select_record_masks(old, which)
         listed = None if file is None else read_label_file(file, label, old.schema, key)
         used: set[Any] = set()
@@ -137,7 +130,7 @@ def relabel_records(
             before = read_label_values(one, label, old.schema[label])
             mask = np.ones(before.records, bool) if chosen is None else chosen[name]
             after = _compute_new_labels(one, before, mask, changed, change, listed, used)
-            new = build_label_update(label, old.schema[label], before, after, changed, beside.texts)
+            new = build_label_update(label, old.schema[label], before, after, changed, companions.texts)
             made[name], counts[name] = new, int(new.renamed.sum())
             shards[name] = _build_shards(old, name, select_split_records(one), made[name])
         _check_all_lines_used(listed, used)
@@ -149,37 +142,35 @@ def relabel_records(
             options={
                 "column": label,
                 "relabelled": {name: new.digest() for name, new in made.items() if new.affected.any()},
-                **beside.options,
+                **companions.options,
             },
-            request_digest=said,
+            request_digest=request_digest,
             schema=schema if schema != old.schema else None,
-            companions=beside.files,
-            notes=(*which.notes, *beside.notes, *_find_stale_text_columns(old, made, changed, beside.texts)),
+            companions=companions.files,
+            notes=(*which.notes, *companions.notes, *_find_stale_text_columns(old, made, changed, companions.texts)),
         )
         return run_edit(edit, path, target, work)
 
 
 def _check_options(change: LabelChange | None, options: RelabelOptions) -> None:
     where, records, file = options.where, options.records, options.file
-    if where is not None and records is not None:
-        raise relabel_error("`where` and `records` cannot both be given", "one of the two", "both", "leave one out")
     if change is not None and file is not None:
-        raise relabel_error("labels come from `change` or from `file`", "one of the two", "both", "leave one out")
+        raise conflicting_options("change", "file")
     if change is None and file is None and options.names is None:
         raise relabel_error(
-            "nothing is said of the new labels",
+            "`change` is required",
             "a dict of classes, a class, a function, a file of labels or the names of all classes",
-            "nothing",
-            'rk.relabel(path, out, {"old": "new"})',
+            "none of them",
+            'change={"old": "new"}',
         )
     if change is None and (where is not None or records is not None):
         named = "records" if where is None else "where"
-        what = f"`{named}` says which records get a class, and none is named"
-        raise relabel_error(what, "a class, a dict or a function", "none", f"leave {named}= out")
-    if file is not None and not isinstance(file, (str, os.PathLike)):
-        raise relabel_error("`file` is no path", "the path of a CSV file", preview(file), 'file="labels.csv"')
-    if options.key is not None and file is None:
-        raise relabel_error("`key` is about a file of labels", "a file", "none", "file=")
+        what = f"`{named}` selects records, but no class is given for them"
+        raise relabel_error(what, "a class, a dict or a function", "none", f"leave out {named}=")
+    if file is not None:
+        as_path("file", file, expected="the path of a CSV file", do='file="labels.csv"')
+    elif options.key is not None:
+        raise relabel_error("`key` does not apply without `file`", "a file of labels", "none", 'file="labels.csv"')
 
 
 def _describe_change(change: Any) -> Any:
@@ -190,25 +181,19 @@ def _describe_change(change: Any) -> Any:
     if change is None or isinstance(change, (str, int, np.integer)):
         return str(change)
     raise relabel_error(
-        f"labels cannot be changed to {preview(change)}",
+        f"`change` cannot be {preview(change)}",
         "a dict of classes, a class, or a function of a batch",
         preview(change),
-        '{"old": "new"}',
+        'change={"old": "new"}',
     )
 
 
 def _update_schema(schema: Schema, column: str, changed: ClassMapping) -> Schema:
-    features = {
-        name: update_feature(feature, changed) if name == column else feature
-        for name, feature in schema.context.items()
-    }
-    if not schema.is_sequence:
-        return Schema(features)
-    return Schema(context=features, steps=dict(schema.steps))
+    return rebuild_schema(schema, {**schema.features, column: update_feature(schema.context[column], changed)})
 
 
 def _select_record_masks(old: SourceDataset, which: RecordSelector) -> dict[str, Flags]:
-    """Which records of each split are meant."""
+    """The selected records of each split."""
     if which.where is None and which.listed is None:
         names = which.split or []
         found = select_records(old, dict.fromkeys(names, ()), names)
@@ -229,7 +214,7 @@ def _compute_new_labels(
     listed: LabelFile | None,
     used: set[Any],
 ) -> LabelValues:
-    """The labels that a split is to have."""
+    """The new labels of a split."""
     each = before.expand_to_values(mask & before.valid)
     ids = before.ids.copy()
     others = before.expand_to_values(~mask & before.valid)
@@ -239,10 +224,10 @@ def _compute_new_labels(
         return LabelValues(ids, before.valid, before.offsets)
     if before.offsets is not None:
         raise relabel_error(
-            f"`{changed.before.column[:60]}` holds several classes a record",
-            "a dict of classes for all of them",
+            f"`{changed.before.column[:60]}` holds several classes per record",
+            "a dict of classes",
             preview(change) if listed is None else "a file of labels",
-            '{"old": "new"}',
+            'change={"old": "new"}',
             feature=changed.before.column,
         )
     if listed is None and not callable(change):
@@ -269,7 +254,7 @@ def _compute_new_labels(
 def _apply_function(
     split: Split, mask: Flags, function: Callable[[Batch], Any], changed: ClassMapping
 ) -> dict[int, int]:
-    """The class that a function gives to each record; it is asked about those alone that are meant."""
+    """The class that a function returns for each selected record."""
     given: dict[int, int] = {}
     meant = np.flatnonzero(mask)
     if not len(meant):
@@ -288,7 +273,7 @@ def _apply_function(
                 "function must return one value per record",
                 expected=f"a class for each of {rows:,} records",
                 found=preview(answer) if answers is None else f"{len(answers):,} values",
-                do="return a list, or an array, of names or ids",
+                do="return a list or an array of class names or ids",
             )
         for row, value in enumerate(answers):
             number = int(meant[done + row])
@@ -307,7 +292,7 @@ def _resolve_class(value: Any, changed: ClassMapping, split: Split, number: int)
 
 
 def _apply_label_file(split: Split, listed: LabelFile, changed: ClassMapping, used: set[Any]) -> dict[int, int]:
-    """The class that a file gives to each record of a split."""
+    """The class of each record of a split according to a file."""
     ids: dict[str, int] = {}
 
     def class_of(label: str, line: int) -> int:
@@ -336,23 +321,23 @@ def _apply_label_file(split: Split, listed: LabelFile, changed: ClassMapping, us
 
 
 def _check_all_lines_used(listed: LabelFile | None, used: set[Any]) -> None:
-    """Every line of a file is about a record."""
+    """Raise for lines about unknown records."""
     if listed is None or len(used) == len(listed.labels):
         return
     unused = [(line, name) for name, (_, line) in listed.labels.items() if name not in used]
     line, name = min(unused)
     raise error(
         "X571",
-        f"{len(unused):,} of {len(listed.labels):,} lines are about records that do not exist",
+        f"{len(unused):,} of {len(listed.labels):,} lines refer to records that do not exist",
         location=Location(path=listed.path, line=line),
         expected="records of the dataset" if listed.key is None else f"values of `{listed.key[:60]}`",
         found=preview(name if isinstance(name, str) else f"{name[0]} {name[1]}"),
-        do="take these lines out of the file, or name another key: --key (key=)",
+        do="remove these lines from the file",
     )
 
 
 def _build_shards(old: SourceDataset, name: str, records: RecordSequence, new: LabelUpdate) -> list[DerivedShard]:
-    """The shards of a split: those with a record that is affected are made anew."""
+    """The shards of a split: those with affected records are written again."""
     starts = records.shards.starts
     shards: list[DerivedShard] = []
     for number in range(len(records.shards.paths)):
@@ -367,7 +352,7 @@ def _build_shards(old: SourceDataset, name: str, records: RecordSequence, new: L
 def _find_stale_text_columns(
     old: SourceDataset, made: Mapping[str, LabelUpdate], changed: ClassMapping, known: Mapping[str, Any]
 ) -> list[str]:
-    """Columns that seem to say the class in words too, and stay as they are."""
+    """Remarks about text columns that seem to mirror the class, and are not changed."""
     feature = old.schema[changed.before.column]
     if feature.class_count is None or feature.shape or not changed.before.names:
         return []
@@ -383,4 +368,4 @@ def _find_stale_text_columns(
         columns = [name for name in columns if batch[name].tolist() == names]
     if not any(new.renamed.any() for new in made.values()):
         return []
-    return [f"`{name[:60]}` holds the names of the classes too, and was left as it is" for name in columns]
+    return [f"`{name[:60]}` also holds the class names, and was not changed" for name in columns]

@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
@@ -34,11 +35,12 @@ from rekord.verbs.export.reading import (
 from rekord.verbs.export.tables import to_python_values
 
 _BBOX = "image/object/bbox"
+_TEXTS = (Text, Bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRoles:
-    """The columns of a split by what they are for, None where there is none."""
+    """The columns of a split by purpose; None where there is no such column."""
 
     image: str
     mask: str | None = None
@@ -46,14 +48,14 @@ class ColumnRoles:
     source_id: str | None = None
     label: str | None = None
     label_text: str | None = None
-    boxes: str | tuple[str, ...] | None = None  # one column, or the four of TFOD where nobody declared them
-    pixels: bool = False  # whether boxes are in pixels, and not in shares of the image
+    boxes: str | tuple[str, ...] | None = None  # one column, or the four of TFOD where no schema declares boxes
+    pixels: bool = False  # whether boxes are in pixels rather than fractions of the image
     labels: str | None = None
     class_names: str | None = None
     extras: Mapping[str, str] | None = None  # is_crowd, area, difficult, … by column
 
     def columns(self) -> tuple[str, ...]:
-        """All columns that are needed."""
+        """All required columns."""
         boxes = self.boxes if isinstance(self.boxes, tuple) else (self.boxes,)
         named = (self.image, self.mask, self.filename, self.source_id, self.label, self.label_text, *boxes)
         every = (*named, self.labels, self.class_names, *(self.extras or {}).values())
@@ -61,33 +63,29 @@ class ColumnRoles:
 
 
 def infer_roles(records: ExportedRecords, format: str) -> ColumnRoles:
-    """The roles of a split's columns: by their types where they are declared, by their keys and names else."""
+    """The roles of a split's columns: by declared type, otherwise by key or name."""
     features = {name: one for name, one in records.features.items() if name not in records.split.schema.steps}
     image = _find_image_column(features, format)
-    masks = [name for name, one in of_type(features, Mask).items() if one.of in (None, image)] or _find_columns(
-        features, (Bytes, Image), "image/segmentation/class/encoded", "mask"
-    )
+    masks = [name for name, one in of_type(features, Mask).items() if one.of in (None, image)]
     boxes, pixels = _find_box_columns(features)
     extras = {
-        role: found[0]
+        role: found
         for role in ("is_crowd", "area", "difficult", "truncated", "occluded", "view")
-        if (found := _find_columns(features, (Int64, Float32, Text, Bytes), f"image/object/{role}", role, many=True))
+        if (found := _find_column(features, (Int64, Float32, *_TEXTS), f"image/object/{role}", role, many=True))
     }
     return ColumnRoles(
         image=image,
-        mask=_get_single_column(masks),
-        filename=_get_single_column(_find_columns(features, (Text, Bytes), "image/filename", "filename")),
-        source_id=_get_single_column(_find_columns(features, (Text, Bytes), "image/source_id", "source_id")),
+        mask=masks[0]
+        if masks
+        else _find_column(features, (Bytes, Image), "image/segmentation/class/encoded", "mask"),
+        filename=_find_column(features, _TEXTS, "image/filename", "filename"),
+        source_id=_find_column(features, _TEXTS, "image/source_id", "source_id"),
         label=_find_label_column(features),
-        label_text=_get_single_column(_find_columns(features, (Text, Bytes), "image/class/text")),
+        label_text=_find_column(features, _TEXTS, "image/class/text"),
         boxes=boxes,
         pixels=pixels,
-        labels=_get_single_column(
-            _find_columns(features, (Int64, Label), "image/object/class/label", "labels", many=True)
-        ),
-        class_names=_get_single_column(
-            _find_columns(features, (Text, Bytes), "image/object/class/text", "class_names", many=True)
-        ),
+        labels=_find_column(features, (Int64, Label), "image/object/class/label", "labels", many=True),
+        class_names=_find_column(features, _TEXTS, "image/object/class/text", "class_names", many=True),
         extras=extras,
     )
 
@@ -96,24 +94,22 @@ def _find_image_column(features: Mapping[str, Feature], format: str) -> str:
     found = list(of_type(features, Image))
     if len(found) > 1:
         found = [name for name in found if name == "image" or features[name].key == "image/encoded"] or found
-    if not found:
-        found = _find_columns(features, (Bytes,), "image/encoded", "image")
-    if len(found) == 1:
-        return found[0]
+    undeclared = None if found else _find_column(features, (Bytes,), "image/encoded", "image")
+    if len(found) == 1 or undeclared is not None:
+        return undeclared or found[0]
     raise missing_columns_error(
         format,
         "one column of images",
         f"{len(found)}: " + ", ".join(found)[:50] if found else "none",
-        "name the one with columns=[…] (--columns)"
-        if found
-        else "name a file, such as OUT.parquet; or declare the images in a schema: rk.Image()",
+        f'columns=["{found[0][:40]}"]' if found else 'format="parquet"',
     )
 
 
 def _find_label_column(features: Mapping[str, Feature]) -> str | None:
     declared = [name for name, one in of_type(features, Label).items() if one.shape == ()]
-    found = declared if len(declared) == 1 else [name for name in declared if name == "label"]
-    return _get_single_column(found or _find_columns(features, (Int64, Label), "image/class/label", "label"))
+    if len(declared) == 1 or "label" in declared:
+        return declared[0] if len(declared) == 1 else "label"
+    return _find_column(features, (Int64, Label), "image/class/label", "label")
 
 
 def _find_box_columns(features: Mapping[str, Feature]) -> tuple[str | tuple[str, ...] | None, bool]:
@@ -127,34 +123,31 @@ def _find_box_columns(features: Mapping[str, Feature]) -> tuple[str | tuple[str,
     ]
     if pixels:
         return pixels[0], True
-    sides = [_find_columns(features, (Float32,), f"{_BBOX}/{side}", many=True) for side in BOX_SIDES]
-    return (tuple(side[0] for side in sides), False) if all(sides) else (None, False)
+    sides = [_find_column(features, (Float32,), f"{_BBOX}/{side}", many=True) for side in BOX_SIDES]
+    return (None, False) if None in sides else (tuple(side for side in sides if side is not None), False)
 
 
-def _find_columns(
+def _find_column(
     features: Mapping[str, Feature], kinds: tuple[Any, ...], *names: str, many: bool = False
-) -> list[str]:
-    """The first column of some types that has one of these keys or names; with `many` a list will do."""
-    return [
+) -> str | None:
+    """The first column of these types with one of these keys or names; `many` allows lists."""
+    found = (
         column
         for wanted in names
         for column, one in features.items()
         if isinstance(one, kinds) and wanted in (column, one.key) and (many or one.shape == ())
-    ][:1]
-
-
-def _get_single_column(found: list[str]) -> str | None:
-    return found[0] if found else None
+    )
+    return next(found, None)
 
 
 def missing_columns_error(format: str, expected: str, found: str, do: str) -> RekordError:
-    """The error for a dataset that has not what a format is made of."""
-    return error("U676", f"{format} needs what the dataset has not", expected=expected, found=found, do=do)
+    """The error for a dataset without the columns that a format requires."""
+    return error("U676", f"dataset lacks columns that {format} needs", expected=expected, found=found, do=do)
 
 
 @dataclass(frozen=True, slots=True)
 class ImageHeader:
-    """What the first bytes of an image say of it."""
+    """The format and size in the first bytes of an image."""
 
     format: str
     width: int
@@ -164,24 +157,24 @@ class ImageHeader:
 def read_image_header(
     records: ExportedRecords, number: int, column: str, data: Any, *, sized: bool = False
 ) -> ImageHeader:
-    """What kind of image this is, and its size where that is needed; X561 where it cannot be told."""
+    """The format of an image, and its size where required; raises X561 if they cannot be determined."""
     content = data if isinstance(data, bytes) else b""
     facts = _core.inspect_image(content, False)
     format = FORMAT_NAMES.get(facts.format)
     if format is None or (sized and not (facts.width and facts.height)):
         raise error(
             "X561",
-            f"`{column[:60]}` is no image that a file could be named for",
+            f"`{column[:60]}` is not an image of a known format",
             location=records.where(number, column),
             expected="JPEG, PNG, GIF, BMP, WebP or TIFF",
-            found="no value" if data is None else f"{len(content):,} bytes that begin {content[:8].hex(' ')}",
-            do="rekord check says which records are so; leave them out, or export to .parquet",
+            found="no value" if data is None else f"{len(content):,} bytes that begin with {content[:8].hex(' ')}",
+            do=f"rekord check {records.split.paths[0][:60]}",
         )
     return ImageHeader(format, facts.width, facts.height)
 
 
 def decode_name(value: Any) -> str:
-    """A name out of a record, whatever it is."""
+    """A name stored in a record, as text."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return "" if value is None else str(value)
@@ -189,7 +182,7 @@ def decode_name(value: Any) -> str:
 
 @dataclass(eq=False)
 class ExportState:
-    """What the splits of one export have in common: no name twice, no folder for two classes."""
+    """Shared by the splits of one export: no duplicate names, no folder for two classes."""
 
     names: UniqueNames = field(default_factory=UniqueNames)
     folders: dict[str, str] = field(default_factory=dict)
@@ -198,7 +191,7 @@ class ExportState:
 
 
 class ImageRow(NamedTuple):
-    """A record by the roles of its columns."""
+    """A record by column."""
 
     number: int
     values: dict[str, Any]
@@ -217,7 +210,7 @@ def iter_image_rows(records: ExportedRecords, roles: ColumnRoles, options: Optio
 
 
 def write_images(records: ExportedRecords, staging: StagedFolder, options: Options, shared: ExportState) -> int:
-    """The images of a split as files; gives the number of its records."""
+    """Write the images of a split as files; returns the number of records."""
     roles = infer_roles(records, "a folder of images")
     total = 0
     for row in iter_image_rows(records, roles, options):
@@ -225,7 +218,7 @@ def write_images(records: ExportedRecords, staging: StagedFolder, options: Optio
         mask = row.of(roles.mask)
         total += 1
         if image is None:
-            continue  # an optional image that is not there: nothing can stand for it in a folder
+            continue  # a missing optional image: a folder has no placeholder for it
         format = read_image_header(records, row.number, roles.image, image).format
         name = choose_file_name(records, row, roles)
         extension = choose_extension(name, format)
@@ -250,16 +243,16 @@ def write_images(records: ExportedRecords, staging: StagedFolder, options: Optio
 
 
 def choose_file_name(records: ExportedRecords, row: ImageRow, roles: ColumnRoles) -> str:
-    """The name of a record's file as the record has it, made safe; its number where it has none."""
+    """The file name stored in a record, made safe; the record number if there is none."""
     name = safe_name(decode_name(row.of(roles.filename)))
     first, _, rest = name.partition("/")
     if rest and first.lower() == records.name.lower():
-        name = rest  # the folder of the split is not part of the name
+        name = rest  # the split's folder is not part of the name
     return name if strip_image_extension(name) else f"{row.number:09d}"
 
 
 def join_split_folder(shared: ExportState, records: ExportedRecords, stem: str) -> str:
-    """A path below the folder of its split, where there are several."""
+    """A path inside the folder of its split, if there are several."""
     return f"{safe_part(records.name)}/{stem}" if shared.several else stem
 
 
@@ -268,24 +261,24 @@ def _join_class_folder(
 ) -> str:
     label = get_class_name(records, row, roles)
     if label is None:
-        # Else the first folder of its own name would be read as its class.
+        # Otherwise the first folder of its own name would be read as its class.
         return stem if roles.label is None else stem.replace("/", "_")
     folder = safe_part(label)
     before = shared.folders.setdefault(folder.casefold(), label)
     if before != label:
         raise error(
             "X562",
-            f"two classes would have the folder {folder[:40]!r}",
+            f"two classes would share the folder {folder[:40]!r}",
             location=records.where(row.number, roles.label),
-            expected="classes whose names differ as names of folders, in any letter case",
+            expected="class names that differ as folder names, ignoring case",
             found=f"{before[:40]!r} and {label[:40]!r}",
-            do="rename one of the classes, or export to .parquet",
+            do='format="parquet"',
         )
     return stem if stem.partition("/")[0] == folder and "/" in stem else f"{folder}/{stem}"
 
 
 def get_class_name(records: ExportedRecords, row: ImageRow, roles: ColumnRoles) -> str | None:
-    """The class of a record by name; by number where it has no name."""
+    """The class name of a record; the class id if it has no name."""
     value = row.of(roles.label)
     if value is None:
         return None
@@ -297,7 +290,7 @@ def get_class_name(records: ExportedRecords, row: ImageRow, roles: ColumnRoles) 
 
 
 def find_dataset_label_map(paths: tuple[str, ...]) -> str | None:
-    """The label map beside a dataset's files, if there is one."""
+    """The label map next to a dataset's files, if there is one."""
     for folder in dict.fromkeys(os.path.dirname(path) for path in paths):
         place = os.path.join(folder, "label_map.pbtxt")
         if os.path.isfile(place):
@@ -313,7 +306,7 @@ _POSITIVE_INTEGER = re.compile(r"[1-9]\d{0,15}")
 
 
 class BoxedImage(NamedTuple):
-    """A record that is an image with boxes in pixels: x0, y0, x1, y1."""
+    """An image with boxes in pixels: x0, y0, x1, y1."""
 
     row: ImageRow
     image: bytes
@@ -325,20 +318,18 @@ class BoxedImage(NamedTuple):
 
 
 class ClassRegistry:
-    """The names of classes by id, as they turn up."""
+    """Class names by id, collected from the records."""
 
     def __init__(self, records: ExportedRecords) -> None:
         self.names: dict[int, str] = {}
-        self._told: dict[int, str] = {}
+        self._label_map: dict[int, str] = {}
         place = find_dataset_label_map(records.split.paths)
         if place is not None:
-            try:
-                self._told = read_label_map(place)
-            except RekordError:
-                self._told = {}  # what cannot be read names nothing; `check` says so
+            with suppress(RekordError):  # `check` reports a label map that cannot be read
+                self._label_map = read_label_map(place)
 
     def add(self, records: ExportedRecords, row: ImageRow, roles: ColumnRoles, labels: list[int]) -> None:
-        """Learn the names of these labels."""
+        """Add the names of these labels."""
         feature = records.features[roles.labels or ""]
         declared = feature.names if isinstance(feature, Label) else None
         texts = _to_list(row.of(roles.class_names))
@@ -346,26 +337,41 @@ class ClassRegistry:
             name = decode_name(texts[i]) if len(texts) == len(labels) else ""
             if not name and declared is not None and 0 <= label < len(declared):
                 name = declared[label]
-            name = name or self._told.get(label) or str(label)
+            name = name or self._label_map.get(label) or str(label)
             if self.names.setdefault(label, name) != name:
                 raise error(
                     "X562",
                     f"class {label} has two names",
                     location=records.where(row.number, roles.class_names),
-                    expected=f"{self.names[label][:40]!r}, as in records before",
+                    expected=f"{self.names[label][:40]!r}, as in earlier records",
                     found=repr(name[:40]),
-                    do="fix the records: rekord check says more",
+                    do=f"rekord check {records.split.paths[0][:60]}",
                 )
 
     def whole(self) -> dict[int, str]:
-        """All of them, those included that no box has; each name once."""
-        names = {**self._told, **self.names}
+        """All classes, including those without boxes; each name once."""
+        names = {**self._label_map, **self.names}
         out: dict[int, str] = {}
         taken: set[str] = set()
         for number, name in sorted(names.items()):
             out[number] = name if name not in taken else f"{name} ({number})"
             taken.add(out[number])
         return out
+
+
+def check_images(records: ExportedRecords, options: Options) -> None:
+    """Raise where there is no column of images."""
+    infer_roles(records, "a folder of images")
+
+
+def check_coco(records: ExportedRecords, options: Options) -> None:
+    """Raise where COCO lacks a column."""
+    infer_box_roles(records, "COCO")
+
+
+def check_voc(records: ExportedRecords, options: Options) -> None:
+    """Raise where Pascal VOC lacks a column."""
+    infer_box_roles(records, "Pascal VOC")
 
 
 def infer_box_roles(records: ExportedRecords, format: str) -> ColumnRoles:
@@ -376,13 +382,13 @@ def infer_box_roles(records: ExportedRecords, format: str) -> ColumnRoles:
             format,
             "boxes (rk.Boxes(), or the keys image/object/bbox/…) and their classes, `labels`",
             "no boxes" if roles.boxes is None else "boxes without classes",
-            "--format images writes the images alone",
+            'format="images"',
         )
     return roles
 
 
 def write_coco(records: ExportedRecords, staging: StagedFolder, options: Options, shared: ExportState) -> int:
-    """A split as images and one json file; gives the number of its records."""
+    """Write a split as images and one JSON file; returns the number of records."""
     roles = infer_box_roles(records, "COCO")
     classes = ClassRegistry(records)
     output = staging.output(f"annotations/instances_{safe_part(records.name)}.json")
@@ -406,12 +412,8 @@ def write_coco(records: ExportedRecords, staging: StagedFolder, options: Options
             classes.add(records, one.row, roles, one.labels)
             for i, (box, label) in enumerate(zip(one.boxes, one.labels, strict=True)):
                 number += 1
-                bbox = [
-                    box[0],
-                    box[1],
-                    _compute_exact_width(box[2], box[0]),
-                    _compute_exact_width(box[3], box[1]),
-                ]
+                x0, y0, x1, y1 = box
+                bbox = [x0, y0, _compute_exact_width(x1, x0), _compute_exact_width(y1, y0)]
                 area = one.extras["area"][i] if "area" in one.extras else float("nan")
                 area = area if np.isfinite(area) else bbox[2] * bbox[3]
                 crowd = one.extras["is_crowd"][i] if "is_crowd" in one.extras else 0
@@ -434,13 +436,13 @@ def write_coco(records: ExportedRecords, staging: StagedFolder, options: Options
 
 
 def write_voc(records: ExportedRecords, staging: StagedFolder, options: Options, shared: ExportState) -> int:
-    """A split as images, an xml file for each, and a list of them; gives the number of its records."""
+    """Write a split as images, one XML file per image, and a list; returns the number of records."""
     roles = infer_box_roles(records, "Pascal VOC")
     classes = ClassRegistry(records)
     listed = staging.output(f"ImageSets/Main/{safe_part(records.name)}.txt")
     total = 0
     for one in _iter_boxed_images(records, roles, options):
-        # Names stand in lists, where a space ends them, and xml files lie in one folder.
+        # A space ends a name in the list, and all XML files are in one folder.
         flat = re.sub(r"[\s/]+", "_", strip_image_extension(one.name)).replace("#", "_")
         stem = shared.names.take(flat or f"{one.row.number:09d}")
         extension = choose_extension(one.name, one.seen.format)
@@ -457,8 +459,8 @@ def write_voc(records: ExportedRecords, staging: StagedFolder, options: Options,
 
 
 def finish_voc(staging: StagedFolder, shared: ExportState) -> None:
-    """The ids of the classes, which xml files do not have: `rk.sources.voc` takes them as `label_map`."""
-    if min(shared.classes, default=1) > 0:  # a label map has no class 0, and half of one would name no class well
+    """Write the class ids, which XML files lack: `rk.sources.voc` takes them as `label_map`."""
+    if min(shared.classes, default=1) > 0:  # a label map cannot hold class 0
         staging.put("label_map.pbtxt", format_label_map(shared.classes).encode())
 
 
@@ -474,11 +476,11 @@ def _iter_boxed_images(records: ExportedRecords, roles: ColumnRoles, options: Op
         if uneven is not None:
             raise error(
                 "X560",
-                f"`{uneven}` has another length than the boxes of its record",
+                f"`{uneven}` and boxes differ in length",
                 location=records.where(row.number, uneven),
-                expected=f"{len(boxes):,}, one for each box",
+                expected=f"{len(boxes):,} values, one per box",
                 found=f"{lengths[uneven]:,}",
-                do="fix the record, or export to .parquet",
+                do='format="parquet"',
             )
         yield BoxedImage(row, image, facts, choose_file_name(records, row, roles), boxes, labels, extras)
 
@@ -486,7 +488,7 @@ def _iter_boxed_images(records: ExportedRecords, roles: ColumnRoles, options: Op
 def _read_pixel_boxes(
     records: ExportedRecords, row: ImageRow, roles: ColumnRoles, facts: ImageHeader
 ) -> list[tuple[float, ...]]:
-    """The boxes of a record in pixels, with the fewest digits that lead back to what is stored."""
+    """The boxes of a record in pixels, with the fewest digits that round-trip to the stored values."""
     if isinstance(roles.boxes, tuple):
         sides = [np.array(_to_list(row.of(side)), np.float32) for side in roles.boxes]
         even = len({len(side) for side in sides}) == 1
@@ -499,11 +501,11 @@ def _read_pixel_boxes(
         where = roles.boxes if isinstance(roles.boxes, str) else roles.boxes[0] if roles.boxes else None
         raise error(
             "X560",
-            "a box is not inside its image",
+            "box is not inside its image",
             location=records.where(row.number, where),
-            expected="four sides, as shares of the image from 0 to 1",
+            expected="four sides, as fractions of the image from 0 to 1",
             found=f"x0 {given[:, 0].min(initial=1):.4g} to x1 {given[:, 2].max(initial=0):.4g}",
-            do="rekord check names all such records; fix them, or export to .parquet",
+            do='format="parquet"',
         )
     if roles.pixels:
         return [tuple(float(str(side)) for side in box) for box in given]
@@ -512,7 +514,7 @@ def _read_pixel_boxes(
 
 
 def to_pixels(shares: Array, scale: Array) -> Array:
-    """Sides in pixels that divided by the size of the image, as float32, are the stored ones again."""
+    """Sides in pixels that round-trip: divided by the image size they give the stored float32 values."""
     exact: Array = shares.astype(np.float64) * scale
     out: Array = exact.copy()
     open_ones = np.ones(exact.shape, bool)
@@ -527,7 +529,7 @@ def to_pixels(shares: Array, scale: Array) -> Array:
 
 
 def _compute_exact_width(end: float, begin: float) -> float:
-    """A width that, added to its beginning, gives the end again, as float32 holds it."""
+    """The shortest width that, added to `begin`, gives `end` in float32."""
     width = end - begin
     for digits in range(8):
         short = round(width, digits)
@@ -537,7 +539,7 @@ def _compute_exact_width(end: float, begin: float) -> float:
 
 
 def _assign_image_id(text: str, taken: set[int], number: int) -> int:
-    """The id of an image: its own where it is a number that nobody has yet."""
+    """The id of an image: the stored one if it is a number that is not taken."""
     wanted = int(text) if _POSITIVE_INTEGER.fullmatch(text) else number + 1
     while wanted in taken:
         wanted = max(wanted, number) + 1
@@ -556,11 +558,11 @@ def _check_xml(records: ExportedRecords, row: ImageRow, roles: ColumnRoles, name
         if _INVALID_XML_CHARACTERS.search(name) or name.strip() != name:
             raise error(
                 "X560",
-                "the name of a class cannot stand in xml",
+                "class name cannot be written as XML",
                 location=records.where(row.number, roles.class_names or roles.labels),
-                expected="a name without control characters, and without space around it",
+                expected="a name without control characters or surrounding whitespace",
                 found=repr(name[:40]),
-                do="--format coco takes any name",
+                do='format="coco"',
             )
 
 
@@ -587,7 +589,7 @@ def _format_xml(filename: str, one: BoxedImage, names: list[str]) -> str:
 
 
 class _SpooledBytes:
-    """Bytes that are written behind others of which nobody knows yet how many there are."""
+    """Bytes that are held back until the size of what precedes them is known."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=_MAX_SPOOLED_BYTES)  # noqa: SIM115

@@ -1,4 +1,4 @@
-"""What is exported: records of splits in batches of bounded size, and safe names for the files that come out."""
+"""The records of an export in batches of bounded size, and safe names for exported files."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Feature, Schema
+from rekord.verbs.columns import rebuild_schema
 
 EXTENSIONS = {"jpeg": ".jpg", "png": ".png", "gif": ".gif", "bmp": ".bmp", "webp": ".webp", "tiff": ".tif"}
 _ENDINGS = {
@@ -29,7 +30,7 @@ _ENDINGS = {
 }
 
 _PATH_SEPARATORS = re.compile(r"[/\\]")
-# What some system cannot have in a name; a lone surrogate no system can.
+# Characters that some system does not allow in a name; no system allows lone surrogates.
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"|?*\ud800-\udfff\u2028\u2029\x85]')
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|thumbs|ehthumbs|desktop)(\..*)?", re.IGNORECASE)
 _IGNORED_FOLDERS = frozenset(("__macosx", "@eadir"))
@@ -38,7 +39,7 @@ _MAX_PATH_PARTS = 8
 
 
 def safe_name(name: str) -> str:
-    """A relative path, parted by "/", that leads nowhere but down; "" where nothing is left of the name."""
+    """A relative path, separated by "/", that never leaves its folder; "" if nothing is left of the name."""
     parts = [_safe_part(part) for part in _PATH_SEPARATORS.split(name)]
     kept = [part for part in parts if part]
     if len(kept) > _MAX_PATH_PARTS:
@@ -56,7 +57,7 @@ def _safe_part(part: str) -> str:
         return ""
     safe = _UNSAFE.sub("_", part)
     if safe.startswith("."):
-        safe = "_" + safe[1:]  # hidden, it would be passed over
+        safe = "_" + safe[1:]  # a hidden file would be skipped
     safe = safe.rstrip(". ").lstrip(" ")
     if _RESERVED.fullmatch(safe) or safe.lower() in _IGNORED_FOLDERS:
         safe = "_" + safe
@@ -64,7 +65,7 @@ def _safe_part(part: str) -> str:
 
 
 def _shorten(part: str) -> str:
-    """A part that is too long loses its middle; its end may be an extension."""
+    """Cut the middle out of a long part: its end may be an extension."""
     encoded = part.encode()
     if len(encoded) <= _MAX_PART_BYTES:
         return part
@@ -79,22 +80,22 @@ def strip_image_extension(name: str) -> str:
 
 
 def choose_extension(name: str, format: str) -> str:
-    """The extension of a file of this format: that of the name, where it says so already."""
+    """The extension of a file of this format: that of the name if it already fits."""
     own = name[len(strip_image_extension(name)) :]
     return own if own and _ENDINGS[own[1:].lower()] == format else EXTENSIONS[format]
 
 
 class UniqueNames:
-    """Gives each name once: a second one gets a number. Names are the same that differ in case alone."""
+    """Hands out unique names: a duplicate gets a number. Names that differ only in case are duplicates."""
 
     def __init__(self) -> None:
         # Digests, not the names themselves: there may be millions.
         self._files: set[int] = set()
         self._folders: set[int] = set()
-        self._next: dict[int, int] = {}  # the number to try, of a name that was there
+        self._next: dict[int, int] = {}  # the next number to try for a duplicate name
 
     def take(self, stem: str, *endings: str) -> str:
-        """A stem like this one that nobody has yet, with any of these endings; without one, where none is given."""
+        """A stem like this one that is not taken with any of these endings (or without one, if none is given)."""
         stem, endings = self._avoid_files(stem), endings or ("",)
         if self._try_take(stem, endings):
             return stem
@@ -106,9 +107,9 @@ class UniqueNames:
         return f"{stem}-{number}"
 
     def _avoid_files(self, stem: str) -> str:
-        """Below a file there is no folder: such a part of a path becomes one with the next part."""
+        """A file cannot be a folder too: such a part of a path is joined with the next one."""
         *folders, last = stem.split("/")
-        path = begun = ""  # whole folders, and what the next part is joined to
+        path = begun = ""  # complete folders, and the beginning of the next part
         for part in folders:
             begun = _shorten(begun + part)
             if _digest_path(path + begun) in self._files:
@@ -134,7 +135,7 @@ def _digest_path(path: str) -> int:
 LabelFormat: TypeAlias = Literal["ids", "names"]
 
 BATCH_BYTES = 8 << 20
-"""About how much is decoded at once."""
+"""Approximate size of a decoded batch."""
 
 MAX_BATCH_ROWS = 8192
 _FIRST_ROWS = 16
@@ -142,16 +143,17 @@ _FIRST_ROWS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What an export was asked for, beside its splits."""
+    """The options of an export that its writers need."""
 
     labels: LabelFormat = "ids"
     shard_bytes: int | None = None
+    gzipped: bool = False
     on_records: Callable[[int], None] = field(default=lambda _: None)
 
 
 @dataclass(frozen=True, eq=False)
 class ExportedRecords:
-    """The records of one split that are exported."""
+    """The exported records of one split."""
 
     split: Split
     columns: tuple[str, ...] | None
@@ -164,27 +166,24 @@ class ExportedRecords:
 
     @property
     def features(self) -> Mapping[str, Feature]:
-        """The columns by name, in their order."""
+        """The columns by name, in order."""
         features: Mapping[str, Feature] = self.split.schema.features
         return features if self.columns is None else {name: features[name] for name in self.columns}
 
     def schema(self) -> Schema | None:
-        """The schema of the columns; None where they are none of their own, such as a mask without its image."""
+        """The schema of the columns; None where they cannot form one, such as a mask without its image."""
         if self.split.batch_map is not None:
             return None
-        whole, kept = self.split.schema, set(self.features)
+        whole = self.split.schema
+        # A sequence keeps the order of its schema.
+        kept = {name: one for name, one in whole.items() if name in self.features}
         try:
-            if not whole.is_sequence:
-                return Schema(dict(self.features))
-            return Schema(
-                context={name: one for name, one in whole.context.items() if name in kept},
-                steps={name: one for name, one in whole.steps.items() if name in kept},
-            )
+            return rebuild_schema(whole, kept if whole.is_sequence else self.features)
         except RekordError:
             return None
 
     def batch_rows(self) -> int:
-        """How many records make a batch of a good size: judged by the first ones, and by the size of the files."""
+        """The number of records per batch, estimated from the first records and the size of the files."""
         first = next(iter(self.split.batches(_FIRST_ROWS, columns=self.columns, prefetch=0, threads=1)), None)
         if first is None:
             return 1
@@ -197,7 +196,7 @@ class ExportedRecords:
         return chosen if self.limit is None else max(1, min(chosen, self.limit))
 
     def batches(self, columns: tuple[str, ...] | None = None) -> Iterator[tuple[dict[str, Column], int, int]]:
-        """(columns, number of the first record, how many of them count) of one batch after another."""
+        """(columns, number of the first record, number of valid rows) for each batch."""
         wanted = self.columns if columns is None else columns
         source = iter(self.split.batches(self.batch_rows(), columns=wanted, threads=self.threads))
         before = 0
@@ -206,14 +205,14 @@ class ExportedRecords:
             if self.limit is not None:
                 rows = min(rows, self.limit - before)
             if rows:
-                # A split gives columns in the order of its schema, whatever the order that they were asked for in.
+                # A split returns columns in the order of its schema, not in the requested order.
                 yield {name: batch[name] for name in wanted or batch}, before, rows
             before += rows
             if before == self.limit:
                 return
 
     def where(self, number: int, feature: str | None = None) -> Location:
-        """The place of a record, by its number in the split."""
+        """The location of a record, by its number in the split."""
         ids = self.split.view.ids
         try:
             at = number if ids is None else int(select_numbers(ids, np.array([number], np.int64))[0])
@@ -224,7 +223,7 @@ class ExportedRecords:
 
 
 def estimate_column_bytes(column: Column | Any) -> int:
-    """About how much memory a column takes."""
+    """Approximate memory of a column."""
     if isinstance(column, Ragged):
         return estimate_column_bytes(column.values) + column.offsets.nbytes
     if isinstance(column, Optional):
@@ -239,7 +238,7 @@ def estimate_column_bytes(column: Column | Any) -> int:
 def unwritable_value_error(
     records: ExportedRecords, number: int, feature: str, what: str, *, expected: str, found: str, do: str
 ) -> RekordError:
-    """The error for a value that a format cannot hold."""
+    """The error for a value that the format cannot hold."""
     return error(
         "X560",
         f"`{feature[:60]}` {what}",
@@ -250,18 +249,19 @@ def unwritable_value_error(
     )
 
 
-def reject_columns(format: str, wrong: Mapping[str, str], *, holds: str) -> None:
-    """Raise where a format cannot hold some columns; `wrong` says what they are."""
+def reject_columns(records: ExportedRecords, format: str, wrong: Mapping[str, str], *, holds: str) -> None:
+    """Raise if a format cannot hold some columns; `wrong` describes them by name."""
     if not wrong:
         return
     name = next(iter(wrong))
     more = f" and {len(wrong) - 1:,} more" if len(wrong) > 1 else ""
     listed = ", ".join(f"`{one[:40]}` ({of})" for one, of in list(wrong.items())[:4])
+    others = [one for one in records.features if one not in wrong]
     raise error(
         "U676",
         f"`{name[:60]}`{more} cannot be written as {format}",
         location=Location(feature=name[:60]),
         expected=holds,
         found=listed + (", …" if len(wrong) > 4 else ""),
-        do="name the others with columns=[…] (--columns a,b), or export to .parquet",
+        do=f"columns={others}" if others and len(str(others)) <= 60 else 'out="data.parquet"',
     )

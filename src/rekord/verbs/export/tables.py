@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 def to_python_values(column: Column | Any, feature: Feature | None = None) -> list[Any]:
-    """The values of all rows: numbers, texts, bytes, nested lists of them, and None where there is none.
+    """The values of all rows as Python objects, nested lists included; missing values are None.
 
-    A sparse vector is the pair [indices, values], a point in time text in ISO 8601. Floats have the fewest digits
-    that give them back, or all of them where the feature takes no number that would have to be rounded.
+    A sparse vector is the pair [indices, values], a timestamp is ISO 8601 text. Floats have the fewest digits that
+    round-trip, or all digits if the feature declares `rounding="exact"`.
     """
     exact = getattr(feature, "rounding", "nearest") == "exact"
     short: Callable[[Array], Array] = _to_doubles if exact else _to_short_doubles
@@ -79,7 +79,7 @@ def _to_object_array(values: list[Any]) -> Array:
 
 
 def _is_time(column: Any) -> bool:
-    """Whether these are points in time, of which text files have text in ISO 8601."""
+    """Whether these are timestamps, which text files hold as ISO 8601."""
     values = column.values if isinstance(column, (Optional, Ragged)) else column
     return isinstance(values, np.ndarray) and values.dtype.kind == "M"
 
@@ -93,26 +93,25 @@ def _iso_texts(zone: str | None) -> Callable[[Array], Array]:
 
 
 def _to_doubles(values: Array) -> Array:
+    """bfloat16 as float32: neither Python nor Arrow knows it."""
     return values.astype(np.float32) if values.dtype.name == "bfloat16" else values
 
 
 def _to_short_doubles(values: Array) -> Array:
-    """Narrow floats as doubles with as few digits as they need: 0.1, where float32 is 0.10000000149011612."""
-    import pyarrow as pa
-
+    """Narrow floats as doubles with the fewest digits: 0.1, where float32 is 0.10000000149011612."""
     values = _to_doubles(values)
     if values.dtype.kind != "f" or values.dtype.itemsize >= 8:
         return values
     flat = np.ascontiguousarray(values).reshape(-1)
     single = flat.astype(np.float32)
     digits = pa.array(single).cast(pa.string()).cast(pa.float64()).to_numpy(zero_copy_only=False)
-    # Rounded twice, a number may end beside the one that it came from.
+    # Rounding twice may miss the original number.
     back = digits.astype(np.float32).astype(flat.dtype)
     return np.where(back == flat, digits, flat.astype(np.float64)).reshape(values.shape)
 
 
 def check_finite(records: ExportedRecords, batch: Mapping[str, Any], first: int, rows: int, *, format: str) -> None:
-    """Raise where a float is NaN or infinite, which JSON has no numbers for."""
+    """Raise for NaN or infinity, which JSON cannot represent."""
     for name, column in batch.items():
         row = _find_first_non_finite(column, rows)
         if row is not None:
@@ -121,9 +120,9 @@ def check_finite(records: ExportedRecords, batch: Mapping[str, Any], first: int,
                 first + row,
                 name,
                 "is NaN or infinite",
-                expected=f"finite numbers, which are all that {format} has",
+                expected=f"finite numbers, the only ones that {format} can hold",
                 found="NaN, inf or -inf",
-                do="leave the column out with columns=[…] (--columns), or export to .parquet",
+                do='out="data.parquet"',
             )
 
 
@@ -131,7 +130,8 @@ def _find_first_non_finite(column: Any, rows: int) -> int | None:
     if _is_time(column):
         return None
     if isinstance(column, Optional):
-        return _find_first_non_finite(np.where(_broadcast_mask(column.valid, column.values), column.values, 0), rows)
+        valid = column.valid.reshape(-1, *[1] * (column.values.ndim - 1))
+        return _find_first_non_finite(np.where(valid, column.values, 0), rows)
     if isinstance(column, SparseColumn):
         return _find_first_non_finite(column.values, rows)
     if isinstance(column, Ragged):
@@ -140,19 +140,15 @@ def _find_first_non_finite(column: Any, rows: int) -> int | None:
         return row if row is None or row < rows else None
     if not isinstance(column, np.ndarray) or (column.dtype.kind != "f" and column.dtype.name != "bfloat16"):
         return None
-    values = column[:rows].astype(np.float32) if column.dtype.name == "bfloat16" else column[:rows]
+    values = _to_doubles(column[:rows])
     good = np.isfinite(values).all(axis=tuple(range(1, values.ndim)))
     return None if good.all() else int(np.argmin(good))
-
-
-def _broadcast_mask(valid: Array, values: Array) -> Array:
-    return valid.reshape(-1, *[1] * (values.ndim - 1))
 
 
 def make_class_namer(
     records: ExportedRecords, name: str, label: Feature, first: int
 ) -> Callable[[list[Any]], list[Any]]:
-    """A function that puts the names of classes in the place of their ids."""
+    """A function that replaces class ids by class names."""
     names = label.class_names or ()
 
     def one(value: Any, row: int) -> Any:
@@ -165,10 +161,10 @@ def make_class_namer(
                 records,
                 first + row,
                 name,
-                "is no class of its Label, and has no name",
+                "has a class id without a name",
                 expected=f"an id from 0 to {len(names) - 1:,}",
                 found=str(value),
-                do='labels="ids" (--labels ids) writes the numbers as they are',
+                do='labels="ids"',
             )
         return names[value]
 
@@ -176,17 +172,17 @@ def make_class_namer(
 
 
 def check_class_names(features: Mapping[str, Feature], labels: LabelFormat) -> None:
-    """Names can be asked for only where there are some."""
+    """Raise for `labels="names"` without class names."""
     found = {name: one for name, one in features.items() if one.class_count is not None}
     if labels == "names" and not any(one.class_names for one in found.values()):
         first = next(iter(found), None)
         raise error(
             "U605",
-            "there are no names of classes to write",
+            "columns have no class names to write",
             location=Location(feature=first),
-            expected="a column Label([…]) with names",
-            found="a Label without names" if found else "no Label among the columns",
-            do='leave labels="names" (--labels names) out',
+            expected="a Label with class names",
+            found="a Label without class names" if found else "no Label among the columns",
+            do='labels="ids"',
         )
 
 
@@ -195,7 +191,7 @@ _GZIP_LEVEL = 6
 
 
 class GzipOutput:
-    """Takes bytes and hands them on, compressed or not; its end is written when the block ends well."""
+    """Passes bytes on, compressed if wanted; the end of the stream is written unless the block fails."""
 
     def __init__(self, output: Output, compressed: bool) -> None:
         self._output = output
@@ -218,23 +214,23 @@ _ESCAPED = re.compile(r'[\\"\x00-\x1f]')
 
 
 def check_jsonl(records: ExportedRecords, options: Options) -> None:
-    """Refuse what JSON has no form for."""
+    """Refuse columns that JSON cannot represent."""
     check_class_names(records.features, options.labels)
     complex_ones = {
         name: repr(feature)[:40]
         for name, feature in records.features.items()
         if getattr(feature.dtype, "kind", "") == "c"
     }
-    reject_columns("JSON", complex_ones, holds="numbers, texts, bytes and lists of them")
+    reject_columns(records, "JSON", complex_ones, holds="numbers, texts, bytes and lists of them")
 
 
-def write_jsonl(records: ExportedRecords, output: Output, options: Options, *, gzipped: bool = False) -> int:
-    """All records as lines of JSON; gives their number."""
+def write_jsonl(records: ExportedRecords, output: Output, options: Options) -> int:
+    """Write all records as lines of JSON; returns their number."""
     features = records.features
     row_of = _make_row_type(tuple(features))
     encoder = msgspec.json.Encoder()
     total = 0
-    with GzipOutput(output, gzipped) as sink:
+    with GzipOutput(output, options.gzipped) as sink:
         for batch, first, rows in records.batches():
             check_finite(records, batch, first, rows, format="JSON")
             columns = []
@@ -251,9 +247,9 @@ def write_jsonl(records: ExportedRecords, output: Output, options: Options, *, g
 
 
 def _make_row_type(names: tuple[str, ...]) -> Callable[..., Any]:
-    """What makes an object of the values of a record. What an optional column lacks is left out, as in the record."""
+    """Builds a JSON object from the values of a record. Missing values are omitted, as in the record."""
     if any(_ESCAPED.search(name) for name in names):
-        # These names msgspec refuses to write as they stand.
+        # msgspec refuses to write these names unescaped.
         return lambda *values: {n: value for n, value in zip(names, values, strict=True) if value is not None}
     fields = [(f"column_{i}", Any, None) for i in range(len(names))]
     keys = {field[0]: name for field, name in zip(fields, names, strict=True)}
@@ -261,7 +257,7 @@ def _make_row_type(names: tuple[str, ...]) -> Callable[..., Any]:
 
 
 class _Base64Bytes(msgspec.Struct, gc=False):
-    """Bytes, which msgspec writes in base64."""
+    """Bytes, which msgspec writes as base64."""
 
     base64: bytes
 
@@ -277,7 +273,7 @@ _CSV_TYPES = "numbers, texts, labels, and lists of them with one dimension"
 
 
 def check_csv(records: ExportedRecords, options: Options) -> None:
-    """Refuse what does not fit into a field."""
+    """Refuse columns that do not fit into a field."""
     check_class_names(records.features, options.labels)
     steps = records.split.schema.steps
     wrong = {
@@ -285,20 +281,23 @@ def check_csv(records: ExportedRecords, options: Options) -> None:
         for name, feature in records.features.items()
         if name in steps or not _is_csv_feature(feature)
     }
-    reject_columns("CSV", wrong, holds=_CSV_TYPES)
+    reject_columns(records, "CSV", wrong, holds=_CSV_TYPES)
 
 
-def write_csv(
-    records: ExportedRecords, output: Output, options: Options, *, gzipped: bool = False, delimiter: str = ","
-) -> int:
-    """All records as lines of CSV below a line of names; gives their number.
+def write_tsv(records: ExportedRecords, output: Output, options: Options) -> int:
+    """Write all records as tab-separated values; returns their number."""
+    return write_csv(records, output, options, delimiter="\t")
 
-    Texts are always quoted, and what is missing never is: an empty text is `""`, a missing one nothing at all.
+
+def write_csv(records: ExportedRecords, output: Output, options: Options, *, delimiter: str = ",") -> int:
+    """Write all records as CSV with a header; returns their number.
+
+    Text is always quoted, missing values never are: an empty string is `""`, a missing one an empty field.
     """
     features = records.features
     total = 0
     written = csv.WriteOptions(include_header=False, delimiter=delimiter, quoting_style="needed")
-    with GzipOutput(output, gzipped) as sink:
+    with GzipOutput(output, options.gzipped) as sink:
         sink.write((delimiter.join(_quote_field(name, delimiter) for name in features) + "\n").encode())
         for batch, first, rows in records.batches():
             lists = {name: column for name, column in batch.items() if features[name].shape}
@@ -331,13 +330,13 @@ def _is_csv_feature(feature: Feature) -> bool:
 
 
 def _to_arrow_array(column: Column) -> Any:
-    """Single numbers or texts of all rows."""
+    """Scalar values of all rows."""
     array = column_to_arrow(column)
     return array.cast(pa.float32()) if array.type == pa.float16() else array
 
 
 def _format_texts(values: list[Any]) -> Any:
-    """Names as they are, and lists as JSON has them."""
+    """Names unchanged, and lists as JSON."""
     texts = [
         value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode() for value in values
     ]
@@ -350,48 +349,50 @@ def _quote_field(name: str, delimiter: str) -> str:
 
 
 GROUP_BYTES = 32 << 20
-"""A row group, or a batch of an Arrow file, has at most so much, or one record."""
+"""Maximum size of a Parquet row group or Arrow batch; a larger record has one of its own."""
 
 GROUP_ROWS = 1 << 20
 _SAMPLED_VALUES = 1024
 
 
 def write_parquet(records: ExportedRecords, output: Output, options: Options) -> int:
-    """All records as a Parquet file; gives their number."""
+    """Write all records as a Parquet file; returns their number."""
     schema, batches = _open_batches(records, options)
     first = next(batches, None)
     # Sets and dicts throughout: a record may have thousands of keys.
-    again = set() if first is None else {name for name in schema.names if _has_repeated_values(first.column(name))}
+    repeated = set() if first is None else {name for name in schema.names if _has_repeated_values(first.column(name))}
     features = records.features if records.split.batch_map is None else {}
-    whole = {name for name in schema.names if name in features and features[name].is_image}
+    encoded_images = {name for name in schema.names if name in features and features[name].is_image}
     numbers = {field.name for field in schema if pa.types.is_primitive(field.type)}
     leaves = _list_leaf_columns(schema)
     sink = pa.PythonFile(output, "w")
     writer = parquet.ParquetWriter(
         sink,
         schema,
-        # Images are compressed already: they are stored as they are. Of what every reader knows, snappy is fastest.
-        compression={leaf: "none" if top in whole else "snappy" for leaf, top in leaves},
-        # A dictionary pays where values come again; elsewhere it is built and thrown away.
-        use_dictionary=[leaf for leaf, top in leaves if top in again],
-        # The least and the greatest of many different strings let no reader pass over a group.
-        write_statistics=[leaf for leaf, top in leaves if leaf == top and (top in again or top in numbers)],
+        # Images are compressed already. Of the codecs that every reader supports, snappy is the fastest.
+        compression={leaf: "none" if top in encoded_images else "snappy" for leaf, top in leaves},
+        # A dictionary pays off where values repeat; elsewhere it is built and thrown away.
+        use_dictionary=[leaf for leaf, top in leaves if top in repeated],
+        # Minimum and maximum of many different strings let no reader skip a group.
+        write_statistics=[leaf for leaf, top in leaves if leaf == top and (top in repeated or top in numbers)],
     )
     every = batches if first is None else chain([first], batches)
     return _write_groups(every, lambda table, rows: writer.write_table(table, row_group_size=rows), writer.close)
 
 
 def write_arrow(records: ExportedRecords, output: Output, options: Options) -> int:
-    """All records as an Arrow IPC file; gives their number."""
-    schema, batches = _open_batches(records, options)
-    writer = ipc.new_file(pa.PythonFile(output, "w"), schema)
-    return _write_groups(batches, lambda table, rows: writer.write_table(table, max_chunksize=rows), writer.close)
+    """Write all records as an Arrow IPC file; returns their number."""
+    return _write_ipc(records, output, options, ipc.new_file)
 
 
 def write_arrow_stream(records: ExportedRecords, output: Output, options: Options) -> int:
-    """All records as an Arrow IPC stream; gives their number."""
+    """Write all records as an Arrow IPC stream; returns their number."""
+    return _write_ipc(records, output, options, ipc.new_stream)
+
+
+def _write_ipc(records: ExportedRecords, output: Output, options: Options, new_writer: Callable[..., Any]) -> int:
     schema, batches = _open_batches(records, options)
-    writer = ipc.new_stream(pa.PythonFile(output, "w"), schema)
+    writer = new_writer(pa.PythonFile(output, "w"), schema)
     return _write_groups(batches, lambda table, rows: writer.write_table(table, max_chunksize=rows), writer.close)
 
 
@@ -405,30 +406,25 @@ def _open_batches(records: ExportedRecords, options: Options) -> tuple[pa.Schema
     if declared is not None:
         schema = attach_schema(schema, declared)
     _check_types(schema)
-    return schema, _report_rows(_limit_rows(batches, records.limit), options)
+    return schema, _limit_rows(batches, records.limit, options)
 
 
-def _limit_rows(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+def _limit_rows(batches: Iterator[pa.RecordBatch], limit: int | None, options: Options) -> Iterator[pa.RecordBatch]:
     left = limit
     for batch in batches:
         if left is not None:
             batch = batch.slice(0, left)
             left -= batch.num_rows
         yield batch
+        options.on_records(batch.num_rows)
         if left == 0:
             return
-
-
-def _report_rows(batches: Iterator[pa.RecordBatch], options: Options) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield batch
-        options.on_records(batch.num_rows)
 
 
 def _write_groups(
     batches: Iterator[pa.RecordBatch], write: Callable[[pa.Table, int], Any], close: Callable[[], Any]
 ) -> int:
-    """Write batches gathered to groups. Not closed after a failure: that would write an end to half a file."""
+    """Write batches in groups. Not closed after a failure: that would finish an incomplete file."""
     total = 0
     # One group is written while the next one is decoded.
     with ThreadPoolExecutor(1, thread_name_prefix="rekord-export") as pool:
@@ -445,7 +441,7 @@ def _write_groups(
 
 
 def _iter_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[list[pa.RecordBatch], int]]:
-    """Batches that make a group, with their size in bytes."""
+    """The batches of each group, with their size in bytes."""
     gathered: list[pa.RecordBatch] = []
     size_bytes = rows = 0
     for batch in batches:
@@ -461,7 +457,7 @@ def _iter_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[list[pa.Re
 
 def _write_group(gathered: list[pa.RecordBatch], size_bytes: int, write: Callable[[pa.Table, int], Any]) -> None:
     table = pa.Table.from_batches(gathered)
-    # One batch of records that are far larger than the first ones can be too much for a group.
+    # A batch of records that are much larger than the first ones can exceed a group.
     try:
         write(table, max(1, min(len(table), len(table) * GROUP_BYTES // max(size_bytes, 1))))
     except pa.ArrowInvalid as failure:
@@ -469,20 +465,21 @@ def _write_group(gathered: list[pa.RecordBatch], size_bytes: int, write: Callabl
             raise
         raise error(
             "U676",
-            "a timestamp is out of range for Parquet, which has no unit of seconds",
-            expected="timestamps that 64 bits of milliseconds hold",
+            "timestamp is out of range for Parquet, which has no unit of seconds",
+            expected="timestamps that fit into 64-bit milliseconds",
             found=str(failure)[:60],
-            do="export to .arrow, or leave the column out: columns=[…]",
+            do='out="data.arrow"',
         ) from failure
 
 
 def _has_repeated_values(column: Any) -> bool:
-    """Whether the values of a column come again and again, judged by the first ones."""
-    is_list = (pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list)
-    while any(is_kind(column.type) for is_kind in is_list):
+    """Whether the values of a column repeat, judged by the first ones."""
+    types = pa.types
+    while types.is_large_list(column.type) or types.is_fixed_size_list(column.type) or types.is_list(column.type):
         column = column.flatten()
-    kinds = (pa.types.is_integer, pa.types.is_large_string, pa.types.is_large_binary)
-    if not any(is_kind(column.type) for is_kind in kinds):
+    if not (
+        types.is_integer(column.type) or types.is_large_string(column.type) or types.is_large_binary(column.type)
+    ):
         return False
     sample = column[:_SAMPLED_VALUES]
     distinct: int = compute.count_distinct(sample).as_py()
@@ -490,7 +487,7 @@ def _has_repeated_values(column: Any) -> bool:
 
 
 def _list_leaf_columns(schema: pa.Schema) -> list[tuple[str, str]]:
-    """The columns of a Parquet file by their own names, each with the column of the table that it belongs to."""
+    """The leaf columns of a Parquet file, each with the column of the table that it belongs to."""
     empty = pa.BufferOutputStream()
     parquet.write_table(schema.empty_table(), empty)
     names = parquet.ParquetFile(empty.getvalue()).schema
@@ -499,7 +496,7 @@ def _list_leaf_columns(schema: pa.Schema) -> list[tuple[str, str]]:
 
 
 def _find_top_column(path: str, tops: AbstractSet[str]) -> str:
-    """The column that a path of a Parquet file begins with; names may have dots themselves: the longest is meant."""
+    """The column that a Parquet path begins with; names may contain dots, so the longest match counts."""
     top = path
     while top not in tops and top:
         top = top.rpartition(".")[0]
@@ -511,9 +508,9 @@ def _check_types(schema: pa.Schema) -> None:
         if pa.types.is_null(field.type):
             raise error(
                 "U676",
-                f"`{field.name[:60]}` cannot be written: its type is not known",
+                f"type of `{field.name[:60]}` is unknown",
                 location=Location(feature=field.name[:60]),
                 expected="columns with a type",
-                found="a function for map that gives nothing but None",
-                do="leave the column out: columns=[…]",
+                found="a map function that returns only None",
+                do="columns=" + repr([one for one in schema.names if one != field.name][:3]),
             )

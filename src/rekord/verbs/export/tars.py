@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,37 +37,35 @@ MemberForm = Literal["image", "bytes", "array", "class", "text", "json", "name"]
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """How a column is stored: the form of its values, and what stands before the extension of that form."""
+    """How a column is stored: the form of its values, and the prefix of that form's extension."""
 
     form: MemberForm
     prefix: str = ""
 
 
 def check_tar(records: ExportedRecords, options: Options) -> None:
-    """Refuse what no member of a tar can hold."""
+    """Refuse columns that no member of a tar can hold."""
     check_class_names(records.features, options.labels)
     wrong = {
         name: f"a list of {type(feature).__name__}"
         for name, feature in records.features.items()
         if feature.value_kind == "bytes" and feature.shape
     }
-    reject_columns("WebDataset", wrong, holds="images, bytes, arrays, numbers and texts")
+    reject_columns(records, "WebDataset", wrong, holds="images, bytes, arrays, numbers and texts")
     members = _plan_members(records, options)
     stored: dict[tuple[str, str], str] = {}
-    twice: dict[str, str] = {}
+    duplicates: dict[str, str] = {}
     for name, member in members.items():
         if member.form in ("image", "bytes", "array", "class", "text"):
             other = stored.setdefault((member.form, member.prefix), name)
             if other != name:
-                twice[name] = f"the member of `{other[:30]}` too"
-    reject_columns("WebDataset", twice, holds="columns whose names differ as extensions")
+                duplicates[name] = f"same member as `{other[:30]}`"
+    reject_columns(records, "WebDataset", duplicates, holds="columns whose names differ as extensions")
 
 
-def write_tars(
-    records: ExportedRecords, staging: StagedFolder, options: Options, name_of: Callable[[int], str]
-) -> int:
-    """All records as tars, each below `shard_bytes` where that is given; gives the number of records."""
-    tars = _TarWriter(staging, options.shard_bytes, name_of)
+def write_tars(records: ExportedRecords, staging: StagedFolder, options: Options, name: str) -> int:
+    """Write all records as one tar, or as numbered tars of up to `shard_bytes`; returns the number of records."""
+    tars = _TarWriter(staging, options.shard_bytes, name)
     members = _plan_members(records, options)
     names = UniqueNames()
     keyed = next((name for name, member in members.items() if member.form == "name"), None)
@@ -92,7 +90,7 @@ def write_tars(
 
 
 def _make_sample_key(name: str) -> str:
-    """A name up to what could be taken for an extension: behind a folder it has no dots."""
+    """A name without anything that could be taken for an extension: no dots after the last folder."""
     folder, slash, last = strip_image_extension(name).rpartition("/")
     return folder + slash + last.replace(".", "_")
 
@@ -173,12 +171,12 @@ def _iter_sample_members(
     number: int,
     key: str,
 ) -> Iterator[tuple[str, bytes]]:
-    """The members of a record by their extensions. What is missing has none."""
+    """The members of a record by extension. Missing values have none."""
     document: dict[str, Any] = {}
     for name, member in members.items():
         value = values[name][row]
         if member.form == "name" and (name != "filename" or value != key):
-            document[name] = None if value is None else decode_name(value)  # the key does not lead back to it
+            document[name] = None if value is None else decode_name(value)  # the key does not preserve it
         if value is None or member.form == "name":
             continue
         match member.form:
@@ -209,12 +207,12 @@ def _encode_npy(value: Any) -> bytes:
 
 
 class _TarWriter:
-    """The tars that samples go to, one after another."""
+    """Writes samples to one tar after another."""
 
-    def __init__(self, staging: StagedFolder, shard_bytes: int | None, name_of: Callable[[int], str]) -> None:
+    def __init__(self, staging: StagedFolder, shard_bytes: int | None, name: str) -> None:
         self._staging = staging
         self._shard_bytes = shard_bytes
-        self._name_of = name_of
+        self._name = name
         self._shards = 0
         self._output: Output | None = None
 
@@ -231,21 +229,20 @@ class _TarWriter:
             output.write(piece)
 
     def finish(self) -> None:
-        if self._output is None:
-            self._output = self._next()  # of no records: an empty tar is one too
+        self._room(0)  # without records, an empty tar
         self._end()
 
     def _room(self, size_bytes: int) -> Output:
-        full = self._output is not None and self._shard_bytes is not None and self._output.n_bytes > 0
-        if full and self._output is not None and self._output.n_bytes + size_bytes > (self._shard_bytes or 0):
-            self._end()
+        """The tar that has room for a sample of this size."""
+        if self._output is not None and self._shard_bytes is not None:
+            n_bytes = self._output.n_bytes
+            if n_bytes > 0 and size_bytes and n_bytes + size_bytes > self._shard_bytes:
+                self._end()
         if self._output is None:
-            self._output = self._next()
+            numbered = f"{self._name.removesuffix('.tar')}-{self._shards:06d}.tar"
+            self._output = self._staging.output(self._name if self._shard_bytes is None else numbered)
+            self._shards += 1
         return self._output
-
-    def _next(self) -> Output:
-        self._shards += 1
-        return self._staging.output(self._name_of(self._shards - 1))
 
     def _end(self) -> None:
         assert self._output is not None

@@ -1,4 +1,4 @@
-"""What becomes of the columns of records, and the records as rows that are changed on their way."""
+"""Changes of columns, and the source that applies them to stored records."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from rekord.sources.image_folder import group_by_bytes, to_printable_path
 from rekord.storage.router import ROUTED_STORAGE
 from rekord.transforms.base import is_text_feature
 from rekord.transforms.numeric import cast as cast_transform
+from rekord.verbs.columns import is_numeric, is_tensor, rebuild_schema
+from rekord.verbs.options import conflicting_options
 
 _ALIASES = {"int": "int64", "float": "float32", "str": "text", "string": "text"}
 _CASTABLE = {*INTEGER_DTYPES, *FLOAT_DTYPES, "float64", "text", "bytes"}
@@ -34,22 +36,22 @@ _CASTABLE = {*INTEGER_DTYPES, *FLOAT_DTYPES, "float64", "text", "bytes"}
 
 @dataclass(frozen=True)
 class ColumnRewrite:
-    """One column of the records, and what it becomes."""
+    """One column before and after."""
 
     old: str
     new: str
     read: Feature
     made: Feature
-    cast: bool = False  # records may hold another kind than is declared, and all become `made`
+    cast: bool = False  # records may hold another kind than declared, and all become `made`
 
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """What becomes of all columns."""
+    """All columns before and after."""
 
     before: Schema
     columns: tuple[ColumnRewrite, ...]
-    schema: Schema  # of what is made
+    schema: Schema  # of the new records
     lossy: bool = False
 
     @property
@@ -63,12 +65,12 @@ class SchemaChange:
         return tuple([one for one in self.columns if one.cast])
 
     def reading(self, kinds: Mapping[str, str]) -> Schema:
-        """The schema that records are read by, where the columns that are cast are of these kinds."""
+        """The schema to read records with, if the cast columns have these kinds."""
         read = {one.old: _adapt_to_kind(one.read, kinds.get(one.old)) for one in self.columns}
-        return _rebuild_schema(self.before, {name: read.get(name, one) for name, one in self.before.items()})
+        return rebuild_schema(self.before, {name: read.get(name, one) for name, one in self.before.items()})
 
     def applied(self, columns: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
-        """Columns that were read by `reading(kinds)`, as they are to be stored."""
+        """Columns that were read with `reading(kinds)`, as they will be stored."""
         made: dict[str, Any] = {}
         for one in self.columns:
             column = columns[one.old]
@@ -79,7 +81,7 @@ class SchemaChange:
         return made
 
     def options(self) -> dict[str, Any]:
-        """As the manifest holds it; the schema that is made stands there too."""
+        """The entry in the manifest, which also contains the new schema."""
         return {
             "renamed": {one.old: one.new for one in self.columns if one.old != one.new},
             "kept": list(self.names),
@@ -100,7 +102,7 @@ def plan_schema_change(
     fill: Mapping[str, Any] | None,
     lossy: bool,
 ) -> SchemaChange:
-    """What was asked for, of records of the schema `before`. Names are those of its columns, or of their keys."""
+    """The requested changes to records of the schema `before`. Names are those of its columns or keys."""
     casts, renames = _validate_mapping("cast", cast, before), _validate_mapping("rename", rename, before)
     fills = _validate_mapping("fill", fill, before)
     kept = _select_columns(
@@ -110,15 +112,15 @@ def plan_schema_change(
     )
     if schema is not None:
         if kept != list(before) or renames:
-            raise _rewrite_option_error("schema", "`schema` says all columns", "leave drop=, keep= and rename= out")
+            raise _rewrite_option_error(
+                "schema", "it cannot be combined with drop, keep or rename", "leave out drop=, keep= and rename="
+            )
         kept, casts = _match_schema(before, schema, casts, fills)
     for what, names in (("cast", casts), ("rename", renames), ("fill", fills)):
         for name in names:
-            before[name]  # one that is not there names its near misses
+            before[name]  # raises for an unknown column, with near misses
             if name not in kept:
-                raise _rewrite_option_error(
-                    what, f"`{name[:60]}` is left out", f"leave it out of {what}=, or keep it"
-                )
+                raise _rewrite_option_error(what, f"`{name[:60]}` is dropped", f"leave it out of {what}=")
     columns = []
     for name in kept:
         read = made = before[name]
@@ -135,33 +137,28 @@ def plan_schema_change(
         if isinstance(one.made, Mask) and one.made.of in made_by_old:
             columns[i] = replace(one, made=replace(one.made, of=made_by_old[one.made.of].new))
     steps = {one.new for one in columns if one.old in before.steps}
-    after = schema or _rebuild_schema(before, {one.new: one.made for one in columns}, steps)
+    after = schema or rebuild_schema(before, {one.new: one.made for one in columns}, steps)
     return SchemaChange(before, tuple(columns), after, lossy=bool(lossy))
 
 
 def cast_column(column: Any, name: str, read: Feature, made: Feature, *, lossy: bool) -> Any:
     """A column of one feature as values for another."""
     if _is_time(read) != _is_time(made) and read.family == made.family and read.family:
-        # Whole numbers and times are stored alike: the unit of the times is declared.
+        # Integers and timestamps are stored alike: the schema declares the unit of timestamps.
         ticks = np.dtype(np.int64) if _is_time(read) else made.dtype
         return _map_values(column, lambda values: values.astype(np.int64).view(ticks))
     if is_text_feature(read) and (is_text_feature(made) or made.class_count is not None):
         return column if made.value_kind == "bytes" else _decode_texts(column, lossy=lossy)
-    if not (_is_number(read) or is_text_feature(read)) or not (_is_number(made) or is_text_feature(made)):
-        return column  # what does not fit is said by the encoder
+    if not (is_numeric(read) or is_text_feature(read)) or not (is_numeric(made) or is_text_feature(made)):
+        return column  # the encoder reports what does not fit
     dtype = _get_cast_dtype(made)
     if dtype == _get_cast_dtype(read) or not {dtype, _get_cast_dtype(read)} <= _CASTABLE:
         return column
-    if _is_number(read) and _is_number(made):
-        apply = _make_cast(name, dtype, lossy=lossy).bind(Schema({name: _flatten_feature(read)})).apply
+    if is_numeric(read) and is_numeric(made):
+        apply = cast_transform(name, dtype, lossy=lossy).bind(Schema({name: _flatten_feature(read)})).apply
         return _map_values(column, lambda values: apply({name: values})[name])
-    apply = _make_cast(name, dtype, lossy=lossy).bind(Schema({name: read})).apply
+    apply = cast_transform(name, dtype, lossy=lossy).bind(Schema({name: read})).apply
     return [apply({name: column[row]})[name] for row in range(len(column))]
-
-
-def _is_number(feature: Feature) -> bool:
-    is_tensor = feature.storage == "blob" and feature.dtype is not None
-    return is_tensor or feature.value_kind in ("int", "float")
 
 
 def _is_time(feature: Feature) -> bool:
@@ -169,27 +166,23 @@ def _is_time(feature: Feature) -> bool:
 
 
 def _get_cast_dtype(feature: Feature) -> str:
-    """What a column of numbers or texts holds, as casts name it."""
+    """The type of a column of numbers or text, as casts name it."""
     named: dict[type[Feature], str] = {Label: "int64", Text: "text", Bytes: "bytes"}
     return named.get(type(feature)) or get_dtype_name(feature) or ""
 
 
 def _flatten_feature(feature: Feature) -> Feature:
-    """All values of a column of numbers as one list."""
+    """The feature for all values of a numeric column as one list."""
     if feature.class_count is not None:
         return Int64((None,))
-    if feature.storage == "blob":
+    if is_tensor(feature):
         return Tensor(feature.dtype, (None,))
     made = Int64 if feature.kind == "int64" else Float32
     return made((None,), dtype=get_dtype_name(feature))
 
 
-def _make_cast(name: str, dtype: str, *, lossy: bool) -> Any:
-    return cast_transform(name, dtype, lossy=lossy)
-
-
 def _map_values(column: Any, function: Any) -> Any:
-    """A column of numbers with a function of all its values applied, in whatever form it is."""
+    """Apply a function to all values of a numeric column, whatever its form."""
     if isinstance(column, Ragged):
         return Ragged(_map_values(column.values, function), column.offsets, valid=column.valid)
     if isinstance(column, Optional):
@@ -202,7 +195,7 @@ def _map_values(column: Any, function: Any) -> Any:
 
 
 def _decode_texts(column: Any, *, lossy: bool) -> Any:
-    """Byte strings as texts, where they are; the encoder judges them."""
+    """Byte strings as text where they are UTF-8; the encoder reports the others."""
     if isinstance(column, Strings) and column.text:
         return column
     return [_decode_text(value, lossy=lossy) for value in column.tolist()]
@@ -218,7 +211,7 @@ def _decode_text(value: Any, *, lossy: bool) -> Any:
 
 
 def _adapt_to_kind(feature: Feature, kind: str | None) -> Feature:
-    """A feature as it is read where its key holds lists of another kind than it declares."""
+    """The feature to read a key with that holds another kind of list than declared."""
     if kind is None or kind == feature.kind:
         return feature
     made: Any = {"int64": Int64, "float": Float32, "bytes": Bytes}[kind]
@@ -231,18 +224,18 @@ def _cast_feature(name: str, feature: Feature, wanted: Any) -> Feature:
         return wanted
     if not isinstance(wanted, str):
         raise _rewrite_option_error(
-            "cast", f"{preview(wanted)} is no type", f'cast={{"{name[:40]}": "int64"}}', feature=name
+            "cast", f"{preview(wanted)} is not a type", f'cast={{"{name[:40]}": "int64"}}', feature=name
         )
     dtype = _ALIASES.get(wanted, wanted)
     if feature.class_count is not None and dtype == "int64":
-        return feature  # which is stored as that
-    made: Feature = _make_cast(name, dtype, lossy=True).bind(Schema({name: feature})).schema[name]
+        return feature  # a Label is stored as int64
+    made: Feature = cast_transform(name, dtype, lossy=True).bind(Schema({name: feature})).schema[name]
     same = type(made) is type(feature) and get_dtype_name(made) == get_dtype_name(feature)
     return feature if same else made
 
 
 def get_dtype_name(feature: Feature) -> str | None:
-    """The name of a feature's dtype, where it has one."""
+    """The name of a feature's dtype, if it has one."""
     dtype = getattr(feature, "dtype", None)
     return None if dtype is None else dtype_name(dtype)
 
@@ -250,27 +243,24 @@ def get_dtype_name(feature: Feature) -> str | None:
 def _match_schema(
     before: Schema, schema: Schema, casts: Mapping[str, Any], fills: Mapping[str, Any]
 ) -> tuple[list[str], dict[str, Any]]:
-    """The columns that a schema keeps of another, and what each of them is cast to."""
+    """The columns that a schema keeps of another, and the types that they are cast to."""
     if casts or fills:
-        raise _rewrite_option_error("schema", "`schema` says what columns are", "leave cast= and fill= out")
+        raise _rewrite_option_error("schema", "it cannot be combined with cast or fill", "leave out cast= and fill=")
     if not isinstance(schema, Schema):
-        raise _rewrite_option_error(
-            "schema", f"{preview(schema)} is no schema", "rk.Schema({…}), or rk.Schema.load(path)"
-        )
+        raise _rewrite_option_error("schema", f"{preview(schema)} is not a schema", "schema=rk.Schema.load(path)")
     if schema.kind != before.kind:
-        raise _rewrite_option_error(
-            "schema", "records would become those of another kind", "a schema of the same kind"
-        )
+        why = f"it is for records of kind {schema.kind}, and these are of kind {before.kind}"
+        raise _rewrite_option_error("schema", why, f"use a schema for records of kind {before.kind}")
     for name, feature in schema.items():
         if name not in before and not feature.optional and feature.default is ABSENT:
             near = closest_match(name, list(before))
             raise error(
                 "U605",
-                f"`schema` cannot be used: there is no column `{name[:60]}` to make it of",
+                f"`schema` cannot be used: records have no column `{name[:60]}`",
                 location=Location(feature=name),
-                expected="columns of the records, or optional ones, or some with a default",
+                expected="columns of the records, optional columns, or columns with a default",
                 found=f"a required column `{name[:60]}`",
-                do=f"did you mean `{near}`?" if near else "declare it optional=True, or with a default",
+                do=f"did you mean `{near}`?" if near else "declare it with optional=True",
             )
     return [name for name in before if name in schema], {
         name: schema[name] for name in before if name in schema and schema[name] != before[name]
@@ -281,10 +271,10 @@ def _select_columns(before: Schema, drop: list[str], keep: list[str] | None) -> 
     for name in [*drop, *(keep or ())]:
         before[name]
     if drop and keep is not None:
-        raise _rewrite_option_error("drop", "columns are either dropped or kept", "leave drop= or keep= out")
+        raise conflicting_options("drop", "keep")
     kept = [name for name in before if name not in drop and (keep is None or name in keep)]
     if not kept:
-        raise _rewrite_option_error("drop", "no column is left", "keep at least one column")
+        raise _rewrite_option_error("drop", "no column would be left", "keep at least one column")
     return kept
 
 
@@ -292,19 +282,20 @@ def _check_names(columns: Sequence[ColumnRewrite]) -> None:
     seen: dict[str, str] = {}
     for one in columns:
         if not isinstance(one.new, str) or not one.new:
-            raise _rewrite_option_error("rename", f"{preview(one.new)} is no name", f"--rename {one.old[:40]}=other")
+            do = f'rename={{"{one.old[:40]}": "other"}}'
+            raise _rewrite_option_error("rename", f"{preview(one.new)} is not a valid name", do)
         if one.new in seen:
             raise _rewrite_option_error(
                 "rename",
-                f"`{seen[one.new][:60]}` and `{one.old[:60]}` would both be `{one.new[:60]}`",
-                "choose another name, or drop one of them",
+                f"`{seen[one.new][:60]}` and `{one.old[:60]}` would both be named `{one.new[:60]}`",
+                f'rename={{"{one.old[:40]}": "other"}}',
                 feature=one.old,
             )
         seen[one.new] = one.old
 
 
 def _broadcast_fill_value(feature: Feature, value: Any) -> Any:
-    """A value for a hole: one number for all of a fixed shape, too."""
+    """The fill value of a column; a scalar fills a fixed shape."""
     shape = feature.shape
     scalar = not isinstance(value, (list, tuple, np.ndarray))
     if not shape or not scalar or None in shape:
@@ -315,19 +306,8 @@ def _broadcast_fill_value(feature: Feature, value: Any) -> Any:
     return filled
 
 
-def _rebuild_schema(before: Schema, features: Mapping[str, Feature], steps: set[str] | None = None) -> Schema:
-    """A schema of the same kind as another."""
-    if not before.is_sequence:
-        return Schema(dict(features))
-    inside = set(before.steps) if steps is None else steps
-    return Schema(
-        context={name: one for name, one in features.items() if name not in inside},
-        steps={name: one for name, one in features.items() if name in inside},
-    )
-
-
 def _resolve_column(name: str, before: Schema) -> str:
-    """The column that a name stands for: its own, or that of the key which it is stored under."""
+    """The column with this name, or with this record key."""
     stored = [column for column, feature in before.items() if feature.record_keys(column) == (name,)]
     return stored[0] if name not in before and len(stored) == 1 else name
 
@@ -336,7 +316,7 @@ def _validate_mapping(name: str, given: Any, before: Schema) -> dict[str, Any]:
     if given is None:
         return {}
     if not isinstance(given, Mapping) or not all(isinstance(column, str) for column in given):
-        raise _rewrite_option_error(name, f"{preview(given)} names no columns", f'{name}={{"column": …}}')
+        raise _rewrite_option_error(name, f"{preview(given)} is not a mapping of columns", f'{name}={{"column": …}}')
     return {_resolve_column(column, before): value for column, value in given.items()}
 
 
@@ -344,7 +324,7 @@ def _validate_names(name: str, given: Any, before: Schema) -> list[str]:
     if given is None:
         return []
     if isinstance(given, (str, bytes)) or not all(isinstance(column, str) for column in given):
-        raise _rewrite_option_error(name, f"{preview(given)} is no list of columns", f'{name}=["column"]')
+        raise _rewrite_option_error(name, f"{preview(given)} is not a list of columns", f'{name}=["column"]')
     return [_resolve_column(column, before) for column in given]
 
 
@@ -353,7 +333,7 @@ def _rewrite_option_error(name: str, why: str, do: str, *, feature: str | None =
         "U605",
         f"`{name}` cannot be used: {why}",
         location=Location(feature=feature),
-        expected="a change of columns that makes sense",
+        expected="a valid change of columns",
         found=why,
         do=do,
     )
@@ -365,7 +345,7 @@ _IDLE_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class StoredRecordLayout:
-    """The layout of records that were stored before: their images were looked at then."""
+    """The layout of stored records: their images were validated when they were written."""
 
     schema: Schema
 
@@ -382,13 +362,13 @@ class StoredRecordLayout:
         return {}
 
     def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
-        """The row as it is: only what transforms do comes behind it."""
+        """The row unchanged: only transforms follow."""
         return DerivedRow(dict(row), ())
 
 
 @dataclass(frozen=True)
 class RewriteInputFile:
-    """A record file, its split, and which of its records are wanted: all, or these, in order."""
+    """A record file, its split, and its selected records in order (None: all)."""
 
     path: str
     split: str
@@ -399,13 +379,13 @@ class RewriteInputFile:
 
 @dataclass(frozen=True)
 class RewriteSource:
-    """The source of records that are to be changed. A part is one file or several small ones."""
+    """The source of records to change. A part is one file or several small ones."""
 
     files: tuple[RewriteInputFile, ...]
     change: SchemaChange
-    strict: bool  # whether a key that the schema lacks makes a record bad
-    splits: tuple[str, ...] | None  # None where all records go to one
-    extra: Mapping[str, Any]  # what else decides the records, as the manifest holds it
+    strict: bool  # whether a key that is not in the schema makes a record invalid
+    splits: tuple[str, ...] | None  # None if all records go to one
+    extra: Mapping[str, Any]  # for the manifest: what else determines the records
     rows: int | None = None
 
     @property
@@ -414,7 +394,7 @@ class RewriteSource:
 
     @property
     def root(self) -> str:
-        """None that all files are below: several datasets may be among them."""
+        """No common root: the files may belong to several datasets."""
         return ""
 
     def options(self) -> Mapping[str, Any]:
@@ -438,20 +418,26 @@ class RewriteSource:
         return [SourcePart(numbers, cost) for numbers, cost in group_by_bytes(sized, part_bytes)]
 
     def read(self, part: SourcePart) -> Iterator[Chunk]:
-        """The rows of a part; behind a damaged record nothing more is read of its file."""
+        """The rows of a part; a file is not read beyond a corrupt record."""
         for number in part.content:
             file = self.files[number]
             now = ROUTED_STORAGE.stat(file.path)
             if (now.size_bytes, now.mtime_ns) != (file.size_bytes, file.mtime_ns):
-                raise _file_changed_error(file.path)
+                raise error(
+                    "X548",
+                    location=Location(path=file.path),
+                    expected="the same file as at the start",
+                    found="another file",
+                    do="run it again when the file is no longer written to",
+                )
             yield from _RewriteFileReader(self, number).chunks()
 
     def name_of(self, number: int) -> str:
-        """What rows of a file have for a path: files of two datasets may have one name."""
+        """The path of a file's rows, numbered because files of two datasets may share a name."""
         return f"{number:06d}/{to_printable_path(os.path.basename(self.files[number].path))}"
 
     def place(self, where: Location) -> Location:
-        """The place of a row as its record: the file, and the number there."""
+        """The location of a row as that of its record: the file, and the number in it."""
         if where.record is not None or where.row is None or where.path is None or not where.path[:6].isdigit():
             return replace(where, row=None)
         file = self.files[int(where.path[:6])]
@@ -460,7 +446,7 @@ class RewriteSource:
 
 
 class _RewriteFileReader:
-    """One file on its way. The kinds of the columns to be cast are those of the records before, until they differ."""
+    """Reads one file. The kinds of cast columns are assumed to be those of the previous record."""
 
     def __init__(self, source: RewriteSource, number: int) -> None:
         self._source = source
@@ -470,7 +456,7 @@ class _RewriteFileReader:
         self._kinds: dict[str, str] = {}
         self._plans: dict[tuple[tuple[str, str], ...], CodecPlan] = {}
         self._pool = _core.Pool(_IDLE_BYTES)
-        self._done = 0  # rows that were given
+        self._done = 0  # rows that were yielded
 
     def chunks(self) -> Iterator[Chunk]:
         with open_slabs(self._file.path, self._pool, reuse=False) as reader:
@@ -496,7 +482,7 @@ class _RewriteFileReader:
                 try:
                     yield self._columns(batch, segment.frames, self._kinds)
                 except RekordError:
-                    pass  # which record it is, is found out below
+                    pass  # the record is identified below
                 else:
                     return
         yield from self._one_by_one(segment)
@@ -511,7 +497,7 @@ class _RewriteFileReader:
         return columns
 
     def _one_by_one(self, segment: FrameSegment) -> Iterator[Chunk]:
-        """Records that do not all fit together: those that do follow each other in one chunk each."""
+        """Records that do not all have the same kinds: consecutive ones that do form a chunk."""
         frames = bytearray(segment.slab.view()[segment.begin : segment.end])
         extents, _, _, problem = _core.scan(frames, 0, len(frames), len(frames))
         payloads = _core.payloads(frames, extents)
@@ -540,7 +526,7 @@ class _RewriteFileReader:
             yield SourceRow(self._name, self._done, explain_frame_error(failure))
 
     def _kinds_of(self, payload: bytes, record: int, offset: int) -> dict[str, str] | SourceRow:
-        """The kinds that a record has of the columns to be cast; a bad row where it cannot be read or changed."""
+        """The kinds of the cast columns in a record; a bad row if it cannot be read or changed."""
         try:
             kinds = dict(self._kinds)
             if self._change.cast:
@@ -558,7 +544,6 @@ class _RewriteFileReader:
         except RekordError as failure:
             where = replace(failure.location, row=None)
             failure.location = where.within(path=self._file.path, record=record, offset=offset)
-            failure.do = None if failure.do is None else failure.do.replace("lossy=True", "--lossy (lossy=True)")
             return SourceRow(self._name, self._done, failure)
         return kinds
 
@@ -585,19 +570,9 @@ class _RewriteFileReader:
 
 
 def _detect_kind(values: Any) -> str | None:
-    """The kind of a list of a record, as `decode` gives it; None where there is none."""
+    """The kind of a decoded list; None if it is missing or empty."""
     if values is None or not len(values):
         return None
     if isinstance(values, list):
         return "bytes"
     return "int64" if values.dtype.kind == "i" else "float"
-
-
-def _file_changed_error(path: str) -> RekordError:
-    return error(
-        "X548",
-        location=Location(path=path),
-        expected="the file as it was when this began",
-        found="another one",
-        do="run it again when nobody writes to it any more",
-    )

@@ -1,4 +1,4 @@
-"""`rk.rewrite`: a dataset as another one, with its records copied as they are, or changed."""
+"""`rk.rewrite`: a new dataset with the records of others, copied or changed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from rekord.arguments import check_keywords
+from rekord.arguments import check_keywords, invalid
 from rekord.conversion.copy_records import RecordSequence, plan_record_ranges
 from rekord.conversion.derive import CopiedShard, Derivation, DerivedSplit
-from rekord.conversion.driver import Companions, Conversion, ConversionResult
+from rekord.conversion.driver import Conversion, ConversionResult
 from rekord.dataset.combine import concat, resolve_common_schema
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.infer import infer
-from rekord.dataset.manifest import Manifest
 from rekord.dataset.order import EpochOrder
 from rekord.dataset.samplers import (
     FileOrderSampler,
@@ -34,18 +33,17 @@ from rekord.dataset.shards import Shards
 from rekord.dataset.split import LazySchema, RecordView, Split
 from rekord.errors import RekordError, error
 from rekord.framing.deflate import compression_name
-from rekord.layouts.tfds import check_tfds
 from rekord.location import Location
 from rekord.schema import Feature, RecordKind, Schema
 from rekord.storage.local import PathLike, Storage
 from rekord.storage.router import ROUTED_STORAGE
 from rekord.transforms.chain import as_chain
 from rekord.verbs.derive_common import (
-    DerivedCompanions,
     SourceDataset,
     build_derivation_plan,
     check_separate_folders,
     combine_dataset_digests,
+    derived_companions,
     open_source_dataset,
     read_other_companions,
     run_derivation,
@@ -67,12 +65,10 @@ from rekord.verbs.rewrite.change import (
     plan_schema_change,
 )
 from rekord.verbs.write import (
-    TFDS_VERSION,
-    infer_tfds_name,
+    check_tfds_output,
     make_shard_template,
     prepare_conversion,
-    run_prepared_conversion,
-    run_with_progress,
+    run_conversion,
     select_index_columns,
 )
 from rekord.version import VERSION
@@ -94,22 +90,16 @@ def plan_copy(
     schema: Schema,
     requested: OutputOptions,
     storage: Storage | None,
-    told: Mapping[str, Any] = _REWRITE_ORIGIN,
+    origin: Mapping[str, Any] = _REWRITE_ORIGIN,
     index: Sequence[str] = (),
 ) -> Derivation:
-    """The dataset of these records as they are; `told` is what the manifest says of how they were chosen."""
+    """The dataset with these records unchanged; `origin` is recorded in the manifest."""
     old = merge_source_datasets(olds, schema)
-    select_index_columns(schema, index)  # refuses what is no column
+    select_index_columns(schema, index)  # refuses unknown columns
     index = tuple(dict.fromkeys([*index, *old.index]))
     compression = requested.compression or "none"
     if requested.format == "tfds":
-        check_tfds(
-            schema,
-            infer_tfds_name(out),
-            TFDS_VERSION,
-            tuple(splits),
-            None if compression == "none" else compression,
-        )
+        check_tfds_output(out, schema, tuple(splits), compression)
     template = make_shard_template(out, compression, requested.format)
     cut = requested.cut
     new: dict[str, DerivedSplit] = {}
@@ -117,15 +107,11 @@ def plan_copy(
     with suggest_salvage(olds):
         for name, split in splits.items():
             records = _order_records(split, wanted[name], requested)
-            stretches = plan_record_ranges(records, cut)
+            shards = [CopiedShard(stretch) for stretch in plan_record_ranges(records, cut)]
             framed_bytes += _sum_framed_bytes(records)
-            new[name] = DerivedSplit(
-                shards=[CopiedShard(stretch) for stretch in stretches],
-                template=template,
-                compression=compression,
-            )
+            new[name] = DerivedSplit(shards=shards, template=template, compression=compression)
     options = {
-        **told,
+        **origin,
         "records": {name: digest_selection(ids) for name, ids in wanted.items() if ids is not None},
         "shard_bytes": None if cut.shards is not None else cut.shard_bytes,
         "shards": cut.shards,
@@ -140,9 +126,9 @@ def plan_copy(
         splits=new,
         schema=schema,
         index=index,
-        plan=build_derivation_plan(str(told["verb"]), old, schema, index, options),
+        plan=build_derivation_plan(str(origin["verb"]), old, schema, index, options),
         version=VERSION,
-        companions=DerivedCompanions(old, schema, out, tfds=requested.format == "tfds"),
+        companions=derived_companions(old, schema, out, tfds=requested.format == "tfds"),
         parent=old.parent,
         workers=resolve_worker_count(requested.workers),
         fresh=bool(requested.fresh),
@@ -152,7 +138,7 @@ def plan_copy(
 
 
 def merge_source_datasets(olds: Sequence[SourceDataset], schema: Schema) -> SourceDataset:
-    """Several datasets as one: what they agree on is true of what is made of them."""
+    """Several datasets as one, with the companions and options that they agree on."""
     if len(olds) == 1:
         return replace(olds[0], schema=schema)
     same = all(read_other_companions(old) == read_other_companions(olds[0]) for old in olds)
@@ -180,9 +166,9 @@ def _sum_framed_bytes(records: RecordSequence) -> int:
 
 
 def choose_compression(requested: str | None, paths: Sequence[str], format: str | None) -> str:
-    """The compression that was asked for, or the one that all of the files have; none where they differ.
+    """The requested compression, or the one that all files have; none if they differ.
 
-    TFDS reads no compressed files: for it there is none, unless asked for, which is refused.
+    TFDS reads no compressed files: its default is none, and a requested compression is refused elsewhere.
     """
     if requested is not None:
         return compression_name(requested)
@@ -194,7 +180,7 @@ def choose_compression(requested: str | None, paths: Sequence[str], format: str 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedRewrite:
-    """A rewrite that is ready to run, in one of its two ways."""
+    """A rewrite that is ready to run, as a copy or as a conversion."""
 
     out: str
     olds: Sequence[SourceDataset]
@@ -203,14 +189,14 @@ class PreparedRewrite:
     source: RewriteSource | None = None
 
     def run(self, *, progress: bool) -> ConversionResult:
-        """Make the dataset."""
+        """Write the dataset."""
         if self.copy is not None:
             return to_conversion_result(run_derivation(self.copy, self.olds, progress=progress))
         assert self.conversion is not None
         assert self.source is not None
         try:
             with suggest_salvage(self.olds):
-                return (run_with_progress if progress else run_prepared_conversion)(self.conversion)
+                return run_conversion(self.conversion, progress=progress)
         except RekordError as failure:
             failure.location = self.source.place(failure.location)
             raise
@@ -219,10 +205,10 @@ class PreparedRewrite:
 def prepare_rewrite(
     given: Sequence[DatasetLike], out: PathLike, requested: RewriteOptions, *, storage: Storage | None = None
 ) -> PreparedRewrite:
-    """Everything that can be refused before a record is written is refused here."""
+    """Validate everything that can be validated before a record is written."""
     place = output_folder(out)
     if not given:
-        raise error("U605", "`path` cannot be empty", expected="a dataset", found="none", do="rk.rewrite(path, out)")
+        raise invalid("path", list(given), "at least one dataset", "rk.rewrite(path, out)")
     olds = [open_source_dataset(one, kind=requested.kind) for one in given]
     check_separate_folders(place, olds)
     splits = _merge_splits(olds)
@@ -238,17 +224,17 @@ def prepare_rewrite(
         fill=requested.fill,
         lossy=requested.lossy,
     )
-    # Who says which columns to keep wants no others, not even those that the schema does not name.
+    # `keep` drops all other columns, even those that the schema does not name.
     same = change.schema == before and requested.keep is None
-    stays = same and not change.cast and not as_chain(requested.transforms).steps
-    if before.kind == "bytes" and not stays:
+    is_copy = same and not change.cast and not as_chain(requested.transforms).steps
+    if before.kind == "bytes" and not is_copy:
         raise error(
             "U605",
-            "payloads that are taken as they are have no columns to change",
+            "payloads that are not Examples have no columns to change",
             location=Location(path=olds[0].name),
             expected="other shards, another compression, another order, or `where`",
             found="a change of columns",
-            do="rk.write(rows, out), with rows made of the payloads that rk.records(path) gives",
+            do="rk.write(({'payload': one} for one in rk.records(path)), out)",
         )
     unproven = not declared and requested.schema is not None
     paths = [path for split in splits.values() for path in split.paths]
@@ -258,39 +244,39 @@ def prepare_rewrite(
         raise error(
             "X565",
             location=Location(path=olds[0].name),
-            expected="at least one record of which the condition is true",
+            expected="at least one record for which the condition is true",
             found=f"none of {sum(map(len, splits.values())):,}",
-            do='look at the values: rekord query IN "select … from records"',
+            do=f'rekord query {olds[0].name[:60]} "select * from records limit 10"',
         )
-    if stays and not unproven:
+    if is_copy and not unproven:
         copy = plan_copy(olds, splits, wanted, place, before, requested, storage, index=requested.index)
         return PreparedRewrite(out=place, olds=olds, copy=copy)
-    source = _build_source(olds, splits, wanted, change, requested, strict=stays or not declared)
+    source = _build_source(olds, splits, wanted, change, requested, strict=is_copy or not declared)
     conversion = _build_conversion(olds, source, place, requested, storage)
     return PreparedRewrite(out=place, olds=olds, conversion=conversion, source=source)
 
 
 def _merge_splits(olds: Sequence[SourceDataset]) -> dict[str, Split]:
-    """The splits of all, those of one name as one."""
+    """The splits of all datasets; those of the same name are concatenated."""
     parts: dict[str, list[Split]] = {}
     for old in olds:
         for name, split in old.splits.items():
             parts.setdefault(name, []).append(split)
     everything = [split for several in parts.values() for split in several]
     if len(olds) > 1 and all(split.view.ids is None and not split.stored_schema.declared for split in everything):
-        # What they hold is found out from all of them together.
+        # The schema is inferred from all of them together.
         schema = LazySchema([path for split in everything for path in split.paths], None, None)
         return {
             name: Split(name, RecordView(Shards.concat([split.view.shards for split in several])), schema)
             for name, several in parts.items()
         }
-    if len(olds) > 1:  # splits of other names must agree too: they become one dataset
+    if len(olds) > 1:  # splits of different names must agree too: they become one dataset
         resolve_common_schema(everything)
     return {name: concat(several) for name, several in parts.items()}
 
 
 def resolve_source_schema(olds: Sequence[SourceDataset], splits: Mapping[str, Split], given: Schema | None) -> Schema:
-    """What the records hold: declared, or else found out from all of them, since it is declared from now on."""
+    """The declared schema, or the one inferred from all records, since the new dataset declares it."""
     if given is not None:
         return given
     parts = [split for old in olds for split in old.splits.values()]
@@ -298,21 +284,18 @@ def resolve_source_schema(olds: Sequence[SourceDataset], splits: Mapping[str, Sp
         return resolve_common_schema(parts).get()
     with suggest_salvage(olds):
         found = parts[0].schema
-        if found.kind != "bytes":  # of payloads that are copied as they are nothing more is to be known
+        if found.kind != "bytes":  # other payloads are copied without a schema
             found = infer([path for split in splits.values() for path in split.paths], kind=found.kind)
     return Schema.from_dict(found.to_dict(evidence=False))
 
 
 def _select_wanted_records(split: Split, where: str | None) -> Selection | None:
-    """Which records of a split's shards are wanted; None where that is all of them."""
+    """The selected records of a split's shards; None for all of them."""
     if where is not None:
-        from rekord.verbs.query import find_matching_records  # which needs DuckDB
+        from rekord.verbs.query import find_matching_records  # needs DuckDB
 
         return normalize_selection(find_matching_records(split, where))
     return split.view.ids
-
-
-# Changed on their way.
 
 
 def _build_source(
@@ -327,11 +310,11 @@ def _build_source(
     if len(splits) > 1 and "split" in change.schema:
         raise error(
             "U605",
-            "a column `split` cannot be kept in a dataset of several splits",
+            "dataset with several splits cannot have a column `split`",
             location=Location(feature="split"),
-            expected="a column of another name",
+            expected="another column name",
             found="a column `split`, and splits " + ", ".join(splits)[:40],
-            do="--rename split=other",
+            do='rename={"split": "other"}',
         )
     files: list[RewriteInputFile] = []
     rows: int | None = 0
@@ -341,32 +324,32 @@ def _build_source(
         known = len(ids) if ids is not None else len(split.view.shards) if split.view.shards.counted else None
         rows = None if rows is None or known is None else rows + known
         for shard, path in enumerate(split.paths):
-            told = ROUTED_STORAGE.stat(path)
-            mine = None if chosen is None else chosen[shard]
-            files.append(RewriteInputFile(path, name, told.size_bytes, told.mtime_ns, mine))
-    told_of: dict[str, Any] = {"verb": "rewrite", "of": combine_dataset_digests(olds)}
+            stat = ROUTED_STORAGE.stat(path)
+            selected = None if chosen is None else chosen[shard]
+            files.append(RewriteInputFile(path, name, stat.size_bytes, stat.mtime_ns, selected))
+    origin: dict[str, Any] = {"verb": "rewrite", "of": combine_dataset_digests(olds)}
     if requested.where is not None:
-        told_of["where"] = {name: digest_selection(ids) for name, ids in wanted.items() if ids is not None}
+        origin["where"] = {name: digest_selection(ids) for name, ids in wanted.items() if ids is not None}
     return RewriteSource(
         files=tuple(files),
         change=change,
         strict=strict,
         splits=tuple(splits) if len(splits) > 1 else None,
-        extra=told_of,
+        extra=origin,
         rows=rows,
     )
 
 
 def _group_by_shard(split: Split, ids: Selection) -> list[Any]:
-    """The numbers of records within each shard, which must stay in their order."""
+    """The record numbers within each shard, which must be in order."""
     numbers = expand_selection(ids)
     if len(numbers) > 1 and not bool((np.diff(numbers) > 0).all()):
         raise error(
             "U605",
-            "the records of a view in an order of its own can only be copied",
-            expected="a view in the order of its files, each record once",
+            "columns of a reordered view cannot be changed",
+            expected="a view in file order, without duplicates",
             found="another order",
-            do="rewrite the view first, and change its columns then",
+            do="rk.rewrite(view, out) first, then change the columns of the copy",
         )
     edges = np.searchsorted(numbers, split.view.shards.starts)
     return [
@@ -394,29 +377,19 @@ def _build_conversion(
         layout=StoredRecordLayout(schema),
         transforms=requested.transforms,
         split="source" if source.splits is not None else names[0],
-        # A transform may take a column away: what is then asked for by name is refused there.
+        # A transform may remove a column: a requested index of it is refused there.
         index=tuple(dict.fromkeys([*requested.index, *(kept if plain else ())])),
         verify="headers",
         max_rejects=0,
     )
     conversion = prepare_conversion(source, out, options)
+    new_companions, old_companions = conversion.companions, read_other_companions(old)
     conversion = replace(
         conversion,
         parent=old.parent,
-        companions=_MergedCompanions(conversion.companions, read_other_companions(old)),
+        companions=lambda manifest: {**old_companions, **new_companions(manifest)},
     )
     return conversion if storage is None else replace(conversion, storage=storage)
-
-
-@dataclass(frozen=True)
-class _MergedCompanions:
-    """The companions of a conversion, and those that the old dataset had."""
-
-    made: Companions
-    kept: Mapping[str, bytes]
-
-    def __call__(self, manifest: Manifest) -> dict[str, bytes]:
-        return {**self.kept, **self.made(manifest)}
 
 
 @check_keywords
@@ -445,38 +418,28 @@ def rewrite(
     fresh: bool = False,
     progress: bool = True,
 ) -> Dataset:
-    """Write a dataset anew at the folder `out`, and open it. What is read stays as it is.
+    """Write a dataset again to the folder `out`, and open it. The input is not changed.
 
-    `path` is whatever `rk.open` takes, an open dataset, a split or a view. Several of these in a list are merged:
-    splits of one name follow each other, and one of their schemas must read the records of all.
+    `path` is anything that `rk.open` accepts, an open dataset, a split or a view. A list of them is merged: splits of
+    the same name are concatenated, and one of their schemas must fit all records.
 
-    Where only their places change (`shard_size`, `shards`, `compression`, `shuffle`, `where`, a merge), records are
-    copied as they are, without being decoded. `where` is a condition in SQL over the columns: records are kept of
-    which it is true. Compression is that of before, unless it is given. Payloads that are no Examples can only be
-    copied; `kind` says what payloads are ("example", "sequence", "bytes"), where that is not to be guessed.
+    If only the arrangement of records changes (`shard_size`, `shards`, `compression`, `shuffle`, `where`, a merge),
+    they are copied without decoding. `where` is an SQL condition over the columns: only records for which it is true
+    are kept. Compression stays the same unless given. Payloads that are not Examples can only be copied; `kind`
+    ("example", "sequence", "bytes") overrides the detected kind of payload.
 
-    `cast={"label": "int64"}` makes a column another type, whatever kinds its records hold; a value that would not
-    survive ends it, unless `lossy`. `rename={"old": "new"}` changes the name of a column, and its key in the record
-    unless the schema declares one. `drop` or `keep` say which columns are left, and `fill={"score": 0.0}` what
-    stands in for missing values. `schema` says all of that at once: the columns that are to be, each cast to what it
-    declares. All names are those of before, of columns or of their keys; `transforms` (`rk.transforms`) come last.
+    `cast={"label": "int64"}` changes the type of a column, whatever kind its records hold; a value that would change
+    raises, unless `lossy`. `rename={"old": "new"}` renames a column, and its key in the record unless the schema
+    declares one. `drop` or `keep` select columns, and `fill={"score": 0.0}` replaces missing values. `schema` does
+    all of this at once: it declares the new columns, and each is cast to its new type. All names are the old ones, of
+    columns or of keys. `transforms` (`rk.transforms`) are applied last.
 
-    The dataset appears when it is complete, and after a crash the same call goes on where it stopped.
+    The dataset appears when it is complete. After a crash, run the same call again to resume.
     """
     options = RewriteOptions.of(locals())
-    several = (
-        isinstance(path, Iterable)
-        and not isinstance(path, (str, bytes, os.PathLike))
-        and _is_sequence_of_datasets(path)
-    )
+    # Datasets and splits can be iterated too.
+    several = isinstance(path, Iterable) and not isinstance(path, (str, bytes, os.PathLike, Dataset, Split))
     given: list[DatasetLike] = list(path) if several else [path]  # type: ignore[arg-type, list-item]
     prepared = prepare_rewrite(given, out, options)
     prepared.run(progress=progress)
     return open_dataset(prepared.out)
-
-
-def _is_sequence_of_datasets(given: object) -> bool:
-    """Datasets and splits can be iterated too."""
-    from rekord.dataset.split import Split
-
-    return not isinstance(given, (Dataset, Split))

@@ -222,7 +222,7 @@ def test_a_damaged_record_in_a_shard_that_is_written_ends_it(path, tmp_path):
         delete(path, tmp_path / "out", {"train": [120]})
     assert (caught.value.code, caught.value.location.path) == ("F102", shard)
     assert caught.value.location.record == 99
-    assert str(caught.value.do).startswith(f"rekord salvage {path} NEW")
+    assert caught.value.do == f"rekord salvage {path} {path}-repaired"
     assert not (tmp_path / "out").exists()
 
 
@@ -244,7 +244,7 @@ def test_a_place_inside_of_the_dataset_is_refused(path):
         delete(path, path / "out", "x = 1")
     assert (caught.value.code, caught.value.what, caught.value.location.path) == (
         "U631",
-        "new dataset would overlap the dataset that it is made from",
+        "new dataset would overlap the dataset that it is derived from",
         str(path / "out"),
     )
 
@@ -262,10 +262,10 @@ def test_a_remote_place_is_only_read(path):
         ("", "U605: `where` cannot be ''"),
         ("no_such_column = 1", "U680: invalid query"),
         ({"val": [1]}, "X506"),
-        ([400], "U605: `where` names no record of the split `train`"),
-        ([-1], "U605: `where` names no record of the split `train`"),
-        ([[1], [2, 3]], "U605: `where` names no record of the split `train`"),
-        ([0.5], "U605: `where` names no record of the split `train`"),
+        ([400], "U605: `where` selects records that split `train` does not have"),
+        ([-1], "U605: `where` selects records that split `train` does not have"),
+        ([[1], [2, 3]], "U605: `where` selects records that split `train` does not have"),
+        ([0.5], "U605: `where` selects records that split `train` does not have"),
         (lambda batch: True, "U622: function must return one value per record"),
         (lambda batch: batch["x"], "U622: function must return one value per record"),
     ],

@@ -144,26 +144,26 @@ def test_findings_that_stand_for_several_records_are_noted(path, capsys):
     capsys.readouterr()
     assert run_command_line(["delete", "one", "out", "--records", "list.json", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert said["notes"] == ["list.json does not name every record with a finding: check the new dataset again"]
+    assert said["notes"] == ["list.json does not list every record with a finding: check the new dataset again"]
     assert 0 < said["deleted"] < 40
 
 
 @pytest.mark.parametrize(
     ("text", "line", "expected", "found"),
     [
-        ("train 1\ntrain\n", 2, "a split and the number of a record", "1: 'train'"),
-        ("train 1 2\n", 1, "a split and the number of a record", "3: 'train 1 2'"),
-        ("train one\n", 1, "the number of a record, from 0", "'one'"),
-        ("train -1\n", 1, "the number of a record, from 0", "'-1'"),
-        ("train 1.0\n", 1, "the number of a record, from 0", "'1.0'"),
-        ("train 9999999999999999999\n", 1, "the number of a record, from 0", "'9999999999999999999'"),
+        ("train 1\ntrain\n", 2, "a split and a record number", "1: 'train'"),
+        ("train 1 2\n", 1, "a split and a record number", "3: 'train 1 2'"),
+        ("train one\n", 1, "a record number ≥ 0", "'one'"),
+        ("train -1\n", 1, "a record number ≥ 0", "'-1'"),
+        ("train 1.0\n", 1, "a record number ≥ 0", "'1.0'"),
+        ("train 9999999999999999999\n", 1, "a record number ≥ 0", "'9999999999999999999'"),
         (",1\n", 1, "the name of a split", "''"),
-        ("split,record,x\ntrain,1\n", 2, "3 fields, as the first line has", "2: 'train,1'"),
+        ("split,record,x\ntrain,1\n", 2, "3 fields, as in the header", "2: 'train,1'"),
         ('"train"x,1\n', 1, "fields separated by commas", "',' expected after '\"'"),
         ('["train", 1]\n["train"]\n', 2, '{"split": "train", "record": 3}, or ["train", 3]', "'[\"train\"]'"),
-        ('["train", true]\n', 1, "the number of a record, from 0", "True"),
+        ('["train", true]\n', 1, "a record number ≥ 0", "True"),
         ('{"split": "train"}\n', 1, '{"split": "train", "record": 3}, or ["train", 3]', None),
-        ("{" * 100_000, 1, "JSON, one document or one a line", None),
+        ("{" * 100_000, 1, "JSON, one document or one per line", None),
         ('{"columns": ["x"], "rows": []}', None, "the columns `_split` and `_record`", None),
         ('{"columns": ["_split", "_record"], "rows": [[1]]}', None, "rows of 2 values", None),
         (
@@ -185,7 +185,7 @@ def test_a_line_that_names_no_record_is_refused(path, text, line, expected, foun
         failure = caught.value
         assert (failure.code, failure.what, failure.location.path, failure.location.line) == (
             "U624",
-            "a list of records cannot be read",
+            "list of labels or records cannot be read",
             "list",
             line,
         )
@@ -308,7 +308,7 @@ def test_a_feature_called_split_is_not_taken_for_the_split(tmp_path: Path) -> No
         parse_record_list(answer)
     assert (caught.value.code, caught.value.what, caught.value.location.path) == (
         "U624",
-        "a list of records cannot be read",
+        "list of labels or records cannot be read",
         str(answer),
     )
     assert caught.value.expected == "the columns `_split` and `_record`"
@@ -340,5 +340,5 @@ def test_only_errors_of_check_are_listed(tmp_path: Path) -> None:
     found = parse_record_list(tmp_path / "check.json")
     assert [one.pair for one in found.records] == [("train", 1)]
     assert found.notes == (
-        f"{tmp_path / 'check.json'} has 2 warnings and notes: only records with errors are listed",
+        f"{tmp_path / 'check.json'} has 2 warnings and notes: only records with errors are selected",
     )

@@ -195,28 +195,28 @@ def test_a_file_that_is_no_text_is_refused(path, tmp_path):
         (lambda batch: [3] * len(batch["x"]), {}, "U606: `label` has no class 3"),
         (lambda batch: ["cat"], {}, "U622: function must return one value per record"),
         (lambda batch: 1, {}, "U622: function must return one value per record"),
-        (None, {}, "U605: nothing is said of the new labels"),
+        (None, {}, "U605: `change` is required"),
         (
             None,
             {"names": ["cat", "dog"]},
-            "U605: the class `cow` has records, and is not among the new classes",
+            "U605: class `cow` has records, but is not among the new classes",
         ),
-        (None, {"names": 2}, "U605: the class `cow` has records, and is not among the new classes"),
+        (None, {"names": 2}, "U605: class `cow` has records, but is not among the new classes"),
         (
             None,
             {"where": "x = 1", "names": 3},
-            "U605: `where` says which records get a class, and none is named",
+            "U605: `where` selects records, but no class is given for them",
         ),
-        ({"cat": "dog"}, {"column": "caption"}, "U605: `caption` holds no classes"),
-        ({"cat": "dog"}, {"key": "x"}, "U605: `key` is about a file of labels"),
-        ({"cat": "dog"}, {"file": "labels.csv"}, "U605: labels come from `change` or from `file`"),
+        ({"cat": "dog"}, {"column": "caption"}, "U605: `caption` does not hold classes"),
+        ({"cat": "dog"}, {"key": "x"}, "U605: `key` does not apply without `file`"),
+        ({"cat": "dog"}, {"file": "labels.csv"}, "U605: `change` and `file` cannot be combined"),
         (
             {0: 1},
             {"column": "x", "names": ["a", "b"]},
-            "U605: `x` is no Label, so that it has no list of classes",
+            "U605: `names` does not apply to `x`, which is not a Label",
         ),
-        (1.5, {}, "U605: labels cannot be changed to 1.5"),
-        (None, {"file": 3}, "U605: `file` is no path"),
+        (1.5, {}, "U605: `change` cannot be 1.5"),
+        (None, {"file": 3}, "U605: `file` cannot be"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_nothing_appears(path, tmp_path, change, options, code):
@@ -300,7 +300,7 @@ def test_several_classes_a_record_are_mapped_one_by_one(tmp_path):
         relabel(tmp_path / "in", tmp_path / "set", "a", column="tags")
     assert (caught.value.code, caught.value.what, caught.value.location.feature) == (
         "U605",
-        "`tags` holds several classes a record",
+        "`tags` holds several classes per record",
         "tags",
     )
 
@@ -310,7 +310,7 @@ def test_a_text_that_names_the_class_too_is_told_of(tmp_path):
     rows = [{"label": i % 2, "word": ("cat", "dog")[i % 2], "other": f"{i}"} for i in range(10)]
     rk.write(rows, tmp_path / "in", schema=schema, progress=False)
     done = relabel_records(tmp_path / "in", EditTarget(out=str(tmp_path / "out")), {"dog": "wolf"}, RelabelOptions())
-    assert done.notes == ("`word` holds the names of the classes too, and was left as it is",)
+    assert done.notes == ("`word` also holds the class names, and was not changed",)
     done = relabel_records(
         tmp_path / "in", EditTarget(out=str(tmp_path / "order")), None, RelabelOptions(names=["dog", "cat"])
     )

@@ -203,7 +203,7 @@ def test_a_dataset_that_was_opened_before_is_not_rewritten_from_what_replaced_it
 
 def test_what_does_not_fit_on_the_disk_is_said_of_the_dataset_itself(path, tmp_path, monkeypatch):
     full = shutil.disk_usage(tmp_path)._replace(free=10)
-    monkeypatch.setattr("rekord.verbs.derive_common.shutil.disk_usage", lambda place: full)
+    monkeypatch.setattr("rekord.verbs.forecast.shutil.disk_usage", lambda place: full)
     before = read_tree(path)
     with pytest.raises(rk.DatasetError) as caught:
         delete(path)

@@ -23,7 +23,7 @@ def test_a_timestamp_beyond_what_parquet_holds_is_refused(dataset: rk.Dataset, t
     with pytest.raises(RekordError) as caught:
         rk.export(dataset, tmp_path / "x.parquet")
     assert caught.value.code == "U676"
-    assert caught.value.what.startswith("a timestamp is out of range for Parquet")
+    assert caught.value.what.startswith("timestamp is out of range for Parquet")
     assert not (tmp_path / "x.parquet").exists()
 
 

@@ -168,7 +168,7 @@ def test_a_cast_that_loses_something_is_refused_at_the_first_value_unless_told(t
         7,
         "score",
     )
-    assert "--lossy" in caught.value.do
+    assert "lossy=True" in caught.value.do
     assert not (tmp_path / "out").exists()
     new = rewritten(tmp_path / "in", tmp_path / "out", cast={"score": "int64"}, lossy=True)
     assert [row["score"] for row in new["train"]] == [0, 1, 2, 3, 4, 5, 6, 1, 8, 9]
@@ -251,7 +251,7 @@ def test_a_view_in_file_order_can_be_changed_and_another_is_refused(old, tmp_pat
         rewritten(old["a"].select([3, 1]), tmp_path / "no", keep=["name"])
     assert (caught.value.code, caught.value.what) == (
         "U605",
-        "the records of a view in an order of its own can only be copied",
+        "columns of a reordered view cannot be changed",
     )
 
 
@@ -307,7 +307,10 @@ def test_changes_that_make_no_sense_are_refused(old, tmp_path, options):
     with pytest.raises(rk.UsageError) as caught:
         rewritten(old, tmp_path / "out", **options)
     assert str(caught.value).startswith("U605: ")
-    assert re.search(" cannot be used: | cannot be kept in a dataset of several splits", caught.value.what)
+    assert re.search(
+        " cannot be used: | cannot be combined$|^dataset with several splits cannot have a column `split`$",
+        caught.value.what,
+    )
     assert not (tmp_path / "out").exists()
 
 
