@@ -166,6 +166,19 @@ def schema_error(
     return error(code, what, location=Location(feature=column), expected=expected, found=found, do=do)
 
 
+def open_error(path: str, failure: OSError | ValueError, *, expected: str) -> RekordError:
+    """The error for a file that `open` or `read` failed on."""
+    missing = isinstance(failure, FileNotFoundError)
+    return error(
+        "X501" if missing else "X503",
+        f"{path} does not exist" if missing else f"{path} cannot be read",
+        location=Location(path=path),
+        expected=expected,
+        found=getattr(failure, "strerror", None) or str(failure)[:60],
+        do="check the path",
+    )
+
+
 def not_examples_error(what: str) -> RekordError:
     """The error for something that needs Examples; `what` names it."""
     return error(
@@ -173,7 +186,7 @@ def not_examples_error(what: str) -> RekordError:
         f"{what} needs Examples, and the schema declares whole payloads",
         expected="a schema of columns",
         found="Payload(): unparsed payloads",
-        do="rk.records(path), or tf.data.TFRecordDataset(files), yields the payloads; parse them with their own message type",
+        do="read the payloads with rk.records(path), and parse them with their own message type",
     )
 
 
