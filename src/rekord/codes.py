@@ -174,12 +174,12 @@ CODES: dict[str, str] = {
     "D402": "feature has the wrong number of values",
     "D403": "feature has the wrong kind",
     "D404": "text is not valid UTF-8",
-    "D405": "a value does not fit the declared dtype",
+    "D405": "value does not fit the declared dtype",
     "D406": "bytes do not match the declared tensor",
     "D407": "keys of a column do not match",
     "D408": "key is not in the inferred schema",
     # D409 to D411: images that are to be decoded
-    "D409": "an image cannot be decoded",
+    "D409": "image cannot be decoded",
     "D410": "image has too many pixels to decode",
     "D411": "stored mask does not contain class ids",
     # X5xx: datasets and the places they live in
