@@ -97,7 +97,7 @@ def test_garbage_after_the_stream_comes_after_all_records(
     assert failure.location == rk.Location(
         path=str(path), record=len(PAYLOADS), offset=len(DATA), compressed_offset=len(compressed)
     )
-    assert failure.found == "bytes that begin 67 61 72 62 61 67 65"
+    assert failure.found == "bytes starting with 67 61 72 62 61 67 65"
 
 
 def test_a_second_zlib_stream_is_garbage_to_everyone(put_file: PutFile, read: Read) -> None:

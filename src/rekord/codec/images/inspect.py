@@ -386,7 +386,7 @@ def unsupported_image_error(data: bytes, kind: str, path: str | None) -> Invalid
         "E321",
         f"is {kind}, which TensorFlow does not decode" if kind else "is not an image",
         expected="an image: JPEG, PNG, GIF, BMP or WebP",
-        found=kind or f"{len(data):,} bytes that begin {data[:8].hex(' ')}",
+        found=kind or f"{len(data):,} bytes starting with {data[:8].hex(' ')}",
         do="convert it to PNG" if kind else "check the file that it came from",
         path=path,
     )

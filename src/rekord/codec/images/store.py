@@ -139,7 +139,7 @@ def inspect_mask_value(value: Any, ids: MaskIds, colours: ColourMap | None, veri
         kind = format_display_name(FORMAT_NAMES[facts.format]) if facts.format in FORMAT_NAMES else ""
         raise invalid_mask_error(
             "a single-channel PNG of class ids",
-            kind or f"{len(data):,} bytes that begin {data[:8].hex(' ')}",
+            kind or f"{len(data):,} bytes starting with {data[:8].hex(' ')}",
             "store masks as PNG: a lossy format changes class ids",
             path,
         )

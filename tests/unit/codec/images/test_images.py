@@ -161,8 +161,8 @@ def test_a_structure_that_cannot_be_is_damage(data: bytes, says: str) -> None:
 @pytest.mark.parametrize(
     ("data", "found"),
     [
-        (b"<html>not found</html>", "22 bytes that begin 3c 68 74 6d 6c 3e 6e 6f"),
-        (b"BM is not always a bitmap, you know", "35 bytes that begin 42 4d 20 69 73 20 6e 6f"),
+        (b"<html>not found</html>", "22 bytes starting with 3c 68 74 6d 6c 3e 6e 6f"),
+        (b"BM is not always a bitmap, you know", "35 bytes starting with 42 4d 20 69 73 20 6e 6f"),
         (saved("RGB", "tiff"), "TIFF"),
     ],
 )

@@ -305,7 +305,7 @@ def test_other_formats_are_refused_and_named(tmp_path: Path) -> None:
         for verify in ("full", "headers"):
             failure = refused(path, verify=verify)
             assert (failure.code, failure.found, failure.location.path) == ("E323", name, str(path))
-    assert refused(b"hello").found == "5 bytes that begin 68 65 6c 6c 6f"
+    assert refused(b"hello").found == "5 bytes starting with 68 65 6c 6c 6f"
 
 
 def test_empty_cut_and_damaged_masks_are_refused(tmp_path: Path) -> None:

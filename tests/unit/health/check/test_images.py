@@ -67,7 +67,7 @@ BROKEN = {
     "cut": (JPEG[:-40], "H761", "is truncated: the JPEG has no end", None),
     "cut in its header": (PNG[:12], "H761", "is truncated: the PNG has no end", None),
     "damaged": (CRC, "H762", "is corrupt: the checksum of a PNG chunk does not match", None),
-    "text": (b"no image at all", "H763", "is not an image", "15 bytes that begin 6e 6f 20 69 6d 61 67 65"),
+    "text": (b"no image at all", "H763", "is not an image", "15 bytes starting with 6e 6f 20 69 6d 61 67 65"),
 }
 
 
