@@ -55,7 +55,7 @@ def unknown_keyword(function: str, name: str, names: Collection[str]) -> Unknown
 
 
 def check_keywords(public: Target) -> Target:
-    """Decorate a public function or class: unexpected keywords raise an error with its public name and a near miss."""
+    """Decorate a public function or class: an unexpected keyword raises an error that suggests the closest one."""
     package = public.__module__.split(".")[1]
     inner = f"{package}." if package in ("sources", "layouts", "transforms") else ""
     shown = f"rk.{inner}{public.__name__}"
