@@ -1,7 +1,6 @@
 """Argument validation: each check is written once and raises a `UsageError` that names the parameter.
 
-A check takes the parameter's name and the value, and returns the value in its canonical form. What a command-line
-option gave is checked by the same functions: the name is then that of the option.
+A check takes the name of a parameter or command-line option and its value, and returns the value in canonical form.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ _SIZE_PATTERN = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 
 def invalid(name: str, value: object, expected: str, do: str | None, **fields: Any) -> RekordError:
-    """The error for a parameter that cannot have this value; `fields` are those of `RekordError`."""
+    """The error for an invalid value of a parameter; `fields` are those of `RekordError`."""
     what = f"`{name}` cannot be {preview(value)}"
     return error("U605", what, **{"expected": expected, "found": preview(value), "do": do, **fields})
 
 
 class UnknownOption(UsageError, TypeError):
-    """A TypeError as well: that is what Python raises for a keyword that a function does not take."""
+    """A TypeError as well: Python raises one for an unexpected keyword."""
 
     @property
     def family(self) -> str:
-        """That of a UsageError."""
+        """Reported as a UsageError."""
         return UsageError.__name__
 
 
 def unknown_keyword(function: str, name: str, names: Collection[str]) -> UnknownOption:
-    """The error for a keyword that a function does not take, with the one that was probably meant."""
+    """The error for an unexpected keyword, with the closest known one."""
     meant = closest_match(name, sorted(names))
     return UnknownOption(
         "U605",
@@ -56,7 +55,7 @@ def unknown_keyword(function: str, name: str, names: Collection[str]) -> Unknown
 
 
 def check_keywords(public: Target) -> Target:
-    """A public function or class that refuses keywords it does not take by its public name, with a near miss."""
+    """Decorate a public function or class: an unexpected keyword raises an error that suggests the closest one."""
     package = public.__module__.split(".")[1]
     inner = f"{package}." if package in ("sources", "layouts", "transforms") else ""
     shown = f"rk.{inner}{public.__name__}"
@@ -76,17 +75,16 @@ def check_keywords(public: Target) -> Target:
 
 
 def integer(name: str, value: object, *, least: int = INT64_MIN, most: int = INT64_MAX, do: str | None = None) -> int:
-    """An integer of Python's or NumPy's within bounds; True and False are none."""
+    """A Python or NumPy integer within bounds; not True or False."""
     number = None if isinstance(value, bool) or not hasattr(value, "__index__") else int(value.__index__())
     if number is not None and least <= number <= most:
         return number
-    expected = "an integer"
     if least == INT64_MIN:
-        expected += " of 64 bits"
+        expected = "a 64-bit integer"
     elif most == INT64_MAX:
-        expected += f" ≥ {least:,}"
+        expected = f"an integer ≥ {least:,}"
     else:
-        expected += f" from {least:,} to {most:,}"
+        expected = f"an integer from {least:,} to {most:,}"
     raise invalid(name, value, expected, do or f"{name}={max(least, 1)}")
 
 
@@ -108,7 +106,7 @@ def real_number(
     fits: Callable[[float], bool] = math.isfinite,
     do: str,
 ) -> float:
-    """A number of which `fits` is true; `expected` says it in words."""
+    """A number for which `fits` is true; `expected` describes it."""
     if isinstance(value, (int, float, Fraction)) and not isinstance(value, bool) and fits(float(value)):
         return float(value)
     raise invalid(name, value, expected, do)
@@ -122,14 +120,14 @@ def fraction(name: str, value: object, *, do: str | None = None) -> float:
 
 
 def flag(name: str, value: object) -> bool:
-    """True or False, and nothing that Python would take for one of them."""
+    """True or False; no other truthy or falsy value."""
     if isinstance(value, bool):
         return value
     raise invalid(name, value, "True or False", f"{name}=True")
 
 
 def one_of(name: str, value: T, known: Collection[object], *, do: str | None = None) -> T:
-    """One of the known values, with the nearest of them in the message otherwise."""
+    """One of the known values; the error suggests the closest one."""
     if (value is None or isinstance(value, (str, int))) and value in known:
         return value
     names = [one for one in known if isinstance(one, str)]
@@ -139,7 +137,7 @@ def one_of(name: str, value: T, known: Collection[object], *, do: str | None = N
 
 
 def as_path(name: str, value: object, *, expected: str = "a str or a pathlib.Path", do: str | None = None) -> str:
-    """A path, as text: not empty, and without zero bytes."""
+    """A path as a str: not empty, without NUL bytes."""
     if isinstance(value, (str, os.PathLike)):
         text = os.fspath(value)
         if isinstance(text, str) and text and "\0" not in text:
@@ -148,7 +146,7 @@ def as_path(name: str, value: object, *, expected: str = "a str or a pathlib.Pat
 
 
 def non_blank(name: str, value: object, *, expected: str, do: str) -> str:
-    """A str with more than spaces in it."""
+    """A str that is not blank."""
     if isinstance(value, str) and value.strip():
         return value
     raise invalid(name, value, expected, do)
@@ -158,11 +156,11 @@ def name_list(
     name: str,
     value: object,
     *,
-    expected: str = "a list of names, each once",
+    expected: str = "a list of unique names",
     do: str,
     empty: bool = False,
 ) -> tuple[str, ...]:
-    """A list or tuple of names that can be stored, each once."""
+    """A list or tuple of unique names, each of them valid UTF-8."""
     given = tuple(value) if isinstance(value, (list, tuple)) else None
     if (
         given is not None
@@ -175,7 +173,7 @@ def name_list(
 
 
 def optional_names(name: str, value: object) -> tuple[str, ...] | None:
-    """The names of columns, each once, or None; one name alone is not a list of them."""
+    """Column names without duplicates, or None; a single str is not a list."""
     if value is None:
         return None
     if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
@@ -185,15 +183,15 @@ def optional_names(name: str, value: object) -> tuple[str, ...] | None:
 
 
 def tuple_names(value: object) -> tuple[str, ...] | None:
-    """`names=`: what the parts of a tuple are called. Two of one name would be one column."""
+    """`names=`: unique column names for the elements of a tuple."""
     if value is None:
         return None
-    expected = "a list of names, each once, for the parts of a tuple"
+    expected = "a list of unique names for the elements of a tuple"
     return name_list("names", value, expected=expected, do='names=("image", "label")', empty=True)
 
 
 def column_name(name: str, value: object, known: Collection[str], *, expected: str, do: str) -> str:
-    """A column that exists, with the nearest one in the message otherwise."""
+    """An existing column; the error suggests the closest one."""
     if isinstance(value, str) and value in known:
         return value
     near = closest_match(value, known) if isinstance(value, str) else None
@@ -224,12 +222,12 @@ def bytes_size(name: str, value: object) -> int:
         raise invalid(name, value, "a size such as 128MB (10^6) or 1GiB (2^30)", do)
     size_bytes = float(match[1]) * unit_bytes
     if size_bytes > INT64_MAX:
-        raise invalid(name, value, "a size that a file can have, such as 128MB", do)
+        raise invalid(name, value, "less than 2^63 bytes, such as 128MB", do)
     return max(1, int(size_bytes))
 
 
 def is_utf8_encodable(value: str) -> bool:
-    """Whether UTF-8 can hold a text: a lone surrogate has no bytes."""
+    """Whether a str can be encoded as UTF-8: lone surrogates cannot."""
     try:
         value.encode()
     except UnicodeEncodeError:

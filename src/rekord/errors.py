@@ -1,4 +1,4 @@
-"""The errors that rekord raises: few classes (what to catch), many codes (what happened), values cut to fit."""
+"""The errors that rekord raises: few classes (what to catch), many codes (what happened)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MAX_NAME_CHARACTERS = 200
 
 
 class RekordError(Exception):
-    """Anything that went wrong, with what is needed to fix it.
+    """Any error of rekord, with what is needed to fix it.
 
-    `what` is the first line and stands alone. `expected` and `found` disagree; `likely` is said only where
-    evidence supports it; `do` is a command or one edit.
+    `what` is the first line and stands alone. `expected` and `found` disagree; `likely` is set only where evidence
+    supports it; `do` is a command or one edit.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RekordError(Exception):
 
     @property
     def message(self) -> str:
-        """The whole text as a person reads it, class name first."""
+        """The full text, class name first."""
         return f"{self.family} {self}"
 
     @property
@@ -66,7 +66,7 @@ class RekordError(Exception):
         return type(self).__name__
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything this error says, as JSON would hold it."""
+        """All fields as JSON-compatible values."""
         return {
             "error": self.family,
             "code": self.code,
@@ -84,43 +84,43 @@ class RekordError(Exception):
 
 
 class SchemaError(RekordError):
-    """A schema that contradicts itself, or one that does not fit another."""
+    """An invalid schema, or one that is incompatible with another."""
 
 
 class DataError(RekordError):
-    """Data and schema disagree."""
+    """Data that does not match its schema."""
 
 
 class EncodeError(DataError):
-    """A row that cannot be written as the schema declares it."""
+    """A row that does not match the schema it is written with."""
 
 
 class DecodeError(DataError):
-    """A record that cannot be read as the schema declares it."""
+    """A record that does not match the schema it is read with."""
 
 
 class FormatError(RekordError):
-    """Bytes that are not what their format says they must be."""
+    """Bytes that violate their format."""
 
 
 class FrameError(FormatError):
-    """The framing of a record file: lengths, checksums, where records begin and end."""
+    """Invalid framing of a record file: lengths, checksums, record boundaries."""
 
 
 class WireError(FormatError):
-    """Protobuf's wire format inside a payload."""
+    """Invalid protobuf wire format inside a payload."""
 
 
 class CompressionError(FormatError):
-    """The gzip or zlib stream around the frames."""
+    """An invalid gzip or zlib stream around the frames."""
 
 
 class DatasetError(RekordError):
-    """The files of a dataset: missing, unreadable, or not what their manifest says."""
+    """Dataset files that are missing, unreadable, or do not match their manifest."""
 
 
 class MissingPathError(DatasetError, FileNotFoundError):
-    """A path that does not exist: what `except FileNotFoundError` expects, documented as a `DatasetError`."""
+    """A path that does not exist: also a FileNotFoundError, documented as a `DatasetError`."""
 
     def __init__(self, code: str, what: str | None = None, **fields: Any) -> None:
         super().__init__(code, what, **fields)
@@ -137,7 +137,7 @@ class MissingPathError(DatasetError, FileNotFoundError):
 
 
 class UsageError(RekordError, ValueError):
-    """An argument that cannot be meant, or a dependency that is not installed."""
+    """An invalid argument, or a dependency that is not installed."""
 
 
 _FAMILIES: dict[str, type[RekordError]] = {
@@ -155,25 +155,38 @@ _BY_CODE: dict[str, type[RekordError]] = {"X501": MissingPathError, "X511": Miss
 
 
 def error(code: str, what: str | None = None, **fields: Any) -> RekordError:
-    """An error of the class that `code` belongs to; `fields` are those of `RekordError`."""
+    """An error of the class for `code`; `fields` are those of `RekordError`."""
     return (_BY_CODE.get(code) or _FAMILIES[code[0]])(code, what, **fields)
 
 
 def schema_error(
     code: str, what: str, *, column: str | None = None, expected: str, found: str, do: str
 ) -> RekordError:
-    """The error for a schema that cannot be; every part of the message is owed to the reader."""
+    """The error for an invalid schema; no part of the message may be omitted."""
     return error(code, what, location=Location(feature=column), expected=expected, found=found, do=do)
 
 
+def open_error(path: str, failure: OSError | ValueError, *, expected: str) -> RekordError:
+    """The error for a file that `open` or `read` failed on."""
+    missing = isinstance(failure, FileNotFoundError)
+    return error(
+        "X501" if missing else "X503",
+        f"{path} does not exist" if missing else f"{path} cannot be read",
+        location=Location(path=path),
+        expected=expected,
+        found=getattr(failure, "strerror", None) or str(failure)[:60],
+        do="check the path",
+    )
+
+
 def not_examples_error(what: str) -> RekordError:
-    """The error for something that only records of features have."""
+    """The error for something that needs Examples; `what` names it."""
     return error(
         "S127",
-        f"payloads that are not Examples have no features for {what}",
+        f"{what} needs Examples, and the schema declares whole payloads",
         expected="a schema of columns",
-        found="Payload(): each payload as it is",
-        do="tf.data.TFRecordDataset(files), or rk.records(path), gives the payloads; parse them as their own message",
+        found="Payload(): unparsed payloads",
+        do="read the payloads with rk.records(path), and parse them with their own message type",
     )
 
 
@@ -183,7 +196,7 @@ def _rebuild(kind: type[RekordError], code: str, what: str, fields: dict[str, An
 
 @contextmanager
 def add_location(**where: Any) -> Iterator[None]:
-    """Add what this layer knows of the place to any rekord error that passes through."""
+    """Add what this layer knows about the location to any rekord error that passes through."""
     try:
         yield
     except RekordError as failure:
@@ -192,37 +205,37 @@ def add_location(**where: Any) -> Iterator[None]:
 
 
 def preview(value: object) -> str:
-    """A value as it may stand in a message: its repr, cut to 60 characters."""
+    """A value for a message: its repr, truncated to 60 characters."""
     try:
         text = repr(value)
-    except Exception:  # a repr is the caller's code, and must not hide the error that it was wanted for
+    except Exception:  # a repr is the caller's code, and must not hide the error that is being reported
         text = f"a {type(value).__name__}"
     return text if len(text) <= _MAX_PREVIEW_CHARACTERS else text[: _MAX_PREVIEW_CHARACTERS - 1] + "…"
 
 
 def closest_match(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that `name` was probably meant to be."""
+    """The candidate that is closest to `name`, if one is close."""
     return next(iter(closest_matches(name, candidates)), None)
 
 
 def closest_matches(name: str, candidates: Iterable[str]) -> list[str]:
-    """The candidates that `name` may have been meant to be, the nearest first.
+    """The candidates that are close to `name`, the closest first.
 
-    They are the same when folded, or two edits away at most; of a short name, where two edits leave nothing of what
-    was meant, one, and of one with less than three letters none. What is too long to be typed was not mistyped.
+    They are equal when folded, or at most two edits away: one edit for names of 3 or 4 characters, none for shorter
+    ones. Names that are too long to be typed are not compared.
     """
     folded = _normalize_name(name)
     if not folded or len(name) > _MAX_NAME_CHARACTERS:
         return []
     limit = 2 if len(folded) >= 5 else 1 if len(folded) >= 3 else 0
-    found: list[tuple[int, str]] = []
+    matches: list[tuple[int, str]] = []
     for candidate in candidates:
         if len(candidate) > _MAX_NAME_CHARACTERS:
             continue
         distance = 0 if _normalize_name(candidate) == folded else _edit_distance(name, candidate, limit=limit)
         if distance <= limit:
-            found.append((distance, candidate))
-    return [candidate for _, candidate in sorted(found, key=lambda one: one[0])]
+            matches.append((distance, candidate))
+    return [candidate for _, candidate in sorted(matches, key=lambda match: match[0])]
 
 
 def _normalize_name(name: str) -> str:
@@ -230,10 +243,7 @@ def _normalize_name(name: str) -> str:
 
 
 def _edit_distance(a: str, b: str, *, limit: int) -> int:
-    """The edit distance between two names, or anything above `limit` where it is above.
-
-    An edit is a letter more, less or another, or two neighbours in each other's place.
-    """
+    """The edit distance (insert, delete, substitute, transpose) between two names, or any number above `limit`."""
     if abs(len(a) - len(b)) > limit:
         return limit + 1
     above, row = [0], list(range(len(b) + 1))

@@ -1,4 +1,4 @@
-"""What the core found, said in words: one place where a fault becomes a code and a sentence."""
+"""Faults of the core as errors: the one place where a fault becomes a code and a message."""
 
 from __future__ import annotations
 
@@ -21,21 +21,19 @@ _CODES = {
     Fault.DEPTH: "W207",
 }
 
-_NOT_AN_EXAMPLE_HINT = (
-    "look at the payload with `rekord show --record N`; it may hold another message than tf.train.Example"
-)
+_NOT_AN_EXAMPLE_HINT = "rekord show PATH --record N      (the payload may not be a tf.train.Example)"
 _COPY_AGAIN_HINT = "copy the file again from its origin; the other records can still be read"
 
 
 def is_wire_fault(fault: Fault) -> bool:
-    """Whether a fault lies in the payload's wire format, whatever the schema says."""
+    """Whether a fault lies in the payload's wire format, regardless of the schema."""
     return _CODES.get(fault, "").startswith("W")
 
 
 def frame_error(problem: Problem, *, record: int, offset: int, end_is_known: bool = True) -> RekordError:
     """The error for a frame that cannot be read; `offset` is that of its first byte.
 
-    `end_is_known` says that the bytes left are counted, not estimated, as in a compressed file.
+    Without `end_is_known`, as in a compressed file, the number of remaining bytes is an estimate.
     """
     expected, found = _describe_frame_fault(problem, end_is_known)
     return error(
@@ -48,7 +46,7 @@ def frame_error(problem: Problem, *, record: int, offset: int, end_is_known: boo
 
 
 def wire_error(problem: Problem) -> RekordError:
-    """The error for a payload that protobuf would refuse."""
+    """The error for a payload that is not valid protobuf."""
     expected, found = _describe_wire_fault(problem)
     return error(
         _CODES[problem.fault],
@@ -67,9 +65,9 @@ def _describe_frame_fault(problem: Problem, end_is_known: bool) -> tuple[str, st
         return f"{expected} bytes of header", f"{_format_bytes(found)}, then the end of the file"
     if problem.fault == Fault.CUT_RECORD:
         left = _format_bytes(found) if end_is_known else f"at most {_format_bytes(found)}"
-        return f"a record of {_format_bytes(expected)} with its framing", f"{left} up to the end of the file"
+        return f"a record of {_format_bytes(expected)}, framing included", f"{left} before the end of the file"
     return (
-        f"at most {_format_bytes(expected)}, which is all that can follow",
+        f"at most {_format_bytes(expected)}, the rest of the file",
         f"a length of {_format_bytes(found)}",
     )
 
@@ -78,16 +76,16 @@ def _describe_wire_fault(problem: Problem) -> tuple[str, str]:
     expected, found = problem.expected, problem.found
     match problem.fault:
         case Fault.VARINT:
-            return "a number that ends within its message", "no last byte"
+            return "a varint that ends within its message", "no final byte"
         case Fault.LENGTH:
             return f"at most {_format_bytes(expected)}", f"a length of {_format_bytes(found)}"
         case Fault.TAG:
-            return "a field number from 1 on and a wire type from 0 to 5", f"tag 0x{found:x}"
+            return "a field number ≥ 1 and a wire type from 0 to 5", f"tag 0x{found:x}"
         case Fault.GROUP:
-            closing = f"tag 0x{expected:x}" if expected else "no end of a group, since none is open"
+            closing = f"tag 0x{expected:x}" if expected else "no end-group tag: no group is open"
             return closing, f"tag 0x{found:x}" if found else "the end of the message"
         case Fault.KEY_UTF8:
-            return "a name in UTF-8", "other bytes"
+            return "a UTF-8 name", "invalid UTF-8"
         case Fault.PACKED_FLOATS:
             return "a multiple of 4 bytes", _format_bytes(found)
         case _:

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """A place in a dataset, as far as it is known.
+    """A location in a dataset, as far as it is known.
 
     `offset` is that of the frame's first byte in the decompressed stream. `payload_offset` counts from the
     payload's first byte, `compressed_offset` from the compressed file's.
@@ -24,7 +24,7 @@ class Location:
     line: int | None = None  # in a text file, from 1
 
     def within(self, **outer: Any) -> Location:
-        """This place, with what an outer layer knows filled in. What is already known wins."""
+        """This location, with unknown fields filled in from `outer`."""
         missing = {name: value for name, value in outer.items() if getattr(self, name) is None}
         return replace(self, **missing) if missing else self
 
@@ -33,21 +33,16 @@ class Location:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def __str__(self) -> str:
-        parts = []
-        if self.path is not None:
-            parts.append(self.path)
-        if self.row is not None:
-            parts.append(f"row {self.row:,}")
-        if self.line is not None:
-            parts.append(f"line {self.line:,}")
-        if self.record is not None:
-            parts.append(f"record {self.record:,}")
-        if self.offset is not None:
-            parts.append(f"byte {self.offset:,}")
-        if self.payload_offset is not None:
-            parts.append(f"payload byte {self.payload_offset:,}")
-        if self.compressed_offset is not None:
-            parts.append(f"compressed byte {self.compressed_offset:,}")
+        numbers = {
+            "row": self.row,
+            "line": self.line,
+            "record": self.record,
+            "byte": self.offset,
+            "payload byte": self.payload_offset,
+            "compressed byte": self.compressed_offset,
+        }
+        parts = [] if self.path is None else [self.path]
+        parts += [f"{name} {number:,}" for name, number in numbers.items() if number is not None]
         if self.feature is not None:
             parts.append(f"feature `{self.feature}`")
         return ", ".join(parts)

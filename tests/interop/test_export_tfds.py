@@ -95,7 +95,7 @@ def test_what_tfds_cannot_hold_is_refused_and_leaves_nothing(tmp_path: Path) -> 
         rk.export(tmp_path / "ds", tmp_path / "out", format="tfds")
     assert (caught.value.code, caught.value.what, caught.value.location.feature) == (
         "U676",
-        "`v` cannot be part of a TFDS dataset",
+        "`v` cannot be stored in a TFDS dataset",
         "v",
     )
     assert [path.name for path in tmp_path.iterdir()] == ["ds"]

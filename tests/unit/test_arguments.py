@@ -42,7 +42,7 @@ def test_what_fits_comes_back_in_one_form(made: object, expected: object) -> Non
 @pytest.mark.parametrize(
     ("call", "expected", "do"),
     [
-        (lambda: check.integer("n", True), "an integer of 64 bits", "n=1"),
+        (lambda: check.integer("n", True), "a 64-bit integer", "n=1"),
         (lambda: check.positive_int("n", 0), "an integer ≥ 1", "n=1"),
         (lambda: check.positive_int("n", 10, most=9), "an integer from 1 to 9", "n=1"),
         (lambda: check.positive_int("n", 1.0), "an integer ≥ 1", "n=1"),
@@ -53,8 +53,8 @@ def test_what_fits_comes_back_in_one_form(made: object, expected: object) -> Non
         (lambda: check.one_of("n", ["pad"], ("pad", "crop")), 'one of "pad", "crop"', 'n="pad"'),
         (lambda: check.as_path("n", ""), "a str or a pathlib.Path", "n=pathlib.Path(…)"),
         (lambda: check.as_path("n", b"a"), "a str or a pathlib.Path", "n=pathlib.Path(…)"),
-        (lambda: check.name_list("n", ["a", "a"], do="x"), "a list of names, each once", "x"),
-        (lambda: check.name_list("n", ["\ud800"], do="x"), "a list of names, each once", "x"),
+        (lambda: check.name_list("n", ["a", "a"], do="x"), "a list of unique names", "x"),
+        (lambda: check.name_list("n", ["\ud800"], do="x"), "a list of unique names", "x"),
         (lambda: check.optional_names("n", "a"), "a list of column names", "n=['a']"),
         (lambda: check.bytes_size("n", "1 apple"), "a size such as 128MB (10^6) or 1GiB (2^30)", 'n="128MB"'),
         (lambda: check.bytes_size("n", 0), "an integer ≥ 1", "n=1"),

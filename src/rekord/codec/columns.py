@@ -1,4 +1,4 @@
-"""The columns of a batch beyond plain arrays: strings, ragged rows, optional values, sparse vectors."""
+"""The columns of a batch other than plain arrays: strings, ragged rows, optional values, sparse vectors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from rekord.errors import error
 from rekord.schema.base import Feature
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import scipy.sparse
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -23,10 +22,38 @@ Offsets: TypeAlias = npt.NDArray[np.int64]
 Validity: TypeAlias = npt.NDArray[np.bool_]
 
 
-class Strings:
-    """Byte strings or texts, one a row, kept as they were read until they are asked for.
+class _Rows:
+    """Indexing and iteration by row, for columns that have a length and a `_row`."""
 
-    `[i]` gives bytes (or str), None where the row has none; with a `row_shape`, an object array of that shape.
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def _row(self, row: int) -> Any:
+        raise NotImplementedError
+
+    def __getitem__(self, index: int | slice) -> Any:
+        rows = len(self)
+        if isinstance(index, slice):
+            return [self._row(i) for i in range(*index.indices(rows))]
+        row = index + rows if index < 0 else index
+        if not 0 <= row < rows:
+            raise IndexError(f"row {index} of {rows}")
+        return self._row(row)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self._row(i) for i in range(len(self)))
+
+    def tolist(self) -> list[Any]:
+        """All rows as Python values, None for missing rows."""
+        return [_to_python(row) for row in self]
+
+
+class Strings(_Rows):
+    """Byte strings or texts, one per row, decoded only when accessed.
+
+    `[i]` is bytes (or str), None for a missing row; with a `row_shape`, an object array of that shape.
     """
 
     __slots__ = ("_buffers", "_column", "_rows", "row_shape", "text", "valid")
@@ -44,7 +71,7 @@ class Strings:
         rows: int | None = None,
     ) -> None:
         self._column = column
-        self._rows = rows  # needed where a row has no strings at all
+        self._rows = rows  # needed if a row has no strings
         self.text = text
         self.valid = valid
         self.row_shape = row_shape
@@ -58,7 +85,7 @@ class Strings:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the strings have in all."""
+        """The total size of the strings in bytes."""
         return len(self._buffers[1]) if hasattr(self, "_buffers") else self._column.total_bytes
 
     @property
@@ -71,10 +98,7 @@ class Strings:
             return len(self._column) if self._rows is None else self._rows
         return len(self._column) // self._per_row()
 
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        row = _normalize_index(index, len(self))
+    def _row(self, row: int) -> Any:
         if self.valid is not None and not self.valid[row]:
             return None
         if self.row_shape == ():
@@ -102,12 +126,17 @@ class Strings:
         return out
 
     def to_arrow(self) -> pa.Array:
-        """All rows as an Arrow `large_binary` or `large_string` array, without a copy where they lie together."""
-
-        return strings_to_arrow(self)
+        """All rows as an Arrow `large_binary` or `large_string` array, zero-copy if they are contiguous."""
+        ends, data = self.packed()
+        kind = pa.large_string() if self.text else pa.large_binary()
+        # With a row shape, whole rows are missing, not strings.
+        valid = None if self.row_shape else self.valid
+        buffers = [_to_arrow_bitmap(valid), pa.py_buffer(ends), pa.py_buffer(data)]
+        out = pa.Array.from_buffers(kind, len(ends) - 1, buffers)
+        return _to_fixed_size_lists(out, (len(self), *self.row_shape), self.valid)
 
     def packed(self) -> tuple[Offsets, Array]:
-        """(ends, data): the strings end to end; string i is data[ends[i]:ends[i + 1]]."""
+        """(ends, data): the concatenated strings; string i is data[ends[i]:ends[i + 1]]."""
         if hasattr(self, "_buffers"):
             return self._buffers
         column = self._column if self._column.packed else self._column.pack(_core.Pool(0))
@@ -124,7 +153,7 @@ class Strings:
         return f"Strings({len(self):,} rows of {kind}, {self.nbytes:,} bytes)"
 
     def __getattr__(self, name: str) -> Any:
-        # Only a column that came out of another process gets here, once: its strings are made when one is asked for.
+        # Only for a column from another process, once: its strings are created on first access.
         if name != "_column":
             raise AttributeError(f"'Strings' object has no attribute {name!r}")
         ends, data = self._buffers
@@ -133,7 +162,7 @@ class Strings:
         return self._column
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Two buffers, which protocol 5 can carry apart from the rest, and not an object for each string.
+        # Two buffers, which protocol 5 can transfer out of band, instead of one object per string.
         ends, data = self.packed()
         return _rebuild_strings, (ends, data, self.text, self.valid, self.row_shape, len(self))
 
@@ -147,12 +176,11 @@ def _rebuild_strings(
     return out
 
 
-class Ragged:
+class Ragged(_Rows):
     """Rows of different lengths: row i is `values[offsets[i]:offsets[i + 1]]`.
 
-    `values` is an array, a `Strings`, or a `Ragged` or `SparseColumn` where rows are made of such rows. `valid` is
-    False where a row has no value at all, None where all have one. `row_shape` is the shape of one row, with one
-    -1, where its varying dimension is not the first.
+    `values` is an array, a `Strings`, or a nested `Ragged` or `SparseColumn`. `valid` is False for missing rows; None
+    if no row is missing. `row_shape` is the shape of one row, with one -1, if its varying dimension is not the first.
     """
 
     __slots__ = ("offsets", "row_shape", "valid", "values")
@@ -175,13 +203,10 @@ class Ragged:
 
     @property
     def lengths(self) -> Offsets:
-        """How many values each row has."""
+        """The number of values in each row."""
         return np.diff(self.offsets)
 
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        row = _normalize_index(index, len(self))
+    def _row(self, row: int) -> Any:
         if self.valid is not None and not self.valid[row]:
             return None
         part = self.values[int(self.offsets[row]) : int(self.offsets[row + 1])]
@@ -189,17 +214,10 @@ class Ragged:
             return part
         return (part if isinstance(part, np.ndarray) else _to_object_array(part)).reshape(self.row_shape)
 
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
-
-    def tolist(self) -> list[Any]:
-        """All rows as nested Python lists, None where a row is missing."""
-        return [_to_python(row) for row in self]
-
     def to_padded(self, pad: npt.ArrayLike | None = None, length: int | None = None) -> Array:
-        """A dense array of all rows, each filled up with `pad` to the longest, or to `length` and cut there.
+        """A dense array of all rows, padded with `pad` to the longest row, or padded and truncated to `length`.
 
-        The usual `pad` is 0, and b"" or "" for strings. Missing rows are all padding.
+        `pad` defaults to 0, or to b"" or "" for strings. Missing rows are all padding.
         """
         if pad is None:
             pad = self._default_pad()
@@ -245,16 +263,17 @@ class Ragged:
         return out
 
     def to_arrow(self) -> pa.Array:
-        """All rows as an Arrow `large_list` array."""
-
-        return ragged_to_arrow(self)
+        """All rows as an Arrow `large_list` array; of flat values if the varying dimension is not the first."""
+        inner = column_to_arrow(self.values)
+        buffers = [_to_arrow_bitmap(self.valid), pa.py_buffer(np.ascontiguousarray(self.offsets))]
+        return pa.Array.from_buffers(pa.large_list(inner.type), len(self), buffers, children=[inner])
 
     def __repr__(self) -> str:
         return f"Ragged({len(self):,} rows of {self.values!r})"
 
 
-class Optional:
-    """A column of one fixed shape in which rows may be missing: `valid` says which are there."""
+class Optional(_Rows):
+    """A column of one fixed shape in which rows may be missing: `valid` is True for rows with a value."""
 
     __slots__ = ("valid", "values")
 
@@ -265,22 +284,16 @@ class Optional:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        row = _normalize_index(index, len(self))
+    def _row(self, row: int) -> Any:
         return self.values[row] if self.valid[row] else None
 
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
-
     def tolist(self) -> list[Any]:
-        """All rows as Python values, None where one is missing."""
+        """All rows as Python values, None for missing rows."""
         pairs = zip(self.values.tolist(), self.valid.tolist(), strict=True)
         return [value if there else None for value, there in pairs]
 
     def fill(self, value: npt.ArrayLike) -> Array:
-        """A dense array with `value` in place of what is missing."""
+        """A dense array with `value` for missing rows."""
         out: Array = self.values.copy()
         try:
             given = np.asarray(value)
@@ -291,7 +304,7 @@ class Optional:
             raise error(
                 "U605",
                 f"a column of {out.dtype} cannot be filled with {repr(value)[:60]}",
-                expected=f"a value that {out.dtype} holds",
+                expected=f"a value that fits {out.dtype}",
                 found=repr(value)[:60],
                 do="fill with such a value, or convert the column first",
             )
@@ -300,7 +313,6 @@ class Optional:
 
     def to_arrow(self) -> pa.Array:
         """All rows as an Arrow array with nulls."""
-
         return array_to_arrow(self.values, self.valid)
 
     def __repr__(self) -> str:
@@ -308,8 +320,8 @@ class Optional:
         return f"Optional({len(self):,} rows, {missing:,} missing, {self.values.dtype})"
 
 
-class SparseColumn:
-    """Vectors of `size` that are mostly zero: for each row, ascending indices and their values."""
+class SparseColumn(_Rows):
+    """Vectors of `size` elements, most of them zero: for each row, ascending indices and their values."""
 
     __slots__ = ("indices", "size", "values")
 
@@ -320,24 +332,15 @@ class SparseColumn:
 
     @property
     def valid(self) -> Validity | None:
-        """False where a row is missing; None where none is."""
+        """False for missing rows; None if no row is missing."""
         return self.values.valid
 
     def __len__(self) -> int:
         return len(self.indices)
 
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        indices, values = self.indices[index], self.values[index]
+    def _row(self, row: int) -> Any:
+        indices, values = self.indices[row], self.values[row]
         return None if indices is None else (indices, values)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
-
-    def tolist(self) -> list[Any]:
-        """All rows as pairs of lists, None where one is missing."""
-        return [_to_python(row) for row in self]
 
     def to_dense(self) -> Array:
         """An array of `size` columns; missing rows are all zero."""
@@ -349,13 +352,26 @@ class SparseColumn:
 
     def to_arrow(self) -> pa.Array:
         """All rows as an Arrow struct of two lists, `indices` and `values`."""
-
-        return sparse_to_arrow(self)
+        parts = [self.indices.to_arrow(), self.values.to_arrow()]
+        mask = None if self.valid is None else pa.array(~self.valid)
+        return pa.StructArray.from_arrays(parts, ["indices", "values"], mask=mask)
 
     def to_scipy(self) -> scipy.sparse.csr_array:
         """A SciPy CSR array of `size` columns; missing rows are empty."""
-
-        return sparse_to_scipy(self)
+        try:
+            from scipy.sparse import csr_array
+        except ImportError as failure:
+            raise error(
+                "U602",
+                "to_scipy needs scipy, which is not installed",
+                expected="the package scipy",
+                found=str(failure)[:60],
+                do="pip install 'rekord[balance]'",
+            ) from failure
+        offsets = self.values.offsets
+        inside = slice(int(offsets[0]), int(offsets[-1]))
+        values, indices = np.asarray(self.values.values)[inside], np.asarray(self.indices.values)[inside]
+        return csr_array((values, indices, offsets - offsets[0]), shape=(len(self), self.size))
 
     def __repr__(self) -> str:
         return f"SparseColumn({len(self):,} rows of size {self.size:,})"
@@ -363,13 +379,6 @@ class SparseColumn:
 
 Column: TypeAlias = "Array | Strings | Ragged | Optional | SparseColumn"
 Batch: TypeAlias = "dict[str, Column]"
-
-
-def _normalize_index(index: int, rows: int) -> int:
-    row = index + rows if index < 0 else index
-    if not 0 <= row < rows:
-        raise IndexError(f"row {index} of {rows}")
-    return row
 
 
 def _to_object_array(values: list[Any]) -> Array:
@@ -385,18 +394,18 @@ def _to_python(value: Any) -> Any:
 
 
 _MAX_LIST_SIZE = (1 << 31) - 1
-"""Of a fixed-size list in Arrow. A schema may declare more, and then records do not match it."""
+"""The largest fixed-size list in Arrow. A schema may declare more."""
 
 
 def column_to_arrow(column: Column, feature: Feature | None = None) -> Any:
-    """Any column of a batch; of times in the zone that their feature declares."""
+    """Any column of a batch as an Arrow array; timestamps in the time zone of their feature."""
     array = array_to_arrow(column, None) if isinstance(column, np.ndarray) else column.to_arrow()
     zone = None if feature is None else feature.time_zone
     return array if zone is None else array.cast(_in_zone(array.type, zone))
 
 
 def _in_zone(kind: Any, zone: str) -> Any:
-    """A type with a time zone for its timestamps, in lists too."""
+    """A type with a time zone for its timestamps, also inside lists."""
     if pa.types.is_timestamp(kind):
         return pa.timestamp(kind.unit, zone)
     if pa.types.is_fixed_size_list(kind):
@@ -407,8 +416,8 @@ def _in_zone(kind: Any, zone: str) -> Any:
 def array_to_arrow(values: Array, valid: Validity | None) -> Any:
     """A dense array; its inner dimensions become fixed-size lists."""
     if values.dtype.name == "bfloat16":
-        values = values.astype(np.float32)  # Arrow has no bfloat16; every value survives
-    if values.dtype.kind == "c":  # nor complex numbers: pairs, as they lie in memory
+        values = values.astype(np.float32)  # Arrow has no bfloat16; float32 is exact
+    if values.dtype.kind == "c":  # nor complex numbers: pairs, as in memory
         values = np.ascontiguousarray(values)[..., np.newaxis].view(values.real.dtype)
     flat = np.ascontiguousarray(values).reshape(-1)
     if values.ndim == 1:
@@ -417,7 +426,7 @@ def array_to_arrow(values: Array, valid: Validity | None) -> Any:
 
 
 def _to_fixed_size_lists(out: Any, shape: tuple[int, ...], valid: Validity | None) -> Any:
-    """Flat values as fixed-size lists of the inner dimensions of `shape`; `valid` is of the rows."""
+    """Flat values as fixed-size lists of the inner dimensions of `shape`; `valid` is per row."""
     for axis in range(len(shape) - 1, 0, -1):
         bitmap = _to_arrow_bitmap(valid) if axis == 1 else None
         rows, size = int(np.prod(shape[:axis])), shape[axis]
@@ -429,51 +438,7 @@ def _to_fixed_size_lists(out: Any, shape: tuple[int, ...], valid: Validity | Non
     return out
 
 
-def strings_to_arrow(strings: Strings) -> Any:
-    """`large_binary` or `large_string`; a row shape becomes fixed-size lists."""
-    ends, data = strings.packed()
-    kind = pa.large_string() if strings.text else pa.large_binary()
-    # With a row shape, whole rows are missing, not strings.
-    valid = None if strings.row_shape else strings.valid
-    buffers = [_to_arrow_bitmap(valid), pa.py_buffer(ends), pa.py_buffer(data)]
-    out = pa.Array.from_buffers(kind, len(ends) - 1, buffers)
-    return _to_fixed_size_lists(out, (len(strings), *strings.row_shape), strings.valid)
-
-
-def ragged_to_arrow(ragged: Ragged) -> Any:
-    """`large_list` of whatever the values are; where the varying dimension is not the first, of flat values."""
-    inner = column_to_arrow(ragged.values)
-    kind = pa.large_list(inner.type)
-    buffers = [_to_arrow_bitmap(ragged.valid), pa.py_buffer(np.ascontiguousarray(ragged.offsets))]
-    return pa.Array.from_buffers(kind, len(ragged), buffers, children=[inner])
-
-
-def sparse_to_arrow(sparse: SparseColumn) -> Any:
-    """A struct of two lists."""
-    parts = [ragged_to_arrow(sparse.indices), ragged_to_arrow(sparse.values)]
-    mask = None if sparse.valid is None else pa.array(~sparse.valid)
-    return pa.StructArray.from_arrays(parts, ["indices", "values"], mask=mask)
-
-
 def _to_arrow_bitmap(valid: Validity | None) -> Any:
     if valid is None:
         return None
     return pa.py_buffer(np.packbits(valid, bitorder="little"))
-
-
-def sparse_to_scipy(sparse: SparseColumn) -> Any:
-    """A CSR array, one row a record."""
-    try:
-        from scipy.sparse import csr_array
-    except ImportError as failure:
-        raise error(
-            "U602",
-            "to_scipy needs scipy, which is not installed",
-            expected="the package scipy",
-            found=str(failure)[:60],
-            do="pip install 'rekord[balance]'",
-        ) from failure
-    offsets = sparse.values.offsets
-    inside = slice(int(offsets[0]), int(offsets[-1]))
-    values, indices = np.asarray(sparse.values.values)[inside], np.asarray(sparse.indices.values)[inside]
-    return csr_array((values, indices, offsets - offsets[0]), shape=(len(sparse), sparse.size))

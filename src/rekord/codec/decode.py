@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord._core import Fault, Problem
+from rekord.arguments import invalid
 from rekord.codec.columns import Array, Column, Offsets, Optional, Ragged, SparseColumn, Strings, Validity
 from rekord.codec.plan import CodecPlan, ColumnPlan, GroupPlan, SlotPlan, compile_plan
 from rekord.codec.values import suggest_key_fix, suggest_kind_fix
@@ -19,16 +20,16 @@ from rekord.errors import RekordError, closest_matches, error
 from rekord.faults import is_wire_fault, wire_error
 from rekord.location import Location
 from rekord.schema import Boxes, Feature, Schema, Sparse, Tensor
-from rekord.schema.schema import KIND_NAMES, RecordKind
+from rekord.schema.schema import KIND_NAMES, RecordKind, check_kind
 
 RawColumn: TypeAlias = tuple[Any, Offsets | None, Validity | None]
-"""(values, offsets, valid) of one slot, as the core gives them."""
+"""(values, offsets, valid) of one slot, as returned by the core."""
 
 
 def assemble_columns(plan: CodecPlan, taken: Any, rows: int) -> dict[str, Column]:
-    """The columns of a batch of `rows` from what `take()` of the core's batch gave.
+    """The columns of a batch of `rows`, from `take()` of the core's batch.
 
-    A DecodeError's location has the row in the batch as `row`; who knows the file makes a record of it.
+    The location of a DecodeError has the row in the batch as `row`; the reader turns it into a record.
     """
     if plan.steps is None:
         return _assemble_group(plan.context, taken, rows)
@@ -42,7 +43,7 @@ def assemble_columns(plan: CodecPlan, taken: Any, rows: int) -> dict[str, Column
 
 
 def truncate_rows(plan: CodecPlan, taken: Any, rows: int) -> Any:
-    """The first rows of what `take()` gave: what is good before a row that is not."""
+    """The first rows of a `take()`: those before an invalid row."""
     if plan.steps is None:
         return [_truncate_slot(raw, slot, rows) for raw, slot in zip(taken, plan.context.slots, strict=True)]
     context, steps = taken
@@ -97,7 +98,7 @@ def decoded_column(feature: Feature, field: ColumnPlan, parts: Sequence[RawColum
 
 
 def _fill_missing(raw: RawColumn, fill: tuple[Any, ...] | None) -> RawColumn:
-    """A slot of ragged rows with its default in place of the missing ones."""
+    """A slot of ragged rows with its default for missing rows."""
     values, offsets, valid = raw
     if valid is None:
         return raw
@@ -152,7 +153,7 @@ def _assemble_ragged(
 
 
 def _cast_values(field: ColumnPlan, values: Array, rows: int, offsets: Offsets | None = None) -> Array:
-    """Stored int64 or float32 values as the declared dtype, none of them changed by it."""
+    """Stored int64 or float32 values in the declared dtype, without changing any of them."""
     dtype = _declared_dtype(field)
     if dtype is None or values.dtype == dtype:
         return values
@@ -172,7 +173,7 @@ def _cast_values(field: ColumnPlan, values: Array, rows: int, offsets: Offsets |
         raise column_error(
             field,
             "D405",
-            f"`{field.name}` has a value that {dtype} cannot hold",
+            f"`{field.name}` has a value that does not fit {dtype}",
             row=row,
             expected=f"values of {dtype}",
             found=str(values[first]),
@@ -182,15 +183,15 @@ def _cast_values(field: ColumnPlan, values: Array, rows: int, offsets: Offsets |
 
 
 def _declared_dtype(field: ColumnPlan) -> Any:
-    """The declared dtype; a name instead of one is what only another package can hold."""
+    """The declared dtype; a str is a dtype that needs another package."""
     dtype = field.feature.dtype
     if isinstance(dtype, str):
         raise error(
             "U602",
-            f"`{field.name}` is declared as {dtype}, which NumPy has only with ml_dtypes installed",
+            f"`{field.name}` has dtype {dtype}, which needs ml_dtypes",
             location=Location(feature=field.name),
             expected="the package ml_dtypes",
-            found="no such package",
+            found="not installed",
             do="pip install ml_dtypes",
         )
     return dtype
@@ -202,7 +203,7 @@ def _to_optional(values: Array, valid: Validity | None) -> Optional:
 
 @decoded_column.register(Tensor)
 def _assemble_tensor(feature: Tensor, field: ColumnPlan, parts: Sequence[RawColumn], rows: int) -> Column:
-    """Raw bytes as arrays. Rows of one shape share a buffer without a copy where they lie together."""
+    """Raw bytes as arrays; zero-copy for contiguous rows of one shape."""
     column, _, valid = parts[0]
     ends, data = Strings(column).packed()
     dtype = _declared_dtype(field).newbyteorder("<")
@@ -217,18 +218,18 @@ def _assemble_tensor(feature: Tensor, field: ColumnPlan, parts: Sequence[RawColu
         raise column_error(
             field,
             "D406",
-            f"`{field.name}` has bytes that do not make a tensor of {dtype.name} {feature.shape}",
+            f"`{field.name}` has bytes that do not match {dtype.name} {feature.shape}",
             row=row,
             expected=f"{'a multiple of ' if varies else ''}{whole:,} bytes",
             found=f"{int(lengths[row]):,} bytes{_dtype_hint(int(lengths[row]), whole)}",
-            do="declare the dtype and shape that were written",
+            do="declare the dtype and shape of the stored tensor",
         )
     if dtype == np.bool_ and (data > 1).any():
         row = int(np.searchsorted(ends, int((data > 1).argmax()), side="right")) - 1
         raise column_error(
             field,
             "D405",
-            f"`{field.name}` has a byte that is no bool",
+            f"`{field.name}` has a byte that is not a bool",
             row=row,
             expected="bytes 0 and 1",
             found=str(int(data[data > 1][0])),
@@ -251,12 +252,12 @@ def _assemble_tensor(feature: Tensor, field: ColumnPlan, parts: Sequence[RawColu
 
 
 def _dtype_hint(found: int, expected: int) -> str:
-    """A slip of the dtype shows as a ratio of 2, 4 or 8."""
+    """A hint for a ratio of 2, 4 or 8, which indicates a wrong dtype."""
     for ratio in (2, 4, 8):
         if found == expected * ratio:
-            return f": {ratio} × as many, as of a wider dtype"
+            return f": {ratio} × as many, possibly a wider dtype"
         if found * ratio == expected:
-            return f": 1/{ratio} of it, as of a narrower dtype"
+            return f": 1/{ratio} of that, possibly a narrower dtype"
     return ""
 
 
@@ -272,11 +273,11 @@ def _assemble_sparse(feature: Sparse, field: ColumnPlan, parts: Sequence[RawColu
         raise column_error(
             field,
             "D407",
-            f"`{field.name}` has an index outside its size",
+            f"`{field.name}` has an index out of range",
             row=_find_row(index_offsets, first),
             expected=f"indices from 0 to {feature.size - 1:,}",
             found=f"{int(indices[first]):,}",
-            do=f"declare a size that holds it, or write `{field.name}` again",
+            do=f"declare a larger size=, or write `{field.name}` again",
         )
     typed = _cast_values(field, values, len(value_offsets) - 1, value_offsets)
     return SparseColumn(
@@ -295,19 +296,19 @@ def _assemble_boxes(feature: Boxes, field: ColumnPlan, parts: Sequence[RawColumn
 
 
 def _check_equal_lengths(field: ColumnPlan, offsets: Sequence[Any], valids: Sequence[Validity | None]) -> None:
-    """The keys of one column must agree on how many values each row has, and whether it is there."""
+    """The keys of one column must have the same number of values in each row, and the same missing rows."""
     _check_equal_presence(field, len(offsets[0]) - 1, valids)
     first = np.diff(offsets[0])
     for i in range(1, len(offsets)):
         wrong = np.diff(offsets[i]) != first
         if wrong.any():
             row = int(wrong.argmax())
-            expected = f"{int(first[row]):,} values under `{field.slots[i].key}`, as under `{field.slots[0].key}`"
+            expected = f"{int(first[row]):,} values in `{field.slots[i].key}`, as in `{field.slots[0].key}`"
             raise _key_mismatch_error(field, row, expected, f"{int(np.diff(offsets[i])[row]):,}")
 
 
 def _check_equal_presence(field: ColumnPlan, rows: int, valids: Sequence[Validity | None]) -> None:
-    """The keys of one column are all there in a row, or none of them."""
+    """A row has all keys of a column, or none."""
     there = [np.ones(rows, np.bool_) if valid is None else valid for valid in valids]
     for i in range(1, len(there)):
         wrong = there[i] != there[0]
@@ -327,22 +328,22 @@ def _key_mismatch_error(field: ColumnPlan, row: int, expected: str, found: str) 
     return column_error(
         field,
         "D407",
-        f"the keys of `{field.name}` do not belong together",
+        f"keys of `{field.name}` do not match",
         row=row,
         expected=expected,
         found=found,
-        do="write these records again: the keys of one column are written together",
+        do="write these records again: all keys of a column must be written together",
     )
 
 
 def _preview_numbers(values: Array) -> str:
-    """A few numbers of a record; never all of them."""
+    """The first few numbers of a record."""
     shown = ", ".join([str(int(value)) for value in values[:4]])
     return f"{shown}, …" if len(values) > 4 else shown or "none"
 
 
 def _assemble_partitioned(field: ColumnPlan, parts: Sequence[RawColumn]) -> Ragged:
-    """Flat values and row lengths, outermost omitted, as nested ragged columns."""
+    """Flat values and inner row lengths as nested ragged columns."""
     values, offsets, valid = parts[0]
     assert offsets is not None
     _check_equal_presence(field, len(offsets) - 1, [part[2] for part in parts])
@@ -353,24 +354,24 @@ def _assemble_partitioned(field: ColumnPlan, parts: Sequence[RawColumn]) -> Ragg
     outer = level.offsets
     for lengths, length_offsets, _ in reversed(parts[1:]):
         assert length_offsets is not None
-        # Beyond what there is, a length is a lie, and their sum might not fit a number.
+        # A length beyond the number of values is wrong, and the sum might overflow.
         impossible = (lengths < 0) | (lengths > outer[-1])
         ends = np.concatenate([[0], np.cumsum(np.where(impossible, 0, lengths))])
-        # Where each record's rows begin, once in rows and once in what the rows hold.
+        # The offsets of each record, once in rows and once in values.
         wrong = np.diff(ends[length_offsets]) != np.diff(outer)
         if impossible.any() or wrong.any():
             rows = [_find_row(length_offsets, int(impossible.argmax()))] if impossible.any() else []
             rows += [int(wrong.argmax())] if wrong.any() else []
             row = min(rows)
-            told = lengths[length_offsets[row] : length_offsets[row + 1]]
+            found = lengths[length_offsets[row] : length_offsets[row + 1]]
             raise column_error(
                 field,
                 "D407",
-                f"the row lengths of `{field.name}` do not add up to its values",
+                f"row lengths of `{field.name}` do not add up to its values",
                 row=row,
-                expected=f"lengths from 0 on that sum to {int(outer[row + 1] - outer[row]):,}",
-                found=_preview_numbers(told),
-                do="write these records again: the keys of one column are written together",
+                expected=f"lengths ≥ 0 with the sum {int(outer[row + 1] - outer[row]):,}",
+                found=_preview_numbers(found),
+                do="write these records again: all keys of a column must be written together",
             )
         out = Ragged(out, ends.astype(np.int64))
         outer = length_offsets
@@ -378,7 +379,7 @@ def _assemble_partitioned(field: ColumnPlan, parts: Sequence[RawColumn]) -> Ragg
 
 
 def _assemble_steps(field: ColumnPlan, parts: Sequence[Any]) -> Ragged:
-    """The steps of each record; ragged steps are ragged in both ways."""
+    """The steps of each record; ragged steps are doubly ragged."""
     raws = [raw for raw, _, _ in parts]
     _check_equal_lengths(field, [offsets for _, offsets, _ in parts], [valid for _, _, valid in parts])
     _, offsets, valid = parts[0]
@@ -399,19 +400,19 @@ def _find_row(offsets: Offsets, value: int) -> int:
 def column_error(
     field: ColumnPlan, code: str, what: str, *, row: int | None, expected: str, found: str, do: str
 ) -> RekordError:
-    """The error for a column whose bytes are not what its feature declares."""
+    """The error for stored data that does not match the feature of its column."""
     where = Location(feature=field.name, row=row)
     return error(code, what, location=where, expected=expected, found=found, do=do)
 
 
 DecodedValue: TypeAlias = "npt.NDArray[np.int64] | npt.NDArray[np.float32] | list[bytes] | None"
-"""What a Feature holds: int64 or float32 values, byte strings, or nothing where no kind is set."""
+"""The value of a Feature: int64 or float32 values, byte strings, or None if no kind is set."""
 
 _LIST_NAMES = {1: "bytes_list", 2: "float_list", 3: "int64_list"}
 _KIND_NAMES = {1: "bytes", 2: "float", 3: "int64"}
 _MAX_COMPARED_KEYS = 1000
 _MAX_NAMED_KEYS = 3
-_INFER_HINT = "rekord infer PATH -o schema.json      (reads all records), then open with that schema"
+_INFER_HINT = "rekord infer PATH -o schema.json      (reads all records), then pass schema="
 _MAX_IDLE_BYTES = 1 << 20
 
 
@@ -439,20 +440,24 @@ def decode(payload: PayloadBytes, schema: None = None, *, kind: Literal["bytes"]
 def decode(
     payload: PayloadBytes, schema: Schema | None = None, kind: RecordKind | None = None
 ) -> dict[str, Any] | SequenceExample | bytes:
-    """A payload's values.
+    """The values of a payload.
 
-    With a schema: one row, `{column: value}` in the declared shapes and dtypes, None where an optional value is
-    missing. Without: `{key: int64 array | float32 array | list of bytes | None}` with protobuf's meaning, and
-    with `kind="sequence"` a SequenceExample with `.context` (such a dict) and `.steps` (`{key: [one such value
-    a step]}`). `kind="bytes"` gives the payload itself. A payload that protobuf would refuse is a WireError, one that
-    the schema refuses a DecodeError.
+    With a schema: one row, `{column: value}` in the declared shapes and dtypes, None for missing optional values.
+    Without: `{key: int64 array | float32 array | list of bytes | None}`; with `kind="sequence"`, a SequenceExample
+    with `.context` (such a dict) and `.steps` (`{key: [one such value per step]}`). `kind="bytes"` gives the payload
+    itself. Invalid protobuf raises a WireError, a mismatch with the schema a DecodeError.
     """
     data = _require_bytes(payload)
-    if kind not in (None, *KIND_NAMES):
-        raise _kind_error(kind)
+    check_kind(kind)
     if schema is not None:
         if kind not in (None, schema.kind):
-            raise _kind_error(kind, f"a schema of {KIND_NAMES[schema.kind]}")
+            raise error(
+                "U605",
+                f"`kind` cannot be {kind!r} with a schema of {KIND_NAMES[schema.kind]}",
+                expected="the kind of the schema",
+                found=repr(kind)[:60],
+                do="drop `kind`",
+            )
         return _decode_row(data, compile_plan(schema))
     if kind == "bytes":
         return data
@@ -464,7 +469,7 @@ def decode(
 
 
 def new_batch(plan: CodecPlan, pool: _core.Pool) -> _core.ExampleBatch | _core.SequenceBatch | _core.PayloadBatch:
-    """A native batch that decodes by this plan."""
+    """A native batch that decodes with this plan."""
     if plan.is_payload:
         return _core.PayloadBatch(not plan.context.wanted, pool)
     if plan.steps is None:
@@ -473,24 +478,25 @@ def new_batch(plan: CodecPlan, pool: _core.Pool) -> _core.ExampleBatch | _core.S
 
 
 def row_error(plan: CodecPlan, problem: Problem, slot: int, payload: bytes) -> RekordError:
-    """The error for a payload that is not a row of the plan."""
+    """The error for a payload that does not match the plan."""
     if is_wire_fault(problem.fault):
         return wire_error(problem)
     if problem.fault == Fault.UNKNOWN_KEY:
         return _unknown_key_error(problem, payload)
     field, key, group = _find_column_plan(plan, slot)
-    words = _describe_problem(field, key, problem, _PayloadContext(plan, group, payload))
-    failure = column_error(field, *words[:2], row=None, expected=words[2], found=words[3], do=words[4])
-    failure.location = failure.location.within(payload_offset=problem.at or None)
+    texts = _describe_problem(field, key, problem, _PayloadContext(plan, group, payload))
+    code, what, expected, found, do = texts
+    where = Location(feature=field.name, payload_offset=problem.at or None)
+    failure = error(code, what, location=where, expected=expected, found=found, do=do)
     if plan.inferred:
-        failure.likely = "the schema was inferred from the first records, and this one differs"
+        failure.likely = "the schema was inferred from the first records; this one differs"
         failure.do = _INFER_HINT
     return failure
 
 
 @dataclass(frozen=True, slots=True)
 class _PayloadContext:
-    """What else is in a payload that was refused: looked at only where there is something to say of it."""
+    """The rest of an invalid payload, decoded only if a message needs it."""
 
     plan: CodecPlan
     group: GroupPlan
@@ -501,7 +507,7 @@ class _PayloadContext:
         return self.group is self.plan.steps
 
     def stored(self) -> dict[str, Any]:
-        """What the payload holds beside the key that was refused; nothing where that cannot be said."""
+        """The contents of the payload; empty if it cannot be decoded."""
         try:
             found = decode(self.payload, kind="example" if self.plan.steps is None else "sequence")
         except RekordError:
@@ -511,7 +517,7 @@ class _PayloadContext:
         return dict(found)
 
     def near(self, key: str) -> list[str]:
-        """Keys that no column has, and that are nearly the one which is missing."""
+        """Keys without a column that are similar to a missing one."""
         known = {slot.key for slot in self.group.slots}
         others = [one for one, value in self.stored().items() if value is not None and one not in known]
         return closest_matches(key, others[:_MAX_COMPARED_KEYS])[:_MAX_NAMED_KEYS]
@@ -528,12 +534,12 @@ def _describe_problem(
             near = beside.near(key)
             return (
                 "D401",
-                f"`{name}`{stored} is missing, and the schema requires it",
+                f"`{name}`{stored} is required and missing",
                 f"a value under `{key}`",
                 f"no such key, but {_format_keys(near)}" if near else "no such key, or one without a kind",
                 suggest_key_fix(name, key, near[0])
                 if near
-                else f"declare `{name}` with optional=True or default=…, or write the records again with it",
+                else f"declare `{name}` with optional=True or default=…, or write the records again",
             )
         case Fault.WRONG_COUNT:
             shape = field.feature.shape
@@ -542,10 +548,10 @@ def _describe_problem(
             shaped = f", for shape {shape}" if of_shape else f", as {declared} is stored"
             return (
                 "D402",
-                f"`{name}`{stored} has another number of values than the schema says",
+                f"`{name}`{stored} has the wrong number of values",
                 f"{many}{_format_value_count(problem.expected)}{shaped}",
                 _format_value_count(problem.found),
-                f"declare the shape that was written, e.g. {declared}(shape=(None,)) for any number"
+                f"declare the stored shape, e.g. {declared}(shape=(None,)) for any number"
                 if of_shape
                 else f"declare `{name}` as rk.Bytes(shape=(None,)), or write the records again",
             )
@@ -553,7 +559,7 @@ def _describe_problem(
             kind, values = _KIND_NAMES[problem.found], beside.stored().get(key, ())
             return (
                 "D403",
-                f"`{name}`{stored} is stored as {_LIST_NAMES[problem.found]}, the schema says {declared}",
+                f"`{name}`{stored} is stored as {_LIST_NAMES[problem.found]}, expected {declared}",
                 _LIST_NAMES[problem.expected],
                 _LIST_NAMES[problem.found],
                 suggest_kind_fix(name, field.feature, key, kind, values, step=beside.is_step),
@@ -561,9 +567,9 @@ def _describe_problem(
         case _:
             return (
                 "D404",
-                f"`{name}`{stored} is not UTF-8, the schema says Text",
+                f"`{name}`{stored} is not valid UTF-8, expected Text",
                 "UTF-8",
-                "other bytes",
+                "invalid UTF-8",
                 f"declare `{name}` as rk.Bytes()",
             )
 
@@ -582,9 +588,9 @@ def _unknown_key_error(problem: Problem, payload: bytes) -> RekordError:
     shown = key if len(key) <= 60 else key[:57] + "…"
     return error(
         "D408",
-        f"`{shown}` is not in the schema that was inferred from the first records",
+        f"`{shown}` is not in the schema, which was inferred from the first records",
         location=Location(feature=key, payload_offset=problem.at),
-        expected="only keys that the first records had",
+        expected="the keys of the first records",
         found=f"`{shown}`",
         do=_INFER_HINT,
     )
@@ -612,25 +618,10 @@ def _decode_row(payload: bytes, plan: CodecPlan) -> dict[str, Any]:
     return {name: column[0] for name, column in columns.items()}
 
 
-def _kind_error(kind: object, beside: str | None = None) -> RekordError:
-    return error(
-        "U605",
-        f"`kind` cannot be {kind!r}" + (f" beside {beside}" if beside else ""),
-        expected='"example" or "sequence"' if beside is None else "the kind that the schema declares",
-        found=repr(kind)[:60],
-        do='decode(payload, kind="example")' if beside is None else "leave `kind` out",
-    )
-
-
 def _require_bytes(payload: object) -> bytes:
     if isinstance(payload, bytes):
         return payload
     if isinstance(payload, (bytearray, memoryview)):
         return bytes(payload)
-    raise error(
-        "U605",
-        f"`payload` cannot be of type {type(payload).__name__}",
-        expected="bytes",
-        found=type(payload).__name__,
-        do="pass the payload of a record, as `rk.records` gives it",
-    )
+    do = "decode(payload), for a payload of rk.records(path)"
+    raise invalid("payload", payload, "bytes", do, found=type(payload).__name__)

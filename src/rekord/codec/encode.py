@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, singledispatch
 from math import prod
 from typing import Any, TypeAlias
@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rekord import _core
+from rekord.arguments import invalid
 from rekord.codec.columns import Array
 from rekord.codec.images.store import store_image, store_mask
 from rekord.codec.numbers import NumberRule, store_numbers, store_sparse, store_tensor, stored_times
@@ -24,7 +25,7 @@ from rekord.codec.values import (
     is_text,
     store_strings,
 )
-from rekord.errors import closest_match, error, preview
+from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
 from rekord.schema import Boxes, Feature, Image, Mask, Schema, Sparse, Tensor, Timestamp
 from rekord.schema.base import dtype_name
@@ -38,7 +39,7 @@ _INT64_RANGE = (-(2**63), 2**63 - 1)
 
 
 def build_row_field(field: ColumnPlan) -> _core.RowField:
-    """Which values of a column the core may take at sight."""
+    """The values of a column that the core accepts without conversion."""
     feature = field.feature
     rule, (low, high) = NO_RULE, _INT64_RANGE
     limits, exact = None, False
@@ -47,7 +48,7 @@ def build_row_field(field: ColumnPlan) -> _core.RowField:
     if rule == INTS:
         low, high = NumberRule.of(feature).bounds
         if low > _INT64_RANGE[1]:
-            rule = NO_RULE  # only numbers of uint64 beyond int64 are allowed
+            rule = NO_RULE  # only uint64 values beyond int64 are allowed
     elif rule == FLOATS and dtype_name(feature.dtype) == "float32":
         limits, exact = feature.limits, getattr(feature, "rounding", "") == "exact"
     elif rule == FLOATS:
@@ -70,7 +71,7 @@ def build_row_field(field: ColumnPlan) -> _core.RowField:
 
 @singledispatch
 def store_value(feature: Feature, value: Any) -> tuple[StoredValues, ...]:
-    """A value as the lists that its record keys hold; raises Unfit."""
+    """A value as one list per record key; raises InvalidValue."""
     if len(feature.record_keys("x")) > 1:
         return _store_partitioned(feature, value)
     return (stored_list(feature, value, feature.shape),)
@@ -78,7 +79,7 @@ def store_value(feature: Feature, value: Any) -> tuple[StoredValues, ...]:
 
 @singledispatch
 def stored_list(feature: Feature, value: Any, shape: Shape) -> StoredValues:
-    """All values of a list of the given shape, flat, as the record's list holds them; raises Unfit."""
+    """All values of a list of the given shape, flattened, as they are stored; raises InvalidValue."""
     if feature.kind == "bytes":
         return store_strings(value, feature, shape)
     return store_numbers(value, NumberRule.of(feature), shape)
@@ -98,11 +99,11 @@ def _boxes(feature: Boxes, value: Any) -> tuple[StoredValues, ...]:
 
 
 def _store_partitioned(feature: Feature, value: Any) -> tuple[StoredValues, ...]:
-    """Values of several ragged levels: all of them flat, and the row lengths of each inner level."""
+    """Values of several ragged levels: flattened, with the row lengths of each inner level."""
     lengths: list[StoredValues] = []
     inner = len(feature.record_keys("x")) - 1
     if isinstance(value, np.ndarray) and value.ndim > inner and value.dtype != object:
-        # In an array all lists of a level are as long: an image of floats has millions of values to walk over.
+        # In an array all lists of a level have the same length: do not walk over millions of values.
         sizes = value.shape
         lengths = [np.full(prod(sizes[: i + 1]), sizes[i + 1], np.int64) for i in range(inner)]
         flat = value.reshape(prod(sizes[: inner + 1]), *sizes[inner + 1 :])
@@ -116,24 +117,27 @@ def _store_partitioned(feature: Feature, value: Any) -> tuple[StoredValues, ...]
     return (stored_list(feature, level, rest), *lengths)
 
 
-def _split_level(value: Any, feature: Feature, depth: int) -> list[Any]:
-    array = None if is_text(value) else as_array(value)
-    if array is not None and array.ndim:
-        return list(array)
-    parts = as_sequence(value)
+def _split_level(value: Any, feature: Feature, depth: int) -> Sequence[Any]:
+    parts = _split(value)
     if parts is None:
         raise InvalidValue(
             "E306",
-            "is not nested as deeply as the schema says",
+            "has too few levels of nesting",
             expected=f"shape {feature.shape}: a list at level {depth + 1}",
             found=describe_value(value),
-            do="give lists of lists, a list for each ragged level",
+            do="give nested lists, one per ragged level",
         )
-    return list(parts)
+    return parts
+
+
+def _split(value: Any) -> Sequence[Any] | None:
+    """The parts of an array or a list; None for a single value."""
+    array = None if is_text(value) else as_array(value)
+    return list(array) if array is not None and array.ndim else as_sequence(value)
 
 
 class RowValidator:
-    """Decides for the rows of one schema; the core calls it by these names."""
+    """Validates the rows of one schema; the core calls these methods by name."""
 
     def __init__(self, plan: CodecPlan) -> None:
         self.schema: Schema = plan.schema
@@ -141,32 +145,28 @@ class RowValidator:
         self.fields = tuple(field for group in groups for field in group.fields)
 
     def normalize(self, number: int, value: Any, step: int | None) -> tuple[StoredValues, ...] | None:
-        """The stored lists of a value that the core did not take, None for no value, or the error it deserves."""
+        """The stored lists of a value that the core did not accept, None if it is missing; raises EncodeError."""
         field = self.fields[number]
         if field.feature.is_missing(value):
             if value is None or step is not None or field.feature.required:
-                raise _missing_value(field, step).to_error(field.name, step=step)
+                raise missing_value(field.feature, step).to_error(field.name, step=step)
             return None
         try:
             return store_value(field.feature, value)
-        except InvalidValue as unfit:
-            raise unfit.to_error(field.name, step=step) from unfit.__cause__
+        except InvalidValue as failure:
+            raise failure.to_error(field.name, step=step) from failure.__cause__
 
     def split_steps(self, number: int, value: Any) -> tuple[Any, ...]:
-        """The steps of a column that is given as no list."""
-        field = self.fields[number]
-        array = None if is_text(value) else as_array(value)
-        if array is not None and array.ndim:
-            return tuple(array)
-        parts = as_sequence(value)
+        """The steps of a column that is not a list."""
+        parts = _split(value)
         if parts is None:
             raise InvalidValue(
                 "E306",
-                "is no list of steps",
-                expected="a list with one value a step",
+                "is not a list of steps",
+                expected="a list with one value per step",
                 found=describe_value(value),
                 do="give a list, or declare the column in context=",
-            ).to_error(field.name)
+            ).to_error(self.fields[number].name)
         return tuple(parts)
 
     def as_row(self, row: Any) -> dict[Any, Any]:
@@ -175,14 +175,14 @@ class RowValidator:
             return dict(row)
         raise error(
             "E325",
-            f"a row is a {type(row).__name__}",
+            f"row has type {type(row).__name__}, not a mapping",
             expected="a mapping of column names to values",
             found=describe_value(row),
-            do='{"label": 1, ...}; one call a row',
+            do='encode({"label": 1, ...}, schema), once per row',
         )
 
     def raise_unknown_keys(self, row: dict[Any, Any]) -> None:
-        """The error for a row with columns that the schema does not have."""
+        """Raise the error for a row with keys that are not in the schema."""
         column = next(key for key in row if key not in self.schema)
         name = column if isinstance(column, str) else None
         free = [one for one in self.schema if one not in row]
@@ -190,37 +190,43 @@ class RowValidator:
         some = ", ".join(f"`{one}`" for one in list(self.schema)[:5])
         raise error(
             "E309",
-            f"the row has {preview(column)}, the schema has not",
+            f"row has unknown key {preview(column)}",
             location=Location(feature=name),
             expected=f"columns of the schema: {some}{', …' if len(self.schema) > 5 else ''}"[:160],
             found=preview(column),
-            do=f"did you mean `{meant}`?" if meant else "drop it from the row, or declare it in the schema",
+            do=f"did you mean `{meant}`?" if meant else "remove it from the row, or declare it in the schema",
         )
 
     def raise_too_large(self) -> None:
-        """The error for a row whose record no reader could read."""
-        raise error(
-            "E327",
-            "the record of this row is larger than protobuf's 2 GiB",
-            expected="at most 2,147,483,647 bytes",
-            found="more",
-            do="split the row into several, or store files and their paths",
-        )
+        """Raise the error for a row whose record exceeds protobuf's limit."""
+        raise too_large_error()
 
 
-def _missing_value(field: ColumnPlan, step: int | None) -> InvalidValue:
-    kind = type(field.feature).__name__
+def too_large_error() -> RekordError:
+    """The error for a record that exceeds protobuf's limit."""
+    return error(
+        "E327",
+        "record of this row is larger than 2 GiB, the limit of protobuf",
+        expected="at most 2,147,483,647 bytes",
+        found="more",
+        do="split the row, or store file paths instead of contents",
+    )
+
+
+def missing_value(feature: Feature, step: int | None = None) -> InvalidValue:
+    """The error for a missing value of a required column, or of a step."""
     if step is not None:
         return InvalidValue(
             "E301",
             "has no value",
             expected="a value in every step",
             found="None",
-            do="leave the step out, or give it a value",
+            do="drop the step, or give it a value",
         )
+    kind = type(feature).__name__
     return InvalidValue(
         "E301",
-        "has no value, and it is required",
+        "is required and has no value",
         expected=f"a value for {kind}",
         found="None, or no such key",
         do=f"give a value, or declare {kind}(optional=True) or default=",
@@ -233,13 +239,13 @@ _encoder_cache: OrderedDict[int, tuple[Schema, _core.RowEncoder]] = OrderedDict(
 
 
 def encode(row: Mapping[str, object], schema: Schema) -> bytes:
-    """A row as the bytes of a tf.train.Example, or of a SequenceExample where the schema has steps.
+    """A row as the bytes of a tf.train.Example, or of a SequenceExample if the schema has steps.
 
-    The same row gives the same bytes everywhere: keys in the order of their UTF-8 bytes, numbers packed. A
-    row that the schema does not allow is an EncodeError that names the feature.
+    The same row always gives the same bytes: keys sorted by their UTF-8 bytes, numbers packed. A row that does not
+    match the schema raises an EncodeError that names the feature.
     """
-    # By identity: to compare or hash a schema costs more than to encode a row. The schema is kept beside the
-    # encoder, so that no other one can have its identity.
+    # By identity: comparing or hashing a schema costs more than encoding a row. The schema is kept with the encoder,
+    # so that its id is not reused.
     known = _encoder_cache.get(id(schema))
     if known is None:
         known = validate_schema(schema), new_row_encoder(schema)
@@ -251,12 +257,12 @@ def encode(row: Mapping[str, object], schema: Schema) -> bytes:
 
 @lru_cache(maxsize=1)
 def shared_pool() -> _core.Pool:
-    """The buffers that all encoders of this process share."""
+    """The buffer pool that all encoders of this process share."""
     return _core.Pool(_MAX_IDLE_BYTES)
 
 
 def new_row_encoder(schema: Schema) -> _core.RowEncoder:
-    """An encoder of its own for the rows of a schema."""
+    """A new encoder for the rows of a schema."""
     plan = compile_plan(validate_schema(schema))
     steps = plan.steps
     return _core.RowEncoder(
@@ -270,21 +276,15 @@ def new_row_encoder(schema: Schema) -> _core.RowEncoder:
 
 
 def validate_schema(schema: object) -> Schema:
-    """A schema, and nothing else that might be passed for one."""
+    """A schema that rows can be encoded with."""
     if isinstance(schema, Schema) and schema.kind == "bytes":
         raise error(
             "U605",
-            "a schema of whole payloads encodes nothing",
+            "schema of unparsed payloads cannot encode rows",
             expected="a schema of columns",
-            found="Payload(): payloads as they are",
-            do="rk.rewrite(path, out) copies payloads, and rk.rewrite([a, b], out) those of several datasets",
+            found="Payload(): unparsed payloads",
+            do="rk.rewrite(path, out) copies payloads; rk.rewrite([a, b], out) those of several datasets",
         )
     if isinstance(schema, Schema):
         return schema
-    raise error(
-        "U605",
-        f"`schema` cannot be of type {type(schema).__name__}",
-        expected="a rk.Schema",
-        found=preview(schema),
-        do="rk.Schema({...}), or rk.Schema.load(path)",
-    )
+    raise invalid("schema", schema, "an rk.Schema", "rk.Schema({...}), or rk.Schema.load(path)")

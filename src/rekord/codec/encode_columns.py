@@ -1,4 +1,4 @@
-"""Columns of many rows to records: NumPy, Arrow and rekord's own columns, checked whole and not copied."""
+"""Columns of many rows to records: NumPy, Arrow and rekord columns, validated as a whole and not copied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ import numpy as np
 from rekord import _core
 from rekord.codec.columns import Array, Optional, Ragged, Strings, column_to_arrow
 from rekord.codec.decode import assemble_columns
-from rekord.codec.encode import RowValidator, shared_pool, store_value, validate_schema
+from rekord.codec.encode import (
+    RowValidator,
+    missing_value,
+    shared_pool,
+    store_value,
+    too_large_error,
+    validate_schema,
+)
 from rekord.codec.numbers import NumberRule, cast_tensor, check_zone, store_array, store_times
 from rekord.codec.plan import CodecPlan, ColumnPlan, compile_plan
 from rekord.codec.values import InvalidValue, as_array, check_shape, describe_value
@@ -23,15 +30,15 @@ from rekord.location import Location
 from rekord.schema import Feature, Schema, Tensor, Timestamp
 
 Slots: TypeAlias = "list[Any]"
-"""What the core takes, a record key each; None where no row has a value."""
+"""The input of the core, one per record key; None if no row has a value."""
 
 
 class InvalidRowValue(Exception):
-    """A value that does not fit, and the row it is in."""
+    """An invalid value and its row."""
 
-    def __init__(self, unfit: InvalidValue, row: int | None, step: int | None = None) -> None:
-        super().__init__(unfit.code)
-        self.invalid_value = unfit
+    def __init__(self, invalid_value: InvalidValue, row: int | None, step: int | None = None) -> None:
+        super().__init__(invalid_value.code)
+        self.invalid_value = invalid_value
         self.row = row
         self.step = step
 
@@ -49,14 +56,12 @@ def build_slots(field: ColumnPlan, column: Any, rows: int) -> Slots:
 
 @singledispatch
 def column_slot(feature: Feature, column: Any, rows: int) -> Any:
-    """The values of one record key as the core takes them; None where each row must be looked at."""
+    """The values of one record key as input of the core; None if rows must be converted one by one."""
     if feature.storage != "list":
         return None
-    return (
-        _store_string_column(feature, column)
-        if feature.kind == "bytes"
-        else _store_number_column(feature, column, rows)
-    )
+    if feature.kind == "bytes":
+        return _store_string_column(feature, column)
+    return _store_number_column(feature, column, rows)
 
 
 def _to_validity(valid: Any) -> Array | None:
@@ -67,7 +72,7 @@ def _to_validity(valid: Any) -> Array | None:
 
 
 def _build_optional_slots(field: ColumnPlan, column: Any, rows: int) -> Slots:
-    """A dense column with holes. What stands in a hole is not a value, and is not judged as one."""
+    """A dense column with missing rows, whose placeholder values are not validated."""
     valid = np.asarray(column.valid, np.bool_)
     if not valid.any():
         return [None] * len(field.slots)
@@ -86,7 +91,7 @@ def _both(valid: Array | None, other: Array | None) -> Array | None:
 
 
 def _store_number_column(feature: Feature, column: Any, rows: int) -> Any:
-    """A column of numbers that lie in one array; None where rows must be looked at one by one."""
+    """A column of numbers in one array; None if rows must be converted one by one."""
     values = _array_of(column)
     if values is None or (values.dtype.kind not in "biuf" and values.dtype.name != "bfloat16"):
         return None
@@ -96,7 +101,7 @@ def _store_number_column(feature: Feature, column: Any, rows: int) -> Any:
 
 @column_slot.register(Timestamp)
 def _times(feature: Timestamp, column: Any, rows: int) -> Any:
-    """A column of datetime64; NaT is a row without a value where a row has one value."""
+    """A column of datetime64; NaT is a missing value in a column of scalars."""
     check_zone(column, feature)
     values = _array_of(column)
     if values is None or values.dtype.kind != "M":
@@ -104,7 +109,7 @@ def _times(feature: Timestamp, column: Any, rows: int) -> Any:
     holes = np.isnat(values)
     if feature.shape == () and values.ndim == 1 and holes.any() and not isinstance(column, Ragged):
         if holes.all():
-            return None  # by rows, none of which has a value
+            return None  # row by row: no row has a value
         column = values = np.where(holes, values[int(np.argmin(holes))], values)
         ticks, offsets, _ = array_slot(feature, column, values, rows, lambda some: store_times(some, feature))
         return ticks, offsets, _to_validity(~holes)
@@ -112,14 +117,14 @@ def _times(feature: Timestamp, column: Any, rows: int) -> Any:
 
 
 def _array_of(column: Any) -> Array | None:
-    """The one array that a column's values lie in; None where there is none."""
+    """The array with all values of a column; None if there is none."""
     if isinstance(column, Ragged):
         return column.values if isinstance(column.values, np.ndarray) else None
     return _as_dense_array(column)
 
 
 def array_slot(feature: Feature, column: Any, values: Array, rows: int, convert: Callable[[Array], Array]) -> Any:
-    """A column whose values lie in one array, each of them stored as `convert` makes it; raises ByRow."""
+    """A column whose values are in one array, converted by `convert`; raises InvalidRowValue."""
     if isinstance(column, Ragged):
         if column.row_shape is not None or feature.shape[:1] != (None,):
             return None
@@ -127,9 +132,8 @@ def array_slot(feature: Feature, column: Any, values: Array, rows: int, convert:
         offsets = np.asarray(column.offsets, np.int64)
         begin, end = int(offsets[0]), int(offsets[-1])
         inner = prod(values.shape[1:])
-        numbers = _store_numbers(
-            values[begin:end].reshape(-1), convert, lambda at: _find_row(offsets - begin, at // inner)
-        )
+        flat = values[begin:end].reshape(-1)
+        numbers = _store_numbers(flat, convert, lambda at: _find_row(offsets - begin, at // inner))
         return numbers, np.ascontiguousarray((offsets - begin) * inner), _to_validity(column.valid)
     check_shape(values.shape[1:], feature.shape, values)
     inner = prod(values.shape[1:])
@@ -139,9 +143,9 @@ def array_slot(feature: Feature, column: Any, values: Array, rows: int, convert:
 
 
 def _as_dense_array(column: Any) -> Array | None:
-    """A column that is one array; a list is not looked into here."""
+    """A column as one array; None for lists of anything but plain numbers."""
     if isinstance(column, (list, tuple)):
-        # Plain numbers: as one array, where NumPy cannot change them on the way.
+        # Plain numbers: as one array, if NumPy cannot change them.
         kinds = set(map(type, column))
         if kinds == {float} or kinds == {bool}:
             return np.array(column)
@@ -157,8 +161,8 @@ def _as_dense_array(column: Any) -> Array | None:
 def _store_numbers(numbers: Array, convert: Callable[[Array], Array], row_of: Any) -> Array:
     try:
         return convert(numbers)
-    except InvalidValue as unfit:
-        raise InvalidRowValue(unfit, row_of(unfit.at or 0)) from None
+    except InvalidValue as failure:
+        raise InvalidRowValue(failure, row_of(failure.at or 0)) from None
 
 
 def _find_row(offsets: Array, at: int) -> int:
@@ -174,11 +178,8 @@ def _store_string_column(feature: Feature, column: Any) -> Any:
         values = column.values
         if not isinstance(values, Strings) or values.row_shape or feature.shape != (None,):
             return None
-        return (
-            (values.column, values.text),
-            np.ascontiguousarray(column.offsets, np.int64),
-            _to_validity(column.valid),
-        )
+        offsets = np.ascontiguousarray(column.offsets, np.int64)
+        return (values.column, values.text), offsets, _to_validity(column.valid)
     if isinstance(column, PackedStrings):
         return column.slot() if feature.shape == column.shape else None
     if feature.shape != ():
@@ -199,7 +200,7 @@ def _store_string_column(feature: Feature, column: Any) -> Any:
 
 
 def _pack_fixed_width(column: Array) -> Any:
-    """An array of NumPy's byte strings, which it pads with zeros: the strings end before those."""
+    """An array of NumPy byte strings, without their zero padding."""
     width = column.dtype.itemsize
     octets = np.ascontiguousarray(column).view(np.uint8).reshape(len(column), width)
     if octets[:, -1].all():
@@ -212,7 +213,7 @@ def _pack_fixed_width(column: Array) -> Any:
 
 
 class PackedStrings:
-    """Strings that lie end to end in a buffer, as Arrow keeps them."""
+    """Concatenated strings in a buffer, as in Arrow."""
 
     def __init__(
         self, ends: Array, data: Array, *, offsets: Array | None = None, valid: Array | None = None, rows: Any
@@ -221,7 +222,7 @@ class PackedStrings:
         self.data = data
         self.offsets = offsets
         self.valid = valid
-        self.rows = rows  # the same as something that can be walked row by row
+        self.rows = rows  # the same strings, iterable row by row
         self.shape: tuple[int | None, ...] = () if offsets is None else (None,)
 
     def slot(self) -> Any:
@@ -236,7 +237,7 @@ class PackedStrings:
 
 @column_slot.register(Tensor)
 def _pack_tensors(feature: Tensor, column: Any, rows: int) -> Any:
-    """Tensors of one shape that lie in one array."""
+    """Tensors of one shape in one array."""
     array = None if isinstance(column, (list, tuple, Ragged, Strings)) else as_array(column)
     if array is None or array.dtype.kind == "O" or isinstance(feature.dtype, str):
         return None
@@ -249,24 +250,24 @@ def _pack_tensors(feature: Tensor, column: Any, rows: int) -> Any:
 
 
 def build_slots_by_row(field: ColumnPlan, column: Iterable[Any]) -> Slots:
-    """Any column, one row after another as single rows are."""
+    """Any column, converted row by row."""
     gathered = _SlotBuilder(field)
     for row, value in enumerate(column):
         try:
             gathered.add(field.feature, value)
-        except InvalidValue as unfit:
-            raise InvalidRowValue(unfit, row) from None
+        except InvalidValue as failure:
+            raise InvalidRowValue(failure, row) from None
     return gathered.slots()
 
 
 def build_step_slots(field: ColumnPlan, column: Any, rows: int) -> Slots:
-    """The record keys of a column of steps: the steps of all rows, and where each row's begin."""
+    """The record keys of a step column: the steps of all rows, and the offsets of each row."""
     if isinstance(column, Ragged) and isinstance(column.values, (np.ndarray, Strings)) and column.row_shape is None:
         offsets = np.ascontiguousarray(column.offsets, np.int64)
         count = len(column.values)
         valid = _to_validity(column.valid)
         try:
-            return [_wrap_step_slot(slot, count, offsets, valid) for slot in build_slots(field, column.values, count)]
+            return [(slot, count, offsets, valid) for slot in build_slots(field, column.values, count)]
         except InvalidRowValue as failure:
             row = _find_row(offsets, failure.row or 0)
             raise InvalidRowValue(failure.invalid_value, row, (failure.row or 0) - int(offsets[row])) from None
@@ -279,32 +280,18 @@ def build_step_slots(field: ColumnPlan, column: Any, rows: int) -> Slots:
         for step, one in enumerate(steps):
             try:
                 if field.feature.is_missing(one):
-                    raise _missing_step()
+                    raise missing_value(field.feature, step)
                 gathered.add(field.feature, one)
-            except InvalidValue as unfit:
-                raise InvalidRowValue(unfit, row, step) from None
+            except InvalidValue as failure:
+                raise InvalidRowValue(failure, row, step) from None
         ends.append(ends[-1] + len(steps))
     offsets = np.array(ends, np.int64)
     valid = _to_validity(there) if there else None
-    return [_wrap_step_slot(slot, ends[-1], offsets, valid) for slot in gathered.slots()]
-
-
-def _wrap_step_slot(slot: Any, count: int, offsets: Array, valid: Array | None) -> Any:
-    return slot, count, offsets, valid
-
-
-def _missing_step() -> InvalidValue:
-    return InvalidValue(
-        "E301",
-        "has no value",
-        expected="a value in every step",
-        found="None",
-        do="leave the step out, or give it a value",
-    )
+    return [(slot, ends[-1], offsets, valid) for slot in gathered.slots()]
 
 
 class _SlotBuilder:
-    """The stored lists of row after row, joined."""
+    """The stored lists of all rows, concatenated."""
 
     def __init__(self, field: ColumnPlan) -> None:
         self._numbers: list[list[Array]] = [[] for _ in field.slots]
@@ -326,7 +313,7 @@ class _SlotBuilder:
 
     def slots(self) -> Slots:
         if not any(self._valid):
-            # Nothing to look at, but a row of steps may still be there and empty.
+            # No values, but a row of steps may still exist and be empty.
             return [None] * len(self._ends)
         valid = _to_validity(self._valid)
         out: Slots = []
@@ -340,18 +327,18 @@ class _SlotBuilder:
 
 
 def is_arrow(value: Any) -> bool:
-    """Whether this is a table, a batch or an array of pyarrow; asked without importing it."""
+    """Whether this is a table, batch or array of pyarrow, without importing it."""
     pa = sys.modules.get("pyarrow")
     return pa is not None and isinstance(value, (pa.Table, pa.RecordBatch, pa.Array, pa.ChunkedArray))
 
 
 def to_arrow_batches(table: Any) -> list[Any]:
-    """A table as batches whose columns each lie in one piece."""
+    """A table as batches with contiguous columns."""
     return table.to_batches() if hasattr(table, "to_batches") else [table]
 
 
 def from_arrow(array: Any, feature: Feature) -> Any:
-    """A column as NumPy arrays and rekord's own columns; what these cannot express, as a list of rows."""
+    """An Arrow column as a NumPy array or rekord column; as a list of rows if neither can express it."""
     import pyarrow as pa
 
     if isinstance(array, pa.ChunkedArray):
@@ -425,7 +412,7 @@ def _read_offsets(buffer: Any, dtype: Any, array: Any) -> Any:
 
 
 def _arrow_lists(array: Any) -> Any:
-    """Lists whose elements lie in one array, or end to end."""
+    """Lists with their elements in one array or buffer; else a list of rows."""
     import pyarrow as pa
 
     offsets = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
@@ -451,7 +438,7 @@ def _is_empty_where_missing(offsets: Any, valid: Any) -> bool:
 
 
 def _flatten_fixed_lists(array: Any) -> Any:
-    """Nested lists of fixed sizes as one array of so many dimensions; None where they hold anything else."""
+    """Nested lists of fixed sizes as one array; None unless they contain numbers without nulls."""
     import pyarrow as pa
 
     sizes = [len(array)]
@@ -466,7 +453,7 @@ def _flatten_fixed_lists(array: Any) -> Any:
 
 
 class _LazyArrowRows:
-    """The rows of an Arrow array, made into Python values only when they are looked at."""
+    """The rows of an Arrow array, converted to Python values on iteration."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -482,7 +469,7 @@ _NO_LIMIT = 1 << 62
 
 
 class EncodedBatches:
-    """The records of a batch, encoded piece by piece as they are asked for: (frames, rows) each."""
+    """The records of a batch, encoded lazily in pieces: (frames, rows) each."""
 
     def __init__(self, batches: list[tuple[_core.ColumnBatch, int]], plan: CodecPlan, enough_bytes: int) -> None:
         self._batches = batches
@@ -494,7 +481,7 @@ class EncodedBatches:
         return ((frames, rows) for frames, rows, _, _ in self._pieces(ends=False))
 
     def iter_with_index(self, index: CodecPlan | None) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
-        """(frames, int64 array of where each ends, Arrow arrays of the columns of `index`) of each piece."""
+        """(frames, int64 array of their ends, Arrow arrays of the columns of `index`) of each piece."""
         for frames, rows, ends, taken in self._pieces(ends=True, index=index):
             yield frames, ends, {} if index is None else written_columns(index, taken, rows)
 
@@ -516,13 +503,13 @@ class EncodedBatches:
 
 
 def written_columns(plan: CodecPlan, taken: Any, rows: int) -> dict[str, Any]:
-    """The columns of a plan, none of them of steps, as Arrow arrays: `taken` is what an encoder kept of them."""
+    """The context columns of a plan as Arrow arrays; `taken` is what the encoder kept of them."""
     columns = assemble_columns(plan, taken if plan.steps is None else (taken, ()), rows)
     return {name: column_to_arrow(column) for name, column in columns.items()}
 
 
 def encode_columns(columns: Any, schema: Schema) -> bytes:
-    """The records of many rows, framed as a file holds them.
+    """The records of many rows, framed as in a file.
 
     `columns` is a dict of columns (NumPy arrays with the rows first, lists, `rk.Ragged`, `rk.Strings`,
     `rk.Optional`), or a pyarrow RecordBatch or Table. An EncodeError names the row.
@@ -532,7 +519,7 @@ def encode_columns(columns: Any, schema: Schema) -> bytes:
 
 
 def encode_batches(columns: Any, schema: Schema, *, enough_bytes: int) -> EncodedBatches:
-    """The same in pieces of about `enough_bytes`. What could be refused is refused here and now."""
+    """The same in pieces of about `enough_bytes`. All validation happens here, before the first piece."""
     plan = compile_plan(validate_schema(schema))
     validator = RowValidator(plan)
     batches = []
@@ -560,7 +547,7 @@ def _build_native_batch(columns: Any, plan: CodecPlan, validator: RowValidator) 
     else:
         raise error(
             "E325",
-            f"columns are given as a {type(columns).__name__}",
+            f"columns have type {type(columns).__name__}",
             expected="a dict of columns, a pyarrow RecordBatch or a Table",
             found=describe_value(columns),
             do='{"label": np.array([...]), ...}',
@@ -599,8 +586,8 @@ def _build_group_slots(
             out += read(field, from_arrow(column, field.feature) if is_arrow(column) else column, rows)
         except InvalidRowValue as failure:
             raise failure.invalid_value.to_error(field.name, row=failure.row, step=failure.step) from None
-        except InvalidValue as unfit:
-            raise unfit.to_error(field.name, row=0 if rows == 1 else None) from None
+        except InvalidValue as failure:
+            raise failure.to_error(field.name, row=0 if rows == 1 else None) from None
     return out
 
 
@@ -615,18 +602,18 @@ def _count_rows(given: dict[str, Any]) -> int:
             if isinstance(column, (str, bytes, Mapping)):
                 raise TypeError
         except TypeError:
-            raise _length_mismatch_error(name, "a column with one value a row", describe_value(column)) from None
+            raise _length_mismatch_error(name, "a column with one value per row", describe_value(column)) from None
         if rows is None:
             rows, first = count, name
         elif count != rows:
-            raise _length_mismatch_error(name, f"{rows:,} rows, as `{first}` has", f"{count:,} rows")
+            raise _length_mismatch_error(name, f"{rows:,} rows, as in `{first}`", f"{count:,} rows")
     return rows or 0
 
 
 def _length_mismatch_error(name: str, expected: str, found: str) -> RekordError:
     return error(
         "E326",
-        f"`{name}` does not have one value for each row of the batch",
+        f"`{name}` does not have one value per row of the batch",
         location=Location(feature=name),
         expected=expected,
         found=found,
@@ -637,7 +624,7 @@ def _length_mismatch_error(name: str, expected: str, found: str) -> RekordError:
 def _missing_column_error(name: str, *, row: int | None) -> RekordError:
     return InvalidValue(
         "E301",
-        "has no value, and it is required",
+        "is required and has no value",
         expected="a value in every row",
         found="None, or no such column",
         do="give values, or declare optional=True or default=",
@@ -645,13 +632,11 @@ def _missing_column_error(name: str, *, row: int | None) -> RekordError:
 
 
 def _native_error(plan: CodecPlan, problem: _core.Problem, slot: int, row: int) -> RekordError:
-    """What the core found wrong with one row."""
+    """The error for a problem that the core found in one row."""
     if problem.fault == _core.Fault.LENGTH:
-        try:
-            RowValidator(plan).raise_too_large()
-        except RekordError as failure:
-            failure.location = failure.location.within(row=row)
-            return failure
+        failure = too_large_error()
+        failure.location = Location(row=row)
+        return failure
     first_of_steps = len(plan.context.slots)
     group = plan.context if slot < first_of_steps else plan.steps
     assert group is not None
@@ -661,15 +646,15 @@ def _native_error(plan: CodecPlan, problem: _core.Problem, slot: int, row: int) 
     if problem.fault == _core.Fault.NOT_UTF8:
         return InvalidValue(
             "E318",
-            "is not UTF-8",
-            expected="bytes that are UTF-8",
-            found="other bytes",
-            do="Bytes() keeps the bytes as they are",
+            "is not valid UTF-8",
+            expected="UTF-8 bytes",
+            found="invalid UTF-8",
+            do="Bytes() keeps the bytes unchanged",
         ).to_error(field.name, row=row)
     return InvalidValue(
         "E307",
-        "has another number of values than the schema says",
+        "has the wrong number of values",
         expected=f"{'a multiple of ' if field.feature.variable else ''}{problem.expected:,} values",
         found=f"{problem.found:,} values",
-        do="give so many values, or declare another shape",
+        do="give this number of values, or declare another shape",
     ).to_error(field.name, row=row)

@@ -1,4 +1,4 @@
-"""Numbers, times and tensors as they are stored: checked against dtype, shape, range and classes."""
+"""Numbers, times and tensors as they are stored: validated against dtype, shape, range and classes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from rekord.codec.values import (
 )
 from rekord.errors import closest_match
 from rekord.schema import Feature, Sparse, Tensor, Timestamp
-from rekord.schema.base import InvalidDefault, dtype_name, integer_bounds, validate_element
+from rekord.schema.base import InvalidDefault, dtype_name, integer_bounds, round_to_bfloat16, validate_element
 from rekord.schema.timestamp import NoTimestamp, no_zone, ticks_of, ticks_of_array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberRule:
-    """What the numbers of one record key may be."""
+    """The valid numbers of one record key."""
 
     type_name: str  # of the feature, for messages
     dtype: Any
@@ -37,12 +37,12 @@ class NumberRule:
     range: tuple[Any, Any] | None = None
     cast: bool = False
     exact: bool = False
-    classes: int | None = None  # how many, where the numbers are ids of classes
+    classes: int | None = None  # number of classes, if the numbers are class ids
     names: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, feature: Feature, *, dtype: Any = None) -> NumberRule:
-        """The rule of a feature; `dtype` for one of its keys that has another."""
+        """The rule of a feature; `dtype` for a key with another dtype."""
         declared = feature.stored_dtype if dtype is None else dtype
         name = dtype_name(declared)
         return cls(
@@ -58,35 +58,35 @@ class NumberRule:
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The least and the greatest whole number, by dtype, range and classes."""
+        """The least and the greatest integer, by dtype, range and classes."""
         low, high = integer_bounds(self.dtype)
         return (low, high) if self.range is None else (max(low, self.range[0]), min(high, self.range[1]))
 
     @property
-    def wanted(self) -> str:
-        """What the column holds, in words."""
-        return "numbers" if self.floats else "whole numbers"
+    def expected(self) -> str:
+        """The valid numbers, for messages."""
+        return "numbers" if self.floats else "integers"
 
 
 def require_integers(numbers: Array, rule: NumberRule) -> None:
-    """Refuse floats, or with `cast` those that are not whole."""
+    """Raise an error for floats, or with `cast` for those with a fractional part."""
     broken = ~np.isfinite(numbers) | (numbers != np.floor(numbers))
-    at = int(np.argmax(broken))  # the first where all are whole
+    at = int(np.argmax(broken))  # 0 if there is none
     if not rule.cast:
         raise InvalidValue(
             "E304",
-            f"is a float, the schema says {rule.type_name}",
-            expected="whole numbers",
+            f"is a float, expected {rule.type_name}",
+            expected="integers",
             found=describe_value(numbers[at]),
             do="int(value), or declare Float32()"
             if rule.type_name != "Int64"
-            else "Int64(cast=True) takes floats that are whole; Float32() keeps the fraction",
+            else "Int64(cast=True) accepts floats without a fractional part; Float32() keeps it",
         )
     if broken.any():
         raise InvalidValue(
             "E304",
-            "has a fraction, the schema says Int64",
-            expected="floats that are whole, as cast=True takes them",
+            "has a fractional part, expected Int64",
+            expected="integers, or floats without a fractional part (cast=True)",
             found=describe_value(numbers[at]),
             do="round it first, or declare Float32()",
             at=at,
@@ -94,11 +94,11 @@ def require_integers(numbers: Array, rule: NumberRule) -> None:
 
 
 def out_of_range_error(found: str, rule: NumberRule, at: int) -> InvalidValue:
-    """The refusal of a number outside of the declared range."""
+    """The error for a number outside of the declared range."""
     assert rule.range is not None
     return InvalidValue(
         "E311",
-        "is out of its range",
+        "is out of range",
         expected=f"a number from {rule.range[0]} to {rule.range[1]}",
         found=found,
         do="fix the row, or declare a wider range=",
@@ -107,12 +107,12 @@ def out_of_range_error(found: str, rule: NumberRule, at: int) -> InvalidValue:
 
 
 def is_bfloat16(numbers: Array) -> bool:
-    """Whether these are bfloat16, a dtype that NumPy itself does not know."""
+    """Whether these are bfloat16, a dtype of ml_dtypes."""
     return str(numbers.dtype.name) == "bfloat16"
 
 
 def to_int_array(numbers: list[int]) -> Array:
-    """Whole numbers as int64, or as objects where one of them is larger."""
+    """Integers as int64, or as objects if one does not fit."""
     if all(-(2**63) <= number < 2**63 for number in numbers):
         return np.array(numbers, np.int64)
     return np.array(numbers, object)
@@ -148,7 +148,7 @@ def _floats_to_integers(numbers: Array, rule: NumberRule) -> Array:
 
 
 def _find_outside(numbers: Array, low: int, high: int) -> Array | None:
-    """Which numbers are below `low` or above `high`; None where none can be."""
+    """Which numbers are below `low` or above `high`; None if there are none."""
     if numbers.dtype == object:
         return np.array([not low <= int(n) <= high for n in numbers], bool)
     if low <= int(numbers.min()) and int(numbers.max()) <= high:
@@ -160,7 +160,7 @@ def _find_outside(numbers: Array, low: int, high: int) -> Array | None:
         return outside
     wide = numbers.astype(np.int64)
     wrong = np.zeros(numbers.shape, bool)
-    # A bound beyond int64 excludes all of it, or nothing.
+    # A bound beyond int64 excludes everything or nothing.
     wrong |= wide < low if low <= _INT64_RANGE[1] else True
     wrong |= wide > high if high <= _INT64_RANGE[1] else False
     return wrong
@@ -171,7 +171,7 @@ def _out_of_bounds_error(number: int, rule: NumberRule, at: int) -> InvalidValue
     if rule.classes is not None:
         return InvalidValue(
             "E317",
-            "is no class id",
+            "is not a class id",
             expected=f"an id from 0 to {rule.classes - 1:,}",
             found=found,
             do="fix the row, or declare more classes",
@@ -180,13 +180,13 @@ def _out_of_bounds_error(number: int, rule: NumberRule, at: int) -> InvalidValue
     low, high = integer_bounds(rule.dtype)
     if not low <= number <= high:
         name = dtype_name(rule.dtype)
-        do = 'Int64(dtype="uint64") holds it' if 0 <= number < 2**64 and name == "int64" else "declare a wider dtype"
+        do = 'declare Int64(dtype="uint64")' if 0 <= number < 2**64 and name == "int64" else "declare a wider dtype"
         if not -(2**63) <= number < 2**64:
-            do = "store it as Text() or Bytes(): no dtype holds it"
+            do = "declare Text() or Bytes(): no integer dtype is large enough"
         return InvalidValue(
             "E310",
             f"does not fit {name}",
-            expected=f"a whole number from {low} to {high}",
+            expected=f"an integer from {low} to {high}",
             found=found,
             do=do,
             at=at,
@@ -195,7 +195,7 @@ def _out_of_bounds_error(number: int, rule: NumberRule, at: int) -> InvalidValue
 
 
 MAX_EXACT_FLOAT32_INT = 2**24
-"""Up to here float32 holds every whole number."""
+"""Up to here float32 represents every integer."""
 
 
 def store_floats(numbers: Array, rule: NumberRule) -> Array:
@@ -209,28 +209,18 @@ def store_floats(numbers: Array, rule: NumberRule) -> Array:
 
 
 def _round_to_dtype(numbers: Array, rule: NumberRule) -> Array:
-    """The nearest numbers that the declared dtype holds, as float32."""
+    """The numbers rounded to the declared dtype, as float32."""
     name = dtype_name(rule.dtype)
     if numbers.dtype == np.float32 and name == "float32":
-        return np.ascontiguousarray(numbers)  # every bit stays, those of a NaN too
+        return np.ascontiguousarray(numbers)  # keeps every bit, also of a NaN
     if numbers.dtype == object:
         numbers = np.array([float(n) if abs(n) < 2**1000 else np.inf * (1 if n > 0 else -1) for n in numbers])
     if numbers.dtype.kind not in "f":
         numbers = numbers.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         if name == "bfloat16":
-            return _round_to_bfloat16(numbers.astype(np.float32))
+            return round_to_bfloat16(numbers.astype(np.float32))
         return np.ascontiguousarray(numbers.astype(name).astype(np.float32))
-
-
-def _round_to_bfloat16(numbers: Array) -> Array:
-    """Rounded to the upper half of their bits, ties to even."""
-    bits = np.ascontiguousarray(numbers).view(np.uint32)
-    up = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-    up &= np.uint32(0xFFFF0000)
-    # A NaN whose bits all lie in the lower half must not become infinite, nor an infinity more.
-    kept = np.where(np.isnan(numbers), (bits & np.uint32(0xFFFF0000)) | np.uint32(0x00400000), bits)
-    return np.where(np.isfinite(numbers), up, kept).astype(np.uint32).view(np.float32)
 
 
 def _check_rounding(numbers: Array, stored: Array, rule: NumberRule) -> None:
@@ -258,15 +248,15 @@ def _reject_inexact(changed: Array, numbers: Array, rule: NumberRule) -> None:
         raise InvalidValue(
             "E315",
             "cannot be stored exactly",
-            expected=f'a number that {dtype_name(rule.dtype)} holds, as rounding="exact" asks',
+            expected=f'a number that {dtype_name(rule.dtype)} represents exactly (rounding="exact")',
             found=describe_value(numbers[at]),
-            do='rounding="nearest" rounds it; Tensor("float64") keeps every bit',
+            do='declare rounding="nearest", or Tensor("float64"), which keeps every bit',
             at=at,
         )
 
 
 def _find_beyond_float32(numbers: Array) -> Array:
-    """Which whole numbers are beyond those that float32 holds one by one."""
+    """Which integers are too large for float32 to represent all of their neighbours."""
     if numbers.dtype == object:
         return np.array([abs(int(n)) > MAX_EXACT_FLOAT32_INT for n in numbers], bool)
     if numbers.dtype.itemsize < 4:
@@ -276,7 +266,7 @@ def _find_beyond_float32(numbers: Array) -> Array:
 
 
 def check_round_trip(number: int, rule: NumberRule, at: int) -> None:
-    """Refuse a whole number that comes back as another one."""
+    """Raise an error for an integer that changes when stored as a float."""
     name = dtype_name(rule.dtype)
     try:
         as_float = float(number)
@@ -288,10 +278,10 @@ def check_round_trip(number: int, rule: NumberRule, at: int) -> None:
     if abs(number) > MAX_EXACT_FLOAT32_INT and int(stored) != number:
         raise InvalidValue(
             "E314",
-            f"would not survive as {name}",
-            expected="a whole number of at most 2^24, or one that float32 holds",
+            f"cannot be stored exactly as {name}",
+            expected="an integer up to 2^24, or one that float32 represents exactly",
             found=describe_value(number),
-            do="declare Int64(), or pass float(value) if rounding is meant",
+            do="declare Int64(), or pass float(value) to allow rounding",
             at=at,
         )
 
@@ -300,9 +290,9 @@ def _too_large_error(found: str, name: str, at: int) -> InvalidValue:
     return InvalidValue(
         "E313",
         f"is too large for {name}",
-        expected=f"a number that {name} holds; it would become infinite",
+        expected=f"a number that fits {name}; it would become infinite",
         found=found,
-        do='scale it, or Tensor("float64") keeps it',
+        do='scale it, or declare Tensor("float64")',
         at=at,
     )
 
@@ -317,29 +307,29 @@ def _check_range(numbers: Array, stored: Array, rule: NumberRule) -> None:
     if np.isnan(stored[at]):
         raise InvalidValue(
             "E312",
-            "is NaN, the schema declares a range",
+            "is NaN, but a range is declared",
             expected=f"a number from {rule.range[0]} to {rule.range[1]}",
             found="nan",
-            do="optional=True and None for a value that is not known, or drop range=",
+            do="declare optional=True and use None for missing values, or drop range=",
             at=at,
         )
     raise out_of_range_error(describe_value(numbers[at]), rule, at)
 
 
 def store_numbers(value: Any, rule: NumberRule, shape: Shape) -> Array:
-    """All numbers of a value of the declared shape, flat, as int64 or float32."""
+    """All numbers of a value of the declared shape, flattened, as int64 or float32."""
     numbers, given = to_number_array(value, rule)
     check_shape(given, shape, value)
     return store_array(numbers, rule)
 
 
 def store_array(numbers: Array, rule: NumberRule) -> Array:
-    """Numbers that are an array already, checked and as they are stored."""
+    """An array of numbers, validated, as it is stored."""
     return store_floats(numbers, rule) if rule.floats else store_ints(numbers, rule)
 
 
 def to_number_array(value: Any, rule: NumberRule) -> tuple[Array, tuple[int, ...]]:
-    """A value as a flat array of numbers, nothing of which has been rounded yet, and its shape."""
+    """A value as a flat array of unrounded numbers, and its shape."""
     array = None if is_text(value) else as_array(value)
     if array is None and isinstance(value, (list, tuple)):
         array = _convert_plain_list(value, rule)
@@ -350,24 +340,24 @@ def to_number_array(value: Any, rule: NumberRule) -> tuple[Array, tuple[int, ...
 
 
 def _convert_plain_list(value: Any, rule: NumberRule) -> Array | None:
-    """A list as NumPy reads it, where that cannot have changed a number."""
+    """A list as a NumPy array, if the conversion cannot have changed a number."""
     try:
         array = np.array(value)
     except (ValueError, TypeError, OverflowError):
-        return None  # ragged, or no numbers: the leaves will tell
+        return None  # ragged, or not numbers: the elements are checked one by one
     if array.size == 0:
         return None
     if array.dtype.kind in "bi":
         return array
-    # A list of ints and floats becomes floats, which large ints do not survive.
-    with np.errstate(over="ignore"):  # float16 has no number as large as the one to compare with
+    # A list of integers and floats becomes floats, which changes large integers.
+    with np.errstate(over="ignore"):  # the limit overflows float16
         if array.dtype.kind == "f" and rule.floats and bool(np.all(~(np.abs(array) > MAX_EXACT_FLOAT32_INT))):
             return array
     return None
 
 
 def _convert_elements(leaves: list[Any], rule: NumberRule) -> Array:
-    """Single values as an array of the narrowest type that changes none of them."""
+    """Single values as an array of the narrowest type that represents all of them exactly."""
     numbers: list[int | float] = []
     whole = True
     for i, leaf in enumerate(leaves):
@@ -400,18 +390,18 @@ def _parse_number(leaf: Any, rule: NumberRule, at: int) -> int | float:
     if is_text(leaf):
         raise InvalidValue(
             "E303",
-            f"is {'text' if isinstance(leaf, str) else 'bytes'}, the schema says {rule.type_name}",
-            expected=rule.wanted,
+            f"is {'text' if isinstance(leaf, str) else 'bytes'}, expected {rule.type_name}",
+            expected=rule.expected,
             found=describe_value(leaf),
             do=_suggest_text_fix(leaf, rule),
             at=at,
         )
     raise InvalidValue(
         "E302",
-        "has no value in one of its places" if leaf is None else f"is of type {type(leaf).__name__}",
-        expected=rule.wanted,
+        "contains None" if leaf is None else f"has type {type(leaf).__name__}",
+        expected=rule.expected,
         found=describe_value(leaf),
-        do="leave the value out, or put a number in its place"
+        do="drop the element, or replace it with a number"
         if leaf is None
         else f"convert it: {'float' if rule.floats else 'int'}(...), a list, or a NumPy array",
         at=at,
@@ -436,7 +426,7 @@ def _find_class_id(name: str, rule: NumberRule, at: int) -> int:
     if names is not None and name in _ids(names):
         return _ids(names)[name]
     if names is None:
-        expected, do = f"an id from 0 to {rule.classes - 1:,}", "Label([names, ...]) declares the names"
+        expected, do = f"an id from 0 to {rule.classes - 1:,}", "Label([names, ...]) declares class names"
     else:
         some = ", ".join(repr(one) for one in names[:3])
         expected = f"one of {len(names):,} names: {some}{', …' if len(names) > 3 else ''}"[:160]
@@ -444,7 +434,7 @@ def _find_class_id(name: str, rule: NumberRule, at: int) -> int:
         do = f"did you mean {meant!r}?" if meant else "add the name to the Label, or fix the row"
     raise InvalidValue(
         "E316",
-        "names no class of the schema" if names else "is a name, and the schema has only ids",
+        "is not a known class name" if names else "is a name, but the schema has only class ids",
         expected=expected,
         found=describe_value(name),
         do=do,
@@ -469,30 +459,30 @@ def store_tensor(value: Any, feature: Tensor) -> bytes:
 
 
 def cast_tensor(array: Array, feature: Tensor) -> Array:
-    """An array as the declared dtype, if that changes nothing."""
+    """An array in the declared dtype, if the cast changes no value."""
     name = dtype_name(feature.dtype)
     if array.dtype.name == name:
         return array
     target = feature.dtype
     if isinstance(target, np.dtype) and array.dtype.kind in "biufc" and np.can_cast(array.dtype, target, "safe"):
         out = array.astype(target)
-        # NumPy calls int64 to float64 safe; beyond 2^53 it is not.
+        # NumPy considers int64 to float64 safe; beyond 2^53 it is not.
         if array.dtype.kind not in "iu" or out.dtype.kind not in "fc" or _is_unchanged(array, out):
             return out
     elif array.dtype.kind not in "biufc" and array.dtype.name != "bfloat16":
         raise InvalidValue(
             "E303" if array.dtype.kind in "SUT" else "E302",
-            f"is an array of {array.dtype}, the schema says Tensor",
+            f"is an array of {array.dtype}, expected Tensor",
             expected=f"an array of {name}",
             found=describe_shape(array),
             do="give an array of numbers",
         )
     raise InvalidValue(
         "E324",
-        f"is an array of {array.dtype}, the schema says {name}",
-        expected=f"an array of {name}, or of a dtype that {name} holds without change",
+        f"is an array of {array.dtype}, expected {name}",
+        expected=f"an array of {name}, or of a dtype that casts to it without change",
         found=describe_shape(array),
-        do=f'value.astype("{name}") if the change is meant, or Tensor("{array.dtype.name}")',
+        do=f'value.astype("{name}") to allow the change, or Tensor("{array.dtype.name}")',
     )
 
 
@@ -502,7 +492,7 @@ def _is_unchanged(whole: Array, out: Array) -> bool:
 
 
 def _tensor_from_values(value: Any, feature: Tensor) -> Array:
-    """Nested lists of plain numbers, which have no dtype of their own."""
+    """Nested lists of plain numbers, which have no dtype."""
     leaves, given = flatten_nested(value)
     elements = []
     for i, leaf in enumerate(leaves):
@@ -513,7 +503,7 @@ def _tensor_from_values(value: Any, feature: Tensor) -> Array:
             number = isinstance(leaf, (int, float, complex, np.number))
             raise InvalidValue(
                 "E303" if text else "E324" if number else "E302",
-                "has an element that its dtype cannot hold",
+                "has an element that does not fit its dtype",
                 expected=misfit.expected,
                 found=describe_value(leaf),
                 do="give an array of the declared dtype",
@@ -530,12 +520,12 @@ def store_sparse(value: Any, feature: Sparse) -> tuple[Array, Array]:
     rule = NumberRule.of(feature)
     numbers = store_numbers(values, rule, (None,))
     if len(places) != len(numbers):
-        raise _sparse_error("as many values as indices", f"{len(places):,} indices and {len(numbers):,} values")
+        raise _sparse_error("one value per index", f"{len(places):,} indices and {len(numbers):,} values")
     order = np.argsort(places, kind="stable")
     places, numbers = places[order], numbers[order]
     if (places[1:] == places[:-1]).any():
-        twice = int(places[1:][places[1:] == places[:-1]][0])
-        raise _sparse_error("each index once", f"index {twice:,} twice")
+        duplicate = int(places[1:][places[1:] == places[:-1]][0])
+        raise _sparse_error("unique indices", f"duplicate index {duplicate:,}")
     return places, numbers
 
 
@@ -547,7 +537,7 @@ def _split_pair(value: Any, feature: Sparse) -> tuple[Any, Any]:
         if array.shape != (feature.size,):
             check_shape(array.shape, (feature.size,), value)
         if array.dtype.kind not in "biuf" and array.dtype.name != "bfloat16":
-            return np.arange(feature.size), array  # refused with its values
+            return np.arange(feature.size), array  # rejected with its values
         where = np.flatnonzero(array)
         return where, array[where]
     parts = as_sequence(value)
@@ -555,10 +545,10 @@ def _split_pair(value: Any, feature: Sparse) -> tuple[Any, Any]:
         return parts[0], parts[1]
     raise InvalidValue(
         "E302",
-        f"is of type {type(value).__name__}, the schema says Sparse",
+        f"has type {type(value).__name__}, expected Sparse",
         expected="(indices, values), {index: value}, or a dense array",
         found=describe_value(value),
-        do="(indices, values) of the elements that are not zero",
+        do="(indices, values) of the nonzero elements",
     )
 
 
@@ -569,8 +559,8 @@ def _is_list(part: Any) -> bool:
 def _store_indices(indices: Any, feature: Sparse) -> Array:
     try:
         places = store_numbers(indices, _INDEX_RULE, (None,))
-    except InvalidValue as unfit:
-        raise _sparse_error("indices that are whole numbers, in one list", unfit.found) from None
+    except InvalidValue as failure:
+        raise _sparse_error("a list of integers as indices", failure.found) from None
     wrong = (places < 0) | (places >= feature.size)
     if wrong.any():
         raise _sparse_error(f"indices from 0 to {feature.size - 1:,}", f"index {int(places[np.argmax(wrong)]):,}")
@@ -580,7 +570,7 @@ def _store_indices(indices: Any, feature: Sparse) -> Array:
 def _sparse_error(expected: str, found: str) -> InvalidValue:
     return InvalidValue(
         "E320",
-        "has indices that cannot be",
+        "has invalid indices",
         expected=expected,
         found=found,
         do="fix the indices, or declare another size=",
@@ -588,13 +578,13 @@ def _sparse_error(expected: str, found: str) -> InvalidValue:
 
 
 def stored_times(value: Any, feature: Timestamp, shape: Shape) -> Array:
-    """All times of a value of the declared shape, flat, as int64."""
+    """All times of a value of the declared shape, flattened, as int64."""
     check_zone(value, feature)
     array = None if is_text(value) or hasattr(value, "utcoffset") else as_array(value)
     if array is not None and array.dtype.kind == "M":
         check_shape(array.shape, shape, value)
         return store_times(array.ravel(), feature)
-    # Leaves of datetime64 stay what they are; a list of them as an array might change its unit.
+    # datetime64 elements one by one: a list of them as an array might change the unit.
     leaves, given = ([value], ()) if hasattr(value, "utcoffset") else flatten_nested(value)
     check_shape(given, shape, value)
     ticks = [_tick(leaf, feature, at) for at, leaf in enumerate(leaves)]
@@ -617,9 +607,9 @@ def store_times(times: Array, feature: Timestamp) -> Array:
 
 
 def check_zone(column: Any, feature: Feature) -> None:
-    """Refuse a column of Arrow, pandas or polars whose times have no zone, where the feature declares one.
+    """Raise an error for a column of Arrow, pandas or polars without a time zone, if the feature declares one.
 
-    NumPy knows no zones: its datetime64 is UTC.
+    NumPy has no time zones: its datetime64 is UTC.
     """
     if not isinstance(feature, Timestamp) or feature.tz is None or isinstance(column, (np.ndarray, np.generic)):
         return
@@ -632,7 +622,7 @@ def check_zone(column: Any, feature: Feature) -> None:
 
 
 def _no_time(failure: NoTimestamp, at: int | None) -> InvalidValue:
-    """The refusal of a value that is no timestamp."""
+    """The error for a value that is not a valid timestamp."""
     return InvalidValue(
         failure.code, failure.what, expected=failure.expected, found=failure.found, do=failure.do, at=at
     )
@@ -650,10 +640,10 @@ def _tick(leaf: Any, feature: Timestamp, at: int) -> int:
 def _hole(at: int) -> InvalidValue:
     return InvalidValue(
         "E302",
-        "has no value in one of its places",
+        "contains None or NaT",
         expected="times",
         found="None or NaT",
-        do="leave the value out, or put a time in its place",
+        do="drop the element, or replace it with a time",
         at=at,
     )
 
@@ -668,9 +658,9 @@ def _check_times(numbers: Array, feature: Timestamp) -> None:
         low, high = (end or "any time" for end in feature.range)
         raise InvalidValue(
             "E311",
-            "is out of its range",
+            "is out of range",
             expected=f"a time from {low} to {high}",
             found=feature.text(int(numbers[at])),
-            do="change the row, or declare a wider range=",
+            do="fix the row, or declare a wider range=",
             at=at,
         )

@@ -1,6 +1,6 @@
-"""A schema compiled for the core: which record keys there are, and which column each belongs to.
+"""A schema compiled for the core: its record keys, and the column of each.
 
-Encoding, decoding and checking read the same plan, so that they cannot disagree.
+Encoding, decoding and checking use the same plan, so that they cannot disagree.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class SlotPlan:
     fill: tuple[Any, ...] | None = None
 
     def to_core_slot(self, *, skip: bool, missing: int | None = None) -> _core.Slot:
-        """The slot as the core takes it; `skip` where its column is not wanted."""
+        """The slot for the core; `skip` if its column is not selected."""
         absent = self.missing if missing is None else missing
         return _core.Slot(self.key, self.kind, self.count, self.ragged, self.utf8, skip, absent, self.fill)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnPlan:
-    """One column: its feature, and which of the plan's slots hold it."""
+    """One column: its feature, and its slots in the plan."""
 
     name: str
     feature: Feature
     slots: tuple[SlotPlan, ...]
     first: int  # index of the first of them in the plan
-    is_as_stored: bool  # what the core decodes is the column already, but for the strings' type
+    is_as_stored: bool  # decoded by the core without conversion, except the type of strings
     text: bool
 
 
@@ -58,7 +58,7 @@ class GroupPlan:
     fields: tuple[ColumnPlan, ...]
     wanted: frozenset[str]
     native: _core.Plan
-    reading: _core.Plan  # the same, but that a default of several keys is not filled in key by key
+    reading: _core.Plan  # the same, without filling in defaults of several keys
 
     @property
     def slots(self) -> tuple[SlotPlan, ...]:
@@ -81,25 +81,25 @@ class CodecPlan:
 
     @property
     def is_payload(self) -> bool:
-        """Whether payloads are taken as they are, without a look inside."""
+        """Whether payloads are not parsed."""
         return self.schema.kind == "bytes"
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The wanted columns, in the schema's order."""
+        """The selected columns, in the order of the schema."""
         groups = (self.context,) if self.steps is None else (self.context, self.steps)
         return tuple(field.name for group in groups for field in group.fields if field.name in group.wanted)
 
 
 def compile_plan(schema: Schema, columns: tuple[str, ...] | None = None, *, strict: bool = False) -> CodecPlan:
-    """The plan for a schema, or for some of its columns. `strict` refuses keys that it does not have."""
-    # One row at a time, even the hash of a schema would take longer than the row.
+    """The plan for a schema, or for some of its columns. With `strict`, unknown keys are an error."""
+    # For a single row, even hashing the schema would take longer than the row.
     same = _plan_cache.get((id(schema), columns, strict))
     if same is not None and same[0] is schema:
         return same[1]
     if columns is not None:
         for name in columns:
-            schema[name]  # a column that is not there names its near misses
+            schema[name]  # raises an error with near misses
     # Schemas are equal in any order of their columns; batches keep the order of theirs.
     plan = _compile(schema, tuple(schema), frozenset(schema if columns is None else columns), strict)
     if len(_plan_cache) >= _MAX_CACHED_PLANS:
@@ -110,7 +110,7 @@ def compile_plan(schema: Schema, columns: tuple[str, ...] | None = None, *, stri
 
 _MAX_CACHED_PLANS = 16
 _plan_cache: dict[tuple[int, tuple[str, ...] | None, bool], tuple[Schema, CodecPlan]] = {}
-"""Plans of the very same, frozen, schema objects; each is kept, so that its id stays its own."""
+"""Plans by identity of the schema, which is kept so that its id is not reused."""
 
 
 @lru_cache(maxsize=64)
@@ -140,7 +140,7 @@ def _compile_group(features: Mapping[str, Feature], wanted: frozenset[str], stri
             )
         )
         native += [slot.to_core_slot(skip=name not in wanted) for slot in slots]
-        # Whether all of a column's keys are there, or none, is seen only if holes stay holes.
+        # Missing keys of a column can only be detected if they are not filled in.
         hole = OPTIONAL if feature.has_default and len(slots) > 1 else None
         reading += [slot.to_core_slot(skip=name not in wanted, missing=hole) for slot in slots]
     return GroupPlan(
@@ -152,7 +152,7 @@ def _compile_group(features: Mapping[str, Feature], wanted: frozenset[str], stri
 
 
 def _is_as_stored(feature: Feature) -> bool:
-    """Whether a column is one value a row, always there, in the dtype that the core decodes to."""
+    """Whether a column has one required value per row, in a dtype that the core decodes to."""
     is_tensor = feature.storage == "blob" and feature.dtype is not None
     if feature.optional or feature.storage == "parallel" or is_tensor:
         return False
@@ -161,13 +161,14 @@ def _is_as_stored(feature: Feature) -> bool:
 
 
 def plan_slots(column: str, feature: Feature) -> tuple[SlotPlan, ...]:
-    """The record keys of one column and what each must hold."""
+    """The record keys of one column, and what each must contain."""
     keys = feature.record_keys(column)
     missing = OPTIONAL if feature.optional else DEFAULTED if feature.has_default else REQUIRED
     fills = feature.stored_default() if feature.has_default else [None] * len(keys)
     kinds = [KIND_NUMBERS[kind] for kind in feature.record_kinds()]
     shape = feature.stored_shape
-    inner = 1 if feature.storage == "parallel" else _values_per_item(shape)
+    # How many values belong together: the product of the known dimensions.
+    inner = 1 if feature.storage == "parallel" else prod(size for size in shape if size is not None)
     return tuple(
         SlotPlan(
             key=key,
@@ -180,8 +181,3 @@ def plan_slots(column: str, feature: Feature) -> tuple[SlotPlan, ...]:
         )
         for i, (key, kind, fill) in enumerate(zip(keys, kinds, fills, strict=True))
     )
-
-
-def _values_per_item(shape: tuple[int | None, ...]) -> int:
-    """How many values belong together: the product of the known dimensions."""
-    return prod(size for size in shape if size is not None)

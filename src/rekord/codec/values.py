@@ -1,4 +1,4 @@
-"""Strings and nested values of rows as they are stored, and why a value does not fit its feature."""
+"""Strings and nested values of rows as they are stored, and errors for values that do not match their feature."""
 
 from __future__ import annotations
 
@@ -19,12 +19,23 @@ _MAX_PREVIEW_CHARACTERS = 40
 
 
 class InvalidValue(Exception):
-    """A value that cannot be stored; `at` is the position of the one to blame among all values, if it is one.
+    """A value that cannot be stored. `at` is the position of the invalid element, `path` the file of an image.
 
-    `what` follows the column's name in the error's first line.
+    `what` follows the column name in the first line of the error.
     """
 
-    def __init__(self, code: str, what: str, *, expected: str, found: str, do: str, at: int | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        what: str,
+        *,
+        expected: str,
+        found: str,
+        do: str,
+        at: int | None = None,
+        path: str | None = None,
+        likely: str | None = None,
+    ) -> None:
         super().__init__(code)
         self.code = code
         self.what = what
@@ -32,22 +43,25 @@ class InvalidValue(Exception):
         self.found = found
         self.do = do
         self.at = at
+        self.path = path
+        self.likely = likely
 
     def to_error(self, column: str, *, row: int | None = None, step: int | None = None) -> RekordError:
-        """The error, now that it is known which column this was about."""
+        """The error for a value of this column."""
         whose = f"`{column}`" if step is None else f"step {step:,} of `{column}`"
         return error(
             self.code,
             f"{whose} {self.what}",
-            location=Location(feature=column, row=row),
+            location=Location(path=self.path, feature=column, row=row),
             expected=self.expected,
             found=self.found,
+            likely=self.likely,
             do=self.do,
         )
 
 
 def describe_value(value: Any) -> str:
-    """A value as a message may show it: small ones as they are, large ones by type and size alone."""
+    """A value for a message: small ones in full, large ones by type and size only."""
     if isinstance(value, (bytes, bytearray)):
         return f"{len(value):,} bytes" if len(value) > 16 else repr(bytes(value))
     if isinstance(value, str):
@@ -55,7 +69,7 @@ def describe_value(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return describe_shape(value) if value.ndim else f"{value.dtype} {value[()]!s}"[:60]
     if isinstance(value, np.generic):
-        # What Python's own numbers become on the way is not worth a word.
+        # The dtypes that Python numbers become are not worth mentioning.
         plain = value.dtype.name in ("int64", "float64", "bool") or value.dtype.itemsize > 8
         return f"{value!s}"[:60] if plain else f"{value.dtype} {value!s}"[:60]
     if isinstance(value, (list, tuple, set, frozenset, dict)) and len(value) > 4:
@@ -73,17 +87,17 @@ _INTEGER_PATTERN = re.compile(rb"[+-]?[0-9]{1,18}")
 _NUMBER_PATTERN = re.compile(rb"[+-]?([0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9})")
 _MAX_KEY_CHARACTERS = 60
 EXACT_FLOAT32_LIMIT = 1 << 24
-"""Up to here every int is a float32."""
+"""Up to here float32 represents every integer."""
 
 
 def rewrite_command(option: str, key: str, to: str) -> str:
-    """The command that makes a repaired copy, as a shell takes it: `rekord rewrite IN OUT --cast label=int64`."""
+    """The command for a repaired copy, quoted for a shell: `rekord rewrite IN OUT --cast label=int64`."""
     cut = key if len(key) <= _MAX_KEY_CHARACTERS else key[: _MAX_KEY_CHARACTERS - 1] + "…"
     return f"rekord rewrite IN OUT --{option} {shlex.quote(f'{cut}={to}')}"
 
 
 def suggest_kind_fix(column: str, feature: Feature, key: str, kind: str, values: Any, *, step: bool) -> str:
-    """What to do about values of another kind than the feature of a column is stored as."""
+    """What to do about values whose kind differs from that of their feature."""
     declare = f"declare `{column[:_MAX_KEY_CHARACTERS]}` as {_DECLARATIONS[kind]}"
     if step or not _is_lossless_cast(feature, kind, values):
         return f"{declare}, or write the records again"
@@ -92,13 +106,13 @@ def suggest_kind_fix(column: str, feature: Feature, key: str, kind: str, values:
 
 
 def suggest_key_fix(column: str, key: str, near: str) -> str:
-    """What to do about a key that is missing where the record has one that is nearly the same."""
+    """What to do about a missing key if the record has a similar one."""
     shown = f"declare `{column[:_MAX_KEY_CHARACTERS]}` with key={near[:_MAX_KEY_CHARACTERS]!r}"
     return f"{shown}; or {rewrite_command('rename', near, key[:_MAX_KEY_CHARACTERS])}"
 
 
 def _is_lossless_cast(feature: Feature, kind: str, values: Any) -> bool:
-    """Whether a cast to what a feature of numbers is stored as loses nothing of the values."""
+    """Whether the values can be cast to the stored kind of a numeric feature without loss."""
     if feature.value_kind not in ("int", "float") or len(feature.record_kinds()) > 1:
         return False
     if kind == "bytes":
@@ -119,21 +133,21 @@ _TEXT_TYPES = (str, bytes, bytearray)
 
 
 def is_text(value: object) -> bool:
-    """Whether this is one text or byte string: a value by itself, although it has a length."""
+    """Whether this is a str or byte string: a single value, although it has a length."""
     return isinstance(value, _TEXT_TYPES)
 
 
 def as_array(value: Any) -> Array | None:
-    """What holds an array already, as that array; None for anything else."""
+    """An array or array-like object as an array; None for anything else."""
     if isinstance(value, np.ndarray):
         if isinstance(value, np.ma.MaskedArray):
             if np.ma.is_masked(value):
                 raise InvalidValue(
                     "E302",
-                    "is a masked array with values masked out",
-                    expected="values in every place",
+                    "is a masked array with masked values",
+                    expected="an array without masked values",
                     found=describe_value(value),
-                    do="value.filled(...) says what stands in the masked places",
+                    do="value.filled(0)",
                 )
             return np.asarray(value.data)
         return np.asarray(value)
@@ -145,7 +159,7 @@ def as_array(value: Any) -> Array | None:
 
 
 def as_sequence(value: Any) -> Sequence[Any] | None:
-    """The parts of a list, or of something that is as good as one; None for what stands for itself."""
+    """The parts of a list or other sequence; None for a single value."""
     if isinstance(value, (list, tuple)):
         return value
     if isinstance(value, Sequence) and not is_text(value) and not isinstance(value, memoryview):
@@ -154,7 +168,7 @@ def as_sequence(value: Any) -> Sequence[Any] | None:
 
 
 def flatten_nested(value: Any) -> tuple[list[Any], tuple[int, ...]]:
-    """All leaves of nested lists, in order, and their shape; a leaf may be anything that is no list."""
+    """All leaves of nested lists, in order, and their shape; a leaf is anything but a list."""
     array = None if is_text(value) else as_array(value)
     if array is not None:
         return array.ravel().tolist() if array.dtype.kind in "OSUT" else list(array.ravel()), array.shape
@@ -171,16 +185,16 @@ def flatten_nested(value: Any) -> tuple[list[Any], tuple[int, ...]]:
             raise InvalidValue(
                 "E308",
                 "has parts of different shapes",
-                expected=f"parts of one shape, such as the first: {first}",
+                expected=f"parts of the same shape, as the first: {first}",
                 found=f"shape {shape} in part {i:,}",
-                do="pad or cut them to one shape, or declare partitions= for ragged values",
+                do="pad or crop them to one shape, or declare partitions= for ragged values",
             )
         leaves += inner
     return leaves, (len(parts), *(first or ()))
 
 
 def check_shape(given: tuple[int, ...], declared: Shape, value: Any) -> None:
-    """Refuse a value of another shape than the declared one."""
+    """Raise an error for a value that does not have the declared shape."""
     if len(given) == len(declared):
         wrong = [i for i, size in enumerate(declared) if size is not None and size != given[i]]
         if not wrong:
@@ -188,16 +202,16 @@ def check_shape(given: tuple[int, ...], declared: Shape, value: Any) -> None:
         if len(declared) == 1:
             raise InvalidValue(
                 "E307",
-                f"has {given[0]:,} {'value' if given[0] == 1 else 'values'}, the schema says {declared[0]:,}",
+                f"has {given[0]:,} {'value' if given[0] == 1 else 'values'}, expected {declared[0]:,}",
                 expected=f"shape {declared}",
                 found=f"shape {given}",
-                do="give so many values, or declare shape=(None,) for a varying number",
+                do=f"give {declared[0]:,} values, or declare shape=(None,) for a varying number",
             )
     elif _is_empty_prefix(given, declared):
         return
     raise InvalidValue(
         "E306",
-        "has another shape than the schema says",
+        "has the wrong shape",
         expected=f"shape {declared}",
         found=f"shape {given}" if given else f"a single value: {describe_value(value)}"[:60],
         do=_suggest_shape_fix(given, declared),
@@ -205,7 +219,7 @@ def check_shape(given: tuple[int, ...], declared: Shape, value: Any) -> None:
 
 
 def _is_empty_prefix(given: tuple[int, ...], declared: Shape) -> bool:
-    # `[]` does not say how wide its rows would have been.
+    # `[]` does not determine the size of its rows.
     if not given or given[-1] != 0 or len(given) > len(declared):
         return False
     return all(want is None or want == size for want, size in zip(declared, given, strict=False))
@@ -213,9 +227,9 @@ def _is_empty_prefix(given: tuple[int, ...], declared: Shape) -> bool:
 
 def _suggest_shape_fix(given: tuple[int, ...], declared: Shape) -> str:
     if prod(given) == 1 and not declared:
-        return f"give the value itself, or declare shape={given}"
+        return f"give a scalar, or declare shape={given}"
     if not given and declared == (None,):
-        return "give a list, [value], or declare shape=() for one value"
+        return "give a list, [value], or declare shape=() for a scalar"
     if len(given) != len(declared) and None not in declared and prod(given) == prod(size or 0 for size in declared):
         return f"value.reshape({declared})"
     return f"give values of this shape, or declare shape={given}"
@@ -232,7 +246,7 @@ def store_strings(value: Any, feature: Feature, shape: tuple[int | None, ...]) -
 
 
 def store_string(leaf: Any, *, text: bool, at: int | None = None) -> bytes:
-    """One text or byte string as bytes; `at` is its position among others."""
+    """One str or byte string as bytes; `at` is its position among others."""
     if isinstance(leaf, str):
         try:
             return leaf.encode("utf-8")
@@ -253,10 +267,10 @@ def store_string(leaf: Any, *, text: bool, at: int | None = None) -> bytes:
 def _not_utf8_error(found: str, at: int | None) -> InvalidValue:
     return InvalidValue(
         "E318",
-        "is not UTF-8",
-        expected="a text that UTF-8 can hold, or bytes that are UTF-8",
+        "is not valid UTF-8",
+        expected="a str without lone surrogates, or UTF-8 bytes",
         found=found,
-        do='value.decode("latin-1") or whatever it is written in; Bytes() keeps the bytes as they are',
+        do='value.decode("latin-1"), or its actual encoding; Bytes() keeps the bytes unchanged',
         at=at,
     )
 
@@ -267,7 +281,7 @@ def _wrong_type_error(leaf: Any, *, text: bool, at: int | None) -> InvalidValue:
     if isinstance(leaf, (int, float, complex)) or hasattr(leaf, "dtype"):
         return InvalidValue(
             "E305",
-            f"is a number, the schema says {declared}",
+            f"is a number, expected {declared}",
             expected=wanted,
             found=describe_value(leaf),
             do="str(value), or declare Int64() or Float32()" if text else "declare Int64(), Float32() or Tensor()",
@@ -275,13 +289,11 @@ def _wrong_type_error(leaf: Any, *, text: bool, at: int | None) -> InvalidValue:
         )
     return InvalidValue(
         "E302",
-        "has no value in one of its places" if leaf is None else f"is of type {type(leaf).__name__}",
+        "contains None" if leaf is None else f"has type {type(leaf).__name__}",
         expected=wanted,
         found=describe_value(leaf),
-        do=f"leave the value out, or put {'an empty text' if text else 'empty bytes'} in its place"
+        do=f"drop the element, or replace it with {'an empty str' if text else 'empty bytes'}"
         if leaf is None
-        else "convert it to str"
-        if text
-        else "convert it to bytes",
+        else f"convert it to {'str' if text else 'bytes'}",
         at=at,
     )

@@ -1,8 +1,9 @@
-"""Frames on their way to a file: as they are, or as one deflate stream that can be entered at many points."""
+"""Writing frames to a file: uncompressed, or as one deflate stream with many entry points."""
 
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,32 +16,32 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 FLUSH_BYTES = 1 << 20
-"""How many bytes of frames lie between two flush points, at the least."""
+"""The least number of bytes of frames between two flush points."""
 
 _WINDOW_BITS = {"gzip": 31, "zlib": 15}
 
 
 @dataclass(frozen=True, slots=True)
 class FlushPoint:
-    """A place where reading can begin: a record starts there, and nothing before it is needed."""
+    """An offset where reading can start: at a record, independent of everything before it."""
 
     offset: int  # in the frames
     compressed_offset: int  # in the file
 
 
 class FrameSink(Protocol):
-    """Takes whole frames in any number of pieces, and hands the bytes of a file on."""
+    """Accepts whole frames in any number of pieces, and writes the bytes of a file."""
 
     flush_points: list[FlushPoint]
 
     def write(self, frames: Buffer, /) -> None: ...
 
     def finish(self) -> None:
-        """Hand on what is left; nothing can be written after that."""
+        """Write the rest; nothing can be written after that."""
 
 
 def open_frame_sink(compression: str | None, write: Callable[[Buffer], object]) -> FrameSink:
-    """The sink for a compression; `write` takes what belongs into the file."""
+    """The sink for a compression; `write` receives the bytes of the file."""
     name = compression_name(compression)
     return PlainSink(write) if name == "none" else DeflateSink(write, name)
 
@@ -49,11 +50,11 @@ def compression_name(compression: str | None) -> str:
     """`none`, `gzip` or `zlib`."""
     if compression is None:
         return "none"
-    return one_of("compression", compression, ("gzip", "zlib", "none"), do="choose one of these")
+    return one_of("compression", compression, ("gzip", "zlib", "none"), do='compression="gzip"')
 
 
 class PlainSink:
-    """No compression: frames are the file."""
+    """No compression: the frames are the file."""
 
     def __init__(self, write: Callable[[Buffer], object]) -> None:
         self._write = write
@@ -69,8 +70,8 @@ class PlainSink:
 class DeflateSink:
     """One gzip or zlib stream with a full flush after each record that ends FLUSH_BYTES after the last flush.
 
-    Where the flushes come, and so every byte, depends on the frames alone and not on the pieces they came in.
-    The header has no name and the time 0.
+    The flushes, and so every byte, depend on the frames alone, not on how they are split into writes. The header has
+    no name and time 0.
     """
 
     def __init__(self, write: Callable[[Buffer], object], compression: str) -> None:
@@ -95,7 +96,7 @@ class DeflateSink:
         self._waiting = bytearray()
 
     def _segment(self) -> None:
-        # In one piece, so that what zlib makes of it cannot depend on where pieces ended.
+        # In one piece, so that the output does not depend on how the input was split.
         self._emit(self._deflate.compress(self._waiting) + self._deflate.flush(zlib.Z_FULL_FLUSH))
         self._offset += len(self._waiting)
         self._waiting = bytearray()
@@ -107,7 +108,7 @@ class DeflateSink:
 
 
 def _find_flush_offsets(frames: memoryview, first: int) -> list[int]:
-    """Where flushes fall in whole frames: after the record that reaches `first` bytes, and so on."""
+    """The offsets of flushes in whole frames: after the record that reaches `first` bytes, and so on."""
     if len(frames) < first:
         return []
     extents, consumed, _, problem = _core.scan(frames, 0, len(frames), len(frames))
@@ -117,14 +118,8 @@ def _find_flush_offsets(frames: memoryview, first: int) -> list[int]:
     target = first
     low = 0
     while target <= len(frames):
-        # The first record that begins at or after the target, found by halving.
-        high = len(extents)
-        while low < high:
-            middle = (low + high) // 2
-            if extents.offset(middle) < target:
-                low = middle + 1
-            else:
-                high = middle
+        # The first record that begins at or after the target.
+        low = bisect_left(range(len(extents)), target, lo=low, key=extents.offset)
         end = extents.offset(low) if low < len(extents) else len(frames)
         found.append(end)
         target = end + FLUSH_BYTES

@@ -1,11 +1,11 @@
-"""The frames of a record file, read in stretches or slabs and verified natively."""
+"""The frames of a record file, read in runs or slabs and verified by the core."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal
+from typing import Literal, Self
 
 from rekord import _core
 from rekord._core import Fault
@@ -16,18 +16,18 @@ from rekord.framing.sniff import TAIL_BYTES, ForeignFormat, detect_foreign_forma
 from rekord.location import Location
 
 SLAB_BYTES = 512 * 1024
-"""How much is read at once: large enough to forget the calls, small enough to stay in the cache."""
+"""Bytes per read: large enough to amortise calls, small enough to stay in the cache."""
 
 EVIDENCE_BYTES = 16 << 20
-"""How far an error looks for the next intact frame before it does without that evidence."""
+"""How far an error searches for the next intact frame as evidence."""
 
 SEARCH_BYTES = 64 << 20
 _SEARCH_FACTOR = 8
-"""A search for the next frame verifies so many bytes in vain, and so many more for each byte searched."""
+"""A search may verify SEARCH_BYTES without result, plus this many for each byte searched."""
 
 _MAX_IDLE_BYTES = 32 << 20
 _OWN_REFERENCES = 2
-"""The slab itself and the view of it: one more is a batch with values that lie in the slab."""
+"""The slab and its view: a further reference is a batch with values in the slab."""
 
 _FRAME_CODES = ("F101", "F102", "F103", "F104", "F105")
 _TRUNCATION_FAULTS = (Fault.CUT_HEADER, Fault.CUT_RECORD, Fault.IMPOSSIBLE_LENGTH)
@@ -35,7 +35,7 @@ _TRUNCATION_FAULTS = (Fault.CUT_HEADER, Fault.CUT_RECORD, Fault.IMPOSSIBLE_LENGT
 
 @dataclass(frozen=True, slots=True)
 class VerifiedFrames:
-    """Verified frames in a buffer that the next read uses again, unless a batch holds on to its slab."""
+    """Verified frames in a buffer that the next read reuses, unless a batch keeps its slab."""
 
     slab: _core.Slab
     buffer: memoryview
@@ -48,16 +48,37 @@ class VerifiedFrames:
         return _core.payloads(self.buffer, self.extents)
 
     def offset(self, index: int) -> int:
-        """Where the frame of the stretch's `index`-th record begins in the stream."""
+        """The offset of the `index`-th frame in the stream."""
         return self.base + self.extents.offset(index)
 
 
-class FrameReader:
+class _StreamReader:
+    """A context manager over the stream of a record file."""
+
+    _stream: Stream
+
+    @property
+    def compression(self) -> str:
+        """`none`, `gzip` or `zlib`, by content."""
+        return self._stream.compression
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class FrameReader(_StreamReader):
     """One pass over one record file, which it closes at the end.
 
-    `sized` says that the file knows its size and can be read from anywhere; a pipe cannot. A `stream` of the
-    file that has been opened already is read in place of the file's own. A search after damage may verify
-    `search_bytes` in vain.
+    `sized`: the file has a known size and is seekable, unlike a pipe. `stream`: an open stream to read instead of the
+    file. `search_bytes`: how many bytes a search after damage may verify without result.
     """
 
     def __init__(
@@ -73,7 +94,6 @@ class FrameReader:
         self.path = path
         self._file = file
         self._seekable = sized
-        self._stream: Stream
         try:
             self._stream, self._head = (stream, b"") if stream else open_stream(file, sized=sized)
         except BaseException:
@@ -90,36 +110,20 @@ class FrameReader:
         self._search_bytes = search_bytes  # that may still be verified in vain after damage
         self.record = 0
         self.left_by: Literal["skip", "search"] | None = None
-        """How the last damage was left: None where no frame was found behind it."""
-
-    @property
-    def compression(self) -> str:
-        """`none`, `gzip` or `zlib`, by content."""
-        return self._stream.compression
+        """How the last damage was passed: None if no frame was found after it."""
 
     @property
     def offset(self) -> int:
-        """Where in the stream the next frame begins, or the one that could not be read."""
+        """The offset in the stream of the next frame, or of the one that could not be read."""
         return self._base + self._begin
 
     @property
     def read_bytes(self) -> int:
-        """How many bytes of the stream have been read, those ahead of the next frame included."""
+        """The number of bytes read from the stream, including those ahead of the next frame."""
         return self._base + self._end
 
-    def __enter__(self) -> FrameReader:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._stream.close()
-
     def start_at(self, *, offset: int, record: int) -> bool:
-        """Begin at a frame in the middle; False where the file cannot be read from there."""
+        """Start at a frame in the middle; False if the file cannot be read from there."""
         if not self._stream.start_at(offset):
             return False
         self._base = offset
@@ -127,11 +131,11 @@ class FrameReader:
         return True
 
     def iter_verified_frames(self) -> Iterator[VerifiedFrames]:
-        """The verified frames from here on. Raises where the next bytes cannot be read as frames."""
+        """The verified frames from here. Raises if the next bytes cannot be read as frames."""
         if self._begin == self._end and not self._eof:
             self._fill()
         while True:
-            # What is here is given out before more is asked for: after damage that may be all that there is.
+            # Yield what is buffered before reading more: after damage that may be all.
             extents, consumed, needed, problem = _core.scan(self._buffer, self._begin, self._end, self._remaining())
             if len(extents):
                 stretch = VerifiedFrames(self._slab, self._buffer, extents, self.record, self._base)
@@ -155,11 +159,11 @@ class FrameReader:
                 self._fill()
 
     def resume(self, *, within: int | None = None) -> int | None:
-        """Move past damage to the next intact frame, and give its offset; None where there is none.
+        """Move past damage to the next intact frame, and return its offset; None if there is none.
 
-        `within` limits how many bytes are searched. A frame with a good length and a bad payload is skipped
-        whole where the next header, or the end of the file, follows it; otherwise every byte is tried. Frames
-        that end with the skipped one are no part of its payload, which a checksum follows: they are found.
+        `within` limits how many bytes are searched. A frame with a valid length and a corrupt payload is skipped if a
+        header, or the end of the file, follows it; otherwise every byte is tried. Frames that end with the skipped
+        one are not part of its payload, which a checksum follows: they are found.
         """
         skip, self._skip = self._skip, 0
         if skip and self._has_header_after(skip):
@@ -175,7 +179,7 @@ class FrameReader:
         return found
 
     def search(self, *, within: int | None = None) -> int | None:
-        """Move to the next place where a frame with both checksums is, at once or further on; as `resume`."""
+        """Move to the next frame with two valid checksums, possibly the current offset; returns as `resume`."""
         start = self.offset
         self.left_by = None
         while within is None or self.offset - start < within:
@@ -195,10 +199,10 @@ class FrameReader:
         return None
 
     def recover(self, failure: RekordError, *, within: int | None = None) -> tuple[RekordError, bool]:
-        """After a failure: the same one with what a look around adds, and whether reading can go on.
+        """After a failure: the error with more evidence, and whether reading can continue.
 
-        Another format says its name; damage says where the next intact frame is, searched `within` so many
-        bytes. The reader then stands at that frame.
+        The evidence is the name of another format, or the next intact frame `within` that many bytes, where the
+        reader then continues.
         """
         failure.location = failure.location.within(record=self.record, offset=self.offset, path=self.path)
         if failure.code not in _FRAME_CODES:
@@ -215,9 +219,9 @@ class FrameReader:
             failure = error(
                 "F120",
                 location=failure.location,
-                expected="the length of a record and its checksum",
-                found=f"bytes that begin {first.hex(' ')}, and no record after them",
-                do="check which file this is, and whether it is encrypted or compressed in another way",
+                expected="a record length and its checksum",
+                found=f"bytes starting with {first.hex(' ')}, and no record after them",
+                do="check whether the file is encrypted, or compressed with something other than gzip or zlib",
             )
         return failure, found is not None
 
@@ -227,22 +231,22 @@ class FrameReader:
 
     def _fill(self) -> None:
         if self._end == len(self._buffer):
-            return  # a read without room gives nothing, which would look like the end of the file
+            return  # an empty read would look like the end of the file
         count = 0
         with memoryview(self._buffer) as view:
             try:
                 count = self._stream.readinto(view[self._end :])
             except CompressionError as failure:
-                self._broken = failure  # told when what came before it has been given out
+                self._broken = failure  # raised after the bytes before it have been used
         self._end += count
         if not count:
             self._eof = True
 
     def _make_room(self, needed: int) -> None:
-        """Move what is left to the front, and grow with the bytes that came, not with those announced."""
+        """Move the rest to the front, and grow with the bytes received, not with those announced."""
         kept = self._end - self._begin
         if needed > len(self._buffer) and kept * 2 > len(self._buffer):
-            # Some slack on top: a frame right behind this one must not make us move everything again.
+            # Some slack: the frame after this one must not cause another move.
             self._move_to(min(needed, 2 * len(self._buffer)) + SLAB_BYTES)
         elif self._slab.holders > _OWN_REFERENCES:
             self._move_to(len(self._buffer))
@@ -252,7 +256,7 @@ class FrameReader:
         self._begin, self._end = 0, kept
 
     def _move_to(self, slab_bytes: int) -> None:
-        """Go on in another slab, with what is left in this one at its front."""
+        """Continue in another slab, with the rest of this one at its front."""
         left = self._buffer[self._begin : self._end]
         self._slab, self._buffer = self._new_slab(slab_bytes)
         self._buffer[: len(left)] = left
@@ -262,17 +266,17 @@ class FrameReader:
         return slab, slab.view()[:slab_bytes]
 
     def _has_header_after(self, skip: int) -> bool:
-        """Whether a header, or the end of the file, stands exactly `skip` bytes on."""
+        """Whether a header, or the end of the file, is exactly `skip` bytes ahead."""
         while not self._eof and self._end - self._begin < skip + _core.HEADER_BYTES:
             self._make_room(skip + _core.HEADER_BYTES)
             self._fill()
-        # Up to `_end`: what the buffer holds behind it is left over from earlier.
+        # Up to `_end`: the rest of the buffer is stale.
         after = self._buffer[self._begin + skip : min(self._begin + skip + _core.HEADER_BYTES, self._end)]
         at_end = not after and self._eof and self._broken is None
         return at_end or _core.header_agrees(after)
 
     def _inside(self, skip: int) -> int | None:
-        """Where, in the next `skip` bytes, a run of intact frames begins that ends just where they end."""
+        """Where, in the next `skip` bytes, a run of intact frames begins that ends exactly at their end."""
         at = 1
         while True:
             begin, end = self._begin + at, self._begin + skip
@@ -314,11 +318,9 @@ class FrameReader:
         )
 
 
-"""What is read at once. Two of these fit the second cache beside the columns of a batch."""
-
 _MAX_SLAB_BYTES = 4 << 20
 _RECORDS_PER_SLAB = 16
-"""Long records get longer slabs, since one that crosses a slab's end is copied to the next."""
+"""Long records get larger slabs, as a record that crosses the end of a slab is copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,17 +336,17 @@ class FrameSegment:
 
 
 def read_payload(slab: _core.Slab, begin: int) -> bytes:
-    """The payload of the frame that begins there, one that has been verified."""
+    """The payload of the verified frame at `begin`."""
     view = slab.view()
     length = int.from_bytes(view[begin : begin + 8], "little")
     return bytes(view[begin + _core.HEADER_BYTES : begin + _core.HEADER_BYTES + length])
 
 
-class SlabReader:
-    """One pass over one record file, segment after segment.
+class SlabReader(_StreamReader):
+    """One pass over one record file, segment by segment.
 
-    With `reuse` a slab is overwritten once nobody holds it: the caller is then done with a segment before it
-    asks for the next. `sized` says that the file knows its size; a pipe does not.
+    With `reuse`, a slab without other references is overwritten: the caller must be done with a segment before it
+    reads the next. `sized`: the file has a known size, unlike a pipe.
     """
 
     def __init__(self, file: ByteSource, *, path: str, sized: bool, pool: _core.Pool, reuse: bool) -> None:
@@ -364,24 +366,8 @@ class SlabReader:
         self.record = 0
         self.offset = 0
 
-    @property
-    def compression(self) -> str:
-        """`none`, `gzip` or `zlib`, by content."""
-        return self._stream.compression
-
-    def __enter__(self) -> SlabReader:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._stream.close()
-
     def next(self, most_frames: int) -> FrameSegment | None:
-        """At most so many frames, as many as are at hand; None at the end of the file."""
+        """Up to `most_frames` frames that are available; None at the end of the file."""
         while True:
             left = 0 if self._eof else self._stream.max_remaining_bytes()
             remaining = self._end - self._begin + left
@@ -416,8 +402,7 @@ class SlabReader:
             return
         kept = self._end - self._begin
         tail = self._view[self._begin : self._end]
-        # The slab itself and the view of it: a third holder is a batch with views of long values.
-        if self._reuse and needed <= len(self._slab) and self._slab.holders <= 2:
+        if self._reuse and needed <= len(self._slab) and self._slab.holders <= _OWN_REFERENCES:
             self._view[:kept] = tail
         else:
             slab = self._pool.slab(self._slab_bytes(needed, kept))
@@ -427,7 +412,7 @@ class SlabReader:
         self._begin, self._end = 0, kept
 
     def _slab_bytes(self, needed: int, kept: int) -> int:
-        """Grown with the bytes that came, not with those announced."""
+        """The size of the next slab: grows with the bytes received, not with those announced."""
         average = self.offset // max(self.record, 1)
         usual = min(max(SLAB_BYTES, average * _RECORDS_PER_SLAB), _MAX_SLAB_BYTES)
         return max(usual, min(needed, 2 * max(kept, SLAB_BYTES)))

@@ -1,4 +1,4 @@
-"""The bytes of a record file without their compression, which is recognised by content.
+"""The uncompressed bytes of a record file; the compression is detected from the content.
 
     gzip   1f 8b 08 …  deflate …  crc32 length     one member after another
     zlib   78 xx       deflate …  adler32          one stream
@@ -43,22 +43,22 @@ class Stream(Protocol):
     compression: str
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill some of `buffer`; 0 means the end. Bytes before damage are given before it is raised."""
+        """Fill part of `buffer`; 0 means the end. Bytes before damage are returned before it is raised."""
 
     def start_at(self, offset: int) -> bool:
-        """Go on from this offset; False where that is not possible. For a stream not read from yet."""
+        """Continue from this offset; False if not possible. For a stream that has not been read yet."""
 
     def max_remaining_bytes(self) -> int:
-        """How many bytes can still come, at the most."""
+        """The greatest number of bytes that can still follow."""
 
     def compressed_offset(self) -> int | None:
-        """Where reading stands in the compressed file; None for a plain one."""
+        """The current offset in the compressed file; None if it is not compressed."""
 
     def close(self) -> None: ...
 
 
 class PlainStream:
-    """A file as it is, its first bytes given back."""
+    """An uncompressed file, including its first bytes, which were read already."""
 
     compression = "none"
 
@@ -85,7 +85,7 @@ class PlainStream:
             self._head = self._head[count:]
         else:
             count = self._file.readinto(buffer)
-        # A file that has shrunk since it was opened ends where it ends.
+        # The file may have shrunk since it was opened.
         self._left = max(self._left - count, 0) if count else 0
         return count
 
@@ -119,7 +119,7 @@ class InflateStream:
             if self._inflate.eof and not self._next_member():
                 break
             starved = not self._input and not self._refill()
-            # Even without input: zlib may hold back output of what it was given.
+            # Even without input: zlib may have pending output.
             out = self._step(len(buffer))
             if out:
                 buffer[: len(out)] = out
@@ -171,9 +171,9 @@ class InflateStream:
         return out
 
     def _up_to_damage(self, state: zlib._Decompress, data: bytes, most: int) -> bytes:
-        """What can be had before the damage: zlib gives nothing of the call that meets it."""
-        # First all the input that it takes without complaint: a wrong checksum after the end of the data
-        # must not cost the last bytes before it.
+        """The output before the damage: zlib returns nothing from a call that fails."""
+        # First all input that zlib accepts: a wrong checksum after the end of the data must not cost the last
+        # bytes before it.
         good, bad = 0, len(data)
         accepted, out = state, b""
         while bad - good > 1:
@@ -187,7 +187,7 @@ class InflateStream:
                 good, accepted, out = middle, trial, out_to_middle
         pieces = [out]
         state, data = accepted, (accepted.unconsumed_tail if good else b"") + data[good:]
-        # Then, of the bytes that it complains about, output in ever smaller pieces.
+        # Then output of the rest in ever smaller pieces.
         step = most
         while step:
             trial = state.copy()
@@ -206,7 +206,7 @@ class InflateStream:
     def _next_member(self) -> bool:
         """After the end of a member: whether another one follows."""
         while True:
-            # Zero padding up to a block's end is common on tapes and in object stores.
+            # Zero padding to the end of a block is common on tapes and in object stores.
             self._input = self._input.lstrip(b"\0")
             if len(self._input) >= 2 or not self._refill():
                 break
@@ -216,37 +216,34 @@ class InflateStream:
         if self.compression == "gzip" and self._input.startswith(b"\x1f\x8b"):
             self._inflate = self._new_member()
             return True
-        found = f"bytes that begin {self._input[:8].hex(' ')}"
+        found = f"bytes starting with {self._input[:8].hex(' ')}"
         raise self._fail("C203", f"the end of the file after the end of the {self.compression} stream", found)
 
     def _fail(self, code: str, expected: str, found: str) -> RekordError:
-        """The failure from here on, to be raised."""
-        self._failure = error(
+        """The error for all further reads."""
+        self._failure = self._error(code, expected, found)
+        return self._failure
+
+    def _damage(self, message: str) -> RekordError:
+        # zlib's message: "Error -3 while decompressing data: incorrect data check"
+        reason = message.rsplit(": ", 1)[-1]
+        code = "C204" if reason in ("incorrect data check", "incorrect length check") else "C201"
+        return self._error(code, f"valid {self.compression} data", reason)
+
+    def _error(self, code: str, expected: str, found: str) -> RekordError:
+        return error(
             code,
             location=Location(compressed_offset=self.compressed_offset()),
             expected=expected,
             found=found,
-            do="copy the file again from its origin; the records before this place can still be read",
-        )
-        return self._failure
-
-    def _damage(self, words: str) -> RekordError:
-        # zlib's words: "Error -3 while decompressing data: incorrect data check"
-        reason = words.rsplit(": ", 1)[-1]
-        code = "C204" if reason in ("incorrect data check", "incorrect length check") else "C201"
-        return error(
-            code,
-            location=Location(compressed_offset=self.compressed_offset()),
-            expected=f"valid {self.compression} data",
-            found=reason,
-            do="copy the file again from its origin; the records before this place can still be read",
+            do="copy the file again from its origin; the records before this offset can still be read",
         )
 
 
 def open_stream(file: ByteSource, *, sized: bool) -> tuple[Stream, bytes]:
-    """The uncompressed bytes of `file`, and its first bytes as they lie on disk.
+    """The uncompressed bytes of `file`, and its first bytes on disk.
 
-    `sized` says that the file knows its size; a pipe does not.
+    `sized`: the file has a known size, unlike a pipe.
     """
     head = read_head(file)
     compression = sniff_compression(head)
@@ -273,7 +270,7 @@ def sniff_compression(head: bytes) -> str:
 
 
 def starts_with_record(head: bytes) -> bool:
-    """Whether a file with this head is a record file, compressed or not, that begins with a frame."""
+    """Whether a file with this head is a record file, compressed or not, that starts with a frame."""
     compression = sniff_compression(head)
     if compression != "gzip":
         return compression == "zlib" or _core.header_agrees(head)
@@ -285,7 +282,7 @@ def starts_with_record(head: bytes) -> bool:
 
 
 def read_head(file: ByteSource, most_bytes: int = HEAD_BYTES) -> bytes:
-    """The first bytes of a file, or all of a shorter one; any others, if it stands elsewhere."""
+    """The next `most_bytes` of a file, or all that are left; its first bytes if nothing was read yet."""
     head = bytearray(most_bytes)
     filled = 0
     with memoryview(head) as view:

@@ -1,19 +1,19 @@
-"""What a file is when it is not a record file: recognised by its first bytes, never by its name."""
+"""Recognition of files that are not record files, by their first bytes, never by name."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 HEAD_BYTES = 64 * 1024
-"""How much of a file's beginning is looked at."""
+"""How much of the start of a file is inspected."""
 
 TAIL_BYTES = 64 * 1024
-"""How much of its end: ArrayRecord signs its last block."""
+"""How much of its end: ArrayRecord has a magic number in its last block."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignFormat:
-    """Another format: the code that says so, its name, and what turns it into what was wanted."""
+    """Another format: its error code, its name, and what to do."""
 
     code: str
     name: str
@@ -24,15 +24,15 @@ _RIEGELI = bytes.fromhex("83af70d10d884a3f00000000000000004000000000000000")
 # The ArrayRecord postscript's magic number, as a protobuf varint.
 _ARRAY_RECORD = bytes.fromhex("10dec0ebfe84cec3c971")
 
-_REFETCH_HINT = "fetch the file again and look at what the server really answered"
-_UNPACK_HINT = "unpack it and name the files inside"
-_RAW_DATA_HINT = "give rekord record files; this is raw data that has not been written as records yet"
+_REFETCH_HINT = "download the file again, and check the response of the server"
+_UNPACK_HINT = "unpack it, and use the files inside"
+_RAW_DATA_HINT = "rekord write SOURCE OUT      (this is raw data, not records)"
 _OWN_LIBRARY_HINT = "read it with its own library"
 
 _MAGIC_NUMBERS: tuple[tuple[bytes, ForeignFormat], ...] = (
     (
         b"version https://git-lfs.github.com/spec/",
-        ForeignFormat("F110", "a Git LFS pointer", "git lfs pull      (in the repository that the file came from)"),
+        ForeignFormat("F110", "a Git LFS pointer", "git lfs pull      (in the repository of the file)"),
     ),
     (b"PAR1", ForeignFormat("F112", "Parquet", _OWN_LIBRARY_HINT)),
     (b"PK\x03\x04", ForeignFormat("F113", "a zip archive", _UNPACK_HINT)),
@@ -65,7 +65,7 @@ _MAGIC_NUMBERS: tuple[tuple[bytes, ForeignFormat], ...] = (
 
 
 def detect_foreign_format(head: bytes, tail: bytes = b"") -> ForeignFormat | None:
-    """The format that `head` (up to HEAD_BYTES) and `tail` (up to TAIL_BYTES) belong to, where it is known."""
+    """The format of a file with this `head` (up to HEAD_BYTES) and `tail` (up to TAIL_BYTES), if it is known."""
     if head.startswith(_RIEGELI):
         if _ARRAY_RECORD in tail:
             return ForeignFormat("F115", "ArrayRecord", "read it with array_record, or write it again as TFRecord")
@@ -98,16 +98,16 @@ def _detect_text_format(head: bytes) -> ForeignFormat | None:
     if start.startswith("<?xml"):
         return ForeignFormat("F118", "XML", _REFETCH_HINT)
     if start.startswith(("{", "[")):
-        return ForeignFormat("F118", "JSON, or text that begins like it", _RAW_DATA_HINT)
+        return ForeignFormat("F118", "JSON, or text that starts like JSON", _RAW_DATA_HINT)
     return ForeignFormat("F118", "plain text", _RAW_DATA_HINT)
 
 
 def _decode_head(head: bytes) -> str | None:
-    """The head as text, or None where it has control characters or is not UTF-8."""
+    """The head as text, or None if it has control characters or is not UTF-8."""
     try:
         text = head.decode("utf-8")
     except UnicodeDecodeError as failure:
-        # A character may be cut by the end of the head, not by anything else.
+        # A character may be truncated only at the end of the head.
         if failure.end < len(head) or len(head) - failure.start > 3:
             return None
         text = head[: failure.start].decode("utf-8")

@@ -8,13 +8,13 @@ import dataclasses
 import enum
 import math
 import operator
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from rekord.arguments import is_utf8_encodable
 from rekord.errors import RekordError, preview, schema_error
@@ -33,32 +33,8 @@ _FLOAT_MAXIMA = {
 }
 
 
-def validate_dtype(value: object, allowed: tuple[str, ...], owner: str, column: str | None) -> Any:
-    """The NumPy dtype that `value` names, if `owner` can hold it.
-
-    bfloat16 is NumPy's only with ml_dtypes installed; without it, the name itself is kept.
-    """
-    name = _canonical_dtype_name(value)
-    if name not in allowed:
-        elsewhere = name in TENSOR_DTYPES and owner != "Tensor"
-        raise schema_error(
-            "S104",
-            f"{owner} cannot hold dtype {preview(value)}",
-            column=column,
-            expected="one of " + ", ".join(allowed),
-            found=preview(value),
-            do=f'Tensor("{name}", shape=...) keeps every bit' if elsewhere else "name one of these dtypes",
-        )
-    if name != "bfloat16":
-        return np.dtype(name).newbyteorder("<")
-    try:
-        return np.dtype(import_module("ml_dtypes").bfloat16)
-    except ImportError:
-        return name
-
-
 def dtype_name(dtype: Any) -> str:
-    """The canonical name of what `validate_dtype` gave."""
+    """The canonical name of the dtype of a feature."""
     return dtype if isinstance(dtype, str) else str(dtype.name)
 
 
@@ -70,16 +46,16 @@ def _canonical_dtype_name(value: object) -> str | None:
     if isinstance(value, type):
         try:
             value = np.dtype(value)
-        except Exception:  # what NumPy raises for a strange class is not ours to know
+        except Exception:  # NumPy may raise anything for an arbitrary class
             return None
     if isinstance(value, np.dtype):
         return None if value.byteorder == ">" else str(value.name)
-    name = getattr(value, "name", None)  # tf.int64 and its like
+    name = getattr(value, "name", None)  # tf.int64 and the like
     return name if isinstance(name, str) else None
 
 
 def integer_bounds(dtype: Any) -> tuple[int, int]:
-    """The least and the greatest number of an integer dtype; 0 and 1 for bool."""
+    """The least and the greatest integer of a dtype; 0 and 1 for bool."""
     if dtype_name(dtype) == "bool":
         return 0, 1
     info = np.iinfo(dtype)
@@ -92,26 +68,27 @@ def float_maximum(dtype: Any) -> float:
 
 
 def round_to_dtype(value: float, dtype: Any) -> float:
-    """`value` in a float dtype, written with the fewest digits that name it there: 0.1 stays 0.1.
+    """`value` in a float dtype, with the fewest digits that identify it there: 0.1 stays 0.1.
 
-    A finite value that the dtype cannot hold becomes infinite; the caller says whether that is refused.
+    A finite value that is too large for the dtype becomes infinite; rejecting that is up to the caller.
     """
     name = dtype_name(dtype)
     if value != value or value in (float("inf"), float("-inf")):
         return value
     with np.errstate(over="ignore"):
         if name == "bfloat16":
-            return float(str(np.float32(_round_to_bfloat16(float(np.float32(value))))))
+            return float(str(round_to_bfloat16(np.array([value], np.float32))[0]))
         return float(str(np.dtype(name).type(value)))
 
 
-def _round_to_bfloat16(value: float) -> float:
-    """The upper half of a float32, rounded to nearest even: needs no ml_dtypes."""
-    if value in (float("inf"), float("-inf")):
-        return value
-    (bits,) = struct.unpack("<I", struct.pack("<f", value))
-    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000
-    return float(struct.unpack("<f", struct.pack("<I", bits))[0])
+def round_to_bfloat16(numbers: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """float32 values rounded to the upper half of their bits, ties to even; needs no ml_dtypes."""
+    bits = np.ascontiguousarray(numbers).view(np.uint32)
+    up = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    up &= np.uint32(0xFFFF0000)
+    # A NaN whose bits all lie in the lower half must not become infinite, nor an infinity more.
+    kept = np.where(np.isnan(numbers), (bits & np.uint32(0xFFFF0000)) | np.uint32(0x00400000), bits)
+    return np.where(np.isfinite(numbers), up, kept).astype(np.uint32).view(np.float32)
 
 
 Shape: TypeAlias = "tuple[int | None, ...]"
@@ -120,140 +97,11 @@ _MAX_DIMENSIONS = 32  # NumPy's limit before 2.0
 _MAX_ELEMENTS = 2**63 - 1
 
 
-def validate_shape(value: object, owner: str, column: str | None) -> Shape:
-    """`value` as a tuple of sizes, None where a size varies from record to record."""
-    if not isinstance(value, (tuple, list)) or len(value) > _MAX_DIMENSIONS:
-        raise schema_error(
-            "S101",
-            f"{owner} has a shape that is none",
-            column=column,
-            expected=f"a tuple of at most {_MAX_DIMENSIONS} sizes, each an int or None",
-            found=preview(value),
-            do="shape=() for one value, shape=(3,) for three, shape=(None,) for a varying number",
-        )
-    shape = tuple(None if size is None else _validate_dimension(size, value, owner, column) for size in value)
-    known = math.prod(size for size in shape if size is not None)
-    if known > _MAX_ELEMENTS:
-        raise schema_error(
-            "S101",
-            f"{owner} has a shape of more elements than any record can hold",
-            column=column,
-            expected="fewer than 2^63 elements",
-            found=preview(shape),
-            do="check the sizes",
-        )
-    if known == 0 and None in shape:
-        raise schema_error(
-            "S101",
-            f"{owner} has a shape whose unknown size cannot be restored",
-            column=column,
-            expected="no 0 beside None: with no values stored, any size would fit",
-            found=preview(shape),
-            do="give the unknown size, or drop the dimension of size 0",
-        )
-    return shape
-
-
-def _validate_dimension(size: object, shape: object, owner: str, column: str | None) -> int:
-    try:
-        if isinstance(size, bool):
-            raise TypeError
-        number = operator.index(size)  # type: ignore[arg-type]
-        if number < 0:
-            raise TypeError
-    except TypeError:
-        raise schema_error(
-            "S101",
-            f"{owner} has a shape with the size {preview(size)}",
-            column=column,
-            expected="an int of 0 or more, or None for a size that varies",
-            found=preview(shape),
-            do="None, not -1, for a size that varies" if size == -1 else "give each size as an int or None",
-        ) from None
-    return number
-
-
-def validate_partitions(value: object, shape: Shape, owner: str, column: str | None) -> tuple[str, ...]:
-    """The keys of row lengths, one for each unknown dimension but the outermost."""
-    if not isinstance(value, (tuple, list)) or not all(
-        isinstance(key, str) and key and is_utf8_encodable(key) for key in value
-    ):
-        raise schema_error(
-            "S103",
-            f"{owner} has partitions that are not record keys",
-            column=column,
-            expected="a tuple of record keys, each a text",
-            found=preview(value),
-            do='partitions=("tokens/row_lengths",)',
-        )
-    partitions = tuple(value)
-    unknown = shape.count(None)
-    if unknown > 1 and not partitions:
-        raise schema_error(
-            "S102",
-            f"{owner} has more than one unknown dimension",
-            column=column,
-            expected="at most one None: a flat list of values can restore no more",
-            found=f"shape={shape}",
-            do=f"fix all sizes but one, or name {unknown - 1} record key(s) of row lengths with partitions=",
-        )
-    if len(set(partitions)) < len(partitions):
-        raise schema_error(
-            "S103",
-            f"{owner} names one partition twice",
-            column=column,
-            expected="a record key of its own for each level of row lengths",
-            found=preview(partitions),
-            do="give each level its own key",
-        )
-    if partitions and (unknown != len(partitions) + 1 or shape[:unknown] != (None,) * unknown):
-        raise schema_error(
-            "S103",
-            f"{owner} has partitions that do not fit its shape",
-            column=column,
-            expected=f"{len(partitions) + 1} leading None for {len(partitions)} partition(s), then sizes",
-            found=f"shape={shape}",
-            do=f"shape={(None,) * (len(partitions) + 1)}, or another number of partitions",
-        )
-    return partitions
-
-
-def validate_range(
-    value: object, limits: tuple[Any, Any], bound: Callable[[object], Any], owner: str, column: str | None
-) -> tuple[Any, Any] | None:
-    """`value` as (least, greatest), an open end filled from `limits`; `bound` says whether a number fits."""
-    if value is None:
-        return None
-    if not isinstance(value, (tuple, list)) or len(value) != 2 or (value[0] is None and value[1] is None):
-        raise _range_error(value, "(least, greatest), at most one of them None", owner, column)
-    try:
-        low = limits[0] if value[0] is None else bound(value[0])
-        high = limits[1] if value[1] is None else bound(value[1])
-    except InvalidDefault as misfit:
-        raise _range_error(value, misfit.expected, owner, column) from None
-    if low != low or high != high:
-        raise _range_error(value, "numbers that can be compared: NaN cannot", owner, column)
-    if low > high:
-        raise _range_error(value, "the least value first", owner, column)
-    return low, high
-
-
-def _range_error(value: object, expected: str, owner: str, column: str | None) -> Exception:
-    return schema_error(
-        "S105",
-        f"{owner} has a range that cannot be meant",
-        column=column,
-        expected=expected,
-        found=preview(value),
-        do="range=(0, 10) for both ends, range=(0, None) for one",
-    )
-
-
 _MAX_EXACT_FLOAT32_INT = 2**24
 
 
 class Absent(enum.Enum):
-    """The type of `ABSENT`, which says that a feature has no default."""
+    """The type of `ABSENT`, the default of a feature without one."""
 
     ABSENT = enum.auto()
 
@@ -265,7 +113,7 @@ ABSENT = Absent.ABSENT
 
 
 class InvalidDefault(Exception):
-    """Why a value does not fit; the feature that asked turns it into its own error."""
+    """Why a value is not valid for a feature, which turns this into its own error."""
 
     def __init__(self, expected: str, found: object) -> None:
         super().__init__(expected)
@@ -274,7 +122,7 @@ class InvalidDefault(Exception):
 
 
 class Inexpressible(Exception):
-    """What a feature declares that another format has no form for."""
+    """What a feature declares and another format cannot express."""
 
     def __init__(self, expected: str, found: str) -> None:
         super().__init__(expected)
@@ -283,7 +131,7 @@ class Inexpressible(Exception):
 
 
 def conform_to_shape(value: object, shape: Shape, ragged: bool, scalar: Callable[[object], Any]) -> Any:
-    """`value` as nested tuples of the given shape, each element as `scalar` gives it."""
+    """`value` as nested tuples of the given shape, each element converted by `scalar`."""
     lengths: dict[int, int] = {}
 
     def walk(part: object, axis: int) -> Any:
@@ -306,18 +154,18 @@ def conform_to_shape(value: object, shape: Shape, ragged: bool, scalar: Callable
 
 
 def validate_integer(value: object, dtype: Any) -> int | bool:
-    """A whole number that fits an integer dtype."""
+    """An integer that fits a dtype."""
     value = to_python_scalar(value)
     low, high = integer_bounds(dtype)
     if not isinstance(value, int):
-        raise InvalidDefault(f"a whole number for {dtype_name(dtype)}", value)
+        raise InvalidDefault(f"an integer for {dtype_name(dtype)}", value)
     if not low <= value <= high:
-        raise InvalidDefault(f"a number from {low} to {high}, as {dtype_name(dtype)} holds", value)
+        raise InvalidDefault(f"an integer from {low} to {high}, for {dtype_name(dtype)}", value)
     return bool(value) if dtype_name(dtype) == "bool" else int(value)
 
 
 def validate_float(value: object, dtype: Any, *, exact: bool) -> float:
-    """A number that a float dtype holds after rounding, or as it stands where `exact`."""
+    """A number rounded to a float dtype; with `exact`, one that needs no rounding."""
     value = to_python_scalar(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InvalidDefault(f"a number for {dtype_name(dtype)}", value)
@@ -325,26 +173,26 @@ def validate_float(value: object, dtype: Any, *, exact: bool) -> float:
     try:
         value = float(value)
     except OverflowError:
-        raise InvalidDefault(f"a number that {dtype_name(dtype)} can hold", given) from None
+        raise InvalidDefault(f"a number that fits {dtype_name(dtype)}", given) from None
     number = round_to_dtype(value, dtype)
     if abs(value) != float("inf") and abs(number) == float("inf"):
-        raise InvalidDefault(f"a number of at most ±{float_maximum(dtype)!r}, as {dtype_name(dtype)} holds", given)
+        raise InvalidDefault(f"a number up to ±{float_maximum(dtype)!r}, for {dtype_name(dtype)}", given)
     survives = given == to_stored_float(value, dtype) or given != given
     if not survives and exact:
-        raise InvalidDefault(f'a number that {dtype_name(dtype)} holds exactly, as rounding="exact" asks', given)
+        raise InvalidDefault(f'a number that {dtype_name(dtype)} represents exactly (rounding="exact")', given)
     if not survives and isinstance(given, int) and abs(given) > _MAX_EXACT_FLOAT32_INT:
-        raise InvalidDefault(f"a whole number that survives {dtype_name(dtype)}", given)
+        raise InvalidDefault(f"an integer that {dtype_name(dtype)} represents exactly", given)
     return number
 
 
 def to_stored_float(value: float, dtype: Any) -> float:
-    """The number that is stored, with all its digits."""
+    """The number that is stored, with all digits."""
     name = dtype_name(dtype)
     return float(np.dtype("float32" if name == "bfloat16" else name).type(round_to_dtype(value, dtype)))
 
 
 def validate_element(value: object, dtype: Any) -> Any:
-    """One element of a tensor, as its dtype holds it."""
+    """One element of a tensor, in its dtype."""
     name = dtype_name(dtype)
     if name.startswith(("bool", "int", "uint")):
         return validate_integer(value, dtype)
@@ -361,20 +209,20 @@ def validate_bytes(value: object) -> bytes:
     """A byte string."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    raise InvalidDefault('bytes, such as b"..."; text belongs into a Text feature', value)
+    raise InvalidDefault('bytes, such as b"..."; use Text for a str', value)
 
 
 def validate_text(value: object) -> str:
-    """A text that UTF-8 can hold."""
+    """A str that UTF-8 can encode."""
     if not isinstance(value, str):
-        raise InvalidDefault("a str; bytes belong into a Bytes feature", value)
+        raise InvalidDefault("a str; use Bytes for bytes", value)
     if not is_utf8_encodable(value):
-        raise InvalidDefault("text without lone surrogates: UTF-8 cannot hold them", value)
+        raise InvalidDefault("a str without lone surrogates, which UTF-8 cannot encode", value)
     return str(value)
 
 
 def to_python_scalar(value: object) -> object:
-    """A NumPy scalar as the Python number that it is."""
+    """A NumPy scalar as a Python number."""
     if isinstance(value, np.ndarray) and value.shape == ():
         value = value[()]
     if not isinstance(value, np.generic):
@@ -390,17 +238,17 @@ Changes: TypeAlias = "Iterator[tuple[bool, str]]"
 """Whether stored data can still be read, and what changed."""
 
 FEATURE_TYPES: dict[str, type[Feature]] = {}
-"""Every feature type by the name that JSON documents use; a subclass of Feature enters itself."""
+"""Every feature type by its name in JSON documents; subclasses of Feature register themselves."""
 
 _COMMON_FIELDS = ("key", "optional", "default")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Feature:
-    """What all types share. `key` is the name in the record, the column's own where it is None.
+    """What all feature types share. `key` is the key in the record; the column name if None.
 
-    A value may be absent when `optional`, or when there is a `default`, which is kept as plain Python values
-    (nested tuples for a shape). Two features are equal when they declare the same.
+    A value may be absent if the feature is `optional` or has a `default`, which is kept as plain Python values
+    (nested tuples for a shape). Two features are equal if they declare the same.
     """
 
     key: str | None = None
@@ -408,36 +256,36 @@ class Feature:
     default: Any = ABSENT
 
     _kind: ClassVar[ListKind] = "bytes"
-    _first: ClassVar[tuple[str, ...]] = ()  # the fields that repr shows without their names
+    _first: ClassVar[tuple[str, ...]] = ()  # fields that repr shows without names
 
     storage: ClassVar[Storage] = "list"
-    """list: an element for each value under one key. blob: one byte string. parallel: lists under several keys."""
+    """list: one element per value under one key. blob: one byte string. parallel: lists under several keys."""
 
     value_kind: ClassVar[Literal["int", "float", "bytes", "str"] | None] = None
     """The Python type whose values the encoder stores without conversion."""
 
     is_text: ClassVar[bool] = False
-    """Whether byte strings are UTF-8 and come back as str."""
+    """Whether byte strings are UTF-8 and are decoded to str."""
 
     reads_text: ClassVar[bool] = False
-    """Whether a field of text, as CSV has it, can hold a value."""
+    """Whether a text field, as in CSV, can be parsed as a value."""
 
     is_image: ClassVar[bool] = False
-    """Whether values are encoded images, which `decode=True` turns into pixels."""
+    """Whether values are encoded images, which `decode=True` decodes to pixels."""
 
     family: ClassVar[str] = ""
-    """Types of one family store the same kind of value, so that each can read what another wrote."""
+    """Types of one family store the same kind of value and can read each other's data."""
 
     def __init_subclass__(cls, **options: Any) -> None:
-        # With slots, a dataclass is created twice: the second class is the one that stays.
+        # With slots, a dataclass is created twice; the second class replaces the first.
         known = FEATURE_TYPES.get(cls.__name__)
         if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise TypeError(f"{cls.__module__}: a feature type {cls.__name__} exists in {known.__module__}")
+            raise TypeError(f"{cls.__module__}: feature type {cls.__name__} already exists in {known.__module__}")
         if not cls.__name__.startswith("_"):
             FEATURE_TYPES[cls.__name__] = cls
 
     if TYPE_CHECKING:
-        # Fields or properties of every subclass; real ones here would become the defaults of its fields.
+        # Fields or properties of every subclass; real ones here would become defaults of its fields.
         @property
         def shape(self) -> Shape: ...
         @property
@@ -445,7 +293,7 @@ class Feature:
 
     @property
     def kind(self) -> ListKind:
-        """The kind of list in the record that holds the values."""
+        """The kind of list that holds the values in the record."""
         return self._kind
 
     @property
@@ -464,50 +312,50 @@ class Feature:
 
     @property
     def stored_shape(self) -> Shape:
-        """The shape of what the record's list holds: a blob is one value, whatever is in it."""
+        """The shape of the record's list: a blob is always one value."""
         return () if self.storage == "blob" else self.shape
 
     @property
     def stored_dtype(self) -> Any:
-        """The dtype of the numbers under the key of the values; that of the values unless they are converted."""
+        """The dtype of the stored numbers; that of the values unless they are converted."""
         return self.dtype
 
     @property
     def limits(self) -> tuple[Any, Any] | None:
-        """The least and the greatest number that may be stored; None where only the dtype limits them."""
+        """The least and the greatest number that may be stored; None if only the dtype limits them."""
         return getattr(self, "range", None)
 
     @property
     def class_count(self) -> int | None:
-        """How many classes there are, where values are the ids of classes."""
+        """The number of classes, if values are class ids."""
         return None
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """The names of the classes, where values are ids of classes that have names."""
+        """The class names, if values are ids of named classes."""
         return None
 
     @property
     def time_zone(self) -> str | None:
-        """The time zone that tables show, where values are points in time."""
+        """The time zone for tables, if values are points in time."""
         return None
 
     @property
     def number_text(self) -> Callable[[int], str] | None:
-        """What makes a text of a stored integer that stands for something else, such as a point in time."""
+        """Formats a stored integer that represents something else, such as a point in time."""
         return None
 
     @property
     def sparse_size(self) -> int | None:
-        """The length of a vector of which only indices and values are stored."""
+        """The length of a vector that is stored as indices and values."""
         return None
 
     def is_missing(self, value: object) -> bool:
-        """Whether a value of a row stands for none."""
+        """Whether a value of a row counts as missing."""
         return value is None
 
     def record_keys(self, column: str) -> tuple[str, ...]:
-        """The record's keys for this feature, the values' own first where there is one for the values."""
+        """The record keys of this feature, the key of the values first if there is one."""
         return (self.key or column, *self._partition_keys())
 
     def record_kinds(self) -> tuple[ListKind, ...]:
@@ -516,19 +364,16 @@ class Feature:
         return (self.kind, *lengths)
 
     def default_value(self) -> Any:
-        """The default as a row holds it: an array or scalar of the dtype, else bytes, str, nested tuples."""
+        """The default as a row has it: an array or scalar of the dtype, else bytes, str, nested tuples."""
         dtype = self.dtype
         if not isinstance(dtype, np.dtype) or self._partition_keys():
             return self.default
         if self.shape == ():
             return dtype.type(self.default)
-        array = np.array(self.default, dtype)
-        known = int(np.prod([size for size in self.shape if size is not None]))
-        missing = array.size // known if known else 0
-        return array.reshape([missing if size is None else size for size in self.shape])
+        return restore_shape(np.array(self.default, dtype), self.shape)
 
     def stored_default(self) -> list[tuple[Any, ...]]:
-        """The default as the list of each record key."""
+        """The default as one list per record key."""
         lengths: list[tuple[Any, ...]] = []
         level = self.default
         for _ in self._partition_keys():
@@ -538,37 +383,37 @@ class Feature:
 
     @classmethod
     def default_from_json(cls, value: Any, members: Mapping[str, Any]) -> Any:
-        """What JSON holds for `default`, as the feature takes it; `members` are those of the whole feature."""
+        """The JSON value of `default` as a constructor argument; `members` are those of the whole feature."""
         return map_nested(value, json_depth(members), cls._json_value)
 
     @classmethod
     def range_from_json(cls, value: Any) -> Any:
-        """What JSON holds for `range`, as the feature takes it."""
+        """The JSON value of `range` as a constructor argument."""
         return [cls._json_value(bound) for bound in value] if isinstance(value, list) else value
 
     def reads(self, stored: Feature) -> bool:
-        """Whether every stored value of another type is one of this type, as far as the types can say."""
+        """Whether this type can read every stored value of another one, judged by the types alone."""
         return type(stored) is type(self) or (bool(self.family) and self.family == stored.family)
 
     def changes_since(self, before: Feature) -> Changes:
-        """What differs from a feature whose values this type reads, beyond key, presence and shape."""
+        """What differs from a feature that this type can read, other than key, presence and shape."""
         yield from ()
 
     def shape_changes_since(self, before: Feature) -> Changes:
-        """How the shape differs from that of a feature whose values this type reads."""
+        """How the shape differs from that of a feature that this type can read."""
         # A blob of any shape is one byte string to any other type.
         yield from shape_changes(before.shape if before.storage == self.storage else before.stored_shape, self.shape)
 
     def tfx_domain(self) -> tuple[str, dict[str, Any]] | None:
-        """The domain in TFX's schema.pbtxt: its field and the members."""
+        """The domain in TFX's schema.pbtxt: its field and members."""
         return None
 
     def tfds_feature(self) -> tuple[str, dict[str, Any]]:
-        """The kind of a TFDS feature and its members; raises Inexpressible where TFDS has none."""
-        raise Inexpressible("a type that TFDS has", f"{self!r}"[:60])
+        """The kind of the TFDS feature and its members; raises Inexpressible if there is none."""
+        raise Inexpressible("a type that TFDS supports", f"{self!r}"[:60])
 
     def declared(self) -> dict[str, Any]:
-        """The fields that were given another value than the usual one, in the order of the declaration."""
+        """The fields that differ from their defaults, in order of declaration."""
         own = [field for field in dataclasses.fields(self) if field.name not in _COMMON_FIELDS]
         shared = [field for field in dataclasses.fields(self) if field.name in _COMMON_FIELDS]
         values = {field.name: (getattr(self, field.name), field.default) for field in own + shared}
@@ -597,7 +442,7 @@ class Feature:
         object.__setattr__(self, name, value)
 
     def __post_init__(self) -> None:
-        # The key first, as errors name it; the default last, as it has to fit everything else.
+        # The key first, as errors name it; the default last, as it has to match everything else.
         if self.key is not None:
             validate_name(self.key, f"the record key of a feature ({type(self).__name__})")
         self._validate_fields()
@@ -606,7 +451,7 @@ class Feature:
             raise self._refuse(
                 "S107",
                 "is both optional and has a default",
-                expected="one of the two: a hole that is kept, or a value that fills it",
+                expected="optional=True to keep missing values, or default= to fill them",
                 found=f"optional=True, default={preview(self.default)}",
                 do="drop optional=True, or drop default=",
             )
@@ -614,9 +459,9 @@ class Feature:
             raise self._refuse(
                 "S124",
                 "is optional and always empty",
-                expected="an optional feature that can hold a value: an empty list would mean absent",
+                expected="a shape that can hold a value: an empty list would mean absent",
                 found=f"shape={self.shape}",
-                do="drop optional=True, or give the shape that the values have",
+                do="drop optional=True, or declare the shape of the values",
             )
         if self.has_default:
             try:
@@ -624,17 +469,166 @@ class Feature:
             except InvalidDefault as misfit:
                 raise self._refuse(
                     "S106",
-                    "has a default that does not fit it",
+                    "has a default that does not match it",
                     expected=misfit.expected,
                     found=misfit.found,
-                    do="give a default that could have been a value of the column",
+                    do="give a default that is a valid value of the column",
                 ) from None
 
     def _validate_fields(self) -> None:
-        """Check the fields of the type itself, and bring them into their one form."""
+        """Check the fields of the type itself, and bring them into canonical form."""
+
+    def _validate_shape(self) -> None:
+        """Check `shape`, a tuple of sizes with None where a size varies, and `partitions` where the type has them."""
+        value = self.shape
+        if not isinstance(value, (tuple, list)) or len(value) > _MAX_DIMENSIONS:
+            raise self._refuse(
+                "S101",
+                "has an invalid shape",
+                expected=f"a tuple of at most {_MAX_DIMENSIONS} sizes, each an integer or None",
+                found=preview(value),
+                do="shape=() for a scalar, shape=(3,) for three values, shape=(None,) for a varying number",
+            )
+        shape = tuple(None if size is None else self._validate_dimension(size, value) for size in value)
+        self._set("shape", shape)
+        known = math.prod(size for size in shape if size is not None)
+        if known > _MAX_ELEMENTS:
+            raise self._refuse(
+                "S101",
+                "has more elements than a record can hold",
+                expected="fewer than 2^63 elements",
+                found=preview(shape),
+                do="reduce the sizes",
+            )
+        if known == 0 and None in shape:
+            raise self._refuse(
+                "S101",
+                "has a shape whose unknown size cannot be restored",
+                expected="no 0 next to None: without stored values, any size would match",
+                found=preview(shape),
+                do="replace None with the size, or drop the dimension of size 0",
+            )
+        partitions = self._validate_partitions(self._partition_keys(), shape)
+        if hasattr(self, "partitions"):
+            self._set("partitions", partitions)
+
+    def _validate_dimension(self, size: object, shape: object) -> int:
+        try:
+            number = -1 if isinstance(size, bool) else operator.index(size)  # type: ignore[arg-type]
+        except TypeError:
+            number = -1
+        if number < 0:
+            raise self._refuse(
+                "S101",
+                f"has a shape with size {preview(size)}",
+                expected="an integer ≥ 0, or None for a size that varies",
+                found=preview(shape),
+                do="None, not -1, for a size that varies" if size == -1 else "give each size as an integer or None",
+            )
+        return number
+
+    def _validate_partitions(self, value: object, shape: Shape) -> tuple[str, ...]:
+        """The keys of row lengths, one for each unknown dimension except the outermost."""
+        if not isinstance(value, (tuple, list)) or not all(is_name(key) for key in value):
+            raise self._refuse(
+                "S103",
+                "has partitions that are not record keys",
+                expected="a tuple of record keys, each a str",
+                found=preview(value),
+                do='partitions=("tokens/row_lengths",)',
+            )
+        partitions = tuple(value)
+        unknown = shape.count(None)
+        if unknown > 1 and not partitions:
+            raise self._refuse(
+                "S102",
+                "has more than one unknown dimension",
+                expected="at most one None: a flat list of values cannot restore more",
+                found=f"shape={shape}",
+                do=f"fix all sizes except one, or name {unknown - 1} record key(s) of row lengths with partitions=",
+            )
+        if len(set(partitions)) < len(partitions):
+            raise self._refuse(
+                "S103",
+                "has duplicate partitions",
+                expected="a record key for each level of row lengths",
+                found=preview(partitions),
+                do="give each level its own key",
+            )
+        if partitions and (unknown != len(partitions) + 1 or shape[:unknown] != (None,) * unknown):
+            raise self._refuse(
+                "S103",
+                "has partitions that do not match its shape",
+                expected=f"{len(partitions) + 1} leading None for {len(partitions)} partition(s), then sizes",
+                found=f"shape={shape}",
+                do=f"shape={(None,) * (len(partitions) + 1)}, or another number of partitions",
+            )
+        return partitions
+
+    def _validate_dtype(self, allowed: tuple[str, ...]) -> None:
+        """Check `dtype`. bfloat16 is a NumPy dtype only with ml_dtypes installed; without it, the name is kept."""
+        name = _canonical_dtype_name(self.dtype)
+        if name not in allowed:
+            is_tensor_dtype = name in TENSOR_DTYPES and allowed != TENSOR_DTYPES
+            raise self._refuse(
+                "S104",
+                f"does not support dtype {preview(self.dtype)}",
+                expected="one of " + ", ".join(allowed),
+                found=preview(self.dtype),
+                do=f'Tensor("{name}", shape=...) keeps every bit' if is_tensor_dtype else "use one of these dtypes",
+            )
+        if name != "bfloat16":
+            self._set("dtype", np.dtype(name).newbyteorder("<"))
+            return
+        try:
+            self._set("dtype", np.dtype(import_module("ml_dtypes").bfloat16))
+        except ImportError:
+            self._set("dtype", name)
+
+    def _validate_range(
+        self, value: object, limits: tuple[Any, Any], bound: Callable[[object], Any]
+    ) -> tuple[Any, Any] | None:
+        """`value` as (least, greatest), an open end filled from `limits`; `bound` converts and checks a number."""
+        if value is None:
+            return None
+        if not isinstance(value, (tuple, list)) or len(value) != 2 or (value[0] is None and value[1] is None):
+            raise self._range_error(value, "(least, greatest), at most one of them None")
+        try:
+            low = limits[0] if value[0] is None else bound(value[0])
+            high = limits[1] if value[1] is None else bound(value[1])
+        except InvalidDefault as misfit:
+            raise self._range_error(value, misfit.expected) from None
+        if low != low or high != high:
+            raise self._range_error(value, "numbers, not NaN")
+        if low > high:
+            raise self._range_error(value, "the least value first")
+        return low, high
+
+    def _range_error(self, value: object, expected: str) -> RekordError:
+        return self._refuse(
+            "S105",
+            "has an invalid range",
+            expected=expected,
+            found=preview(value),
+            do="range=(0, 10) for both ends, range=(0, None) for one",
+        )
+
+    def _check_choice(self, name: str, value: object, choices: tuple[str, ...], *, do: str) -> None:
+        if not isinstance(value, str) or value not in choices:
+            raise self._refuse(
+                "S110",
+                f"has {name}={preview(value)}",
+                expected="one of " + ", ".join([f'"{choice}"' for choice in choices]),
+                found=preview(value),
+                do=do,
+            )
 
     def _conform_default(self, value: object) -> Any:
-        """A default in its one form; raises Misfit."""
+        """A default in its canonical form; raises InvalidDefault."""
+        return conform_to_shape(value, self.shape, bool(self._partition_keys()), self._conform_element)
+
+    def _conform_element(self, value: object) -> Any:
+        """One element of a default in its canonical form; raises InvalidDefault."""
         raise NotImplementedError
 
     def _stored_value(self, value: Any) -> Any:
@@ -653,7 +647,7 @@ class Feature:
                 f"has {name}={preview(value)}",
                 expected=f"{name}=True or {name}=False",
                 found=preview(value),
-                do="give a bool",
+                do=f"{name}=True",
             )
 
     def _validate_integer_field(self, name: str, value: object, low: int, high: int) -> int:
@@ -662,9 +656,9 @@ class Feature:
             raise self._refuse(
                 "S110",
                 f"has {name}={preview(value)}",
-                expected=f"a whole number from {low} to {high}",
+                expected=f"an integer from {low} to {high}",
                 found=preview(value),
-                do=f"give {name} a number in this range",
+                do=f"{name}={low}",
             )
         return value
 
@@ -676,6 +670,13 @@ class Feature:
 
 
 FeatureT = TypeVar("FeatureT", bound=Feature)
+
+
+def restore_shape(values: npt.NDArray[Any], shape: Shape) -> npt.NDArray[Any]:
+    """An array in a shape with at most one unknown size, which follows from the number of values."""
+    known = math.prod(size for size in shape if size is not None)
+    missing = values.size // known if known else 0
+    return values.reshape([missing if size is None else size for size in shape])
 
 
 def of_type(columns: Mapping[str, Feature], kind: type[FeatureT]) -> dict[str, FeatureT]:
@@ -700,13 +701,13 @@ def map_nested(value: Any, depth: int, convert: Callable[[Any], Any]) -> Any:
 
 
 def json_depth(members: Mapping[str, Any]) -> int:
-    """How many dimensions the JSON of a feature declares."""
+    """The number of dimensions that the JSON of a feature declares."""
     shape = members.get("shape", ())
     return len(shape) if isinstance(shape, list) else 0
 
 
 def json_number(value: Any) -> Any:
-    """A number from JSON, which has texts in place of NaN and infinities."""
+    """A number from JSON, where strings stand for NaN and infinities."""
     return _NON_FINITE.get(value, value) if isinstance(value, str) else value
 
 
@@ -724,7 +725,7 @@ def json_octets(value: Any) -> Any:
 
 
 def shape_changes(a: Shape, b: Shape) -> Changes:
-    """What becomes of values of shape `a` that are read with shape `b`."""
+    """What changes for values of shape `a` that are read with shape `b`."""
     if a == b:
         return
     if {a, b} <= {(), (1,)} or (a == () and b == (None,)):
@@ -735,7 +736,7 @@ def shape_changes(a: Shape, b: Shape) -> Changes:
 
 
 def dtype_changes(a: Any, b: Any, held: tuple[int, int] | None) -> Changes:
-    """Whether the values of one dtype, from `held[0]` to `held[1]` where known, fit another."""
+    """Whether values of one dtype, from `held[0]` to `held[1]` if known, fit another."""
     old, new = dtype_name(a), dtype_name(b)
     if old == new:
         return
@@ -752,23 +753,27 @@ def dtype_changes(a: Any, b: Any, held: tuple[int, int] | None) -> Changes:
 
 
 def integer_changes(before: Feature, after: Feature) -> Changes:
-    """Whether the whole numbers of one feature fit another."""
+    """Whether the integers of one feature fit another."""
     held = before.limits or integer_bounds(before.stored_dtype)
     yield from dtype_changes(before.stored_dtype, after.stored_dtype, held)
     low, high = after.limits or integer_bounds(after.stored_dtype)
     if held != (low, high) and before.limits != after.limits:
-        what = f"values from {held[0]} to {held[1]}, now from {low} to {high}"
+        what = f"range {held[0]} to {held[1]} became {low} to {high}"
         yield low <= held[0] and held[1] <= high, what
 
 
+def is_name(value: object) -> TypeGuard[str]:
+    """Whether a value can be the name of a column or class, or a record key."""
+    return isinstance(value, str) and bool(value) and is_utf8_encodable(value)
+
+
 def validate_name(name: object, what: str) -> str:
-    """A column's name or a record key: a text that a record can hold."""
-    if not isinstance(name, str) or not name or not is_utf8_encodable(name):
+    """A column name or a record key: a str that a record can hold."""
+    if not is_name(name):
         raise schema_error(
             "S109",
-            f"{what} is not a name",
-            column=name if isinstance(name, str) and name and is_utf8_encodable(name) else None,
-            expected="a str of at least one character that UTF-8 can hold",
+            f"{what} has no valid name",
+            expected="a str of at least one character that UTF-8 can encode",
             found=preview(name),
             do="give it a name",
         )
@@ -782,7 +787,7 @@ def _is_same_value(value: Any, usual: Any) -> bool:
 
 
 def _identity_key(value: Any) -> Any:
-    """A stand-in that is equal only to itself: NaN to NaN, but 0.0 not to -0.0, as their bytes are."""
+    """A key that compares like stored bytes: NaN equals NaN, 0.0 does not equal -0.0."""
     if isinstance(value, tuple):
         return tuple([_identity_key(part) for part in value])
     if isinstance(value, float):

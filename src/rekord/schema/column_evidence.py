@@ -1,4 +1,4 @@
-"""What the values of one column of rows have in common, and the feature that they fit."""
+"""What the values of one column have in common, and the feature that fits them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_DISTINCT_VALUES = 1 << 22
 
 
 def is_lossy_in_float32(values: Any) -> bool:
-    """Whether float32 would make one value of two, make one infinite, or change a whole number."""
+    """Whether float32 would merge two values, make one infinite, or change an integer."""
     array = np.asarray(values, np.float64)
     merging = Float32CollisionDetector()
     merging.add(array)
@@ -37,9 +37,9 @@ def is_lossy_in_float32(values: Any) -> bool:
 
 
 class Float32CollisionDetector:
-    """Distinct float64 values, and whether float32 makes one of two of them, or makes one infinite.
+    """Distinct float64 values, and whether float32 would merge two of them or make one infinite.
 
-    Beyond four million distinct values no more are kept, and new ones are compared with those only.
+    At most four million distinct values are kept; further ones are compared with those only.
     """
 
     def __init__(self) -> None:
@@ -49,22 +49,22 @@ class Float32CollisionDetector:
         self._found = False
 
     def add(self, values: Any) -> None:
-        """Look at more values."""
+        """Add values."""
         if self._found:
             return
         array = np.asarray(values, np.float64).ravel()
         self._waiting.append(array)
         self._waiting_values += array.size
-        # As many new as old ones, so that all the sorting together is not much more than one.
+        # As many new as old ones, so that sorting is amortised.
         if self._waiting_values >= max(_FIRST_CHECK_VALUES, self._kept.size):
-            self._look()
+            self._check_waiting()
 
     def merges(self) -> bool:
-        """Whether declaring float32 would lose more than digits."""
-        self._look()
+        """Whether float32 would lose more than digits."""
+        self._check_waiting()
         return self._found
 
-    def _look(self) -> None:
+    def _check_waiting(self) -> None:
         if self._found or not self._waiting:
             return
         distinct = np.unique(np.concatenate([self._kept, *self._waiting]))
@@ -99,30 +99,30 @@ _PYTHON_SCALARS: tuple[tuple[type | tuple[type, ...], str], ...] = (
 _MAX_DEPTH = 32
 
 MISSING_VALUE = object()
-"""Stands for a None inside a list, since `strange` is None where nothing is."""
+"""Marks a None inside a list, as `unsupported_value` is None by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElementSummary:
-    """The elements of a value. `shape` is None where its parts are of different shapes.
+    """The elements of a value. `shape` is None if its parts have different shapes.
 
-    `strange` is an element that no feature holds, and `remedy` what to do about it.
+    `unsupported_value` is an element that no feature can hold, `remedy` what to do about it.
     """
 
     families: tuple[str, ...] = ()
     shape: tuple[int, ...] | None = ()
-    dtype: Any = None  # that NumPy gave the value; Python's own numbers have none
+    dtype: Any = None  # None for Python numbers
     ints: tuple[int, int] | None = None  # the least and the greatest
-    digits: int = 0  # binary ones that the longest of them needs
+    digits: int = 0  # significant bits of the longest integer
     float_range: tuple[float, float] | None = None  # of finite floats
-    float64_values: Any = None  # float64 values
-    times: tuple[tuple[str, str | None], ...] = ()  # units and time zones, "" for what knows none by itself
+    float64_values: Any = None
+    times: tuple[tuple[str, str | None], ...] = ()  # units and time zones
     unsupported_value: Any = None
     remedy: str = ""
 
 
 def summarize_elements(value: Any) -> ElementSummary:
-    """What one value of a row is made of."""
+    """The elements of one value of a row."""
     family = _python_type_family(value)
     if family is not None:
         return summarize_python_elements([value], (), (family,))
@@ -133,14 +133,14 @@ def summarize_elements(value: Any) -> ElementSummary:
     if hasattr(value, "__array__") and not isinstance(value, (type, os.PathLike)) and not _is_image(value):
         try:
             return _summarize_array(np.asarray(value.__array__()))
-        except Exception:  # a tensor on another device, one that wants its gradient: what it raises is its own
+        except Exception:  # a tensor on another device, or one with a gradient: it may raise anything
             return _summarize_unsupported(value)
     return _summarize_unsupported(value)
 
 
 def _python_type_family(value: Any) -> str | None:
     if isinstance(value, np.generic) and not isinstance(value, (np.str_, np.bytes_)):
-        return None  # np.float64 is a float to Python, but knows its dtype
+        return None  # np.float64 is a Python float, but has a dtype
     return next((family for kind, family in _PYTHON_SCALARS if isinstance(value, kind)), None)
 
 
@@ -207,18 +207,18 @@ def _summarize_list(value: Sequence[Any]) -> ElementSummary:
 
 
 def _summarize_mixed(flat: list[Any], shape: tuple[int, ...]) -> ElementSummary:
-    """NumPy's scalars beside others: as Python's own, which lose no value."""
+    """NumPy scalars mixed with other values: as Python values, without loss."""
     plain = [part.item() if isinstance(part, np.generic) else part for part in flat]
-    strange = [part for part in plain if _python_type_family(part) is None]
-    if strange:
-        return _summarize_unsupported(strange[0])
+    unsupported = [part for part in plain if _python_type_family(part) is None]
+    if unsupported:
+        return _summarize_unsupported(unsupported[0])
     return summarize_python_elements(
         plain, shape, tuple(dict.fromkeys(_python_type_family(part) or "" for part in plain))
     )
 
 
 def _flatten(value: Sequence[Any], out: list[Any], depth: int) -> tuple[int, ...] | None:
-    """The shape of nested lists, whose elements go to `out`; None where it is uneven."""
+    """The shape of nested lists, whose elements are appended to `out`; None if it is ragged."""
     shape: tuple[int, ...] | None = None
     for part in value:
         if isinstance(part, (list, tuple)) or (depth == 0 and _is_sequence(part)):
@@ -235,7 +235,7 @@ def _flatten(value: Sequence[Any], out: list[Any], depth: int) -> tuple[int, ...
 
 
 def summarize_python_elements(flat: list[Any], shape: tuple[int, ...], families: tuple[str, ...]) -> ElementSummary:
-    """The elements of a value that are Python's own, of these families."""
+    """The elements of a value that consists of Python values of these families."""
     ints = reals = doubles = None
     digits = 0
     if "int" in families:
@@ -261,8 +261,8 @@ _TIME_UNITS = {**dict.fromkeys(("Y", "M", "W", "D", "h", "m", "s"), "s"), "ms": 
 
 
 def _unit_and_zone(value: datetime.datetime) -> tuple[str, str | None]:
-    """The unit that holds a datetime, and the zone that it knows; UTC for one that has no name."""
-    unit = _TIME_UNITS.get(getattr(value, "unit", "us"), "ns")  # pandas' own has a unit
+    """The unit of a datetime, and its time zone; UTC for a zone without a name."""
+    unit = _TIME_UNITS.get(getattr(value, "unit", "us"), "ns")  # a pandas Timestamp has a unit
     if value.tzinfo is None:
         return unit, None
     zone = getattr(value.tzinfo, "key", None) or getattr(value.tzinfo, "zone", None)
@@ -270,7 +270,7 @@ def _unit_and_zone(value: datetime.datetime) -> tuple[str, str | None]:
 
 
 def _count_significant_bits(whole: Any) -> int:
-    """How many binary digits the longest number has, zeros at its end not counted."""
+    """The significant bits of the longest integer, without trailing zeros."""
     if whole.dtype.kind == "u":
         magnitudes = whole.astype(np.uint64).ravel()
     else:
@@ -292,30 +292,30 @@ def _is_image(value: object) -> bool:
 
 def _summarize_unsupported(value: Any, dtype: str = "") -> ElementSummary:
     if value is None:
-        remedy = "leave the hole out of the list, or make the whole value None"
+        remedy = "drop None from the list, or make the whole value None"
     elif isinstance(value, (datetime.date, datetime.time, datetime.timedelta)) or dtype.startswith(
         ("datetime64", "timedelta64")
     ):
-        remedy = "give a datetime, seconds as an int, or text: value.isoformat()"
+        remedy = "convert it to a datetime, to seconds, or to text: value.isoformat()"
     elif isinstance(value, decimal.Decimal):
-        remedy = "store it as float(value), as text, or as an int of the smallest unit"
+        remedy = "convert it: float(value), str(value), or an integer of the smallest unit"
     elif isinstance(value, (set, frozenset)):
-        remedy = "give it an order: sorted(value)"
+        remedy = "convert it to a list: sorted(value)"
     elif isinstance(value, os.PathLike):
-        remedy = "give the bytes of the file: path.read_bytes(), or declare rk.Image() for the column"
+        remedy = "path.read_bytes(), or declare the column as rk.Image()"
     elif _is_image(value):
-        remedy = "give the bytes of the image file, or declare rk.Image(format=…) and give an array"
+        remedy = "give the encoded bytes, or an array and declare rk.Image(format=…)"
     else:
-        remedy = "turn it into numbers, text or bytes first"
+        remedy = "convert it to numbers, text or bytes"
     return ElementSummary(unsupported_value=MISSING_VALUE if value is None else value, remedy=remedy)
 
 
 _FAMILY_NAMES = {
     "bool": "bools",
-    "int": "whole numbers",
+    "int": "integers",
     "float": "floats",
     "complex": "complex numbers",
-    "text": "texts",
+    "text": "strings",
     "bytes": "bytes",
     "time": "timestamps",
 }
@@ -333,23 +333,23 @@ class ColumnEvidence:
     def __init__(self, name: str) -> None:
         self.name = name
         self.present = 0
-        self._families: dict[str, int] = {}  # and the row that each was first seen in
+        self._families: dict[str, int] = {}  # and the first row of each
         self._dtypes: dict[str, None] = {}
         self._shapes: dict[int, list[int | None]] = {}  # by the number of dimensions
-        self._raw = False  # uint8 and uint16 arrays are kept as raw bytes
-        self._empty = False  # an empty list, whose elements could be anything
+        self._raw = False  # has uint8 or uint16 arrays, stored as raw bytes
+        self._empty = False  # has an empty list, whose elements could be anything
         self._ints: tuple[int, int] | None = None
         self._digits = 0
         self._reals: tuple[float, float] | None = None
         self._doubles = Float32CollisionDetector()
-        self._times: dict[tuple[str, str | None], int] = {}  # units and zones, and the row of the first
-        # Scalars of one type that came one after another wait to be looked at together.
+        self._times: dict[tuple[str, str | None], int] = {}  # units and time zones, and the first row of each
+        # Consecutive scalars of one type are summarised together.
         self._run: list[Any] = []
         self._run_type: type = type(None)
         self._run_row = 0
 
     def add_column(self, values: Any, first_row: int) -> None:
-        """Look at the values of many rows: an array with a row for each, or a list."""
+        """Add the values of many rows: an array with the rows first, or a list."""
         if isinstance(values, np.ndarray) and values.dtype.kind in "biuf" and len(values):
             self.present += len(values)
             self._flush_run()
@@ -365,7 +365,7 @@ class ColumnEvidence:
             self.add(value, row)
 
     def add(self, value: Any, row: int) -> None:
-        """Look at one value."""
+        """Add one value."""
         if is_missing(value):
             return
         self.present += 1
@@ -374,7 +374,7 @@ class ColumnEvidence:
             if kind is not self._run_type:
                 self._flush_run()
                 self._run_type, self._run_row = kind, row
-            if kind is not str and kind is not bytes:  # large ones are not held; their type is all there is
+            if kind is not str and kind is not bytes:  # not kept: only their type matters
                 self._run.append(value)
                 if len(self._run) >= _RUN_VALUES:
                     self._summarize_run()
@@ -386,16 +386,16 @@ class ColumnEvidence:
         if leaves.shape is None:
             raise error(
                 "S131",
-                f"`{self.name}` has a list of parts of different shapes",
+                f"`{self.name}` has a list whose parts have different shapes",
                 location=Location(feature=self.name, row=row),
-                expected="parts of one shape: only one dimension of a column may vary",
+                expected="parts of the same shape: only one dimension of a column may vary",
                 found=preview(value),
-                do="pad the parts to one length, or declare partitions= for ragged values",
+                do="pad the parts to the same length, or declare partitions= for ragged values",
             )
         self._note(leaves, leaves.shape, row)
 
     def add_times(self, times: Any, zone: str | None, first_row: int) -> None:
-        """Look at many times in one zone, of which NaT is none."""
+        """Add many times in one time zone; NaT is missing."""
         present = int((~np.isnat(times)).sum())
         self.present += present
         self._flush_run()
@@ -404,13 +404,13 @@ class ColumnEvidence:
             self._note(replace(leaves, times=tuple((unit, zone) for unit, _ in leaves.times)), (), first_row)
 
     def feature(self, rows: int) -> Feature:
-        """The type of the column, now that `rows` rows have been seen."""
+        """The feature for the column, after `rows` rows."""
         self._flush_run()
         optional = self.present < rows
         shape = self._shape()
         families = set(self._families)
         if not families:
-            # Never a value, or only empty lists: what it would hold cannot be known.
+            # No values, or only empty lists: the type is unknown.
             return Bytes(shape=(None,), optional=optional)
         if families == {"text"}:
             return Text(shape=shape, optional=optional)
@@ -427,7 +427,7 @@ class ColumnEvidence:
         raise self._mixed_families_error()
 
     def evidence(self) -> dict[str, Any]:
-        """What was seen, as JSON holds it."""
+        """The evidence as JSON-compatible values."""
         self._flush_run()
         out: dict[str, Any] = {"present": self.present, "types": list(self._families)}
         if self._dtypes:
@@ -479,9 +479,9 @@ class ColumnEvidence:
                 "S129",
                 f"`{self.name}` has times with and without a time zone",
                 column=self.name,
-                expected="times that all know their zone, or none of them",
+                expected="all times with a time zone, or all without",
                 found=f"the other kind first in row {max(zones.values()):,}",
-                do="value.replace(tzinfo=datetime.UTC), or of whatever zone it is",
+                do="value.replace(tzinfo=datetime.UTC), or another time zone",
             )
         unit: Any = max((unit for unit, _ in self._times), key=list(TICKS_PER_SECOND).index)
         zone = next(iter(zones)) if len(zones) == 1 else "UTC"
@@ -504,7 +504,7 @@ class ColumnEvidence:
         return Float32(shape=shape, dtype=name if name in FLOAT_DTYPES else "float32", optional=optional)
 
     def _common_dtype(self) -> str:
-        """The dtype that holds all values: that of the arrays, or Python's own."""
+        """The dtype that can hold all values."""
         names = [name for name in self._dtypes if name in TENSOR_DTYPES and name != "bool"]
         if len(names) > 1 and "bfloat16" in names:
             names = ["float32" if name == "bfloat16" else name for name in names]
@@ -512,7 +512,7 @@ class ColumnEvidence:
             common = np.result_type(*[np.dtype(name) for name in names])
             if common.kind in "iu" and common.name not in ("int64", "uint64"):
                 return str(common.name)
-            # int64 beside uint64, or Python's ints: whichever holds the numbers that there are.
+            # int64 mixed with uint64, or Python integers: whichever holds the numbers.
             if names == ["uint64"] or (self._ints is not None and self._ints[1] > _INT64_RANGE[1]):
                 return "uint64"
             return "int64"
@@ -526,26 +526,26 @@ class ColumnEvidence:
             return
         raise schema_error(
             "S130",
-            f"`{self.name}` has a whole number that 64 bits cannot hold",
+            f"`{self.name}` has an integer that does not fit 64 bits",
             column=self.name,
-            expected="numbers from -2^63 to 2^63 - 1, or from 0 to 2^64 - 1",
-            found=f"numbers from {preview(least)} to {preview(most)}",
+            expected="integers from -2^63 to 2^63 - 1, or from 0 to 2^64 - 1",
+            found=f"integers from {preview(least)} to {preview(most)}",
             do="store it as text: str(number)",
         )
 
     def _check_exact(self, dtype: str) -> None:
-        """Whole numbers among floats must survive."""
+        """Integers mixed with floats must be exact."""
         holds = _SIGNIFICAND_BITS[dtype]
         if "int" not in self._families or self._digits <= holds:
             return
         least, most = self._ints or (0, 0)
         raise schema_error(
             "S129",
-            f"`{self.name}` has floats, and whole numbers that {dtype} cannot hold beside them",
+            f"`{self.name}` has floats, and integers that {dtype} cannot represent exactly",
             column=self.name,
-            expected=f"whole numbers of at most {holds} binary digits, or no floats",
-            found=f"whole numbers from {least} to {most}, of up to {self._digits} digits",
-            do="make the column all ints or all floats, or declare it in a schema of your own",
+            expected=f"integers of at most {holds} bits, or no floats",
+            found=f"integers from {least} to {most}, of up to {self._digits} bits",
+            do="convert the column to all integers or all floats, or declare it in a schema",
         )
 
     def _shape(self) -> Shape:
@@ -554,18 +554,18 @@ class ColumnEvidence:
         if not self._shapes:
             return ()
         if self._empty and 0 not in self._shapes:
-            # Of an array of any number of dimensions it says that the first may be 0.
+            # For an array of any number of dimensions, an empty list means that the first may be 0.
             for sizes in self._shapes.values():
                 sizes[0] = sizes[0] if sizes[0] == 0 else None
         if len(self._shapes) > 1 or (self._empty and 0 in self._shapes):
             dimensions = sorted({*self._shapes, *([1] if self._empty else [])})
             raise schema_error(
                 "S131",
-                f"`{self.name}` has values of different numbers of dimensions",
+                f"`{self.name}` has values with different numbers of dimensions",
                 column=self.name,
-                expected="always a scalar, always a list, or always an array of as many dimensions",
+                expected="always a scalar, or always the same number of dimensions",
                 found=" and ".join([f"{n} dimension" + "s" * (n != 1) for n in dimensions]),
-                do="wrap scalars into lists: [value]",
+                do="wrap scalars in lists: [value]",
             )
         (sizes,) = self._shapes.values()
         if len(sizes) == 1 and sizes[0] in (0, None):
@@ -574,13 +574,13 @@ class ColumnEvidence:
         if sizes.count(None) > 1 or (None in sizes and known == 0):
             raise schema_error(
                 "S131",
-                f"`{self.name}` has values whose sizes differ in more than one dimension"
+                f"`{self.name}` has values whose sizes vary in more than one dimension"
                 if known
-                else f"`{self.name}` has values without elements whose sizes differ",
+                else f"`{self.name}` has empty values whose sizes vary",
                 column=self.name,
                 expected="at most one dimension that varies" if known else "sizes that can be restored",
                 found=f"shape {tuple(sizes)}",
-                do="pad or crop the values to one size, or store them encoded, as an image or as bytes",
+                do="pad or crop the values to one size, or store them as encoded images or bytes",
             )
         return tuple(sizes)
 
@@ -591,9 +591,9 @@ class ColumnEvidence:
             "S129",
             f"`{self.name}` has {_FAMILY_NAMES[one]} and {_FAMILY_NAMES[other]}",
             column=self.name,
-            expected="values of one type in a column",
+            expected="values of one type",
             found=f"{_FAMILY_NAMES[other]} first in row {row:,}",
-            do="encode the texts: value.encode()" if texts else "convert them to one type",
+            do="encode the strings: value.encode()" if texts else "convert them to one type",
         )
 
     def _unsupported_error(self, leaves: ElementSummary, row: int) -> Exception:
@@ -603,7 +603,7 @@ class ColumnEvidence:
             "S130",
             f"`{self.name}` has {what}",
             location=Location(feature=self.name, row=row),
-            expected="numbers, bools, texts, bytes, datetimes, or lists and arrays of them",
+            expected="numbers, bools, strings, bytes, datetimes, or lists and arrays of them",
             found=preview(None if hole else leaves.unsupported_value),
             do=leaves.remedy,
         )
@@ -615,7 +615,7 @@ def _type_name(value: object) -> str:
 
 
 def _union_range(a: Any, b: Any) -> Any:
-    """The span of two spans, either of which may be none."""
+    """The union of two ranges, either of which may be None."""
     if a is None or b is None:
         return b if a is None else a
     return min(a[0], b[0]), max(a[1], b[1])

@@ -15,7 +15,7 @@ Verdict: TypeAlias = Literal["same", "widened", "breaking"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One difference; `column` is None where the schemas differ as a whole."""
+    """One difference; `column` is None if it concerns the whole schema."""
 
     column: str | None
     what: str
@@ -24,7 +24,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compatibility:
-    """Same: the schemas are equal. Widened: all data of the first can be read. Breaking: some cannot."""
+    """same: the schemas are equal. widened: all data of the first can be read. breaking: some cannot."""
 
     verdict: Verdict
     changes: tuple[Change, ...]
@@ -32,10 +32,10 @@ class Compatibility:
 
 @check_keywords
 def compat(a: Schema, b: Schema) -> Compatibility:
-    """Can data written with `a` be read with `b`?
+    """Whether data written with `a` can be read with `b`.
 
-    Data lies under record keys, so that a renamed column with its old key is the same column. A default of
-    `a` was written wherever a row had no value: such data is never absent.
+    Columns are matched by name, then by record key: a renamed column that keeps its key is the same column. A default
+    of `a` was written for every missing value, so that this data is never absent.
     """
     changes = tuple(_find_changes(a, b))
     if any(change.verdict == "breaking" for change in changes):
@@ -68,13 +68,13 @@ def _compare_columns(
         if old != name:
             found.insert(0, (True, f"renamed from `{old}`"))
         elif not found and before[old] != feature:
-            # What is left is how rows are written: quality, rounding, cast, a key that was spelled out.
-            found.append((True, "declared in another way, with no effect on reading"))
+            # The rest concerns writing only: quality, rounding, cast, an explicit key.
+            found.append((True, "declaration changed, without effect on reading"))
         for readable, what in found:
             yield Change(column=name, what=what, verdict="widened" if readable else "breaking")
     for name in before:
         if name not in used:
-            yield Change(column=name, what="removed: its data is no longer read", verdict="widened")
+            yield Change(column=name, what="removed, no longer read", verdict="widened")
 
 
 def _describe_added_column(
@@ -85,10 +85,10 @@ def _describe_added_column(
     stored = {key: old for old, had in before.items() for key in had.record_keys(old)}
     taken = [stored[key] for key in keys if key in stored]
     if taken:
-        what = f"reads what `{taken[0]}` stored as another feature"
+        what = f"reads the data of `{taken[0]}` as another feature"
         return Change(column=name, what=what, verdict="breaking")
     if feature.required:
-        return Change(column=name, what="new and required: no record has it", verdict="breaking")
+        return Change(column=name, what="new and required, missing in all records", verdict="breaking")
     how = "optional" if feature.optional else "with a default"
     return Change(column=name, what=f"new, {how}", verdict="widened")
 
@@ -113,13 +113,9 @@ def _format_keys(keys: tuple[str, ...]) -> str:
 
 def _compare_presence(a: Feature, b: Feature) -> Changes:
     def describe(feature: Feature) -> str:
-        return "optional" if feature.optional else "required" if feature.required else "filled by a default"
+        return "optional" if feature.optional else "required" if feature.required else "with a default"
 
     if describe(a) != describe(b):
-        yield not (a.optional and b.required), f"was {describe(a)}, is {describe(b)}"
-    elif a.has_default and not _has_equal_defaults(a, b):
+        yield not (a.optional and b.required), f"{describe(a)} became {describe(b)}"
+    elif a.has_default and repr(a.default) != repr(b.default):  # by repr, NaN equals NaN
         yield True, f"default {a.default!r} became {b.default!r}"
-
-
-def _has_equal_defaults(a: Feature, b: Feature) -> bool:
-    return repr(a.default) == repr(b.default)  # NaN equals NaN here, as it does in the features themselves

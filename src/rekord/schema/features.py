@@ -1,4 +1,4 @@
-"""The feature types: what the values of a column are, and under which record keys they are stored."""
+"""The feature types: what the values of a column are, and which record keys store them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from rekord.arguments import check_keywords, is_utf8_encodable
+from rekord.arguments import check_keywords
 from rekord.errors import preview
 from rekord.schema.base import (
     ABSENT,
@@ -29,6 +29,7 @@ from rekord.schema.base import (
     dtype_name,
     integer_bounds,
     integer_changes,
+    is_name,
     json_depth,
     json_number,
     json_octets,
@@ -36,30 +37,26 @@ from rekord.schema.base import (
     to_python_scalar,
     to_stored_float,
     validate_bytes,
-    validate_dtype,
     validate_element,
     validate_float,
     validate_integer,
     validate_name,
-    validate_partitions,
-    validate_range,
-    validate_shape,
     validate_text,
 )
 
 __all__ = ["Boxes", "Bytes", "Float32", "Image", "Int64", "Label", "Mask", "Sparse", "Tensor", "Text"]
 
 _MAX_INDICES = 2**63 - 1
-_NOT_RAW = ("uint32",)  # tf.io.decode_raw, with which TFDS reads raw bytes, does not know them
+_NOT_RAW = ("uint32",)  # not supported by tf.io.decode_raw, with which TFDS reads raw bytes
 
 
 @check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Int64(Feature):
-    """Whole numbers, stored as int64 and given back as `dtype`; uint64 is stored bit for bit, as TFDS does.
+    """Integers, stored as int64 and read as `dtype`; uint64 is stored bit for bit, as in TFDS.
 
-    `range` holds the least and the greatest value allowed, None for an open end. `cast=True` takes floats
-    that are all whole.
+    `range` is the least and the greatest value allowed, None for an open end. `cast=True` accepts floats without a
+    fractional part.
     """
 
     shape: Shape = ()
@@ -75,16 +72,11 @@ class Int64(Feature):
     reads_text = True
 
     def _validate_fields(self) -> None:
-        self._set("shape", validate_shape(self.shape, "Int64", self.key))
-        self._set("partitions", validate_partitions(self.partitions, self.shape, "Int64", self.key))
-        self._set("dtype", validate_dtype(self.dtype, INTEGER_DTYPES, "Int64", self.key))
-        limits = integer_bounds(self.dtype)
+        self._validate_shape()
+        self._validate_dtype(INTEGER_DTYPES)
         bound = lambda v: int(validate_integer(v, self.dtype))  # noqa: E731
-        self._set("range", validate_range(self.range, limits, bound, "Int64", self.key))
+        self._set("range", self._validate_range(self.range, integer_bounds(self.dtype), bound))
         self._check_flag("cast", self.cast)
-
-    def _conform_default(self, value: object) -> Any:
-        return conform_to_shape(value, self.shape, bool(self.partitions), self._conform_element)
 
     def _conform_element(self, value: object) -> int:
         number = validate_integer(value, self.dtype)
@@ -119,10 +111,10 @@ def _signed(value: int) -> int:
 @check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Float32(Feature):
-    """Numbers, stored as float32 and given back as `dtype`.
+    """Floats, stored as float32 and read as `dtype`.
 
-    `range` is meant in the declared dtype: bounds and values are compared after rounding to it. Values round
-    to nearest; `rounding="exact"` refuses what would change.
+    Values are rounded to the nearest number of the dtype; `rounding="exact"` rejects values that would change.
+    `range` is compared after rounding.
     """
 
     shape: Shape = ()
@@ -137,23 +129,11 @@ class Float32(Feature):
     reads_text = True
 
     def _validate_fields(self) -> None:
-        self._set("shape", validate_shape(self.shape, "Float32", self.key))
-        self._set("partitions", validate_partitions(self.partitions, self.shape, "Float32", self.key))
-        self._set("dtype", validate_dtype(self.dtype, FLOAT_DTYPES, "Float32", self.key))
-        limits = float("-inf"), float("inf")
+        self._validate_shape()
+        self._validate_dtype(FLOAT_DTYPES)
         bound = lambda v: validate_float(v, self.dtype, exact=False)  # noqa: E731
-        self._set("range", validate_range(self.range, limits, bound, "Float32", self.key))
-        if self.rounding not in ("nearest", "exact"):
-            raise self._refuse(
-                "S110",
-                f"has rounding={preview(self.rounding)}",
-                expected='rounding="nearest" or rounding="exact"',
-                found=preview(self.rounding),
-                do="choose one of the two",
-            )
-
-    def _conform_default(self, value: object) -> Any:
-        return conform_to_shape(value, self.shape, bool(self.partitions), self._conform_element)
+        self._set("range", self._validate_range(self.range, (-math.inf, math.inf), bound))
+        self._check_choice("rounding", self.rounding, ("nearest", "exact"), do='rounding="nearest"')
 
     def _conform_element(self, value: object) -> float:
         number = validate_float(value, self.dtype, exact=self.rounding == "exact")
@@ -169,9 +149,9 @@ class Float32(Feature):
     def changes_since(self, before: Feature) -> Changes:
         yield from dtype_changes(before.dtype, self.dtype, None)
         if before.limits != self.range:
-            everything = float("-inf"), float("inf")
+            everything = -math.inf, math.inf
             had, allowed = before.limits or everything, self.limits or everything
-            # NaN is inside no range: data that had none may hold it.
+            # NaN is outside every range: data without a range may contain it.
             inside = allowed[0] <= had[0] and had[1] <= allowed[1]
             fits = self.range is None or (before.limits is not None and inside)
             yield fits, f"range {before.limits} became {self.range}"
@@ -189,7 +169,7 @@ class Float32(Feature):
 @check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Bytes(Feature):
-    """Byte strings, stored as they are."""
+    """Byte strings, stored unchanged."""
 
     shape: Shape = ()
     _: KW_ONLY
@@ -199,15 +179,14 @@ class Bytes(Feature):
     reads_text = True
 
     def _validate_fields(self) -> None:
-        self._set("shape", validate_shape(self.shape, "Bytes", self.key))
-        self._set("partitions", validate_partitions(self.partitions, self.shape, "Bytes", self.key))
+        self._validate_shape()
 
     @property
     def dtype(self) -> None:
         return None
 
-    def _conform_default(self, value: object) -> Any:
-        return conform_to_shape(value, self.shape, bool(self.partitions), validate_bytes)
+    def _conform_element(self, value: object) -> bytes:
+        return validate_bytes(value)
 
     _json_value = staticmethod(json_octets)
 
@@ -221,30 +200,28 @@ class Bytes(Feature):
 @check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Payload(Bytes):
-    """The whole payload of a record as one byte string, whatever message it is: the only column of its schema.
+    """The whole payload of a record as one byte string; the only column of its schema.
 
-    For records that are no Examples: ExampleListWithContext, tf.Event, messages of other programs. They are read
-    and copied; their content is not decoded.
+    For records that are not Examples: ExampleListWithContext, tf.Event, messages of other programs. They are read and
+    copied, not decoded.
     """
 
     def _validate_fields(self) -> None:
         Bytes._validate_fields(self)
-        given = self.declared()
-        if given:
-            name = next(iter(given))
+        for name, value in self.declared().items():
             raise self._refuse(
                 "S144",
-                f"is given {name}=",
-                expected="Payload(): a payload is one byte string, and every record has one",
-                found=f"{name}={preview(given[name])}",
-                do=f"leave {name}= out",
+                f"does not take {name}=",
+                expected="Payload(): every record has one payload, a byte string",
+                found=f"{name}={preview(value)}",
+                do=f"drop {name}=",
             )
 
 
 @check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Text(Feature):
-    """Texts, stored as UTF-8."""
+    """Strings, stored as UTF-8."""
 
     shape: Shape = ()
     _: KW_ONLY
@@ -255,15 +232,14 @@ class Text(Feature):
     is_text = True
 
     def _validate_fields(self) -> None:
-        self._set("shape", validate_shape(self.shape, "Text", self.key))
-        self._set("partitions", validate_partitions(self.partitions, self.shape, "Text", self.key))
+        self._validate_shape()
 
     @property
     def dtype(self) -> None:
         return None
 
-    def _conform_default(self, value: object) -> Any:
-        return conform_to_shape(value, self.shape, bool(self.partitions), validate_text)
+    def _conform_element(self, value: object) -> str:
+        return validate_text(value)
 
     def _stored_value(self, value: Any) -> bytes:
         return str(value).encode()
@@ -272,16 +248,16 @@ class Text(Feature):
         return "natural_language_domain", {}
 
     def tfds_feature(self) -> tuple[str, dict[str, Any]]:
-        # A text of TFDS cannot be missing.
+        # A Text of TFDS cannot be missing.
         return ("tensor", {"dtype": "string"}) if self.optional and not self.variable else ("text", {})
 
 
 @check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
 class Label(Feature):
-    """A class, stored as its id from 0 to `count` - 1. A row may give the id, or the name if there are names.
+    """A class, stored as its id from 0 to `count` - 1. Rows have the id, or the class name if names are declared.
 
-    `Label(["cat", "dog"])` or `Label(10)`; `shape=(None,)` for several classes at once.
+    `Label(["cat", "dog"])` or `Label(10)`; `shape=(None,)` for multiple labels.
     """
 
     names: tuple[str, ...] | None = None
@@ -321,8 +297,7 @@ class Label(Feature):
         if self.names is not None:
             self._set("names", self._validate_class_names(self.names))
         self._set("count", self._validate_class_count(self.count))
-        self._set("shape", validate_shape(self.shape, "Label", self.key))
-        validate_partitions((), self.shape, "Label", self.key)
+        self._validate_shape()
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -341,27 +316,27 @@ class Label(Feature):
         return self.names
 
     def declared(self) -> dict[str, Any]:
-        """The fields that were given; the number of names says itself."""
+        """The fields that were given, without a count that follows from the names."""
         fields = Feature.declared(self)
         if self.names is not None:
             del fields["count"]
         return fields
 
     def id_of(self, name: str) -> int | None:
-        """The id of a class by its name, None where there is no such name."""
+        """The id of a class by its name, None if the name is unknown."""
         return self.names.index(name) if self.names is not None and name in self.names else None
 
     def _validate_class_names(self, names: object) -> tuple[str, ...]:
         if isinstance(names, np.ndarray):
             names = names.tolist()
         if not isinstance(names, (list, tuple)):
-            raise self._class_names_error("a list of names, or the number of classes", preview(names))
+            raise self._class_names_error("a list of class names, or the number of classes", preview(names))
         for name in names:
-            if not isinstance(name, str) or not name or not is_utf8_encodable(name):
-                raise self._class_names_error("names that are texts of at least one character", preview(name))
+            if not is_name(name):
+                raise self._class_names_error("names of at least one character, as str", preview(name))
         if len(set(names)) < len(names):
-            twice = next(name for i, name in enumerate(names) if name in names[:i])
-            raise self._class_names_error("each name once: a name must lead to one id", f"{preview(twice)} twice")
+            duplicate = next(name for i, name in enumerate(names) if name in names[:i])
+            raise self._class_names_error("unique names", f"duplicate {preview(duplicate)}")
         return tuple([str(name) for name in names])
 
     def _validate_class_count(self, count: object) -> int:
@@ -370,20 +345,17 @@ class Label(Feature):
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MAX_INDICES:
             raise self._class_names_error("at least one class", "none" if count in (None, 0) else preview(count))
         if known is not None and known != count:
-            raise self._class_names_error(f"as many names as classes: {count}", f"{known} names")
+            raise self._class_names_error(f"{count} names, one per class", f"{known} names")
         return count
 
     def _class_names_error(self, expected: str, found: str) -> Exception:
         return self._refuse(
             "S108",
-            "has classes that cannot be told apart",
+            "has invalid classes",
             expected=expected,
             found=found,
             do='Label(["cat", "dog"]), or Label(10) for classes without names',
         )
-
-    def _conform_default(self, value: object) -> Any:
-        return conform_to_shape(value, self.shape, False, self._conform_element)
 
     def _conform_element(self, value: object) -> int:
         number = self.id_of(value) if isinstance(value, str) else validate_integer(value, self.dtype)
@@ -401,24 +373,24 @@ class Label(Feature):
         if names == self.names:
             return
         if names is None or self.names is None:
-            yield True, "classes were given names" if names is None else "classes lost their names"
+            yield True, "class names were added" if names is None else "class names were removed"
             return
         for index, (old, new) in enumerate(zip(names, self.names, strict=False)):
             if old != new:
-                yield False, f"class {index} was {old!r}, is {new!r}"
+                yield False, f"class {index} {old!r} became {new!r}"
                 return
 
     def tfx_domain(self) -> tuple[str, dict[str, Any]] | None:
         return "int_domain", {"min": 0, "max": self.count - 1, "is_categorical": True}
 
     def tfds_feature(self) -> tuple[str, dict[str, Any]]:
-        _refuse_holes(self)
+        _require_values(self)
         return "classLabel", {"numClasses": str(self.count)}
 
 
-def _refuse_holes(feature: Feature) -> None:
+def _require_values(feature: Feature) -> None:
     if feature.optional:
-        raise Inexpressible("a value in every record: TFDS has no hole here", f"{feature!r}"[:60])
+        raise Inexpressible("a required column: this TFDS feature cannot be missing", f"{feature!r}"[:60])
 
 
 @check_keywords
@@ -433,12 +405,11 @@ class Tensor(Feature):
     storage: ClassVar[Storage] = "blob"
 
     def _validate_fields(self) -> None:
-        self._set("dtype", validate_dtype(self.dtype, TENSOR_DTYPES, "Tensor", self.key))
-        self._set("shape", validate_shape(self.shape, "Tensor", self.key))
-        validate_partitions((), self.shape, "Tensor", self.key)
+        self._validate_dtype(TENSOR_DTYPES)
+        self._validate_shape()
 
-    def _conform_default(self, value: object) -> Any:
-        return conform_to_shape(value, self.shape, False, lambda one: validate_element(one, self.dtype))
+    def _conform_element(self, value: object) -> Any:
+        return validate_element(value, self.dtype)
 
     def stored_default(self) -> list[tuple[Any, ...]]:
         array = np.array(self.default, self.dtype)
@@ -451,13 +422,13 @@ class Tensor(Feature):
 
     def changes_since(self, before: Feature) -> Changes:
         if before.dtype != self.dtype:
-            yield False, f"raw bytes of {dtype_name(before.dtype)}, read as {dtype_name(self.dtype)}"
+            yield False, f"raw bytes of dtype {dtype_name(before.dtype)} are read as {dtype_name(self.dtype)}"
 
     def tfds_feature(self) -> tuple[str, dict[str, Any]]:
-        _refuse_holes(self)
+        _require_values(self)
         dtype = dtype_name(self.dtype)
         if dtype in _NOT_RAW:
-            raise Inexpressible("a dtype that TensorFlow reads from raw bytes", dtype)
+            raise Inexpressible("a dtype that tf.io.decode_raw supports", dtype)
         return "tensor", {"dtype": dtype, "encoding": "bytes"}
 
 
@@ -474,10 +445,10 @@ def _parse_complex(value: Any) -> Any:
 @check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Sparse(Feature):
-    """A vector of `size` that is mostly zero, stored under two keys: `<k>/indices` and `<k>/values`.
+    """A vector of `size` elements, most of them zero, stored under two keys: `<k>/indices` and `<k>/values`.
 
-    `index_key` and `value_key` name other keys, for data that was written elsewhere. A default is the pair
-    (indices, values), indices ascending.
+    `index_key` and `value_key` override the keys, for data from other writers. A default is a pair (indices, values)
+    with ascending indices.
     """
 
     dtype: Any
@@ -490,12 +461,11 @@ class Sparse(Feature):
     storage: ClassVar[Storage] = "parallel"
 
     def _validate_fields(self) -> None:
-        allowed = (*INTEGER_DTYPES, *FLOAT_DTYPES)
-        self._set("dtype", validate_dtype(self.dtype, allowed, "Sparse", self.key))
+        self._validate_dtype((*INTEGER_DTYPES, *FLOAT_DTYPES))
         self._set("size", self._validate_integer_field("size", self.size, 1, _MAX_INDICES))
         for name in ("index_key", "value_key"):
             if getattr(self, name) is not None:
-                validate_name(getattr(self, name), f"the {name} of a Sparse")
+                validate_name(getattr(self, name), f"the {name} of a Sparse feature")
 
     @property
     def kind(self) -> ListKind:
@@ -510,7 +480,7 @@ class Sparse(Feature):
         return self.size
 
     def record_keys(self, column: str) -> tuple[str, ...]:
-        """The key of the indices, then the key of the values."""
+        """The key of the indices, then that of the values."""
         stem = self.key or column
         return self.index_key or f"{stem}/indices", self.value_key or f"{stem}/values"
 
@@ -530,7 +500,7 @@ class Sparse(Feature):
         values = conform_to_shape(value[1], (None,), False, lambda one: validate_element(one, self.dtype))
         ascending = all(a < b for a, b in pairwise(indices))
         if len(indices) != len(values) or not ascending or not all(0 <= i < self.size for i in indices):
-            raise InvalidDefault(f"as many values as indices, the indices ascending from 0 to {self.size - 1}", value)
+            raise InvalidDefault(f"ascending indices from 0 to {self.size - 1}, and one value per index", value)
         return indices, values
 
     def stored_default(self) -> list[tuple[Any, ...]]:
@@ -556,14 +526,14 @@ class Sparse(Feature):
 
 
 BOX_SIDES = ("xmin", "ymin", "xmax", "ymax")
-_MAX_CLASSES = 2**16  # what a 16-bit PNG can tell apart
+_MAX_CLASSES = 2**16  # the values of a 16-bit PNG
 _FORMATS = ("jpeg", "png", "gif", "bmp", "webp")
 _LOSSY_FORMATS = ("jpeg", "webp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class _EncodedFeature(Feature):
-    """An encoded image in one byte string."""
+    """An encoded image, stored as one byte string."""
 
     storage: ClassVar[Storage] = "blob"
     is_image = True
@@ -591,7 +561,7 @@ class _EncodedFeature(Feature):
 @check_keywords
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Image(_EncodedFeature):
-    """An encoded image. `quality` is needed where arrays are to be written as JPEG."""
+    """An encoded image. `quality` is required to write arrays as JPEG."""
 
     format: str | None = None
     quality: int | None = None
@@ -601,21 +571,14 @@ class Image(_EncodedFeature):
         if self.format is not None:
             name = self.format.lower() if isinstance(self.format, str) else self.format
             self._set("format", "jpeg" if name == "jpg" else name)
-            if self.format not in _FORMATS:
-                raise self._refuse(
-                    "S110",
-                    f"has format={preview(name)}",
-                    expected="one of " + ", ".join(_FORMATS) + ", or None for any",
-                    found=preview(name),
-                    do='format="jpeg"',
-                )
+            self._check_choice("format", self.format, _FORMATS, do='format="jpeg", or format=None for any')
         if self.quality is not None:
             self._set("quality", self._validate_integer_field("quality", self.quality, 1, 100))
             if self.format not in _LOSSY_FORMATS:
                 raise self._refuse(
                     "S110",
-                    "has a quality, but no format that knows one",
-                    expected="quality= beside " + " or ".join([f'format="{name}"' for name in _LOSSY_FORMATS]),
+                    "has a quality, but no lossy format",
+                    expected="quality= only with " + " or ".join([f'format="{name}"' for name in _LOSSY_FORMATS]),
                     found=f"format={self.format!r}, quality={self.quality}",
                     do='format="jpeg", or drop quality=',
                 )
@@ -629,7 +592,7 @@ class Image(_EncodedFeature):
                 yield new is None, f"{name} {old!r} became {new!r}"
 
     def tfds_feature(self) -> tuple[str, dict[str, Any]]:
-        _refuse_holes(self)
+        _require_values(self)
         if self.format in ("gif", "webp"):
             raise Inexpressible("JPEG, PNG or BMP, which TFDS decodes", f"format {self.format}")
         encoding = {"encodingFormat": self.format} if self.format in ("jpeg", "png") else {}
@@ -639,9 +602,9 @@ class Image(_EncodedFeature):
 @check_keywords
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Mask(_EncodedFeature):
-    """A single-channel PNG of class ids from 0 to `classes` - 1, and `ignore` where a pixel has no class.
+    """A single-channel PNG of class ids from 0 to `classes` - 1, and `ignore` for pixels without a class.
 
-    It belongs to the Image column `of`, or to the only Image of the schema.
+    It belongs to the Image column `of`, by default the only Image of the schema.
     """
 
     classes: int
@@ -653,21 +616,21 @@ class Mask(_EncodedFeature):
         if self.ignore is not None:
             self._set("ignore", self._validate_integer_field("ignore", self.ignore, 0, _MAX_CLASSES - 1))
         if self.of is not None:
-            validate_name(self.of, "the Image column that a Mask is `of`")
+            validate_name(self.of, "the Image column `of` a Mask")
 
     def changes_since(self, before: Feature) -> Changes:
         assert isinstance(before, Mask)
         if before.classes != self.classes:
             yield before.classes < self.classes, f"{before.classes} classes became {self.classes}"
         if before.ignore != self.ignore:
-            # A new ignore value is harmless only where it was no class; an old one must go on being ignored.
+            # A new ignore value is harmless only if it was not a class; an old one must still be ignored.
             new = before.ignore is None and self.ignore is not None and self.ignore >= before.classes
             yield new, f"ignore {before.ignore} became {self.ignore}"
         elif before.ignore is not None and before.classes <= before.ignore < self.classes:
-            yield True, f"{before.ignore} is ignored although it is a class now"
+            yield True, f"{before.ignore} is still ignored, but is now also a class"
 
     def tfds_feature(self) -> tuple[str, dict[str, Any]]:
-        _refuse_holes(self)
+        _require_values(self)
         dtype = "uint8" if self.classes <= 256 else "uint16"
         image = {"shape": (None, None, 1), "dtype": dtype, "encodingFormat": "png"}
         return "mask", {**image, "useColormap": True, "label": {"numClasses": str(self.classes)}}
@@ -676,9 +639,9 @@ class Mask(_EncodedFeature):
 @check_keywords
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Boxes(Feature):
-    """Boxes as an (n, 4) array of xmin, ymin, xmax, ymax, stored under the four keys of TFOD.
+    """Boxes as an (n, 4) array of xmin, ymin, xmax, ymax, stored under four keys as in TFOD.
 
-    `key` is what the four keys have in common, "image/object/bbox" where it is None.
+    `key` is the common prefix of the four keys, "image/object/bbox" if None.
     """
 
     _kind: ClassVar[ListKind] = "float"
@@ -700,8 +663,8 @@ class Boxes(Feature):
     def record_kinds(self) -> tuple[ListKind, ...]:
         return "float", "float", "float", "float"
 
-    def _conform_default(self, value: object) -> Any:
-        return conform_to_shape(value, self.shape, False, lambda one: validate_float(one, self.dtype, exact=False))
+    def _conform_element(self, value: object) -> float:
+        return validate_float(value, self.dtype, exact=False)
 
     def stored_default(self) -> list[tuple[Any, ...]]:
         sides = list(zip(*self.default, strict=True)) or [()] * 4

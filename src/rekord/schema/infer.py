@@ -1,4 +1,4 @@
-"""A schema from evidence: what the values of each column of records or rows have in common."""
+"""Schema inference: what the values of each column of records or rows have in common."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rekord.schema.schema import Schema
 IntRange = tuple[int, int]
 
 _FLOAT32 = np.dtype("float32")
-_KINDS: tuple[ListKind, ...] = ("bytes", "float", "int64")  # the core counts them from 1
+_KINDS: tuple[ListKind, ...] = ("bytes", "float", "int64")  # numbered from 1 in the core
 _TYPES: dict[ListKind, type[Bytes] | type[Float32] | type[Int64]] = {
     "bytes": Bytes,
     "float": Float32,
@@ -30,27 +30,27 @@ _TYPES: dict[ListKind, type[Bytes] | type[Float32] | type[Int64]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindMismatch:
-    """The first record whose kind is not the one that decided."""
+    """The first record whose kind differs from the inferred one."""
 
     kind: ListKind
     record: int
     path: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The known fields, as JSON holds them."""
+        """The known fields as JSON-compatible values."""
         place = {} if self.path is None else {"path": self.path}
         return {"kind": self.kind, "record": self.record, **place}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyEvidence:
-    """What one key held. `present` counts records; where `steps` is set, the rest is about single steps."""
+    """What one key contains. `present` counts records; if `steps` is set, the rest is about single steps."""
 
     present: int  # records that have it, with a kind
     unset: int = 0
-    kind: ListKind | None = None  # the first that was seen
+    kind: ListKind | None = None  # of the first record
     kinds: Mapping[ListKind, int]
-    values: IntRange | None = None  # how many at least and at most, of that kind
+    values: IntRange | None = None  # least and greatest number of values, of that kind
     steps: IntRange | None = None
     ints: IntRange | None = None
     floats: tuple[float, float] | None = None  # finite ones
@@ -58,14 +58,14 @@ class KeyEvidence:
     nan: int = 0
     infinite: int = 0
     string_bytes: IntRange | None = None
-    utf8: bool = False  # the last three: of every byte string, and there is one
+    utf8: bool = False  # these three: whether all byte strings are, and there is one
     jpeg: bool = False
     png: bool = False
     differs: KindMismatch | None = None
 
     @staticmethod
     def from_facts(facts: Mapping[str, Any]) -> KeyEvidence:
-        """What the core found out about a key."""
+        """The evidence of the core about a key."""
         unset, *counts = facts["kinds"]
         first, other = facts["first"], facts["other"]
         is_list = facts["steps"] is not None
@@ -90,7 +90,7 @@ class KeyEvidence:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """What is worth saying, as JSON holds it."""
+        """The relevant fields as JSON-compatible values."""
         out: dict[str, Any] = {"present": self.present, "kind": self.kind}
         if self.unset:
             out["unset"] = self.unset
@@ -116,9 +116,9 @@ class KeyEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What a number of records held: by key, an Example's features or a SequenceExample's two maps.
+    """What a number of records contain, by key: an Example's features or a SequenceExample's two maps.
 
-    `complete` says that no record was left unread.
+    `complete` means that every record was read.
     """
 
     records: int
@@ -127,7 +127,7 @@ class Evidence:
     steps: Mapping[str, KeyEvidence] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As the member `evidence` of a schema's JSON."""
+        """The member `evidence` of a schema's JSON."""
         out: dict[str, Any] = {"records": self.records, "complete": self.complete}
         groups = {"features": self.context}
         if self.steps is not None:
@@ -138,27 +138,27 @@ class Evidence:
 
 
 def schema_from_evidence(evidence: Evidence) -> Schema:
-    """The schema that all the records fit, but for those that differ in kind from the first.
+    """The schema that all records match, except those whose kind differs from the first.
 
-    A key that never had a kind is declared as optional Bytes: a schema that left it out would call its own
-    records strange. Only the empty key is left out, since no column can have it for a name.
+    A key that never has a kind is declared as optional Bytes, so that the schema covers all keys of its own records.
+    Only the empty key is skipped, as it is not a valid column name.
     """
-    said = evidence.to_dict()
+    document = evidence.to_dict()
     context = {
         key: _infer_feature(seen, seen.present < evidence.records) for key, seen in evidence.context.items() if key
     }
     if evidence.steps is None:
-        return Schema(context, evidence=said)
+        return Schema(context, evidence=document)
     names = assign_step_columns(context, [key for key in evidence.steps if key])
     steps = {}
     for key, name in names.items():
         seen = evidence.steps[key]
         steps[name] = _infer_feature(seen, seen.present < evidence.records, key=None if name == key else key)
-    return Schema(context=context, steps=steps, evidence=said)
+    return Schema(context=context, steps=steps, evidence=document)
 
 
 def assign_step_columns(context: Collection[str], keys: Collection[str]) -> dict[str, str]:
-    """The column for the steps under each key: of that name, unless a column of the context has it."""
+    """The step column for each key: its own name, unless a context column has it."""
     taken = {*context, *keys}
     names = {}
     for key in keys:
@@ -187,10 +187,10 @@ def _infer_shape(seen: KeyEvidence) -> Shape:
 
 
 def infer_rows(rows: Any, *, names: Sequence[str] | None = None, limit: int | None = None) -> Schema:
-    """The schema that rows fit, with evidence: all of them, or the first `limit`.
+    """The schema that all rows, or the first `limit`, match; with evidence.
 
-    Rows are mappings (nested ones join their names with `/`), or tuples whose columns are `names` (x, y and
-    weight unless told), or a table: a dict of NumPy columns, an Arrow table, a pandas or polars DataFrame.
+    Rows are mappings (nested names are joined with `/`), tuples with the columns `names` (default: x, y, weight),
+    or a table: a dict of NumPy columns, an Arrow table, a pandas or polars DataFrame.
     """
     tuple_names(names)
     columns: dict[str, ColumnEvidence] = {}
@@ -215,8 +215,8 @@ def infer_rows(rows: Any, *, names: Sequence[str] | None = None, limit: int | No
     if not count or not columns:
         raise error(
             "S126",
-            expected="at least one row with a column",
-            found="no rows" if not count else f"{count:,} rows without a column",
+            expected="at least one row with at least one column",
+            found="no rows" if not count else f"{count:,} rows without columns",
             do="give rows, or declare the schema: rk.Schema({...})",
         )
     features = {name: seen.feature(count) for name, seen in columns.items()}
@@ -240,7 +240,7 @@ def _require_iterable(rows: Any) -> Iterable[Any]:
         return (rows[i] for i in range(len(rows)))
     raise schema_error(
         "S132",
-        f"rows cannot come from a {type(rows).__name__}",
+        f"rows have type {type(rows).__name__}, which is not iterable",
         expected="an iterable of mappings or tuples, or a table",
         found=preview(rows),
         do='give a list such as [{"label": 3}, …]',

@@ -1,4 +1,4 @@
-"""Schemas as JSON: stable, readable by people, and safe to read from anywhere."""
+"""Schemas as JSON: stable, readable, and safe to read from untrusted sources."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def build_document(groups: Mapping[str, Mapping[str, Feature]], evidence: Any) -
 
 
 def format_document(members: Mapping[str, Any]) -> str:
-    """The document as text, each column on a line of its own."""
+    """The document as text, one column per line."""
     parts = []
     for name, value in members.items():
         if name in _GROUPS and value:
@@ -46,7 +46,7 @@ def _format_json(value: Any) -> str:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The JSON value in a text, refusing what JSON itself leaves open."""
+    """The JSON value in a text; duplicate keys and NaN are errors."""
     try:
         if not isinstance(text, str):
             text = bytes(text).decode("utf-8-sig")
@@ -54,13 +54,13 @@ def parse_json(text: str | bytes) -> Any:
     except RekordError:
         raise
     except (ValueError, TypeError, RecursionError) as failure:
-        found = "nesting without end" if isinstance(failure, RecursionError) else str(failure)
+        found = "too much nesting" if isinstance(failure, RecursionError) else str(failure)
         raise schema_error(
             "S117",
-            "this is not the JSON of a schema",
+            "not a valid schema: invalid JSON",
             expected='a JSON document with "rekord_schema": 1',
             found=preview(found)[1:-1],
-            do="give the file that Schema.save wrote",
+            do="use a file written by Schema.save",
         ) from None
 
 
@@ -70,43 +70,43 @@ def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         [(twice, times)] = Counter(name for name, _ in pairs).most_common(1)
         raise schema_error(
             "S117",
-            f"the JSON of a schema names {preview(twice)} twice",
-            expected="each name once",
+            f"schema JSON has duplicate {preview(twice)}",
+            expected="unique names",
             found=f"{times} members of that name",
-            do="remove all but one",
+            do="remove the duplicates",
         )
     return members
 
 
 def _reject_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def parse_groups(members: Any) -> dict[str, dict[str, Feature]]:
-    """The columns of a JSON document, by the arguments of `Schema`."""
+    """The columns of a JSON document, by argument of `Schema`."""
     if not isinstance(members, Mapping) or "rekord_schema" not in members:
         raise schema_error(
             "S117",
-            "this is not the JSON of a schema",
+            "JSON is not a valid schema",
             expected='an object with the member "rekord_schema"',
             found=preview(members),
-            do="give the file that Schema.save wrote",
+            do="use a file written by Schema.save",
         )
     version = members["rekord_schema"]
     if isinstance(version, bool) or version != VERSION or not isinstance(version, int):
         raise schema_error(
             "S119",
-            "the JSON of a schema is of another version",
+            "schema JSON has an unsupported version",
             expected=f'"rekord_schema": {VERSION}',
             found=preview(version),
             do="upgrade rekord, or save the schema again",
         )
-    _reject_unknown_members(members, ("rekord_schema", *_GROUPS, "evidence"), "the schema's document", None)
+    _reject_unknown_members(members, ("rekord_schema", *_GROUPS, "evidence"), "schema JSON", None)
     given = [group for group in _GROUPS if group in members]
     if given not in (["features"], ["context", "steps"]):
         raise schema_error(
             "S117",
-            "the JSON of a schema has no clear set of columns",
+            "schema JSON has no unambiguous set of columns",
             expected='the member "features", or the two members "context" and "steps"',
             found=", ".join(given) or "none of them",
             do="keep one of the two forms",
@@ -118,7 +118,7 @@ def _parse_columns(members: Any, group: str) -> dict[str, Feature]:
     if not isinstance(members, Mapping):
         raise schema_error(
             "S117",
-            f'the member "{group}" of a schema\'s JSON holds no columns',
+            f'member "{group}" of the schema JSON is not a set of columns',
             expected="an object of columns",
             found=preview(members),
             do='"features": {"label": {"type": "Label", "count": 10}}',
@@ -131,7 +131,7 @@ def _parse_columns(members: Any, group: str) -> dict[str, Feature]:
 
 
 def feature_to_json(feature: Feature) -> dict[str, Any]:
-    """One feature as a JSON object: its type, and what was declared beyond the usual."""
+    """One feature as a JSON object: its type, and the fields that differ from their defaults."""
     members: dict[str, Any] = {"type": type(feature).__name__}
     for name, value in feature.declared().items():
         members[name] = _to_json_value(value)
@@ -159,10 +159,10 @@ def feature_from_json(members: Any, column: str) -> Feature:
         meant = closest_match(name, FEATURE_TYPES) if isinstance(name, str) else None
         raise schema_error(
             "S117",
-            f"column {preview(column)} has no type that is known",
-            expected='an object with a "type" among ' + ", ".join(sorted(FEATURE_TYPES)),
+            f"column {preview(column)} has an unknown type",
+            expected='an object with "type", one of ' + ", ".join(sorted(FEATURE_TYPES)),
             found=preview(members if name is None else name),
-            do=f'"type": "{meant}"' if meant else "name one of these types",
+            do=f'"type": "{meant}"' if meant else "use one of these types",
         )
     kind = FEATURE_TYPES[name]
     fields = {field.name: field for field in dataclasses.fields(kind)}
@@ -173,9 +173,9 @@ def feature_from_json(members: Any, column: str) -> Feature:
     if missing:
         raise schema_error(
             "S117",
-            f"{name} {preview(column)} lacks the member {missing[0]!r}",
+            f"{name} {preview(column)} has no member {missing[0]!r}",
             expected=", ".join(missing),
-            found="not given",
+            found="no such member",
             do=f"add {missing[0]!r}",
         )
     given = {member: value for member, value in members.items() if member != "type"}
@@ -194,7 +194,7 @@ def _reject_unknown_members(
         meant = closest_match(unknown[0], known) if isinstance(unknown[0], str) else None
         raise schema_error(
             "S118",
-            f"{owner} has a member that is not known: {preview(unknown[0])}",
+            f"{owner} has unknown member {preview(unknown[0])}",
             column=column,
             expected="only " + ", ".join(known),
             found=", ".join([preview(name) for name in unknown[:5]]),
@@ -203,16 +203,16 @@ def _reject_unknown_members(
 
 
 def validate_evidence(evidence: Any) -> Any:
-    """Evidence that a JSON document can hold, or none."""
+    """Evidence that can be stored as JSON, or None."""
     try:
         if evidence is not None:
             _format_json(evidence).encode("utf-8")
     except (ValueError, TypeError, RecursionError) as failure:
         raise schema_error(
             "S110",
-            "the evidence of a schema cannot be kept as JSON",
-            expected="plain dicts, lists, texts and finite numbers",
+            "schema evidence is not JSON serializable",
+            expected="plain dicts, lists, strings and finite numbers",
             found=preview(str(failure))[1:-1],
-            do="turn NumPy values and the like into Python's own",
+            do="convert NumPy values to Python values",
         ) from None
     return evidence

@@ -1,4 +1,4 @@
-"""Rows in whatever form they come: mappings, tuples, tables, told apart without importing any library."""
+"""Rows in any form: mappings, tuples, tables, recognised without importing a library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rekord.errors import error, preview, schema_error
 from rekord.location import Location
 
 TUPLE_NAMES = ("x", "y", "weight")
-"""What the parts of a tuple are called, as Keras does."""
+"""The column names of a tuple, as in Keras."""
 
 _BATCH_ROWS = 4096
 _MAX_DEPTH = 32
@@ -19,14 +19,14 @@ _EXPECTED_ROWS = 'rows such as {"image": b"...", "label": 3}'
 
 
 def is_table(source: object) -> bool:
-    """Whether this holds columns: a dict of them, an Arrow table, a pandas or polars DataFrame."""
+    """Whether this is a table: a dict of columns, an Arrow table, a pandas or polars DataFrame."""
     return isinstance(source, Mapping) or _is_arrow(source) or _is_polars(source) or _is_pandas(source)
 
 
 def column_batches(source: Any, limit: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """A table in pieces: how many rows, and the values of each column.
+    """A table in pieces: the number of rows, and the values of each column.
 
-    A column is an array of numbers, or a list of values with None where there is none.
+    A column is an array of numbers, or a list of values with None for missing ones.
     """
     cut: Callable[[int, int], dict[str, Any]]
     if isinstance(source, Mapping):
@@ -54,7 +54,7 @@ def flatten_row(row: Any, index: int, names: Sequence[str] | None) -> dict[str, 
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value stands for none: None, or what pandas has for it."""
+    """Whether a value is missing: None, NaT, or pandas' NA."""
     if isinstance(value, np.datetime64):
         return bool(np.isnat(value))
     return value is None or type(value).__name__ in ("NAType", "NaTType")
@@ -73,14 +73,14 @@ def _as_mapping(row: Any, index: int, names: Sequence[str] | None) -> Mapping[An
                 f"row {index:,} has {len(row):,} values",
                 expected=f"{len(given)} values: {', '.join(given)}",
                 found=f"{len(row):,} values",
-                do='name every value: names=("image", "label", …)',
+                do='names=("image", "label", …), one name per value',
             )
         return dict(zip(given, row, strict=False))
     if hasattr(row, "keys") and hasattr(row, "__getitem__"):  # sqlite3.Row, a pandas Series
         return {name: row[name] for name in row.keys()}  # noqa: SIM118
     raise _row_error(
         index,
-        f"row {index:,} is of type {type(row).__name__}, not a mapping",
+        f"row {index:,} has type {type(row).__name__}, not a mapping",
         expected=f"{_EXPECTED_ROWS}, or tuples",
         found=preview(row),
         do='name the values: {"label": value}',
@@ -92,10 +92,10 @@ def _flatten(row: Mapping[Any, Any], above: str, index: int, out: dict[str, Any]
         if not isinstance(key, str):
             raise _row_error(
                 index,
-                f"row {index:,} has a column that is named by a {type(key).__name__}",
-                expected="names that are texts",
+                f"row {index:,} has a column name of type {type(key).__name__}",
+                expected="column names of type str",
                 found=preview(key),
-                do="rename the columns, such as with str(name)",
+                do="convert the names: str(name)",
             )
         name = f"{above}{key}"
         if isinstance(value, Mapping) and depth < _MAX_DEPTH:
@@ -106,7 +106,7 @@ def _flatten(row: Mapping[Any, Any], above: str, index: int, out: dict[str, Any]
             raise _row_error(
                 index,
                 f"column `{name[:60]}` {what}",
-                expected=f"at most {_MAX_DEPTH} levels of mappings, whose names joined with `/` differ",
+                expected=f"at most {_MAX_DEPTH} levels of mappings, with unique names when joined with `/`",
                 found=preview(value),
                 do="rename one of the columns, or flatten the row",
             )
@@ -118,7 +118,7 @@ def _row_error(index: int, what: str, *, expected: str, found: str, do: str) -> 
 
 
 def _expand_struct_columns(columns: dict[str, Any]) -> dict[str, Any]:
-    """Columns of mappings as a column for each of their names."""
+    """Columns of mappings as one column per key."""
     flat: dict[str, Any] = {}
     for name, values in columns.items():
         whole = isinstance(values, np.ndarray) or hasattr(values, "to_numpy")
@@ -133,10 +133,10 @@ def _expand_struct_columns(columns: dict[str, Any]) -> dict[str, Any]:
             if inner in flat:
                 raise error(
                     "S132",
-                    f"two columns are called `{inner[:60]}`",
+                    f"table has duplicate column `{inner[:60]}`",
                     location=Location(feature=inner[:60]),
-                    expected="names that differ when those of nested values are joined with `/`",
-                    found="the same name twice",
+                    expected="unique names when nested names are joined with `/`",
+                    found="a duplicate",
                     do="rename one of the columns",
                 )
             flat[inner] = column
@@ -162,11 +162,11 @@ def _validate_columns(source: Mapping[Any, Any]) -> dict[str, Any]:
         if not isinstance(name, str) or not (is_array or isinstance(column, (list, tuple))):
             raise schema_error(
                 "S132",
-                f"{preview(name)} is no column of a table",
+                f"{preview(name)} is not a valid table column",
                 column=name if isinstance(name, str) else None,
-                expected="a dict of columns: names, and arrays or lists with a value for each row",
+                expected="a dict of column names to arrays or lists, with one value per row",
                 found=preview(column),
-                do="put a single row into a list: infer([row])",
+                do="infer([row]) for a single row",
             )
         columns[name] = np.asarray(column) if is_array else list(column)
     lengths = {name: len(column) for name, column in columns.items()}
@@ -175,11 +175,11 @@ def _validate_columns(source: Mapping[Any, Any]) -> dict[str, Any]:
         other = next(name for name, length in lengths.items() if length != lengths[first])
         raise schema_error(
             "S132",
-            "the columns of a table have different lengths",
+            "table columns have different lengths",
             column=other,
-            expected=f"{lengths[first]:,} values, as `{first}` has",
+            expected=f"{lengths[first]:,} values, as in `{first}`",
             found=f"{lengths[other]:,} values",
-            do="give every column a value for each row",
+            do="give every column one value per row",
         )
     return {
         name: column.tolist() if isinstance(column, np.ndarray) and column.dtype == object else column
@@ -193,8 +193,8 @@ def _from_pandas(frame: Any) -> dict[str, Any]:
         if not isinstance(name, str) or name in columns:
             raise schema_error(
                 "S132",
-                f"{preview(name)} cannot be the name of a column",
-                expected="names that are texts, each once",
+                f"{preview(name)} is not a valid column name",
+                expected="unique column names of type str",
                 found=preview(list(frame.columns)),
                 do="rename the columns: frame.columns = [...]",
             )
@@ -206,12 +206,12 @@ def _pandas_values(series: Any) -> Any:
     dtype = series.dtype
     if isinstance(dtype, np.dtype) and dtype.kind != "O":
         return series.to_numpy()
-    # pandas' own types know holes; as an array of NumPy's, integers with holes would be floats.
+    # pandas' own types support missing values; in a NumPy array, integers would become floats.
     number = getattr(dtype, "numpy_dtype", None)
     convert = number.type if isinstance(number, np.dtype) and number.kind in "biuf" else None
     out: list[Any] = []
     for value in series.astype(object).tolist():
-        # In a column of objects, NaN is written where there is no value.
+        # In a column of objects, NaN marks a missing value.
         if is_missing(value) or (convert is None and isinstance(value, float) and value != value):
             out.append(None)
         else:
@@ -225,9 +225,9 @@ def _from_arrow(table: Any) -> dict[str, Any]:
         if field.name in columns:
             raise schema_error(
                 "S132",
-                f"two columns are named {preview(field.name)}",
+                f"table has duplicate column {preview(field.name)}",
                 column=field.name,
-                expected="each name once",
+                expected="unique names",
                 found=preview(table.column_names),
                 do="rename one: table.rename_columns([...])",
             )
@@ -244,7 +244,7 @@ def _from_arrow(table: Any) -> dict[str, Any]:
 
 
 def _arrow_converter(arrow: Any) -> Callable[[Any], Any] | None:
-    """What gives a Python value back the width that Arrow declared for it."""
+    """Converts a Python value to the number type that Arrow declared."""
     inner = getattr(arrow, "value_type", None)
     number = _numpy_number_type(arrow if inner is None else inner)
     if number is None:

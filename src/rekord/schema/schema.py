@@ -9,26 +9,25 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, TypeVar, overload
 
 from rekord.arguments import check_keywords, invalid
-from rekord.errors import add_location, closest_match, error, preview, schema_error
-from rekord.location import Location
+from rekord.errors import add_location, closest_match, open_error, preview, schema_error
 from rekord.schema import json_form
 from rekord.schema.base import Feature, of_type, validate_name
 from rekord.schema.features import Image, Mask, Payload
 
 
 def validate_columns(columns: object, what: str) -> dict[str, Feature]:
-    """Columns by name, each a feature, no two of them on one record key."""
+    """Columns by name, each a feature, no two with the same record key."""
     if not isinstance(columns, Mapping):
         raise schema_error(
             "S115",
-            f"{what} of a schema are given as a {type(columns).__name__}",
+            f"{what} of a schema have type {type(columns).__name__}, not a mapping",
             expected="a mapping of column names to features",
             found=preview(columns),
             do='Schema({"label": Label(10)})',
         )
     checked: dict[str, Feature] = {}
     for name, feature in columns.items():
-        checked[validate_name(name, "a column")] = _validate_feature(name, feature)
+        checked[validate_name(name, "a column of the schema")] = _validate_feature(name, feature)
     _check_keys(checked)
     _check_masks(checked)
     return checked
@@ -37,14 +36,14 @@ def validate_columns(columns: object, what: str) -> dict[str, Feature]:
 def _validate_feature(name: str, feature: Any) -> Feature:
     if isinstance(feature, Feature) and type(feature) is not Feature:
         return feature
-    forgotten = isinstance(feature, type) and issubclass(feature, Feature)
+    is_class = isinstance(feature, type) and issubclass(feature, Feature)
     raise schema_error(
         "S111",
-        f"`{name}` is declared as something that is no feature",
+        f"`{name}` is not declared as a feature",
         column=name,
         expected="a feature, such as Int64(), Text() or Image()",
         found=preview(feature),
-        do=f"{feature.__name__}(), with the brackets" if forgotten else "declare the column's type",
+        do=f"{feature.__name__}(), with parentheses" if is_class else "declare the type of the column",
     )
 
 
@@ -58,13 +57,13 @@ def _check_keys(columns: Mapping[str, Feature]) -> None:
             other = owners[key]
             raise schema_error(
                 "S112",
-                f"`{name}` stores twice under one record key"
+                f"`{name}` has a duplicate record key"
                 if other == name
-                else f"`{name}` and `{other}` are stored under one record key",
+                else f"`{name}` and `{other}` share a record key",
                 column=name,
-                expected="a record key of its own for each column",
+                expected="a different record key for each column",
                 found=f"`{key}` for both",
-                do=f'give `{name}` another key=, such as key="{name}_2"',
+                do=f'key="{name}_2" for `{name}`',
             )
 
 
@@ -77,25 +76,25 @@ def _check_masks(columns: Mapping[str, Feature]) -> None:
             meant = closest_match(mask.of, images)
             raise schema_error(
                 "S114",
-                f"`{name}` is the mask of `{mask.of}`, which is no Image column",
+                f"`{name}` is the mask of `{mask.of}`, which is not an Image column",
                 column=name,
                 expected="of= naming an Image column" + (f": {', '.join(images[:5])}" if images else ""),
                 found=f"of={preview(mask.of)}",
-                do=f'of="{meant}"' if meant else "name the Image that the mask belongs to",
+                do=f'of="{meant}"' if meant else "name the Image column of the mask",
             )
         if len(images) != 1:
             raise schema_error(
                 "S114",
-                f"`{name}` is a mask without an image of its own",
+                f"`{name}` is a mask without an image",
                 column=name,
                 expected="exactly one Image column, or of= naming one",
                 found=f"{len(images)} Image columns" + (f": {', '.join(images[:5])}" if images else ""),
-                do=f'Mask(of="{images[0]}", ...)' if images else "declare the Image of the mask",
+                do=f'Mask(of="{images[0]}", ...)' if images else "declare the Image column of the mask",
             )
 
 
 def check_groups(context: Mapping[str, Feature], steps: Mapping[str, Feature]) -> None:
-    """A row is one mapping, so that context and steps share their names; steps know no default."""
+    """Context and steps share one namespace, as a row is one mapping; steps have no defaults."""
     _check_payload(context, steps)
     for name, feature in steps.items():
         if name in context:
@@ -103,7 +102,7 @@ def check_groups(context: Mapping[str, Feature], steps: Mapping[str, Feature]) -
                 "S113",
                 f"`{name}` is in both context and steps",
                 column=name,
-                expected="one column of this name: a row has one value under it",
+                expected="one column of this name",
                 found="two",
                 do=f'rename one, keep its record key: "{name}_steps": {type(feature).__name__}(key="{name}")',
             )
@@ -112,41 +111,41 @@ def check_groups(context: Mapping[str, Feature], steps: Mapping[str, Feature]) -
                 "S125",
                 f"`{name}` is a step column with a default",
                 column=name,
-                expected="steps without defaults: no default says how many steps there are",
+                expected="no default: it would not define the number of steps",
                 found=f"default={preview(feature.default)}",
-                do="optional=True keeps the hole",
+                do="optional=True, without default=",
             )
 
 
 def _check_payload(context: Mapping[str, Feature], steps: Mapping[str, Feature]) -> None:
-    """A column that is the whole payload leaves nothing for others."""
+    """A payload column must be the only column."""
     columns = {**context, **steps}
     name = next(iter(of_type(columns, Payload)), None)
     if name is not None and (steps or len(columns) > 1):
         raise schema_error(
             "S144",
-            f"`{name}` is the whole payload, and the schema has other columns",
+            f"`{name}` is the whole payload, but the schema has other columns",
             column=name,
-            expected="Payload() as the only column of a schema",
+            expected="Payload() as the only column",
             found=f"{len(columns)} columns",
             do=f'Schema({{"{name}": Payload()}})',
         )
 
 
 RecordKind: TypeAlias = Literal["example", "sequence", "bytes"]
-"""What the payloads of records are taken for."""
+"""How payloads are parsed."""
 
 KIND_NAMES: Mapping[RecordKind, str] = {
     "example": "Examples",
     "sequence": "SequenceExamples",
-    "bytes": "payloads as they are",
+    "bytes": "unparsed payloads",
 }
 
 T = TypeVar("T")
 
 
 def check_kind(kind: object) -> None:
-    """Refuse what is no kind of records."""
+    """Raise an error for an unknown kind of records."""
     if kind not in (None, *KIND_NAMES):
         raise invalid("kind", kind, '"example", "sequence" or "bytes"', 'kind="example"')
 
@@ -154,15 +153,15 @@ def check_kind(kind: object) -> None:
 @check_keywords
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
 class Schema:
-    """Columns by name, in the order of their declaration.
+    """Columns by name, in order of declaration.
 
-    `Schema({...})` declares Examples, `Schema(context={...}, steps={...})` SequenceExamples: a column of the
-    context has one value a record, a column of the steps one value a step, and its shape is that of one step.
-    Schemas are equal when they declare the same columns, in whatever order; `evidence` and `pbtxt` (the text
-    that a schema came from) take no part in that.
+    `Schema({...})` declares Examples, `Schema(context={...}, steps={...})` SequenceExamples: a context column has one
+    value per record, a step column one value per step, and its shape is that of one step. Schemas are equal if they
+    declare the same columns, in any order; `evidence` and `pbtxt` (the text that the schema was read from) are not
+    compared.
     """
 
-    context: Mapping[str, Feature]  # all columns, where this is no sequence
+    context: Mapping[str, Feature]  # all columns, unless this is a sequence
     steps: Mapping[str, Feature]
     is_sequence: bool
     evidence: Any
@@ -181,10 +180,10 @@ class Schema:
         if (features is None) != is_sequence:
             raise schema_error(
                 "S115",
-                "a schema is declared in both forms" if is_sequence else "a schema is given no columns",
+                "schema is declared in both forms" if is_sequence else "schema has no columns",
                 expected="Schema({...}), or Schema(context={...}, steps={...}) for SequenceExamples",
                 found="both" if is_sequence else "neither",
-                do="drop one of the two" if is_sequence else "Schema({}) for a schema without columns",
+                do="drop one of the two" if is_sequence else "Schema({}) for an empty schema",
             )
         first = features if features is not None else context
         one = validate_columns({} if first is None else first, "the columns")
@@ -198,7 +197,7 @@ class Schema:
 
     @property
     def kind(self) -> RecordKind:
-        """What records are: `example`, `sequence`, or `bytes` where they are taken as they are (`Payload()`)."""
+        """`example`, `sequence`, or `bytes` for unparsed payloads (`Payload()`)."""
         if self.is_sequence:
             return "sequence"
         whole = len(self.context) == 1 and bool(of_type(self.context, Payload))
@@ -206,7 +205,7 @@ class Schema:
 
     @property
     def features(self) -> Mapping[str, Feature]:
-        """All columns by name: those of the context first, then those of the steps."""
+        """All columns by name: context first, then steps."""
         return MappingProxyType({**self.context, **self.steps}) if self.steps else self.context
 
     def __getitem__(self, column: str) -> Feature:
@@ -217,11 +216,11 @@ class Schema:
         meant = closest_match(column, self) if isinstance(column, str) else None
         raise schema_error(
             "S116",
-            f"the schema has no column {preview(column)}",
+            f"schema has no column {preview(column)}",
             column=column if isinstance(column, str) else None,
-            expected=f"one of {some}" + (", …" if len(self) > 8 else "") if some else "no column: there are none",
+            expected=f"one of {some}" + (", …" if len(self) > 8 else "") if some else "none: the schema is empty",
             found=preview(column),
-            do=f"did you mean `{meant}`?" if meant else "name a column of the schema",
+            do=f"did you mean `{meant}`?" if meant else "use a column of the schema",
         )
 
     @overload
@@ -229,7 +228,7 @@ class Schema:
     @overload
     def get(self, column: object, default: T) -> Feature | T: ...
     def get(self, column: object, default: object = None) -> object:
-        """The feature of a column, or `default` where there is no such column."""
+        """The feature of a column, or `default` if it does not exist."""
         try:
             feature = self.context.get(column)  # type: ignore[call-overload]
             return feature if feature is not None else self.steps.get(column, default)  # type: ignore[call-overload]
@@ -247,15 +246,15 @@ class Schema:
         return len(self.context) + len(self.steps)
 
     def keys(self) -> KeysView[str]:
-        """The columns' names."""
+        """The column names."""
         return self.features.keys()
 
     def values(self) -> ValuesView[Feature]:
-        """The columns' features."""
+        """The features."""
         return self.features.values()
 
     def items(self) -> ItemsView[str, Feature]:
-        """The columns' names and features."""
+        """The column names and features."""
         return self.features.items()
 
     def __eq__(self, other: object) -> bool:
@@ -272,15 +271,15 @@ class Schema:
         return f"Schema(context={_format_columns(self.context)}, steps={_format_columns(self.steps)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A mapping proxy does not pickle, and a schema from elsewhere is checked again.
+        # A mapping proxy cannot be pickled, and an unpickled schema is validated again.
         return _rebuild, (dict(self.context), dict(self.steps), self.is_sequence, self.evidence, self.pbtxt)
 
     def with_evidence(self, evidence: Any) -> Schema:
-        """The same schema, with what it was inferred from."""
+        """The same schema with other evidence."""
         return _rebuild(self.context, self.steps, self.is_sequence, evidence, self.pbtxt)
 
     def to_dict(self, *, evidence: bool = True) -> dict[str, Any]:
-        """The schema as JSON holds it, for a document that contains it."""
+        """The schema as a JSON-compatible dict."""
         groups = {"features": self.context}
         if self.is_sequence:
             groups = {"context": self.context, "steps": self.steps}
@@ -288,21 +287,21 @@ class Schema:
 
     @staticmethod
     def from_dict(document: Mapping[str, object]) -> Schema:
-        """The schema in a JSON document; `evidence` is left behind."""
+        """The schema in a JSON document, without its `evidence`."""
         groups = json_form.parse_groups(document)
         return Schema(groups.get("features"), context=groups.get("context"), steps=groups.get("steps"))
 
     def to_json(self, *, evidence: bool = True) -> str:
-        """The schema as JSON text, one line a column."""
+        """The schema as JSON text, one column per line."""
         return json_form.format_document(self.to_dict(evidence=evidence))
 
     @staticmethod
     def from_json(text: str | bytes) -> Schema:
-        """The schema in a JSON text; `evidence` is left behind."""
+        """The schema in a JSON text, without its `evidence`."""
         return Schema.from_dict(json_form.parse_json(text))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the schema as JSON; the file is complete or not there."""
+        """Write the schema as a JSON file, atomically."""
         from rekord.storage.transaction import publish
 
         with publish(_validate_path(path)) as file:
@@ -316,20 +315,12 @@ class Schema:
             with open(place, "rb") as file:
                 content = file.read()
         except OSError as failure:
-            missing = isinstance(failure, FileNotFoundError)
-            raise error(
-                "X501" if missing else "X503",
-                f"{place} does not exist" if missing else f"{place} cannot be read",
-                location=Location(path=place),
-                expected="the JSON file of a schema",
-                found=failure.strerror or str(failure),
-                do="check the path",
-            ) from failure
+            raise open_error(place, failure, expected="a schema JSON file") from failure
         with add_location(path=place):
             return Schema.from_json(content)
 
     def to_tf_spec(self) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
-        """What `tf.io.parse_example` takes: a dict; for a sequence the pair (context spec, sequence spec)."""
+        """The spec for `tf.io.parse_example`: a dict; for a sequence, the pair (context spec, sequence spec)."""
         from rekord.schema.interop import tf_spec
 
         return tf_spec.to_tf_spec(self)
@@ -344,7 +335,7 @@ class Schema:
         return tf_spec.from_tf_spec(spec)
 
     def to_pbtxt(self) -> str:
-        """The text of a tensorflow_metadata schema; the very text it came from, where it came from one."""
+        """The text of a tensorflow_metadata schema (schema.pbtxt); unchanged if the schema was read from one."""
         from rekord.schema.interop import tfx
 
         return tfx.to_pbtxt(self)
@@ -378,10 +369,4 @@ def _validate_path(path: object) -> str:
     try:
         return os.fsdecode(path)  # type: ignore[arg-type]
     except TypeError:
-        raise error(
-            "U605",
-            "a schema is kept in a file, and this is no path",
-            expected="a str or a pathlib.Path",
-            found=preview(path),
-            do='schema.save("schema.json")',
-        ) from None
+        raise invalid("path", path, "a str or a pathlib.Path", 'schema.save("schema.json")') from None

@@ -1,4 +1,4 @@
-"""Timestamps: points in time stored as int64 ticks of a declared unit since 1970 in UTC."""
+"""Timestamps: points in time, stored as int64 ticks of a declared unit since 1970-01-01 UTC."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ from rekord.schema.base import (
     conform_to_shape,
     flat_values,
     integer_changes,
-    validate_partitions,
-    validate_range,
-    validate_shape,
+    restore_shape,
 )
 
 Moment: TypeAlias = "str | datetime.datetime | np.datetime64"
@@ -39,10 +37,10 @@ TIME_FORMATS: dict[str, Unit] = {
     "UNIX_MICROSECONDS": "us",
     "UNIX_NANOSECONDS": "ns",
 }
-"""What the time domain of TFX calls the units."""
+"""The units by their names in the time domain of TFX."""
 
 _ROUNDINGS = ("exact", "floor", "nearest")
-_LEAST, _MOST = -(2**63) + 1, 2**63 - 1  # NumPy keeps the lowest number for "not a time"
+_LEAST, _MOST = -(2**63) + 1, 2**63 - 1  # NumPy reserves the lowest number for NaT
 _SECONDS = {"W": 604_800, "D": 86_400, "h": 3_600, "m": 60, "s": 1}
 _FRACTIONS = {"ms": 10**3, "us": 10**6, "ns": 10**9, "ps": 10**12, "fs": 10**15, "as": 10**18}
 _ISO = re.compile(
@@ -53,7 +51,7 @@ _ISO = re.compile(
 
 
 class NoTimestamp(InvalidDefault):
-    """Why a value is no timestamp of a feature: an error code, what is wrong, and what to do."""
+    """Why a value is not a valid timestamp of a feature, with an error code."""
 
     def __init__(self, code: str, what: str, *, expected: str, found: object, do: str, at: int = 0) -> None:
         super().__init__(expected, found)
@@ -68,11 +66,11 @@ class NoTimestamp(InvalidDefault):
 @check_keywords
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Timestamp(Feature):
-    """Points in time, stored as int64: ticks of `unit` ("s", "ms", "us" or "ns") since 1970-01-01 in UTC.
+    """Points in time, stored as int64 ticks of `unit` ("s", "ms", "us" or "ns") since 1970-01-01 UTC.
 
-    `tz` names a time zone, such as "UTC" or "Europe/Berlin": then rows give datetimes that know theirs. Without it,
-    naive datetimes are taken as they are. Both come back as `datetime64[unit]` in UTC; tables have the zone. A value
-    finer than the unit is refused unless `rounding` is "floor" or "nearest". NaT is a missing value.
+    `tz` is a time zone such as "UTC" or "Europe/Berlin": rows then need timezone-aware datetimes. Without it, naive
+    datetimes are stored as they are. Both are read as `datetime64[unit]` in UTC; tables have the time zone. A value
+    finer than the unit is an error unless `rounding` is "floor" or "nearest". NaT is a missing value.
     """
 
     unit: Unit = "us"
@@ -89,37 +87,26 @@ class Timestamp(Feature):
     reads_text = True
 
     def _validate_fields(self) -> None:
-        self._set("shape", validate_shape(self.shape, "Timestamp", self.key))
-        self._set("partitions", validate_partitions(self.partitions, self.shape, "Timestamp", self.key))
-        self._check_choice("unit", self.unit, tuple(TICKS_PER_SECOND))
-        self._check_choice("rounding", self.rounding, _ROUNDINGS)
+        self._validate_shape()
+        self._check_choice("unit", self.unit, tuple(TICKS_PER_SECOND), do='unit="us"')
+        self._check_choice("rounding", self.rounding, _ROUNDINGS, do='rounding="nearest"')
         if self.tz is not None:
             self._check_zone()
-        ends = validate_range(self.range, (_LEAST, _MOST), self._ticks, "Timestamp", self.key)
+        ends = self._validate_range(self.range, (_LEAST, _MOST), self._ticks)
         if ends is not None:
             texts = [None if tick in (_LEAST, _MOST) else self.text(tick) for tick in ends]
             self._set("range", tuple(texts))
 
-    def _check_choice(self, name: str, value: object, choices: tuple[str, ...]) -> None:
-        if value not in choices or not isinstance(value, str):
-            raise self._refuse(
-                "S110",
-                f"has {name}={preview(value)}",
-                expected=f"{name}= one of " + ", ".join([f'"{one}"' for one in choices]),
-                found=preview(value),
-                do=f'{name}="{choices[-1]}"',
-            )
-
     def _check_zone(self) -> None:
         try:
             zoneinfo.ZoneInfo(self.tz)  # type: ignore[arg-type]
-        except Exception:  # whatever zoneinfo raises for a name that is a path, or not a text
+        except Exception:  # zoneinfo raises many types for a path, or for something that is not a str
             raise self._refuse(
                 "S110",
                 f"has tz={preview(self.tz)}",
-                expected="the name of a time zone, or None",
+                expected="a time zone name, or None",
                 found=preview(self.tz),
-                do='tz="UTC", tz="Europe/Berlin"',
+                do='tz="UTC"',
             ) from None
 
     @property
@@ -158,12 +145,10 @@ class Timestamp(Feature):
             return self.default
         if self.shape == ():
             return ticks[0]
-        known = int(np.prod([size for size in self.shape if size is not None]))
-        missing = ticks.size // known if known else 0
-        return ticks.reshape([missing if size is None else size for size in self.shape])
+        return restore_shape(ticks, self.shape)
 
     def text(self, tick: int) -> str:
-        """A stored number as ISO 8601; with a time zone it is in UTC and says so."""
+        """A stored number as ISO 8601; with a time zone, in UTC with a final Z."""
         naive = str(np.datetime_as_string(np.array(tick, np.int64).view(self.dtype)))
         return naive if self.tz is None or naive == "NaT" else f"{naive}Z"
 
@@ -201,14 +186,14 @@ class Timestamp(Feature):
 
 
 def _unboxed(value: object) -> object:
-    """An array of datetime64 as lists of scalars: `tolist` would make datetimes of them, or plain numbers."""
+    """An array of datetime64 as lists of scalars; `tolist` would give datetimes or plain numbers."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "M":
         return value[()] if not value.ndim else [_unboxed(part) for part in value]
     return value
 
 
 def ticks_of(value: object, feature: Timestamp) -> int:
-    """One point in time as the number that is stored; raises NoTimestamp."""
+    """One point in time as the stored number; raises NoTimestamp."""
     if isinstance(value, np.datetime64):
         return int(ticks_of_array(np.array([value]), feature)[0])
     if isinstance(value, datetime.datetime):
@@ -219,10 +204,10 @@ def ticks_of(value: object, feature: Timestamp) -> int:
         is_number = isinstance(value, (int, float, np.number))
         raise NoTimestamp(
             "E302",
-            f"is of type {type(value).__name__}, the schema says Timestamp",
-            expected="a datetime, a datetime64, a pandas Timestamp, or text in ISO 8601",
+            f"has type {type(value).__name__}, expected Timestamp",
+            expected="a datetime, datetime64, pandas Timestamp, or ISO 8601 str",
             found=preview(value),
-            do=f'np.datetime64(value, "{feature.unit}") if it counts from 1970 in this unit'
+            do=f'np.datetime64(value, "{feature.unit}") for ticks since 1970'
             if is_number
             else "convert it to a datetime",
         )
@@ -237,21 +222,21 @@ def ticks_of(value: object, feature: Timestamp) -> int:
 
 
 def ticks_of_array(times: npt.NDArray[Any], feature: Timestamp) -> npt.NDArray[np.int64]:
-    """An array of datetime64 as the numbers that are stored; NaT stays what it is. Raises NoTimestamp."""
+    """An array of datetime64 as the stored numbers; NaT is kept. Raises NoTimestamp."""
     unit, count = np.datetime_data(times.dtype)
     if unit == "generic":
         if not np.isnat(times).all():
             raise NoTimestamp(
                 "E302",
                 "is a datetime64 without a unit",
-                expected="datetime64 of a unit",
+                expected="datetime64 with a unit",
                 found=str(times.dtype),
                 do='values.astype("datetime64[s]")',
             )
         return np.full(times.shape, np.iinfo(np.int64).min)
     missing = np.isnat(times)
     if unit in ("Y", "M"):
-        # Calendar units have no fixed length; a day has, and holds every month that 64 bits of days hold.
+        # Calendar units have no fixed length; days do, and 64 bits of days cover every month here.
         numbers = np.where(missing, 0, times.astype(np.int64))
         far = np.abs(numbers) > 2**53
         days = np.where(missing | far, np.datetime64("NaT"), times).astype("M8[D]")
@@ -269,7 +254,7 @@ def ticks_of_array(times: npt.NDArray[Any], feature: Timestamp) -> npt.NDArray[n
             _refuse(rest != 0, times, _too_fine, feature)
         elif feature.rounding == "nearest":
             ticks += rest >= ratio.denominator - rest
-    else:  # datetime64[7ms] and its like
+    else:  # datetime64[7ms] and the like
         singles = [ticks_of(str(one), _naive(feature)) if not np.isnat(one) else 0 for one in times.ravel()]
         ticks = np.array(singles, np.int64).reshape(times.shape)
     ticks[missing] = np.iinfo(np.int64).min
@@ -307,15 +292,15 @@ def _of_text(value: str, feature: Timestamp) -> int:
     parts = found.groupdict() if found else {}
     year, month, day = (int(parts[name]) if found else 0 for name in ("year", "month", "day"))
     hour, minute, second = (int(parts.get(name) or 0) for name in ("hour", "minute", "second"))
-    # The calendar repeats after 400 years; Python's knows years from 1 on only.
+    # The calendar repeats every 400 years; Python supports only years from 1.
     is_date = 1 <= month <= 12 and 1 <= day <= monthrange(year % 400 + 400, month)[1]
     if not is_date or hour > 23 or minute > 59 or second > 59:
         raise NoTimestamp(
             "E303",
-            "is text that is not in ISO 8601",
-            expected="text such as 2026-01-31T12:30:00, with Z or +01:00 behind it where tz= is declared",
+            "is not ISO 8601 text",
+            expected="text such as 2026-01-31T12:30:00, followed by Z or +01:00 if tz= is declared",
             found=preview(value),
-            do="datetime.datetime.strptime(value, …) reads any other form",
+            do="parse other formats with datetime.datetime.strptime(value, …)",
         )
     zone = parts["zone"]
     if zone is None:
@@ -340,11 +325,11 @@ def _check_naive(found: str, feature: Timestamp) -> None:
 
 
 def no_zone(found: str, feature: Timestamp) -> NoTimestamp:
-    """The refusal of times that do not say where they are, for a feature that declares a time zone."""
+    """The error for a naive time, for a feature that declares a time zone."""
     return NoTimestamp(
         "E319",
-        "has no time zone, the schema declares one",
-        expected=f'a time that knows its zone, as tz="{feature.tz}" asks',
+        "has no time zone, but the schema declares one",
+        expected=f'a timezone-aware time, for tz="{feature.tz}"',
         found=found[:60],
         do=f'value.replace(tzinfo=zoneinfo.ZoneInfo("{feature.tz}")), or declare Timestamp without tz=',
     )
@@ -353,10 +338,10 @@ def no_zone(found: str, feature: Timestamp) -> NoTimestamp:
 def _too_fine(found: str, feature: Timestamp) -> NoTimestamp:
     return NoTimestamp(
         "E315",
-        f"is finer than its unit, {feature.unit}",
+        f"is more precise than its unit, {feature.unit}",
         expected=f"a time in whole {feature.unit}",
         found=found[:60],
-        do='a finer unit=, such as Timestamp("ns"); rounding="floor" or "nearest" rounds it',
+        do='declare a finer unit, such as Timestamp("ns"), or rounding="nearest"',
     )
 
 
@@ -364,7 +349,7 @@ def _too_far(found: str, feature: Timestamp) -> NoTimestamp:
     return NoTimestamp(
         "E310",
         f"does not fit int64 in {feature.unit}",
-        expected=f"a time that 64 bits of {feature.unit} hold",
+        expected=f"a time within 2^63 {feature.unit} of 1970",
         found=found[:60],
-        do='a coarser unit=, such as Timestamp("s")',
+        do='declare a coarser unit, such as Timestamp("s")',
     )

@@ -746,7 +746,7 @@ def _delimiter(given: object) -> str | None:
 def _names(columns: object) -> tuple[str, ...] | None:
     if columns is None or isinstance(columns, Mapping):
         return None
-    expected = "a list of names, each once, or a dict of names and features"
+    expected = "a list of unique names, or a dict of names and features"
     return name_list("columns", columns, expected=expected, do='columns=["species", "year"]')
 
 

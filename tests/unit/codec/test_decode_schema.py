@@ -305,7 +305,7 @@ def test_d401_names_what_is_missing_and_how_it_is_stored() -> None:
     failure = _refusal(b"", schema)
     assert failure.code == "D401"
     assert failure.location == rk.Location(feature="image")
-    assert failure.what == "`image` (stored as `image/encoded`) is missing, and the schema requires it"
+    assert failure.what == "`image` (stored as `image/encoded`) is required and missing"
     assert failure.expected == "a value under `image/encoded`"
     assert failure.found == "no such key, or one without a kind"
     assert "optional=True" in (failure.do or "")
@@ -399,7 +399,7 @@ def test_d405_is_an_int_that_the_declared_dtype_cannot_hold(dtype, good, bad) ->
             failure = _refusal(_row(x=_ints([number])), schema)
             assert failure.code == "D405"
             assert failure.location == rk.Location(feature="x")
-            assert failure.what == f"`x` has a value that {dtype} cannot hold"
+            assert failure.what == f"`x` has a value that does not fit {dtype}"
             assert (failure.expected, failure.found) == (f"values of {dtype}", str(number))
             assert failure.do
 
@@ -432,20 +432,20 @@ def test_d405_is_a_byte_of_a_bool_tensor_that_is_neither_0_nor_1(shape) -> None:
 @pytest.mark.parametrize(
     ("shape", "size", "expected", "found"),
     [
-        ((2, 3), 6, "12 bytes", "6 bytes: 1/2 of it, as of a narrower dtype"),
-        ((2, 3), 48, "12 bytes", "48 bytes: 4 × as many, as of a wider dtype"),
+        ((2, 3), 6, "12 bytes", "6 bytes: 1/2 of that, possibly a narrower dtype"),
+        ((2, 3), 48, "12 bytes", "48 bytes: 4 × as many, possibly a wider dtype"),
         ((2, 3), 0, "12 bytes", "0 bytes"),
         ((2, 3), 13, "12 bytes", "13 bytes"),
         ((None, 3), 7, "a multiple of 6 bytes", "7 bytes"),
         ((2, None), 5, "a multiple of 4 bytes", "5 bytes"),
-        ((), 1, "2 bytes", "1 bytes: 1/2 of it, as of a narrower dtype"),
+        ((), 1, "2 bytes", "1 bytes: 1/2 of that, possibly a narrower dtype"),
     ],
 )
 def test_d406_is_bytes_that_make_no_such_tensor(shape, size, expected, found) -> None:
     failure = _refusal(_row(x=_strings([bytes(size)])), rk.Schema({"x": rk.Tensor("uint16", shape=shape)}))
     assert (failure.code, failure.location.feature) == ("D406", "x")
     assert (failure.expected, failure.found) == (expected, found)
-    assert failure.do == "declare the dtype and shape that were written"
+    assert failure.do == "declare the dtype and shape of the stored tensor"
 
 
 TWO_LEVELS = rk.Int64(shape=(None, None), partitions=("l",))

@@ -310,10 +310,10 @@ JPEG = encoded(photo(40, 40), "jpeg")
 BAD = {
     "empty": (b"", "D409", "is empty"),
     "text": (b"no image at all", "D409", "is no image"),
-    "cut": (JPEG[: len(JPEG) // 2], "D409", "is cut off: the JPEG does not reach its end"),
+    "cut": (JPEG[: len(JPEG) // 2], "D409", "is truncated: the JPEG has no end"),
     "flipped": (png(pixels_of(0))[:40] + b"\0\0\0\0" + png(pixels_of(0))[44:], "D409", "is damaged"),
     "tiff": (encoded(photo(8, 8), "tiff"), "D409", "is TIFF"),
-    "vast": (_vast(20_000, 10_000), "D410", "has more pixels than are decoded"),
+    "vast": (_vast(20_000, 10_000), "D410", "has too many pixels to decode"),
 }
 
 

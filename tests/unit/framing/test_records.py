@@ -97,7 +97,7 @@ def test_garbage_after_the_stream_comes_after_all_records(
     assert failure.location == rk.Location(
         path=str(path), record=len(PAYLOADS), offset=len(DATA), compressed_offset=len(compressed)
     )
-    assert failure.found == "bytes that begin 67 61 72 62 61 67 65"
+    assert failure.found == "bytes starting with 67 61 72 62 61 67 65"
 
 
 def test_a_second_zlib_stream_is_garbage_to_everyone(put_file: PutFile, read: Read) -> None:
@@ -188,8 +188,8 @@ def test_a_cut_record_says_how_much_is_there(put_file: PutFile, read: Read) -> N
     _, failure = read(put_file(DATA[:-2]))
     assert failure is not None
     assert failure.code == "F104"
-    assert failure.expected == "a record of 19 bytes with its framing"
-    assert failure.found == "17 bytes up to the end of the file"
+    assert failure.expected == "a record of 19 bytes, framing included"
+    assert failure.found == "17 bytes before the end of the file"
 
 
 def test_a_cut_record_in_a_compressed_file_makes_no_claim_that_is_not_known(put_file: PutFile, read: Read) -> None:

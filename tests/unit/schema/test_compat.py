@@ -131,7 +131,7 @@ def test_one_column_changed(before, after, verdict):
             Schema({}),
             Schema({"a": Int64()}),
             "breaking",
-            [Change(column="a", what="new and required: no record has it", verdict="breaking")],
+            [Change(column="a", what="new and required, missing in all records", verdict="breaking")],
         ),
         (
             Schema({}),
@@ -149,7 +149,7 @@ def test_one_column_changed(before, after, verdict):
             Schema({"a": Int64()}),
             Schema({}),
             "widened",
-            [Change(column="a", what="removed: its data is no longer read", verdict="widened")],
+            [Change(column="a", what="removed, no longer read", verdict="widened")],
         ),
         (
             Schema({"a": Int64()}),

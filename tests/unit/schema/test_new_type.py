@@ -25,8 +25,6 @@ from rekord.schema.base import (
     InvalidDefault,
     ListKind,
     Shape,
-    conform_to_shape,
-    validate_shape,
 )
 from rekord.schema.interop.tf_spec import spec_from_schema, to_source
 from rekord.testing import strategies
@@ -41,7 +39,7 @@ class Hundredths(Feature):
     _kind: ClassVar[ListKind] = "int64"
 
     def _validate_fields(self) -> None:
-        self._set("shape", validate_shape(self.shape, "Hundredths", self.key))
+        self._validate_shape()
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -50,9 +48,6 @@ class Hundredths(Feature):
     @property
     def stored_dtype(self) -> np.dtype[Any]:
         return np.dtype("<i8")
-
-    def _conform_default(self, value: object) -> Any:
-        return conform_to_shape(value, self.shape, False, self._conform_element)
 
     def _conform_element(self, value: Any) -> float:
         if not isinstance(value, (int, float)) or round(value, 2) != value:

@@ -400,7 +400,7 @@ def test_columns_choose_the_inputs_also_beside_an_image(written):
     [
         (["x", "label"], "U605", "`label` is what is to be learned, and cannot be learned from"),
         ([], "U605", "`columns` names no column to learn from"),
-        (["z"], "S116", "the schema has no column 'z'"),
+        (["z"], "S116", "schema has no column 'z'"),
         (["wave"], "U608", "`wave` cannot be learned from"),
     ],
 )

@@ -163,7 +163,7 @@ def test_the_kind_of_records_can_be_forced(tmp_path, monkeypatch):
         assert (caught.value.code, caught.value.expected) == ("U605", '"example", "sequence" or "bytes"')
     with pytest.raises(rk.UsageError) as caught:
         rk.open("a.tfrecord", schema=WHOLE, kind="example")
-    assert (caught.value.code, caught.value.found) == ("U605", "a schema of payloads as they are")
+    assert (caught.value.code, caught.value.found) == ("U605", "a schema of unparsed payloads")
 
 
 def test_what_needs_features_says_so(tmp_path, monkeypatch, capsys):
@@ -184,7 +184,7 @@ def test_what_needs_features_says_so(tmp_path, monkeypatch, capsys):
         )
     with pytest.raises(rk.UsageError) as caught:
         rk.encode({"payload": b"x"}, WHOLE)
-    assert (caught.value.code, caught.value.found) == ("U605", "Payload(): payloads as they are")
+    assert (caught.value.code, caught.value.found) == ("U605", "Payload(): unparsed payloads")
     with pytest.raises(rk.UsageError) as caught:
         rk.write("a.tfrecord", "out", progress=False)
     assert "rk.rewrite" in caught.value.do

@@ -50,7 +50,7 @@ def test_a_column_that_a_declared_schema_lacks_is_a_slip_of_the_function(tmp_pat
     schema = rk.Schema({"a": rk.Int64(), "b": rk.Int64()})
     failure = refusal(ROWS, tmp_path / "out", map=with_area, schema=schema)
     assert (failure.code, failure.location.feature) == ("E309", "area")
-    assert failure.do == "drop it from the row, or declare it in the schema"
+    assert failure.do == "remove it from the row, or declare it in the schema"
 
 
 def test_a_name_that_is_nearly_right_is_still_asked_about(tmp_path: Path) -> None:

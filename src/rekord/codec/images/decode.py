@@ -30,7 +30,6 @@ from rekord.codec.images.inspect import (
     too_many_pixels_error,
 )
 from rekord.codec.images.store import MaskIds
-from rekord.errors import error
 from rekord.schema import Feature, Image, Mask
 
 Size: TypeAlias = tuple[int, int]
@@ -46,7 +45,7 @@ What is left to the filter then gives nearly what it would give of the whole ima
 differed by 1 of 255 on average, by 2 where all was fine detail, and by more at single edges. Of exactly the size that
 is wanted nothing would be left to it, and all edges would look other.
 """
-_CHECK_HINT = "rekord check PATH, which names all such images"
+_CHECK_HINT = "rekord check PATH      (lists all such images)"
 
 
 class _JpegWithoutExif(JpegImageFile):
@@ -67,7 +66,7 @@ _READERS: dict[Any, Any] = {
 
 
 def decode_image(data: bytes, channels: int, resize: Size | None) -> Array:
-    """The pixels of an image as uint8, of shape (height, width, channels); raises Unsound.
+    """The pixels of an image as uint8, of shape (height, width, channels); raises InvalidImage.
 
     Colours are those of TensorFlow's decode_image: equal for PNG, GIF, BMP and WebP, and for JPEG as it decodes with
     dct_method="INTEGER_ACCURATE" (its usual method is off by a few of 255). Grey that is made of colours may be off
@@ -77,7 +76,7 @@ def decode_image(data: bytes, channels: int, resize: Size | None) -> Array:
 
 
 def with_open_image(data: bytes, use: Callable[[Any], Result]) -> Result:
-    """What `use` makes of an image that is opened and not loaded yet; raises Unsound, also for what `use` raises."""
+    """The result of `use` on an opened image; raises InvalidImage, also for what `use` raises."""
     facts = _core.inspect_image(data, False)
     if facts.fault != ImageFault.NONE or facts.format not in _READERS:
         raise _explain_failure(facts, data, "image", None)
@@ -96,7 +95,7 @@ def with_open_image(data: bytes, use: Callable[[Any], Result]) -> Result:
 
 
 def decode_mask(data: bytes, ids: MaskIds, resize: Size | None) -> Array:
-    """The class ids of a mask, of shape (height, width), as uint8 or as uint16 where they need it; raises Unsound.
+    """The class ids of a mask of shape (height, width), as uint8, or uint16 if needed; raises InvalidImage.
 
     They are the samples as stored: the indices of a palette, and numbers below 16 of a PNG with 4 bits.
     """
@@ -112,7 +111,7 @@ def decode_mask(data: bytes, ids: MaskIds, resize: Size | None) -> Array:
     try:
         stored = read_samples(inflate_png(data, _core.png_chunks(data), form, None), form, None)
     except InvalidImage as failure:
-        raise _to_undecodable(failure) from failure
+        raise _to_undecodable(failure) from failure.__cause__
     values = np.frombuffer(stored, ">u2" if facts.bits == 16 else np.uint8)
     pixels = values.reshape(facts.height, facts.width)
     if resize is not None:
@@ -170,14 +169,8 @@ def _explain_failure(facts: _core.ImageFacts, data: bytes, what: str, failure: E
 
 
 def _to_undecodable(failure: InvalidImage) -> InvalidImage:
-    return InvalidImage(
-        "D409",
-        failure.what,
-        expected=failure.expected,
-        found=failure.found,
-        likely=failure.likely,
-        do=_CHECK_HINT,
-    )
+    failure.code, failure.do = "D409", _CHECK_HINT
+    return failure
 
 
 def _undecodable_error(expected: str, found: str) -> InvalidImage:
@@ -187,7 +180,7 @@ def _undecodable_error(expected: str, found: str) -> InvalidImage:
 def _no_class_ids_error(found: str) -> InvalidImage:
     return InvalidImage(
         "D411",
-        "is not a mask of class ids",
+        "does not contain class ids",
         expected="a single-channel PNG of class ids",
         found=found,
         do="declare rk.Image() to decode its colours, or write the masks again as class ids",
@@ -271,17 +264,6 @@ def _build_decoder(
     feature: Feature, resize: Size | None
 ) -> tuple[Callable[[bytes], Array], tuple[int, ...], type[np.generic]]:
     """How one image of a column is decoded, its shape (0 where images have sizes of their own), its dtype."""
-    try:
-        # Loaded when the first image is: most programs that import rekord decode none.
-        from rekord.codec.images.store import MaskIds
-    except ImportError:
-        raise error(
-            "U602",
-            "decoding images needs Pillow",
-            expected="the package pillow",
-            found="not installed",
-            do="pip install pillow",
-        ) from None
     size = (0, 0) if resize is None else resize
     if isinstance(feature, Mask):
         ids = MaskIds(feature.classes, feature.ignore)
@@ -295,15 +277,15 @@ def _all_valid(column: Strings) -> Validity:
     return np.ones(len(column), np.bool_) if column.valid is None else column.valid
 
 
-def pad_images(pictures: Array, pad: Any) -> Array:
+def pad_images(images: Array, pad: Any) -> Array:
     """Images of different sizes as one array, each filled up with `pad` at its right and its lower edge.
 
     A missing one is all padding.
     """
-    there = [one for one in pictures if one is not None]
+    there = [one for one in images if one is not None]
     height, width = (max(one.shape[axis] for one in there) for axis in (0, 1))
-    out = np.full((len(pictures), height, width, *there[0].shape[2:]), pad, there[0].dtype)
-    for row, one in zip(out, pictures, strict=True):
+    out = np.full((len(images), height, width, *there[0].shape[2:]), pad, there[0].dtype)
+    for row, one in zip(out, images, strict=True):
         if one is not None:
             row[: one.shape[0], : one.shape[1]] = one
     return out

@@ -16,8 +16,6 @@ from rekord import _core
 from rekord._core import Colour, ImageFault
 from rekord.codec.columns import Array
 from rekord.codec.values import InvalidValue, describe_value
-from rekord.errors import RekordError, error
-from rekord.location import Location
 
 _inflate: Any
 try:
@@ -36,7 +34,7 @@ _PALETTE_CHUNKS = frozenset([b"PLTE", b"tRNS", b"bKGD", b"hIST", b"sBIT", b"sPLT
 
 
 def inflate_png(data: bytes, chunks: PngChunks, form: _core.PixelForm, path: str | None) -> bytes:
-    """The image data of a PNG, never more than its pixels need; raises Unsound."""
+    """The image data of a PNG, never more than its pixels need; raises InvalidImage."""
     needed_bytes = form.inflated_bytes
     unpack = _inflate.decompressobj()
     view = memoryview(data)
@@ -52,13 +50,13 @@ def inflate_png(data: bytes, chunks: PngChunks, form: _core.PixelForm, path: str
                 if unpack.eof or room == 0:
                     break
     except _inflate.error as failure:
-        found = "bytes that are damaged, or a checksum that does not match"
+        found = "corrupt bytes, or a wrong checksum"
         raise corrupt_pixels_error("data that can be inflated", found, path) from failure
     if room > 1:
         found_bytes = needed_bytes + 1 - room
         raise InvalidImage(
             "E331",
-            "is cut off: it has fewer pixels than its header says",
+            "is truncated: it has fewer pixels than its header declares",
             expected=f"{needed_bytes:,} bytes of pixels",
             found=f"{found_bytes:,} bytes",
             do=COPY_AGAIN_HINT,
@@ -68,10 +66,10 @@ def inflate_png(data: bytes, chunks: PngChunks, form: _core.PixelForm, path: str
 
 
 def corrupt_pixels_error(expected: str, found: str, path: str | None) -> InvalidImage:
-    """The refusal of image data that decoders cannot read."""
+    """The error for image data that cannot be decoded."""
     return InvalidImage(
         "E332",
-        "is damaged: the pixels of the PNG cannot be read",
+        "is corrupt: the pixels of the PNG cannot be read",
         expected=expected,
         found=found,
         do=COPY_AGAIN_HINT,
@@ -88,7 +86,7 @@ def read_samples(image_data: bytes, form: _core.PixelForm, path: str | None) -> 
 
 
 def invalid_filter_error(path: str | None) -> InvalidImage:
-    """The refusal of a row with a filter that does not exist."""
+    """The error for a row with an unknown filter."""
     return corrupt_pixels_error("rows with filters from 0 to 4", "another filter", path)
 
 
@@ -165,32 +163,32 @@ _TAIL_BYTES = 512
 
 
 class VerifiedBytes(bytes):
-    """The bytes of an image that was looked at: they are stored without a second look."""
+    """The bytes of an inspected image, stored without further checks."""
 
     __slots__ = ()
 
 
 class VerifiedMask(VerifiedBytes):
-    """The PNG of a mask whose class ids were looked at."""
+    """The PNG of a mask whose class ids were checked."""
 
     __slots__ = ()
 
 
 class GeneratedBytes(VerifiedBytes):
-    """The bytes of an image that was made here: no file holds them."""
+    """The bytes of a generated image, which are in no file."""
 
     __slots__ = ()
 
 
 class GeneratedMask(VerifiedMask, GeneratedBytes):
-    """The PNG of a mask that was made here."""
+    """The PNG of a generated mask."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedImage:
-    """An encoded image and what is known of it."""
+    """An encoded image and its properties."""
 
     data: bytes
     format: str
@@ -203,41 +201,13 @@ class EncodedImage:
 
 
 class InvalidImage(InvalidValue):
-    """An image that cannot be stored, and the file that it came from."""
-
-    def __init__(
-        self,
-        code: str,
-        what: str,
-        *,
-        expected: str,
-        found: str,
-        do: str,
-        path: str | None = None,
-        likely: str | None = None,
-    ) -> None:
-        super().__init__(code, what, expected=expected, found=found, do=do)
-        self.path = path
-        self.likely = likely
-
-    def to_error(self, column: str, *, row: int | None = None, step: int | None = None) -> RekordError:
-        """The error, which also names the file."""
-        whose = f"`{column}`" if step is None else f"step {step:,} of `{column}`"
-        return error(
-            self.code,
-            f"{whose} {self.what}",
-            location=Location(path=self.path, feature=column, row=row),
-            expected=self.expected,
-            found=self.found,
-            likely=self.likely,
-            do=self.do,
-        )
+    """An image or mask that cannot be stored or decoded."""
 
 
 def inspect_image(value: Any, *, name: str, verify: Verify) -> EncodedImage:
     """The image in a file or in bytes; an EncodeError names the file and the column `name`.
 
-    full: its structure is walked to the end. headers: its first bytes are believed.
+    full: the whole structure is checked. headers: only the first bytes are.
     """
     try:
         return inspect_image_value(value, verify)
@@ -246,7 +216,7 @@ def inspect_image(value: Any, *, name: str, verify: Verify) -> EncodedImage:
 
 
 def inspect_image_value(value: Any, verify: Verify) -> EncodedImage:
-    """The same, for a caller that knows the column; raises Unfit."""
+    """The same without a column name; raises InvalidValue."""
     data, path = read_image_bytes(value, "Image")
     facts = _core.inspect_image(data, verify == "full")
     if facts.fault != ImageFault.NONE or facts.format == _core.ImageFormat.TIFF:
@@ -264,9 +234,9 @@ def inspect_image_value(value: Any, verify: Verify) -> EncodedImage:
 
 
 def pixel_limit_ratio(facts: _core.ImageFacts) -> float:
-    """The pixels that an image or a mask claims, as a multiple of how many are decoded.
+    """The pixels that an image or mask declares, as a multiple of the limit for decoding.
 
-    A few bytes can claim billions. The limit is Pillow's: who needs more sets it, as for Pillow itself.
+    A few bytes can declare billions. The limit is Pillow's, and is changed in the same way.
     """
     from PIL import Image
 
@@ -275,20 +245,20 @@ def pixel_limit_ratio(facts: _core.ImageFacts) -> float:
 
 
 def too_many_pixels_error(facts: _core.ImageFacts) -> InvalidImage:
-    """The refusal to decode an image or a mask that is beyond the limit."""
+    """The error for an image or mask with too many pixels."""
     from PIL import Image
 
     return InvalidImage(
         "D410",
-        "has more pixels than are decoded",
+        "has too many pixels to decode",
         expected=f"at most {Image.MAX_IMAGE_PIXELS:,}",
         found=f"{facts.width:,} × {facts.height:,}",
-        do="PIL.Image.MAX_IMAGE_PIXELS = … raises the limit; or cut the image into tiles",
+        do="raise the limit, PIL.Image.MAX_IMAGE_PIXELS, or split the image into tiles",
     )
 
 
 def format_display_name(name: str) -> str:
-    """The name of a format as people write it."""
+    """The display name of a format."""
     return "WebP" if name == "webp" else name.upper()
 
 
@@ -296,7 +266,7 @@ def format_display_name(name: str) -> str:
 
 
 def read_image_bytes(value: Any, declared: str) -> tuple[bytes, str | None]:
-    """The bytes of an image, and the file that they came from; raises Unfit."""
+    """The bytes of an image, and its file; raises InvalidValue."""
     if isinstance(value, bytes):
         return value, None
     if isinstance(value, PurePath):
@@ -314,16 +284,16 @@ def read_image_bytes(value: Any, declared: str) -> tuple[bytes, str | None]:
         )
     raise InvalidValue(
         "E302",
-        f"is of type {type(value).__name__}, the schema says {declared}",
+        f"has type {type(value).__name__}, expected {declared}",
         expected="encoded bytes, a pathlib.Path, or a NumPy array",
         found=describe_value(value),
-        do="np.asarray(value) for what holds pixels",
+        do="np.asarray(value) for pixels",
     )
 
 
 def _read_file(path: str) -> bytes:
     try:
-        # A pipe that nobody writes to would wait for ever.
+        # Reading a pipe could block forever.
         file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         try:
             return _read_all(file, path)
@@ -346,7 +316,7 @@ def _read_all(file: int, path: str) -> bytes:
             "is in a file that is larger than a record can be",
             expected="at most 2 GiB",
             found=f"{status.st_size:,} bytes",
-            do="cut the image into tiles, or store files and their paths",
+            do="split the image into tiles, or store file paths",
             path=path,
         )
     data = os.read(file, status.st_size + 1)
@@ -362,7 +332,7 @@ def _unreadable_error(path: str, reason: str) -> InvalidImage:
     return InvalidImage(
         "E329",
         "cannot be read from its file",
-        expected="a file that can be read",
+        expected="a readable file",
         found=reason[:60],
         do=f"check the path: {path}",
         path=path,
@@ -373,7 +343,7 @@ def _unreadable_error(path: str, reason: str) -> InvalidImage:
 
 
 def invalid_image_error(facts: _core.ImageFacts, data: bytes, path: str | None, what: str) -> InvalidImage:
-    """Why this is no image, or no whole one; `what` is "image" or "mask"."""
+    """The error for an invalid or incomplete image; `what` is "image" or "mask"."""
     kind = format_display_name(FORMAT_NAMES[facts.format]) if facts.format in FORMAT_NAMES else ""
     likely = None
     match facts.fault:
@@ -383,41 +353,41 @@ def invalid_image_error(facts: _core.ImageFacts, data: bytes, path: str | None, 
         case ImageFault.NONE | ImageFault.NOT_AN_IMAGE:
             return unsupported_image_error(data, kind, path)
         case ImageFault.CUT:
-            code, says = "E331", f"is cut off: the {kind} does not reach its end"
-            expected = f"{_format_bytes(facts.expected)} or more from byte {facts.at:,} on"
-            found = f"{_format_bytes(facts.found)} there, {len(data):,} in all"
+            code, says = "E331", f"is truncated: the {kind} has no end"
+            expected = f"at least {_format_bytes(facts.expected)} from byte {facts.at:,}"
+            found = f"{_format_bytes(facts.found)} there, {len(data):,} in total"
             likely = _explain_truncation(data)
         case ImageFault.CRC:
-            code, says = "E332", "is damaged: the checksum of a PNG chunk does not match"
+            code, says = "E332", "is corrupt: the checksum of a PNG chunk does not match"
             expected = f"crc32 0x{facts.expected:08x} (stored)"
             found = f"crc32 0x{facts.found:08x} (computed over the chunk at byte {facts.at:,})"
         case ImageFault.BAD_CHUNK:
-            code, says = "E332", "is damaged: a PNG chunk cannot be what it says"
+            code, says = "E332", "is corrupt: a PNG chunk is not valid"
             name = facts.found.to_bytes(4, "big")
-            expected = "chunks that PNG knows, in its order"
-            found = f"the chunk {name!r} at byte {facts.at:,}"
+            expected = "known PNG chunks, in order"
+            found = f"chunk {name!r} at byte {facts.at:,}"
         case ImageFault.BAD_MARKER:
-            code, says = "E332", f"is damaged: the {kind} has a byte that cannot be there"
+            code, says = "E332", f"is corrupt: the {kind} has an unexpected byte"
             expected = f"the structure of a {kind}"
             found = f"0x{facts.found:02x} at byte {facts.at:,}"
         case ImageFault.ZERO_SIZE:
-            code, says = "E332", f"is damaged: the {kind} has no pixels"
-            expected, found = "a width and a height from 1 on", f"{facts.width:,} × {facts.height:,}"
+            code, says = "E332", f"is corrupt: the {kind} has no pixels"
+            expected, found = "a width and a height ≥ 1", f"{facts.width:,} × {facts.height:,}"
         case _:
-            code, says = "E332", f"is damaged: the {kind} claims more pixels than its bytes can hold"
-            expected = f"what {len(data):,} bytes can be inflated to"
+            code, says = "E332", f"is corrupt: the {kind} declares more pixels than its bytes can hold"
+            expected = f"pixels that fit {len(data):,} compressed bytes"
             found = f"{facts.width:,} × {facts.height:,}"
     return InvalidImage(code, says, expected=expected, found=found, likely=likely, do=COPY_AGAIN_HINT, path=path)
 
 
 def unsupported_image_error(data: bytes, kind: str, path: str | None) -> InvalidImage:
-    """The refusal of what is no image, or one of a format that readers do not take."""
+    """The error for something that is not an image, or has an unsupported format."""
     return InvalidImage(
         "E321",
-        f"is {kind}, which TensorFlow does not decode" if kind else "is no image",
+        f"is {kind}, which TensorFlow does not decode" if kind else "is not an image",
         expected="an image: JPEG, PNG, GIF, BMP or WebP",
-        found=kind or f"{len(data):,} bytes that begin {data[:8].hex(' ')}",
-        do="convert it to PNG" if kind else "look at the file that it came from",
+        found=kind or f"{len(data):,} bytes starting with {data[:8].hex(' ')}",
+        do="convert it to PNG" if kind else "check the file that it came from",
         path=path,
     )
 
@@ -425,7 +395,7 @@ def unsupported_image_error(data: bytes, kind: str, path: str | None) -> Invalid
 def _explain_truncation(data: bytes) -> str | None:
     if len(data) > _TAIL_BYTES and not any(data[-_TAIL_BYTES:]):
         zeros = len(data) - len(data.rstrip(b"\0"))
-        return f"the last {zeros:,} bytes are zeros: a copy or download that did not finish"
+        return f"the last {zeros:,} bytes are zeros: an incomplete copy or download"
     return None
 
 
@@ -437,7 +407,7 @@ def _format_bytes(count: int) -> str:
 
 
 def collect_remarks(facts: _core.ImageFacts, path: str | None, what: str) -> tuple[tuple[str, str], ...]:
-    """What is worth knowing of an image that is stored as it is."""
+    """Remarks about an image that is stored unchanged."""
     turned = _ORIENTATIONS.get(facts.orientation)
     cmyk = facts.colour in (Colour.CMYK, Colour.YCCK)
     ending = None

@@ -56,7 +56,7 @@ _MAX_PIXELS = 1 << 28
 
 @dataclass(frozen=True, slots=True)
 class MaskIds:
-    """The values that the pixels of a mask may have."""
+    """The valid pixel values of a mask."""
 
     classes: int
     ignore: int | None
@@ -73,7 +73,7 @@ class MaskIds:
 
 @lru_cache(maxsize=64)
 def _allowed_flags(ids: MaskIds, values: int) -> Array:
-    """A flag for each value, 0 where it is no class id."""
+    """A flag for each value: whether it is a class id."""
     flags = np.zeros(values, np.bool_)
     flags[: ids.classes] = True
     if ids.ignore is not None and ids.ignore < values:
@@ -93,7 +93,7 @@ def inspect_mask(
 ) -> EncodedImage:
     """The mask in a file, in bytes or in an array, as it is stored; an EncodeError names file and column.
 
-    full: every pixel is a class id, or refused. headers: pixels are looked at only where they must be changed.
+    full: every pixel is checked. headers: pixels are checked only if they must be converted.
     """
     try:
         return inspect_mask_value(value, MaskIds(classes, ignore), colours, verify)
@@ -102,31 +102,31 @@ def inspect_mask(
 
 
 def check_mask_size(image: EncodedImage, mask: EncodedImage, *, name: str) -> None:
-    """A mask covers its image, pixel by pixel; `name` is the mask's column."""
+    """Raise an error if a mask does not have the size of its image; `name` is the column of the mask."""
     if (image.width, image.height) == (mask.width, mask.height):
         return
     likely = None
     if (image.width, image.height) == (mask.height, mask.width):
         turned = any(code == "H732" for code, _ in image.remarks)
         likely = (
-            "the image is turned by EXIF, and the mask was drawn on the turned one"
+            "the image is rotated by EXIF, and the mask was drawn on the rotated image"
             if turned
-            else "width and height are swapped: one of the two was turned"
+            else "width and height are swapped: one of the two was rotated"
         )
     beside = f" ({image.path})" if image.path is not None else ""
     raise error(
         "E336",
-        f"`{name}` has another size than its image",
+        f"`{name}` and its image have different sizes",
         location=Location(path=mask.path, feature=name),
-        expected=f"{image.width:,} × {image.height:,}, as the image has{beside}",
+        expected=f"{image.width:,} × {image.height:,}, as the image{beside}",
         found=f"{mask.width:,} × {mask.height:,}",
         likely=likely,
-        do="give the mask that belongs to this image, or resize it without smoothing",
+        do="use the mask of this image, or resize it with nearest-neighbour interpolation",
     )
 
 
 def inspect_mask_value(value: Any, ids: MaskIds, colours: ColourMap | None, verify: Verify) -> EncodedImage:
-    """The same as `inspect_mask`, for a caller that knows the column; raises Unfit."""
+    """The same as `inspect_mask` without a column name; raises InvalidValue."""
     if isinstance(value, np.ndarray):
         return _inspect_array(value, ids, colours)
     data, path = read_image_bytes(value, "Mask")
@@ -139,7 +139,7 @@ def inspect_mask_value(value: Any, ids: MaskIds, colours: ColourMap | None, veri
         kind = format_display_name(FORMAT_NAMES[facts.format]) if facts.format in FORMAT_NAMES else ""
         raise invalid_mask_error(
             "a single-channel PNG of class ids",
-            kind or f"{len(data):,} bytes that begin {data[:8].hex(' ')}",
+            kind or f"{len(data):,} bytes starting with {data[:8].hex(' ')}",
             "store masks as PNG: a lossy format changes class ids",
             path,
         )
@@ -161,8 +161,8 @@ def inspect_mask_value(value: Any, ids: MaskIds, colours: ColourMap | None, veri
 
 
 def invalid_mask_error(expected: str, found: str, do: str, path: str | None = None) -> InvalidImage:
-    """The refusal of what cannot be a mask."""
-    return InvalidImage("E323", "is not a mask of class ids", expected=expected, found=found, do=do, path=path)
+    """The error for something that is not a mask."""
+    return InvalidImage("E323", "does not contain class ids", expected=expected, found=found, do=do, path=path)
 
 
 def _is_storable(facts: _core.ImageFacts, ids: MaskIds) -> bool:
@@ -182,10 +182,10 @@ def _convert_to_png(
     if facts.width * facts.height > _MAX_PIXELS:
         raise InvalidImage(
             "E337",
-            "has more pixels than are looked at",
+            "has too many pixels to check",
             expected=f"at most {_MAX_PIXELS:,}",
             found=f"{facts.width:,} × {facts.height:,}",
-            do="cut image and mask into tiles",
+            do="split image and mask into tiles",
             path=path,
         )
     chunks = _core.png_chunks(data)
@@ -238,11 +238,11 @@ def _invalid_ids_error(counts: Array, first: tuple[int, int, int], ids: MaskIds,
     bad = present[~_allowed_flags(ids, len(counts))[present]]
     pixels = int(counts[bad].sum())
     row, column, value = first
-    others = f"; {pixels:,} pixels have no class id" if pixels > 1 else ""
+    others = f"; {pixels:,} invalid pixels" if pixels > 1 else ""
     likely, do = _explain_ids([int(one) for one in present], [int(one) for one in bad], ids)
     return InvalidImage(
         "E335",
-        "has pixels that are no class ids",
+        "has pixels that are not class ids",
         expected=str(ids),
         found=f"{value} at row {row:,}, column {column:,}{others}",
         likely=likely,
@@ -258,12 +258,12 @@ def _explain_ids(present: list[int], bad: list[int], ids: MaskIds) -> tuple[str 
     if ids.ignore is None and bad == [255] and not (scaled and ids.classes == 2):
         return (
             "255 is the only such value: it often marks pixels without a class",
-            "declare ignore=255 (--ignore 255)",
+            "ignore=255",
         )
     if scaled:
-        return f"all values are multiples of {step}: the ids were scaled to be seen", f"divide them by {step}"
+        return f"all values are multiples of {step}: the ids were scaled for display", f"divide them by {step}"
     if bad == [ids.classes] and present[0] > 0:
-        return "no pixel is 0: the ids count from 1", f"declare classes={ids.classes + 1}, or subtract 1"
+        return "no pixel is 0: the ids start at 1", f"declare classes={ids.classes + 1}, or subtract 1"
     return None, f"fix the mask, or declare classes={bad[-1] + 1} or ignore="
 
 
@@ -298,7 +298,7 @@ def _pack_colours(colours: ColourMap) -> Iterator[tuple[int, int]]:
         except (TypeError, ValueError):
             raise error(
                 "U605",
-                "`colours` is no map of colours to class ids",
+                "`colours` is not a map of colours to class ids",
                 expected="(red, green, blue) from 0 to 255: a class id from 0 to 65,535",
                 found=f"{preview(colour)}: {preview(number)}",
                 do="colours={(0, 0, 0): 0, (128, 0, 0): 1}",
@@ -317,7 +317,7 @@ def _unknown_colour_error(
     smoothed = different > 3 * known and count > different
     return InvalidImage(
         "E333",
-        "has a colour that the colour map lacks",
+        "has a colour that is not in the colour map",
         expected=f"one of {known:,} opaque colours",
         found=f"({', '.join(map(str, colour))}){alpha} at row {at[0]:,}, column {at[1]:,}; "
         f"{count:,} such {'pixel' if count == 1 else 'pixels'}",
@@ -333,14 +333,12 @@ def _missing_colour_map_error(facts: _core.ImageFacts, colours: ColourMap | None
     name = _COLOUR_NAMES[facts.colour]
     return InvalidImage(
         "E334",
-        "is an image of colours" if colours is None else "has colours of 16 bits",
-        expected="class ids, a palette, or a colour map that says what each colour means"
-        if colours is None
-        else "colours of 8 bits a channel",
+        "is a colour image" if colours is None else "has colours of 16 bits",
+        expected="class ids, a palette, or a colour map" if colours is None else "colours with 8 bits per channel",
         found=f"a PNG of {facts.bits} bits, {name}",
         do="declare the colours: rk.layouts.deeplab(colours={(128, 0, 0): 1, …}), or give an array of class ids"
         if colours is None
-        else "save the mask with 8 bits a channel",
+        else "save the mask with 8 bits per channel",
         path=path,
     )
 
@@ -352,28 +350,28 @@ def _describe_non_ids(array: Array, ids: MaskIds) -> tuple[str, str]:
     """What an array is that holds no class ids, and how ids are made of it, where its values show that."""
     what, dtype = describe_shape(array), "uint16" if ids.wide else "uint8"
     if array.ndim == 3 and array.shape[2] == ids.classes:
-        return f"{what}, a number for each class", "mask.argmax(axis=-1)"
+        return f"{what}, one number per class", "mask.argmax(axis=-1)"
     if array.ndim == 2 and array.dtype.kind == "f" and array.size and np.isfinite(array).all():
         if (array == np.rint(array)).all():
-            return f"{what}, every value whole", f'mask.astype("{dtype}")'
+            return f"{what}, all integers", f'mask.astype("{dtype}")'
         scaled = array.astype(np.float64) * 255
         if array.min() >= 0 and array.max() <= 1 and np.abs(scaled - np.rint(scaled)).max() < 1e-3:
             return (
-                f"{what}, from 0 to 1: whole numbers divided by 255",
+                f"{what}, from 0 to 1: integers divided by 255",
                 'np.rint(mask * 255).astype("uint8")',
             )
-    return what, "give one class id a pixel"
+    return what, "give one class id per pixel"
 
 
 def _inspect_array(array: Array, ids: MaskIds, colours: ColourMap | None) -> EncodedImage:
     if colours is not None and array.ndim == 3 and array.shape[2] in (3, 4) and array.dtype == np.uint8:
         if 0 in array.shape:
-            raise invalid_mask_error("an array with pixels", describe_shape(array), "give one colour a pixel")
+            raise invalid_mask_error("an array with pixels", describe_shape(array), "give one colour per pixel")
         array = _map_colours_to_ids(array, colours, None)
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.ndim != 2 or 0 in array.shape or array.dtype.kind not in "biu":
-        raise invalid_mask_error("a 2-D array of whole numbers", *_describe_non_ids(array, ids))
+        raise invalid_mask_error("a 2-D array of integers", *_describe_non_ids(array, ids))
     known = (array >= 0) & (array < ids.classes)
     if ids.ignore is not None:
         known |= array == ids.ignore
@@ -393,7 +391,7 @@ _PILLOW_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 
 
 def store_image(value: Any, feature: Image) -> bytes:
-    """The encoded bytes of an image given as bytes, a path or an array; raises Unfit."""
+    """The encoded bytes of an image given as bytes, a path or an array; raises InvalidValue."""
     if isinstance(value, np.ndarray):
         return _encode_array(value, feature)
     data: bytes = value
@@ -401,15 +399,15 @@ def store_image(value: Any, feature: Image) -> bytes:
     if isinstance(value, VerifiedBytes):
         found = detect_image_format(value)
     else:
-        picture = inspect_image_value(value, "full")
-        found, data, path = picture.format, picture.data, picture.path
+        image = inspect_image_value(value, "full")
+        found, data, path = image.format, image.data, image.path
     if feature.format is not None and found != feature.format:
         wanted = format_display_name(feature.format)
         raise InvalidImage(
             "E321",
             f"is not {wanted}",
             expected=f"the bytes of a {wanted} image",
-            found=format_display_name(found or "no image"),
+            found=format_display_name(found or "not an image"),
             do=f'declare format="{found}", or format=None for any',
             path=path,
         )
@@ -422,7 +420,7 @@ def detect_image_format(data: bytes) -> str | None:
 
 
 def store_mask(value: Any, feature: Mask) -> bytes:
-    """The PNG of a mask given as bytes, a path or an array of class ids; raises Unfit."""
+    """The PNG of a mask given as bytes, a path or an array of class ids; raises InvalidValue."""
     if isinstance(value, VerifiedMask):
         return value
     return inspect_mask_value(value, MaskIds(feature.classes, feature.ignore), None, "full").data
@@ -436,7 +434,7 @@ def _encode_array(array: Array, feature: Image) -> bytes:
     if channels not in _PILLOW_MODES or 0 in array.shape or not (array.dtype == np.uint8 or wide):
         raise InvalidValue(
             "E321",
-            "is no array of pixels",
+            "is not an array of pixels",
             expected="uint8 of shape (height, width) or (height, width, 1 to 4); uint16 for a grey PNG",
             found=describe_shape(array),
             do="scale and convert it: (value * 255).round().astype(np.uint8) for floats from 0 to 1"
@@ -447,17 +445,17 @@ def _encode_array(array: Array, feature: Image) -> bytes:
         raise InvalidValue(
             "E321",
             f"has {channels} {'channel' if channels == 1 else 'channels'}",
-            expected=f"{feature.channels}, as the schema says",
+            expected=f"{feature.channels}, as declared",
             found=describe_shape(array),
             do=f"convert it, or declare channels={channels}",
         )
     if name == "jpeg" and feature.quality is None:
         raise InvalidValue(
             "E328",
-            "is an array, and the schema names no quality for JPEG",
-            expected='quality= beside format="jpeg": JPEG changes pixels',
+            "is an array, but the schema declares no JPEG quality",
+            expected='quality= with format="jpeg", which changes pixels',
             found=describe_shape(array),
-            do='Image(format="jpeg", quality=95), or format="png", which changes nothing',
+            do='Image(format="jpeg", quality=95), or the lossless format="png"',
         )
     limits = {"jpeg": (1, 3), "gif": (1,), "bmp": (1, 3), "webp": (3, 4)}
     if name in limits and channels not in limits[name]:
@@ -466,7 +464,7 @@ def _encode_array(array: Array, feature: Image) -> bytes:
             f"cannot be written as {name.upper()}",
             expected=f"{' or '.join(map(str, limits[name]))} channels for {name.upper()}",
             found=describe_shape(array),
-            do='format="png" takes 1 to 4 channels',
+            do='format="png", which supports 1 to 4 channels',
         )
     options: dict[str, Any] = {}
     if name in ("jpeg", "webp"):

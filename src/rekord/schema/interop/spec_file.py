@@ -1,4 +1,4 @@
-"""`FILE.py:NAME`: a tf.io spec taken from a Python file that is never run."""
+"""`FILE.py:NAME`: a tf.io spec read from a Python file that is never executed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rekord.errors import RekordError, closest_match, error, preview
+from rekord.errors import RekordError, closest_match, error, open_error, preview
 from rekord.location import Location
 from rekord.schema.interop.spec_syntax import (
     NameBinding,
@@ -29,26 +29,26 @@ _USAGE_HINT = "--spec FILE.py:NAME"
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    """A function or a class, which has names of its own, and the functions around it."""
+    """A function or class, and the functions that enclose it."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     around: tuple[_Definition, ...] = ()
 
 
 def load_spec(text: str) -> Spec | SequenceSpec:
-    """The spec that `FILE.py:NAME` names.
+    """The spec at `FILE.py:NAME`.
 
     NAME is a dict, in the module or inside a function; a pair (context spec, sequence spec), also as
-    `CONTEXT,STEPS`; or a function, which has one. Without NAME the file must have exactly one spec.
+    `CONTEXT,STEPS`; or a function that contains one. Without NAME, the file must have exactly one spec.
     """
     path, name = _split_reference(text)
     if name is not None and name.count(",") > 1:
-        raise _argument_error(text, "one name, or the two names of a context and its steps")
+        raise _argument_error(text, "one name, or two names: context and steps")
     return parse_spec_source(_read_source(path), name, path=path)
 
 
 def parse_spec_source(source: bytes | str, name: str | None = None, *, path: str) -> Spec | SequenceSpec:
-    """The spec of a name in the text of a Python file; `path` is what messages call the file."""
+    """The spec bound to a name in Python source; `path` is the file name for messages."""
     module = _parse_module(source, path)
     top = Scope(path, _collect_bindings(module.body))
     functions = {each.node.name: each for each in _iter_definitions(module)}
@@ -66,10 +66,10 @@ def parse_spec_source(source: bytes | str, name: str | None = None, *, path: str
 
 def _split_reference(text: str) -> tuple[str, str | None]:
     match = _REFERENCE_PATTERN.fullmatch(text)
-    # The colon of `C:spec.py` stands before a path, not before a name.
+    # The colon of `C:spec.py` precedes a path, not a name.
     if match is None or match["name"].endswith(".py"):
         if not text or text.endswith(":") or text.startswith(":"):
-            raise _argument_error(text, "a Python file, and the name of a spec in it")
+            raise _argument_error(text, "FILE.py, or FILE.py:NAME")
         return text, None
     if not match["name"]:
         raise _argument_error(text, "a name after the colon")
@@ -81,17 +81,9 @@ def _read_source(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read(_MAX_FILE_BYTES + 1)
     except OSError as failure:
-        missing = isinstance(failure, FileNotFoundError)
-        raise error(
-            "X501" if missing else "X503",
-            "the Python file of a tf.io spec does not exist" if missing else None,
-            location=Location(path=path),
-            expected="a Python file with a tf.io spec in it",
-            found=failure.strerror or type(failure).__name__,
-            do="check the path",
-        ) from None
+        raise open_error(path, failure, expected="a Python file with a tf.io spec") from None
     except ValueError:  # a NUL in the path
-        raise _argument_error(path, "the path of a Python file") from None
+        raise _argument_error(path, "a path to a Python file") from None
 
 
 def _parse_module(source: bytes | str, path: str) -> ast.Module:
@@ -99,12 +91,12 @@ def _parse_module(source: bytes | str, path: str) -> ast.Module:
         raise _syntax_error(path, None, f"a file of more than {_MAX_FILE_BYTES >> 20} MiB")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # those of somebody else's file, such as an odd escape
+            warnings.simplefilter("ignore")  # such as an invalid escape in the file
             return ast.parse(source)
     except SyntaxError as failure:
         raise _syntax_error(path, failure.lineno, failure.msg) from None
     except (ValueError, RecursionError, MemoryError):
-        raise _syntax_error(path, None, "text that Python's parser refuses") from None
+        raise _syntax_error(path, None, "source that Python cannot parse") from None
 
 
 def _iter_definitions(node: ast.AST, around: tuple[_Definition, ...] = ()) -> Iterator[_Definition]:
@@ -112,7 +104,7 @@ def _iter_definitions(node: ast.AST, around: tuple[_Definition, ...] = ()) -> It
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             block = _Definition(child, around)
             yield block
-            # What a class binds is no name in its methods.
+            # Names of a class are not visible in its methods.
             yield from _iter_definitions(child, around if isinstance(child, ast.ClassDef) else (*around, block))
         elif isinstance(child, ast.stmt):
             yield from _iter_definitions(child, around)
@@ -132,12 +124,12 @@ def _definition_scope(block: _Definition, top: Scope) -> Scope:
         return outer.within(names)
     every = block.node.args
     given = [*every.posonlyargs, *every.args, *every.kwonlyargs, *filter(None, (every.vararg, every.kwarg))]
-    parameters = {each.arg: [NameBinding(None, each.lineno, what="a parameter of a function")] for each in given}
+    parameters = {each.arg: [NameBinding(None, each.lineno, what="a function parameter")] for each in given}
     return outer.within({**parameters, **names})
 
 
 def _iter_bindings(body: Sequence[ast.stmt], *, conditional: bool) -> Iterator[tuple[str, NameBinding]]:
-    """What the statements do to names, in their order; functions and classes in them have names of their own."""
+    """The bindings of statements, in order; without those inside functions and classes."""
     for node in body:
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -147,10 +139,7 @@ def _iter_bindings(body: Sequence[ast.stmt], *, conditional: bool) -> Iterator[t
                 if isinstance(target, ast.Name):
                     yield target.id, NameBinding(node.value, node.lineno, conditional)
                 elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
-                    yield (
-                        target.value.id,
-                        NameBinding(node.value, node.lineno, conditional, item=target.slice),
-                    )
+                    yield target.value.id, NameBinding(node.value, node.lineno, conditional, item=target.slice)
                 elif isinstance(target, (ast.Tuple, ast.List)):
                     yield from _unpack_target(target, node.value, conditional)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
@@ -164,13 +153,10 @@ def _iter_bindings(body: Sequence[ast.stmt], *, conditional: bool) -> Iterator[t
             for gone in node.targets:
                 root = gone.value if isinstance(gone, ast.Subscript) else gone
                 if isinstance(root, ast.Name):
-                    yield (
-                        root.id,
-                        NameBinding(None, node.lineno, conditional, what="of which a part is deleted"),
-                    )
+                    yield root.id, NameBinding(None, node.lineno, conditional, what="partly deleted")
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             for alias in node.names:
-                # An alias is read as the name that it stands for.
+                # An alias is read as the name that it refers to.
                 bound, real = alias.asname, alias.name.split(".")[-1]
                 if bound is not None and isinstance(node, ast.ImportFrom) and bound != real:
                     meant = ast.copy_location(ast.Attribute(ast.Name(""), real), node)
@@ -181,7 +167,7 @@ def _iter_bindings(body: Sequence[ast.stmt], *, conditional: bool) -> Iterator[t
             yield from _iter_bindings(node.body, conditional=conditional)
         elif isinstance(node, (ast.If, ast.For, ast.AsyncFor, ast.While)):
             if isinstance(node, (ast.For, ast.AsyncFor)) and isinstance(node.target, ast.Name):
-                yield node.target.id, NameBinding(None, node.lineno, True, what="the variable of a loop")
+                yield node.target.id, NameBinding(None, node.lineno, True, what="a loop variable")
             yield from _iter_bindings([*node.body, *node.orelse], conditional=True)
         elif isinstance(node, ast.Try):
             handled = [each for handler in node.handlers for each in handler.body]
@@ -196,7 +182,7 @@ def _unpack_target(
         values = value.elts
     for part, one in zip(target.elts, values, strict=True):
         if isinstance(part, ast.Name):
-            yield part.id, NameBinding(one, part.lineno, conditional, what="a part of something else")
+            yield part.id, NameBinding(one, part.lineno, conditional, what="unpacked from another value")
 
 
 def _iter_updates(node: ast.Expr, conditional: bool) -> Iterator[tuple[str, NameBinding]]:
@@ -236,7 +222,7 @@ def _find_named_spec(path: str, name: str, top: Scope, functions: dict[str, _Def
             path,
             inside[1].node.lineno,
             f"{preview(name)} is bound in several functions",
-            "a name that only one of them has, or the name of a function",
+            "a name that only one function binds, or the name of a function",
             ", ".join([each.node.name for each in inside][:4])[:60],
             f"--spec {path}:{inside[0].node.name}",
         )
@@ -245,11 +231,11 @@ def _find_named_spec(path: str, name: str, top: Scope, functions: dict[str, _Def
     some = ", ".join([f"`{each}`" for each in known[:4]])
     raise error(
         "S135",
-        f"there is no {preview(name)} in the file",
+        f"file has no name {preview(name)}",
         location=Location(path=path),
         expected=f"one of {some}" if some else "a dict of tf.io features",
         found="no such name",
-        likely=f"`{near}` is meant" if near else None,
+        likely=f"`{near}`" if near else None,
         do=f"--spec {path}:{near or (known[0] if known else 'NAME')}",
     )
 
@@ -268,11 +254,11 @@ def _resolve_spec(node: ast.expr, scope: Scope, name: str) -> Spec | SequenceSpe
             return SequenceSpec(context, steps)
     raise error(
         "S136",
-        f"{preview(name)} is no dict of tf.io features",
+        f"{preview(name)} is not a dict of tf.io features",
         location=Location(path=scope.path, line=getattr(value, "lineno", None)),
         expected='{"label": tf.io.FixedLenFeature([], tf.int64), …}',
         found=describe_node(value),
-        do="name the dict itself, or give --schema FILE",
+        do="name the dict itself, or use --schema FILE",
     )
 
 
@@ -286,7 +272,7 @@ def _find_only_spec(path: str, top: Scope, functions: dict[str, _Definition]) ->
             return found[0]
     raise error(
         "S135",
-        "the file has several specs, and none is named" if known else "there is no tf.io spec in the file",
+        "file has several specs, and none is named" if known else "file has no tf.io spec",
         location=Location(path=path),
         expected="exactly one dict of tf.io features, or a name",
         found=", ".join([f"`{each}`" for each in known[:4]])[:60] or "no dict of tf.io features",
@@ -295,7 +281,7 @@ def _find_only_spec(path: str, top: Scope, functions: dict[str, _Definition]) ->
 
 
 def _find_candidates(top: Scope, functions: dict[str, _Definition]) -> list[str]:
-    """The names that look as if they were bound to specs, in the order of the file."""
+    """The names that are probably bound to specs, in the order of the file."""
     scopes = [top, *(_definition_scope(each, top) for each in functions.values())]
     found = {name: None for scope in scopes for name, events in scope.names.items() if _is_spec_like(events)}
     return list(found)
@@ -326,7 +312,7 @@ def _is_feature_call(node: ast.expr) -> bool:
 
 
 def _find_specs(function: _Definition, top: Scope) -> list[tuple[str, Spec | SequenceSpec]]:
-    """(name, spec) of each spec that a function has: those that it parses with, else those that it binds."""
+    """(name, spec) of each spec in a function: those that it parses with, else those that it binds."""
     scope = _definition_scope(function, top)
     found: dict[str, Spec | SequenceSpec] = {}
     for node in ast.walk(function.node):
@@ -369,11 +355,11 @@ def _format_label(node: ast.expr) -> str:
 def _syntax_error(path: str, line: int | None, found: str) -> RekordError:
     return error(
         "S133",
-        "the file of a tf.io spec is not Python",
+        "tf.io spec file is not valid Python",
         location=Location(path=path, line=line),
-        expected="a Python file with a tf.io spec in it",
+        expected="a Python file with a tf.io spec",
         found=found if len(found) <= 60 else found[:59] + "…",
-        do="correct the file, or give --schema FILE",
+        do="fix the file, or use --schema FILE",
     )
 
 
@@ -384,5 +370,9 @@ def _spec_error(path: str, line: int, what: str, expected: str, found: str, do: 
 
 def _argument_error(text: str, expected: str) -> RekordError:
     return error(
-        "U622", f"{preview(text)} names no tf.io spec", expected=expected, found=preview(text), do=_USAGE_HINT
+        "U622",
+        f"{preview(text)} is not a valid spec reference",
+        expected=expected,
+        found=preview(text),
+        do=_USAGE_HINT,
     )

@@ -1,4 +1,4 @@
-"""The features of a tf.io spec, read from the syntax of a Python file: nothing is imported and nothing runs."""
+"""tf.io specs read from the syntax of a Python file; nothing is imported or executed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from rekord.errors import RekordError, closest_match, error
 from rekord.location import Location
+from rekord.schema.base import flat_values
 from rekord.schema.interop import tf_spec
 from rekord.schema.interop.tf_spec import FEATURE_CLASSES, PARTITION_KINDS, Dtype, FixedLenSequenceSpec
 
@@ -18,7 +19,7 @@ MAX_ENTRIES = 100_000
 MAX_INTEGER = 1 << 63
 
 _MAX_STEPS = 1_000_000  # a few lines can double something fifty times
-_MAX_DEPTH = 50  # names that lead to names, and expressions in expressions
+_MAX_DEPTH = 50  # names that refer to names, and nested expressions
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -29,19 +30,19 @@ _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class NameBinding:
-    """What a statement does to a name: binds it to a value, puts one item into it, or merges a dict into it."""
+    """What a statement does to a name: bind a value, set one item, or merge a dict."""
 
-    value: ast.expr | None  # None where the syntax alone does not say it
+    value: ast.expr | None  # None if the syntax alone does not determine it
     line: int
     conditional: bool = False
     item: ast.expr | None = None
     merges: bool = False
-    what: str = ""  # what it is, where there is no value
+    what: str = ""  # description, if there is no value
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The names of a module or of a function, and of what stands around it."""
+    """The names of a module or function, and of its enclosing scopes."""
 
     path: str
     names: Mapping[str, Sequence[NameBinding]] = field(default_factory=dict)
@@ -49,11 +50,11 @@ class Scope:
     steps_left: list[int] = field(default_factory=lambda: [_MAX_STEPS], compare=False)
 
     def within(self, names: Mapping[str, Sequence[NameBinding]]) -> Scope:
-        """A scope inside this one, which shares the work that may be done."""
+        """A scope inside this one, with the same work limit."""
         return Scope(self.path, names, self, self.steps_left)
 
     def find(self, name: str) -> tuple[Sequence[NameBinding], Scope] | None:
-        """What happens to a name, and where."""
+        """The bindings of a name, and their scope."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names:
@@ -63,7 +64,7 @@ class Scope:
 
 
 def evaluate_constant(node: ast.expr, scope: Scope, depth: int = 0) -> Any:
-    """A number, a text, None, or a tuple of such (a list becomes one)."""
+    """A number, a str, None, or a tuple of such (a list becomes one)."""
     check_depth(node, scope, depth)
     node, scope = resolve_name(node, scope, depth)
     if isinstance(node, ast.Constant):
@@ -84,15 +85,12 @@ def evaluate_constant(node: ast.expr, scope: Scope, depth: int = 0) -> Any:
 
 
 def _evaluate_operator(node: ast.BinOp, scope: Scope, depth: int) -> Any:
-    left, right = (
-        evaluate_constant(node.left, scope, depth + 1),
-        evaluate_constant(node.right, scope, depth + 1),
-    )
+    left, right = (evaluate_constant(operand, scope, depth + 1) for operand in (node.left, node.right))
     numbers = type(left) is int and type(right) is int
     joined = isinstance(node.op, ast.Add) and type(left) is type(right) and isinstance(left, (str, tuple))
     if joined and len(left) + len(right) <= MAX_ENTRIES:
         return left + right
-    # Small numbers only: what a hostile file could make of powers and products has no end.
+    # Small numbers only: a hostile file could grow products without limit.
     if (
         numbers
         and abs(left) < MAX_INTEGER
@@ -100,11 +98,11 @@ def _evaluate_operator(node: ast.BinOp, scope: Scope, depth: int) -> Any:
         and not (isinstance(node.op, ast.FloorDiv) and right == 0)
     ):
         return _OPERATORS[type(node.op)](left, right)
-    raise not_literal_error(node, scope, "a calculation with something else than whole numbers")
+    raise not_literal_error(node, scope, "a calculation with operands other than integers")
 
 
 def resolve_name(node: ast.expr, scope: Scope, depth: int = 0) -> tuple[ast.expr, Scope]:
-    """The expression that a name stands for, and the scope in which it is to be read."""
+    """The expression that a name refers to, and its scope."""
     seen = 0
     while isinstance(node, ast.Name):
         found = scope.find(node.id)
@@ -122,7 +120,7 @@ def resolve_name(node: ast.expr, scope: Scope, depth: int = 0) -> tuple[ast.expr
 
 
 def find_bindings(node: ast.Name, scope: Scope) -> tuple[Sequence[NameBinding], Scope]:
-    """What happens to a name that must be bound somewhere in the file, and where."""
+    """The bindings of a name that the file must bind, and their scope."""
     found = scope.find(node.id)
     if found is None:
         raise not_literal_error(node, scope, f"`{node.id}`, which this file does not bind")
@@ -130,7 +128,7 @@ def find_bindings(node: ast.Name, scope: Scope) -> tuple[Sequence[NameBinding], 
 
 
 def require_value(event: NameBinding, node: ast.Name, scope: Scope) -> ast.expr:
-    """The value of an event, which the syntax must say."""
+    """The value of a binding, which the syntax must determine."""
     if event.value is None:
         raise not_literal_error(event, scope, f"`{node.id}`, {event.what}")
     return event.value
@@ -144,7 +142,7 @@ def last_name_part(node: ast.AST) -> str | None:
 
 
 def describe_node(node: ast.AST) -> str:
-    """What an expression is, in a few words of the file's own text."""
+    """An expression, as a short excerpt of the source."""
     try:
         text = " ".join(ast.unparse(node).split())
     except (RecursionError, ValueError):
@@ -153,22 +151,22 @@ def describe_node(node: ast.AST) -> str:
 
 
 def check_depth(node: ast.AST, scope: Scope, depth: int) -> None:
-    """Refuse what has no end."""
+    """Raise an error for too much nesting or work."""
     scope.steps_left[0] -= 1
     if depth > _MAX_DEPTH or scope.steps_left[0] < 0:
-        raise not_literal_error(node, scope, "names or expressions that lead too deep, or in a circle")
+        raise not_literal_error(node, scope, "names or expressions that are nested too deeply, or circular")
 
 
 def not_literal_error(node: ast.AST | NameBinding, scope: Scope, what: str) -> RekordError:
-    """The error for what the syntax alone does not say."""
+    """The error for what the syntax alone does not determine."""
     line = node.line if isinstance(node, NameBinding) else getattr(node, "lineno", None)
     return error(
         "S134",
-        "a tf.io spec is read from the syntax alone, and this part of it only running would tell",
+        "tf.io spec cannot be determined without running the file",
         location=Location(path=scope.path, line=line),
-        expected="literals: texts, numbers, lists, tf.io features, and names that are bound to such",
+        expected="literals: strings, numbers, lists, tf.io features, and names bound to them",
         found=what,
-        do="write it as a literal, or give --schema FILE",
+        do="write it as a literal, or use --schema FILE",
     )
 
 
@@ -181,7 +179,7 @@ _DTYPES: dict[str, Dtype] = {
     "bytes_": "string",
 }
 _VALUE_TYPES: dict[Dtype, type | tuple[type, ...]] = {"int64": int, "float32": (int, float), "string": bytes}
-_EXPECTED_DTYPE = "tf.int64, tf.float32 or tf.string: records hold no other"
+_EXPECTED_DTYPE = "tf.int64, tf.float32 or tf.string"
 # The parameters of the five classes and of the partitions, as TensorFlow names and orders them.
 _PARAMETERS: dict[str, tuple[str, ...]] = {
     "FixedLenFeature": ("shape", "dtype", "default_value"),
@@ -195,7 +193,7 @@ _REQUIRED = {"shape", "dtype", "index_key", "size", "key", "length"}
 
 
 def parse_spec_dict(node: ast.expr, scope: Scope, depth: int = 0) -> dict[str, tf_spec.SpecFeature] | None:
-    """The spec that an expression stands for, or None where it is no dict at all."""
+    """The spec that an expression evaluates to, or None if it is not a dict."""
     check_depth(node, scope, depth)
     if isinstance(node, ast.Name):
         return _parse_named_dict(node, scope, depth)
@@ -204,7 +202,7 @@ def parse_spec_dict(node: ast.expr, scope: Scope, depth: int = 0) -> dict[str, t
         pairs = list(zip(node.keys, node.values, strict=True))
     elif isinstance(node, ast.Call) and last_name_part(node.func) in ("dict", "OrderedDict"):
         if len(node.args) > 1:
-            raise not_literal_error(node, scope, "a dict of several arguments")
+            raise not_literal_error(node, scope, "dict() with several arguments")
         pairs = [(None, each) for each in node.args]
         pairs += [(each.arg, each.value) for each in node.keywords]
     elif isinstance(node, ast.DictComp):
@@ -224,7 +222,7 @@ def _parse_named_dict(node: ast.Name, scope: Scope, depth: int) -> dict[str, tf_
     events, where = find_bindings(node, scope)
     if any(event.conditional for event in events) and len(events) > 1:
         event = next(event for event in events if event.conditional)
-        raise not_literal_error(event, where, f"`{node.id}` changed under a condition or in a loop")
+        raise not_literal_error(event, where, f"`{node.id}`, changed under a condition or in a loop")
     begin = max((i for i, event in enumerate(events) if not event.merges and event.item is None), default=0)
     first = events[begin]
     spec = parse_spec_dict(require_value(first, node, where), where, depth + 1)
@@ -240,15 +238,15 @@ def _parse_named_dict(node: ast.Name, scope: Scope, depth: int) -> dict[str, tf_
 
 
 def _parse_comprehension(node: ast.DictComp, scope: Scope, depth: int) -> dict[str, tf_spec.SpecFeature]:
-    # `{name: tf.io.FixedLenFeature([], tf.float32) for name in NAMES}`, which says as much as a literal does.
+    # `{name: tf.io.FixedLenFeature([], tf.float32) for name in NAMES}` is as good as a literal.
     loop = node.generators[0]
     simple = len(node.generators) == 1 and not loop.ifs and isinstance(loop.target, ast.Name)
-    # Python 3.15 lets the key of a comprehension be a `**` one, which has no value.
+    # In Python 3.15 the key of a comprehension may be `**`, without a value.
     if not simple or not isinstance(node.value, ast.expr):
-        raise not_literal_error(node, scope, "a comprehension of several loops or with conditions")
+        raise not_literal_error(node, scope, "a comprehension with several loops or conditions")
     names = evaluate_constant(loop.iter, scope, depth + 1)
     if not isinstance(names, tuple):
-        raise not_literal_error(loop.iter, scope, "a loop over something that is no list")
+        raise not_literal_error(loop.iter, scope, "a loop over something that is not a list")
     spec: dict[str, tf_spec.SpecFeature] = {}
     for name in names:
         bound = NameBinding(ast.copy_location(ast.Constant(name), loop.iter), loop.iter.lineno)
@@ -262,7 +260,7 @@ def _add_entry(
 ) -> None:
     name = key if isinstance(key, str) else evaluate_constant(key, scope, depth + 1)
     if not isinstance(name, str) or not name:
-        raise not_literal_error(value if isinstance(key, str) else key, scope, "a key that is no text")
+        raise not_literal_error(value if isinstance(key, str) else key, scope, "a key that is not a str")
     spec[name] = parse_feature(value, scope, name, depth + 1)
     if len(spec) > MAX_ENTRIES:
         raise not_literal_error(value, scope, f"a spec of more than {MAX_ENTRIES:,} features")
@@ -271,20 +269,18 @@ def _add_entry(
 def _merge_entries(spec: dict[str, tf_spec.SpecFeature], value: ast.expr, scope: Scope, depth: int) -> None:
     other = parse_spec_dict(value, scope, depth + 1)
     if other is None:
-        raise not_literal_error(value, scope, "something that is no dict, merged into one")
+        raise not_literal_error(value, scope, "a merge of something that is not a dict")
     spec.update(other)
 
 
 def parse_feature(node: ast.expr, scope: Scope, name: str, depth: int = 0) -> tf_spec.SpecFeature:
-    """The tf.io feature that an expression makes."""
+    """The tf.io feature that an expression creates."""
     call, scope = resolve_name(node, scope, depth)
-    made = _parse_call(call, scope, depth)
-    if made is None:
-        what = describe_node(call)
-        raise _spec_error(call, scope, name, "one of the five feature classes of tf.io", what)
-    kind, given = made
-    if kind not in FEATURE_CLASSES:
-        raise _spec_error(call, scope, name, "one of the five feature classes of tf.io", f"a {kind}")
+    parsed = _parse_call(call, scope, depth)
+    if parsed is None or parsed[0] not in FEATURE_CLASSES:
+        found = describe_node(call) if parsed is None else f"a {parsed[0]}"
+        raise _spec_error(call, scope, name, "one of the five tf.io feature classes", found)
+    kind, given = parsed
     reader = _CallArguments(kind, given, call, scope, name, depth + 1)
     dtype = reader.dtype("dtype")
     match kind:
@@ -304,18 +300,18 @@ def parse_feature(node: ast.expr, scope: Scope, name: str, depth: int = 0) -> tf
             )
     value_key_of = reader.value("value_key")
     if value_key_of is not None and not isinstance(value_key_of, str):
-        raise reader.refused("value_key", "a text")
+        raise reader.refused("value_key", "a str")
     return tf_spec.RaggedSpec(
         dtype,
         value_key_of,
         reader.partitions(),
-        "int64" if reader.split_type() == "int64" else "int32",
+        reader.split_type(),
         reader.flag("validate"),
     )
 
 
 class _CallArguments:
-    """The arguments of one call, by the names of the parameters."""
+    """The arguments of one call, by parameter name."""
 
     def __init__(
         self, kind: str, given: dict[str, ast.expr], call: ast.expr, scope: Scope, name: str, depth: int
@@ -324,7 +320,7 @@ class _CallArguments:
         needed = _REQUIRED | ({"value_key"} if kind == "SparseFeature" else set())
         for parameter in _PARAMETERS[kind]:
             if parameter in needed and parameter not in given:
-                raise _spec_error(call, scope, name, f"{kind} with its {parameter}", "a call without it")
+                raise _spec_error(call, scope, name, f"{kind} with {parameter}=", "a call without it")
 
     def value(self, parameter: str) -> Any:
         node = self._given.get(parameter)
@@ -334,15 +330,17 @@ class _CallArguments:
         value = self.value("default_value")
         if value is None:
             return None
-        # As TensorFlow does: the values are counted, and brought into the shape.
-        values = _flatten(value)
+        # As in TensorFlow, the number of values must match the shape, not their nesting.
+        values = tuple(flat_values(value))
         if len(values) != math.prod(shape):
-            raise self.refused("default_value", f"{math.prod(shape):,} values, as the shape says")
+            raise self.refused("default_value", f"{math.prod(shape):,} values, for its shape")
         if dtype == "string":
-            values = [each.encode("utf-8", "surrogatepass") if isinstance(each, str) else each for each in values]
+            values = tuple(
+                each.encode("utf-8", "surrogatepass") if isinstance(each, str) else each for each in values
+            )
         if not all(isinstance(each, _VALUE_TYPES[dtype]) for each in values):
             raise self.refused("default_value", f"values of tf.{dtype}")
-        return _reshape(values, shape)
+        return tf_spec.shaped(values, shape)
 
     def flag(self, parameter: str) -> bool:
         value = self.value(parameter)
@@ -354,7 +352,7 @@ class _CallArguments:
         value = self.value(parameter)
         several = value if isinstance(value, tuple) else (value,)
         if not several or not all(isinstance(each, str) and each for each in several):
-            raise self.refused(parameter, "the name of a key")
+            raise self.refused(parameter, "a record key")
         return several
 
     def shape(self, parameter: str) -> tuple[int, ...]:
@@ -364,7 +362,7 @@ class _CallArguments:
         value = evaluate_constant(node, scope, self._depth)
         sizes = value if isinstance(value, tuple) else (value,)
         if not all(type(size) is int and 0 <= size < MAX_INTEGER for size in sizes):
-            raise self.refused(parameter, "sizes that are known: FixedLenFeature takes no None")
+            raise self.refused(parameter, "known sizes: FixedLenFeature does not support None")
         return sizes
 
     def dtype(self, parameter: str) -> Dtype:
@@ -373,13 +371,11 @@ class _CallArguments:
             raise self.refused(parameter, _EXPECTED_DTYPE)
         return _DTYPES[found]
 
-    def split_type(self) -> str:
-        if "row_splits_dtype" not in self._given:
-            return "int32"
-        found = self._type_name("row_splits_dtype")
+    def split_type(self) -> Literal["int32", "int64"]:
+        found = self._type_name("row_splits_dtype") if "row_splits_dtype" in self._given else "int32"
         if found not in ("int32", "int64"):
             raise self.refused("row_splits_dtype", "tf.int32 or tf.int64")
-        return found
+        return "int64" if found == "int64" else "int32"
 
     def _type_name(self, parameter: str) -> str:
         node, _ = resolve_name(self._given[parameter], self._scope, self._depth)
@@ -399,7 +395,7 @@ class _CallArguments:
         node, scope = resolve_name(node, scope, self._depth)
         made = _parse_call(node, scope, self._depth)
         if made is None or made[0] not in PARTITION_KINDS:
-            raise _spec_error(node, scope, self._name, "one of RaggedFeature's partitions", describe_node(node))
+            raise _spec_error(node, scope, self._name, "a partition of RaggedFeature", describe_node(node))
         kind, given = made
         inner = _CallArguments(kind, given, node, scope, self._name, self._depth + 1)
         if kind == "UniformRowLength":
@@ -424,38 +420,27 @@ def _parse_call(node: ast.expr, scope: Scope, depth: int) -> tuple[str, dict[str
     given: dict[str, ast.expr] = {}
     for position, argument in enumerate(node.args):
         if isinstance(argument, ast.Starred):
-            raise not_literal_error(argument, scope, "arguments from a list (`*`)")
+            raise not_literal_error(argument, scope, "arguments unpacked from a list (`*`)")
         if position >= len(parameters):
-            raise _spec_error(node, scope, None, f"at most {len(parameters)} arguments of {kind}", "more")
+            raise _spec_error(node, scope, None, f"at most {len(parameters)} arguments for {kind}", "more")
         given[parameters[position]] = argument
     for keyword in node.keywords:
         if keyword.arg is None:
-            raise not_literal_error(keyword.value, scope, "arguments from a dict (`**`)")
+            raise not_literal_error(keyword.value, scope, "arguments unpacked from a dict (`**`)")
         if keyword.arg not in parameters:
             near = closest_match(keyword.arg, parameters)
-            expected = f"`{near}`, perhaps" if near else f"one of {', '.join(parameters)}"
-            raise _spec_error(keyword.value, scope, None, expected, f"an argument `{keyword.arg}` of {kind}")
+            expected = f"`{near}`" if near else f"one of {', '.join(parameters)}"
+            raise _spec_error(keyword.value, scope, None, expected, f"argument `{keyword.arg}` of {kind}")
         given[keyword.arg] = keyword.value
     return kind, given
-
-
-def _flatten(value: Any) -> list[Any]:
-    return [inner for part in value for inner in _flatten(part)] if isinstance(value, tuple) else [value]
-
-
-def _reshape(values: list[Any], shape: tuple[int, ...]) -> Any:
-    if not shape:
-        return values[0]
-    step = len(values) // shape[0] if shape[0] else 0
-    return tuple([_reshape(values[at * step : (at + 1) * step], shape[1:]) for at in range(shape[0])])
 
 
 def _spec_error(node: ast.AST, scope: Scope, name: str | None, expected: str, found: str) -> RekordError:
     return error(
         "S137",
-        f"`{name[:60]}` is not a feature that TensorFlow takes" if name else None,
+        f"`{name[:60]}` is not a valid tf.io feature" if name else None,
         location=Location(path=scope.path, line=getattr(node, "lineno", None), feature=name),
         expected=expected,
         found=found,
-        do="correct this line of the file",
+        do="fix this line of the file",
     )

@@ -1,9 +1,9 @@
-"""Protobuf's text format, without its schemas: a reader and a printer of nested fields.
+"""Protobuf's text format without message definitions: a parser and a printer of nested fields.
 
     name: value             a scalar: number, "text" or 'text' (adjacent ones are joined), or a bare word
     name { ... }            a message; also name: { ... } and name < ... >
     name: [a, b]            a repeated field in one go; messages too
-    [some.extension]: ...   an extension, and [host/type] { ... } for Any: kept under the bracketed name
+    [some.extension]: ...   an extension, or [host/type] { ... } for Any: kept under the bracketed name
     # to the end of line    a comment
 Fields may be followed by a comma or a semicolon.
 """
@@ -63,7 +63,7 @@ class TextprotoMessage:
     fields: list[tuple[str, Scalar | TextprotoMessage]] = field(default_factory=list)
 
     def add(self, name: str, value: Scalar | TextprotoMessage | str | bool) -> None:
-        """Append a field; a str stands for its UTF-8 bytes."""
+        """Append a field; a str is encoded as UTF-8."""
         if isinstance(value, str):
             value = value.encode("utf-8")
         self.fields.append((name, EnumName("true" if value else "false") if isinstance(value, bool) else value))
@@ -77,17 +77,17 @@ class TextprotoMessage:
         return (value for value in self.all(name) if isinstance(value, TextprotoMessage))
 
     def message(self, name: str) -> TextprotoMessage | None:
-        """The fields of a single message: protobuf merges where it is given more than once."""
+        """The fields of a single message; repeated ones are merged, as in protobuf."""
         found = list(self.messages(name))
         return TextprotoMessage([one for part in found for one in part.fields]) if found else None
 
-    def text(self, name: str, usual: str = "") -> str:
-        """A text, `usual` where it is not given."""
+    def text(self, name: str) -> str:
+        """A string, empty if it is missing."""
         last = self._last(name)
-        return last.decode("utf-8", "surrogateescape") if isinstance(last, bytes) else usual
+        return last.decode("utf-8", "surrogateescape") if isinstance(last, bytes) else ""
 
     def number(self, name: str) -> float | int | None:
-        """A number, None where it is not given; `inf` and `nan` are numbers too."""
+        """A number, None if it is missing; `inf` and `nan` are numbers too."""
         last = self._last(name)
         if isinstance(last, EnumName):
             word = last.name.lower().replace("infinity", "inf")
@@ -95,14 +95,14 @@ class TextprotoMessage:
         return last if isinstance(last, (int, float)) else None
 
     def word(self, name: str, numbers: dict[int, str]) -> str | None:
-        """The name of an enum's value, which may be given by its number."""
+        """The name of an enum value, which may be written as a number."""
         last = self._last(name)
         if isinstance(last, EnumName):
             return last.name
         return numbers.get(last, str(last)) if isinstance(last, int) else None
 
     def flag(self, name: str) -> bool:
-        """A bool, False where it is not given."""
+        """A bool, False if it is missing."""
         last = self._last(name)
         return (
             last == 1 if isinstance(last, int) else isinstance(last, EnumName) and last.name in ("true", "True", "t")
@@ -121,7 +121,7 @@ class _Token:
 
 
 def parse_textproto(text: str) -> TextprotoMessage:
-    """The fields of a text. Fields that nobody knows are read like all others."""
+    """The fields of a text, unknown ones included."""
     return _TextprotoParser(text).read()
 
 
@@ -171,12 +171,12 @@ class _TextprotoParser:
         if token.kind == "word" and not token.text.startswith("-"):
             return token.text
         if token.text != "[" or token.kind != "mark":
-            self.fail(token.offset, "the name of a field", _describe_token(token))
+            self.fail(token.offset, "a field name", _describe_token(token))
         parts = []
         while self.peek() != "]":
             part = self.next()
             if part.kind == "end" or part.text in ("{", "}", "<", ">", ":"):
-                self.fail(part.offset, "`]` after the name of an extension", _describe_token(part))
+                self.fail(part.offset, "`]` after an extension name", _describe_token(part))
             parts.append(part.text)
         self.next()
         return "[" + "".join(parts) + "]"
@@ -201,7 +201,7 @@ class _TextprotoParser:
         token = self.next()
         if token.kind == "mark" and token.text in _CLOSING_BRACKETS:
             if depth == _MAX_NESTING:
-                self.fail(token.offset, f"at most {_MAX_NESTING} messages inside each other", "more")
+                self.fail(token.offset, f"at most {_MAX_NESTING} nested messages", "more")
             inner = TextprotoMessage()
             self.fields(inner, _CLOSING_BRACKETS[token.text], depth + 1)
             return inner
@@ -243,7 +243,7 @@ class _TextprotoParser:
             elif letter is not None and letter in _ESCAPE_LETTERS:
                 result.append(_ESCAPE_LETTERS[letter])
             elif letter is not None or point > 0x10FFFF or 0xD800 <= point < 0xE000:
-                self.fail(token.offset, "an escape that protobuf knows", preview(match.group()))
+                self.fail(token.offset, "a valid protobuf escape", preview(match.group()))
             else:
                 result += chr(point).encode("utf-8")
             end = match.end()
@@ -255,7 +255,7 @@ class _TextprotoParser:
         return token
 
     def peek(self) -> str:
-        """The bracket or mark that comes next, nothing where something else does."""
+        """The next token if it is a bracket or mark, else an empty str."""
         token = self.tokens[self.at]
         return token.text if token.kind == "mark" else ""
 
@@ -264,10 +264,10 @@ class _TextprotoParser:
         column = offset - (self.source.rfind("\n", 0, offset) + 1) + 1
         raise schema_error(
             "S122",
-            f"the text of a schema cannot be parsed at line {line}, column {column}",
+            f"schema.pbtxt cannot be parsed at line {line}, column {column}",
             expected=expected,
             found=found,
-            do=f"look at line {line}",
+            do=f"fix line {line}",
         )
 
 
@@ -276,7 +276,7 @@ def _describe_token(token: _Token) -> str:
 
 
 def format_message(message: TextprotoMessage, indent: str = "") -> str:
-    """The text of a message, one field a line."""
+    """The text of a message, one field per line."""
     lines = []
     for name, value in message.fields:
         if isinstance(value, TextprotoMessage):

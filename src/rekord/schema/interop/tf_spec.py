@@ -1,4 +1,4 @@
-"""Schemas as tf.io feature specs, and the other way round."""
+"""Conversion between schemas and tf.io feature specs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DTYPE_OF_KIND: dict[str, Dtype] = {"int64": "int64", "float": "float32", "bytes
 
 @dataclass(frozen=True, slots=True)
 class FixedLenSpec:
-    """tf.io.FixedLenFeature. The default is plain Python, nested tuples in the shape; None is no default."""
+    """tf.io.FixedLenFeature. The default is plain Python, nested tuples of the shape; None if there is none."""
 
     shape: tuple[int, ...]
     dtype: Dtype
@@ -49,7 +49,7 @@ class VarLenSpec:
 
 @dataclass(frozen=True, slots=True)
 class FixedLenSequenceSpec:
-    """tf.io.FixedLenSequenceFeature. `shape` is that of one step; the default only pads a batch."""
+    """tf.io.FixedLenSequenceFeature. `shape` is that of one step; the default only pads batches."""
 
     shape: tuple[int, ...]
     dtype: Dtype
@@ -70,7 +70,7 @@ class SparseSpec:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One of RaggedFeature's partitions: `key` holds it, or `length` is the same for every row."""
+    """A partition of a RaggedFeature: stored under `key`, or with the same `length` for every row."""
 
     kind: PartitionKind
     key: str | None = None
@@ -79,7 +79,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class RaggedSpec:
-    """tf.io.RaggedFeature, its partitions outermost first; without a `value_key` it is the feature's name."""
+    """tf.io.RaggedFeature, partitions outermost first; `value_key` defaults to the name of the feature."""
 
     dtype: Dtype
     value_key: str | None = None
@@ -94,14 +94,14 @@ Spec: TypeAlias = "Mapping[str, SpecFeature]"
 
 @dataclass(frozen=True, slots=True)
 class SequenceSpec:
-    """What the parsers of SequenceExamples take: a spec of the context, and one of the steps."""
+    """The specs for parsing SequenceExamples: one for the context, one for the steps."""
 
     context: Spec = field(default_factory=dict)
     steps: Spec = field(default_factory=dict)
 
 
 def record_keys(name: str, feature: SpecFeature) -> dict[str, Dtype]:
-    """The keys of the record that a feature reads, and the type that it reads each as."""
+    """The record keys that a feature reads, and the dtype of each."""
     if isinstance(feature, SparseSpec):
         indices: dict[str, Dtype] = dict.fromkeys(feature.index_keys, "int64")
         return {**indices, feature.value_key: feature.dtype}
@@ -112,12 +112,12 @@ def record_keys(name: str, feature: SpecFeature) -> dict[str, Dtype]:
 
 
 def spec_from_schema(schema: Schema) -> Spec | SequenceSpec:
-    """What tf.io's parsers would take for a schema; `Schema.to_tf_spec` gives the same as TensorFlow's objects.
+    """The tf.io spec of a schema as plain values; `Schema.to_tf_spec` gives it as TensorFlow objects.
 
-    The keys of the spec are record keys: TensorFlow has no other name for a column of fixed shape.
+    The keys of the spec are record keys: TensorFlow has no other names for columns of fixed shape.
     """
     if schema.kind == "bytes":
-        raise not_examples_error("a spec of tf.io")
+        raise not_examples_error("a tf.io spec")
     context: dict[str, SpecFeature] = {}
     for column, feature in schema.context.items():
         _add_entries(context, column, _build_context_entries(column, feature, in_sequence=schema.is_sequence))
@@ -130,10 +130,10 @@ def spec_from_schema(schema: Schema) -> Spec | SequenceSpec:
 
 
 def _add_entries(spec: dict[str, SpecFeature], column: str, entries: Mapping[str, SpecFeature]) -> None:
-    # Record keys are never shared, but the name of a SparseFeature is no record key.
+    # Record keys are unique, but the name of a SparseFeature is not a record key.
     for key, entry in entries.items():
         if key in spec:
-            raise _inexpressible_error(column, f"`{key}` for two columns", "a key of its own in the spec")
+            raise _inexpressible_error(column, f"`{key}` for two columns", "a unique key in the spec")
         spec[key] = entry
 
 
@@ -141,7 +141,7 @@ def _build_context_entries(column: str, feature: Feature, *, in_sequence: bool) 
     dtype = _DTYPE_OF_KIND[feature.kind]
     if feature.sparse_size is not None:
         if in_sequence:
-            raise _inexpressible_error(column, "Sparse in a SequenceExample", "SparseFeature is for Examples only")
+            raise _inexpressible_error(column, "Sparse in a SequenceExample", "Examples, as SparseFeature requires")
         _reject_default(column, feature, ((), ()))
         index_key, value_key = feature.record_keys(column)
         return {feature.key or column: SparseSpec((index_key,), value_key, dtype, (feature.sparse_size,))}
@@ -158,7 +158,7 @@ def _build_context_entries(column: str, feature: Feature, *, in_sequence: bool) 
     sizes = _known_dimensions(shape)
     if not feature.has_default:
         return {key: FixedLenSpec(sizes, dtype)}
-    # Floats as they were declared: with the digits of float32 nobody would know them again.
+    # Floats as declared: not with all the digits of float32.
     values = tuple(flat_values(feature.default)) if dtype == "float32" else feature.stored_default()[0]
     return {key: FixedLenSpec(sizes, dtype, shaped(values, sizes))}
 
@@ -167,7 +167,7 @@ def _build_step_entries(column: str, feature: Feature) -> Mapping[str, SpecFeatu
     dtype = _DTYPE_OF_KIND[feature.kind]
     if feature.sparse_size is not None:
         raise _inexpressible_error(
-            column, "Sparse in the steps of a SequenceExample", "SparseFeature is for Examples only"
+            column, "Sparse in the steps of a SequenceExample", "Examples, as SparseFeature requires"
         )
     if feature.storage == "parallel":
         return {key: RaggedSpec(dtype) for key in feature.record_keys(column)}
@@ -183,7 +183,7 @@ def _build_step_entries(column: str, feature: Feature) -> Mapping[str, SpecFeatu
 def _build_ragged_spec(column: str, feature: Feature, dtype: Dtype) -> RaggedSpec:
     if feature.shape[0] is not None:
         raise _inexpressible_error(
-            column, f"shape {feature.shape}", "only the outermost dimension may vary in a RaggedFeature"
+            column, f"shape {feature.shape}", "a RaggedFeature, in which only the outermost dimension varies"
         )
     lengths = [Partition("RowLengths", key=key) for key in feature.record_keys(column)[1:]]
     uniform = [Partition("UniformRowLength", length=size) for size in feature.shape[1 + len(lengths) :]]
@@ -196,18 +196,18 @@ def _known_dimensions(shape: Shape) -> tuple[int, ...]:
 
 def _reject_default(column: str, feature: Feature, empty: Any) -> None:
     if feature.has_default and feature.default != empty:
-        why = "TensorFlow reads an absent list of varying length as empty"
+        why = "no default: TensorFlow reads a missing list of varying length as empty"
         raise _inexpressible_error(column, f"default {preview(feature.default)}", why)
 
 
 def _inexpressible_error(column: str, found: str, expected: str) -> RekordError:
     return schema_error(
         "S121",
-        f"`{column}` has no tf.io spec",
+        f"`{column}` cannot be expressed as a tf.io spec",
         column=column,
         expected=expected,
         found=found,
-        do="leave the column out of the schema that becomes a spec, or read it with rekord",
+        do="drop the column from the schema, or read it with rekord",
     )
 
 
@@ -220,51 +220,57 @@ def shaped(values: tuple[Any, ...], sizes: tuple[int, ...]) -> Any:
 
 
 def to_nested_tuples(value: Any) -> Any:
-    """Lists in lists as tuples in tuples, the one form in which a spec keeps a default."""
+    """Nested lists as nested tuples, the canonical form of a default."""
     return tuple([to_nested_tuples(part) for part in value]) if isinstance(value, (list, tuple)) else value
 
 
 def to_source(spec: Spec | SequenceSpec) -> str:
-    """The Python text of a spec; for a sequence that of the pair (context spec, sequence spec)."""
+    """The Python source of a spec; for a sequence, of the pair (context spec, sequence spec)."""
     if isinstance(spec, SequenceSpec):
         return f"(\n{_indent(_dict_to_source(spec.context))},\n{_indent(_dict_to_source(spec.steps))},\n)"
     return _dict_to_source(spec)
 
 
-def feature_to_source(feature: SpecFeature) -> str:
-    """The Python text of one feature: `tf.io.FixedLenFeature([], tf.int64)`."""
-    dtype = f"tf.{feature.dtype}"
-    if isinstance(feature, FixedLenSpec):
-        default = "" if feature.default is None else f", default_value={_format_value(feature.default)}"
-        return f"tf.io.FixedLenFeature({_format_value(feature.shape)}, {dtype}{default})"
+@dataclass(frozen=True, slots=True)
+class _TfDtype:
+    """A dtype among the arguments of a call."""
+
+    name: str
+
+
+def _call_arguments(feature: SpecFeature) -> tuple[str, list[Any], dict[str, Any]]:
+    """The tf.io class of a feature, its positional arguments, and the keywords that differ from their defaults."""
+    dtype = _TfDtype(feature.dtype)
+    keywords: dict[str, Any]
     if isinstance(feature, VarLenSpec):
-        return f"tf.io.VarLenFeature({dtype})"
-    if isinstance(feature, FixedLenSequenceSpec):
-        missing = ", allow_missing=True" if feature.allow_missing else ""
-        default = "" if feature.default is None else f", default_value={_format_value(feature.default)}"
-        return f"tf.io.FixedLenSequenceFeature({_format_value(feature.shape)}, {dtype}{missing}{default})"
-    if isinstance(feature, SparseSpec):
-        several = len(feature.index_keys) != 1
-        index = _format_value(feature.index_keys if several else feature.index_keys[0])
-        size = _format_value(feature.size if several else feature.size[0])
-        is_sorted = ", already_sorted=True" if feature.already_sorted else ""
-        return f"tf.io.SparseFeature({index}, {_format_value(feature.value_key)}, {dtype}, {size}{is_sorted})"
-    parts = [dtype]
-    if feature.value_key is not None:
-        parts.append(f"value_key={_format_value(feature.value_key)}")
-    if feature.partitions:
-        inner = ", ".join([_partition_to_source(each) for each in feature.partitions])
-        parts.append(f"partitions=[{inner}]")
-    if feature.row_splits_dtype != "int32":
-        parts.append(f"row_splits_dtype=tf.{feature.row_splits_dtype}")
-    if feature.validate:
-        parts.append("validate=True")
-    return f"tf.io.RaggedFeature({', '.join(parts)})"
+        return "VarLenFeature", [dtype], {}
+    if isinstance(feature, FixedLenSpec):
+        name, arguments, keywords = "FixedLenFeature", [feature.shape, dtype], {"default_value": feature.default}
+    elif isinstance(feature, FixedLenSequenceSpec):
+        name, arguments = "FixedLenSequenceFeature", [feature.shape, dtype]
+        keywords = {"allow_missing": feature.allow_missing or None, "default_value": feature.default}
+    elif isinstance(feature, SparseSpec):
+        index, size = (part[0] if len(part) == 1 else part for part in (feature.index_keys, feature.size))
+        name, arguments = "SparseFeature", [index, feature.value_key, dtype, size]
+        keywords = {"already_sorted": feature.already_sorted or None}
+    else:
+        splits = None if feature.row_splits_dtype == "int32" else _TfDtype(feature.row_splits_dtype)
+        name, arguments = "RaggedFeature", [dtype]
+        keywords = {
+            "value_key": feature.value_key,
+            "partitions": feature.partitions or None,
+            "row_splits_dtype": splits,
+            "validate": feature.validate or None,
+        }
+    return name, arguments, {keyword: value for keyword, value in keywords.items() if value is not None}
 
 
-def _partition_to_source(partition: Partition) -> str:
-    argument = partition.length if partition.key is None else partition.key
-    return f"tf.io.RaggedFeature.{partition.kind}({_format_value(argument)})"
+def feature_to_source(feature: SpecFeature) -> str:
+    """The Python source of one feature: `tf.io.FixedLenFeature([], tf.int64)`."""
+    name, arguments, keywords = _call_arguments(feature)
+    parts = [_format_value(value) for value in arguments]
+    parts += [f"{keyword}={_format_value(value)}" for keyword, value in keywords.items()]
+    return f"tf.io.{name}({', '.join(parts)})"
 
 
 def _dict_to_source(spec: Spec) -> str:
@@ -273,17 +279,21 @@ def _dict_to_source(spec: Spec) -> str:
 
 
 def _indent(text: str) -> str:
-    # Only whole lines: a newline inside a name is written as \n, so that no line is part of a text.
+    # Whole lines only: a newline inside a name is escaped as \n, so that no line is part of a string.
     return "\n".join([f"    {line}" for line in text.split("\n")])
 
 
 def _format_value(value: Any) -> str:
+    if isinstance(value, _TfDtype):
+        return f"tf.{value.name}"
+    if isinstance(value, Partition):
+        return f"tf.io.RaggedFeature.{value.kind}({_format_value(value.length if value.key is None else value.key)})"
     if isinstance(value, tuple):
         return f"[{', '.join([_format_value(part) for part in value])}]"
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     text = repr(value)
-    # Double quotes, as most people's code has them, where that changes nothing else.
+    # Double quotes, as in most code, where that changes nothing else.
     if isinstance(value, str) and text[0] == "'" and '"' not in text and "\\'" not in text:
         return f'"{text[1:-1]}"'
     return text
@@ -297,7 +307,7 @@ _FEATURE_TYPES: dict[Dtype, type[Int64] | type[Float32] | type[Bytes]] = {
 
 
 def to_tf_spec(schema: Schema) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
-    """What tf.io's parsers take; for a sequence the pair (context spec, sequence spec)."""
+    """The spec as TensorFlow objects; for a sequence, the pair (context spec, sequence spec)."""
     tf = _import_tensorflow("to_tf_spec")
     spec = spec_from_schema(schema)
     if isinstance(spec, SequenceSpec):
@@ -310,33 +320,17 @@ def _to_tf_dict(tf: Any, spec: Spec) -> dict[str, Any]:
 
 
 def _to_tf_feature(tf: Any, feature: SpecFeature) -> Any:
-    dtype = getattr(tf, feature.dtype)
-    if isinstance(feature, FixedLenSpec):
-        return tf.io.FixedLenFeature(list(feature.shape), dtype, _to_lists(feature.default))
-    if isinstance(feature, VarLenSpec):
-        return tf.io.VarLenFeature(dtype)
-    if isinstance(feature, FixedLenSequenceSpec):
-        default = _to_lists(feature.default)
-        return tf.io.FixedLenSequenceFeature(list(feature.shape), dtype, feature.allow_missing, default)
-    if isinstance(feature, SparseSpec):
-        several = len(feature.index_keys) != 1
-        index_key = list(feature.index_keys) if several else feature.index_keys[0]
-        size = list(feature.size) if several else feature.size[0]
-        return tf.io.SparseFeature(index_key, feature.value_key, dtype, size, feature.already_sorted)
-    kinds = tf.io.RaggedFeature
-    return kinds(
-        dtype,
-        value_key=feature.value_key,
-        partitions=[
-            getattr(kinds, part.kind)(part.length if part.key is None else part.key) for part in feature.partitions
-        ],
-        row_splits_dtype=getattr(tf, feature.row_splits_dtype),
-        validate=feature.validate,
-    )
+    name, arguments, keywords = _call_arguments(feature)
+    values = {keyword: _to_tf_value(tf, value) for keyword, value in keywords.items()}
+    return getattr(tf.io, name)(*[_to_tf_value(tf, value) for value in arguments], **values)
 
 
-def _to_lists(value: Any) -> Any:
-    return [_to_lists(part) for part in value] if isinstance(value, tuple) else value
+def _to_tf_value(tf: Any, value: Any) -> Any:
+    if isinstance(value, _TfDtype):
+        return getattr(tf, value.name)
+    if isinstance(value, Partition):
+        return getattr(tf.io.RaggedFeature, value.kind)(value.length if value.key is None else value.key)
+    return [_to_tf_value(tf, part) for part in value] if isinstance(value, tuple) else value
 
 
 def from_tf_spec(spec: Any) -> Schema:
@@ -345,7 +339,7 @@ def from_tf_spec(spec: Any) -> Schema:
 
 
 def spec_from_tf(spec: Any) -> Spec | SequenceSpec:
-    """TensorFlow's objects as plain values. TensorFlow is not imported: they are known by their names."""
+    """TensorFlow objects as plain values. TensorFlow is not imported: classes are recognised by name."""
     if isinstance(spec, Mapping):
         return {_validate_name(name): _convert_feature(name, one) for name, one in spec.items()}
     if isinstance(spec, (tuple, list)) and len(spec) == 2 and all(isinstance(part or {}, Mapping) for part in spec):
@@ -355,7 +349,7 @@ def spec_from_tf(spec: Any) -> Spec | SequenceSpec:
         return SequenceSpec(context, steps)
     raise schema_error(
         "S120",
-        "this is no tf.io spec",
+        "not a valid tf.io spec",
         expected="a dict of tf.io features by key, or the pair (context spec, sequence spec)",
         found=preview(spec),
         do='Schema.from_tf_spec({"label": tf.io.FixedLenFeature([], tf.int64)})',
@@ -365,9 +359,9 @@ def spec_from_tf(spec: Any) -> Spec | SequenceSpec:
 def schema_from_spec(spec: Spec | SequenceSpec) -> Schema:
     """The schema of a spec.
 
-    It reads what TensorFlow reads, to which an absent list of varying length is empty: VarLenFeature becomes
-    an optional column, so that the difference is kept; RaggedFeature and the others default to no values.
-    The padding value of a FixedLenSequenceFeature belongs to batches and is not kept.
+    It reads what TensorFlow reads, where a missing list of varying length is empty: VarLenFeature becomes an optional
+    column, which keeps the difference; RaggedFeature and the others default to no values. The padding value of a
+    FixedLenSequenceFeature concerns batches and is dropped.
     """
     if isinstance(spec, SequenceSpec):
         return Schema(
@@ -378,7 +372,7 @@ def schema_from_spec(spec: Spec | SequenceSpec) -> Schema:
 
 
 def _validate_name(name: object) -> str:
-    return validate_name(name, "a key of the spec")
+    return validate_name(name, "a feature of the spec")
 
 
 def _convert_feature(name: str, spec: Any) -> SpecFeature:
@@ -397,7 +391,7 @@ def _convert_feature(name: str, spec: Any) -> SpecFeature:
                 return _convert_sparse(name, spec)
             case "RaggedFeature":
                 return _convert_ragged(name, spec)
-    raise _spec_error(name, "one of the five feature classes of tf.io", preview(spec))
+    raise _spec_error(name, "one of the five tf.io feature classes", preview(spec))
 
 
 def _convert_sparse(name: str, spec: Any) -> SparseSpec:
@@ -412,7 +406,7 @@ def _convert_ragged(name: str, spec: Any) -> RaggedSpec:
     for partition in spec.partitions:
         kind = type(partition).__name__
         if kind not in PARTITION_KINDS:
-            raise _spec_error(name, "one of the partitions of RaggedFeature", preview(partition))
+            raise _spec_error(name, "a partition of RaggedFeature", preview(partition))
         uniform = kind == "UniformRowLength"
         partitions.append(
             Partition(
@@ -442,11 +436,9 @@ def _convert_default(name: str, spec: Any, shape: tuple[int, ...]) -> Any:
             value = np.vectorize(_to_bytes, otypes=[object])(np.array(value, object))
         else:
             value = np.array(value)
-        return to_nested_tuples(value.reshape(shape).tolist())  # as TensorFlow does: [0] is a default for a scalar
+        return to_nested_tuples(value.reshape(shape).tolist())  # [0] is a valid default for a scalar
     except (ValueError, TypeError, AttributeError, NotImplementedError):
-        raise _spec_error(
-            name, f"a default that is known and fits shape {shape}", preview(spec.default_value)
-        ) from None
+        raise _spec_error(name, f"a constant default of shape {shape}", preview(spec.default_value)) from None
 
 
 def _to_bytes(value: Any) -> Any:
@@ -460,7 +452,7 @@ def _convert_dtype(name: str, dtype: Any) -> Dtype:
     for each in SPEC_DTYPES:
         if known == each:
             return each
-    raise _spec_error(name, "dtype int64, float32 or string: records hold no other", f"dtype {preview(dtype)}")
+    raise _spec_error(name, "dtype int64, float32 or string", f"dtype {preview(dtype)}")
 
 
 def _convert_shape(name: str, shape: Any) -> tuple[int, ...]:
@@ -486,13 +478,13 @@ def _example_feature(name: str, spec: SpecFeature) -> Feature:
         if isinstance(spec, SparseSpec):
             return _sparse_feature(name, spec)
         if not spec.allow_missing:
-            raise _spec_error(name, "allow_missing=True, without which no Example is parsed", "allow_missing=False")
+            raise _spec_error(name, "allow_missing=True, which tf.io.parse_example requires", "allow_missing=False")
         return kind((None, *spec.shape), default=())
 
 
 def _context_feature(name: str, spec: SpecFeature) -> Feature:
     if isinstance(spec, (SparseSpec, FixedLenSequenceSpec)):
-        expected = "FixedLenFeature, VarLenFeature or RaggedFeature: TensorFlow takes no other in a context"
+        expected = "FixedLenFeature, VarLenFeature or RaggedFeature in a context"
         raise _spec_error(name, expected, _class_name(spec))
     return _example_feature(name, spec)
 
@@ -505,7 +497,7 @@ def _step_feature(name: str, spec: SpecFeature) -> Feature:
             return _FEATURE_TYPES[spec.dtype]((None,), optional=True)
         if isinstance(spec, RaggedSpec):
             return _ragged_feature(name, spec, optional=True)
-        expected = "FixedLenSequenceFeature, VarLenFeature or RaggedFeature: TensorFlow takes no other in steps"
+        expected = "FixedLenSequenceFeature, VarLenFeature or RaggedFeature in steps"
         raise _spec_error(name, expected, _class_name(spec))
 
 
@@ -538,7 +530,7 @@ def _ragged_feature(name: str, spec: RaggedSpec, *, optional: bool = False, defa
 def _sparse_feature(name: str, spec: SparseSpec) -> Feature:
     if len(spec.index_keys) != 1 or len(spec.size) != 1:
         found = f"index_key={preview(list(spec.index_keys))}"
-        raise _spec_error(name, "one index key: a Sparse is a vector", found)
+        raise _spec_error(name, "one index key: Sparse is a vector", found)
     if spec.dtype == "string":
         raise _spec_error(name, "numbers, int64 or float32", "dtype string")
     index_key, value_key = spec.index_keys[0], spec.value_key
@@ -556,11 +548,11 @@ def _spec_error(name: object, expected: str, found: str) -> RekordError:
     column = name if isinstance(name, str) else None
     return schema_error(
         "S120",
-        f"`{name}` is specified in a way that a schema cannot express",
+        f"spec of `{name}` cannot be expressed as a schema",
         column=column,
         expected=expected,
         found=found,
-        do=f"leave `{name}` out of the spec, or declare the column by hand",
+        do=f"drop `{name}` from the spec, or declare its column in a schema",
     )
 
 

@@ -1,4 +1,4 @@
-"""The files that make a folder a dataset of TensorFlow Datasets: read, and written for a schema."""
+"""The metadata files of a TensorFlow Datasets folder: read, and written for a schema."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROW_LENGTHS = "ragged_row_lengths_"
 _MAX_DEPTH = 32
 _STRING_DTYPES = ("string", "object", "str", "bytes")
 
-# The member that holds a feature's content, and the class that it then is unless its own name says more.
+# The member with the content of a feature, and its class unless pythonClassName is more specific.
 _FEATURE_MEMBERS = {
     "featuresDict": "FeaturesDict",
     "tensor": "Tensor",
@@ -52,7 +52,7 @@ _FEATURE_CLASSES = {
 
 
 class _LeafFeature(NamedTuple):
-    """A feature that holds values, and the sequences that it is in."""
+    """A feature with values, and the sequences that contain it."""
 
     name: str
     kind: str
@@ -64,8 +64,8 @@ class _LeafFeature(NamedTuple):
 def schema_from_features(document: Any, labels: Mapping[str, Sequence[str]] | None = None) -> Schema:
     """The schema of a parsed features.json.
 
-    `labels` are the names of classes by what stands before `.labels.txt` in their files' names. What a schema
-    cannot say is refused with the feature's name.
+    `labels` are class names by the stem of their `.labels.txt` file. A feature that a schema cannot express is an
+    error.
     """
     leaves = list(_iter_leaf_features(document, (), (), 0))
     images = sum(leaf.kind == "Image" and not leaf.sequences for leaf in leaves)
@@ -73,7 +73,7 @@ def schema_from_features(document: Any, labels: Mapping[str, Sequence[str]] | No
     for leaf in leaves:
         for name, feature in _iter_columns(leaf, labels or {}, images):
             if name in columns:
-                _raise_feature_error(name, "each feature once", "two of this name")
+                _raise_feature_error(name, "unique features", "a duplicate")
             columns[name] = feature
     return Schema(columns)
 
@@ -81,7 +81,7 @@ def schema_from_features(document: Any, labels: Mapping[str, Sequence[str]] | No
 def _iter_leaf_features(document: Any, path: tuple[str, ...], sequences: Shape, depth: int) -> Iterator[_LeafFeature]:
     name = "/".join(path)
     if depth > _MAX_DEPTH:
-        _raise_feature_error(name, f"features nested at most {_MAX_DEPTH} deep", "more")
+        _raise_feature_error(name, f"at most {_MAX_DEPTH} levels of nesting", "more")
     kind, content = _read_content(document, name)
     if kind == "FeaturesDict":
         features = content.get("features", {}) if "type" not in document else _legacy_features(content)
@@ -110,9 +110,9 @@ def _read_content(document: Any, name: str) -> tuple[str, Mapping[str, Any]]:
     if not isinstance(content, Mapping):
         _raise_feature_error(name, "the content of a feature", preview(content))
     if kind not in _FEATURE_CLASSES and not legacy and member is not None:
-        kind = _FEATURE_MEMBERS[member]  # a class of somebody's own, kept in a form that is known
+        kind = _FEATURE_MEMBERS[member]  # a custom class with a known form
     if kind not in _FEATURE_CLASSES:
-        raise _inexpressible_error(name, "a feature of TFDS itself", preview(written or sorted(document)))
+        raise _inexpressible_error(name, "a built-in TFDS feature", preview(written or sorted(document)))
     return kind, content
 
 
@@ -172,21 +172,18 @@ def _tensor_features(leaf: _LeafFeature, optional: bool) -> Iterator[tuple[str, 
     if shape.count(None) > 1:
         if encoding == "none" or leaf.sequences:
             raise _inexpressible_error(name, "at most one unknown dimension, or raw bytes", f"shape {shape}")
-        # TFDS keeps the shape beside the bytes, which are then a column of their own.
+        # TFDS stores the shape next to the bytes, as a second column.
         yield f"{name}/shape", Int64((len(shape),), dtype="int32", optional=optional)
         yield f"{name}/value", Bytes(optional=optional)
     elif encoding != "none":
         if encoding == "bytes" and not leaf.sequences and dtype in TENSOR_DTYPES:
             yield name, Tensor(dtype, shape, optional=optional)
         else:
-            yield (
-                name,
-                _sequence_feature(Bytes, leaf, (), optional=optional),
-            )  # compressed, or many: bytes as they are
+            yield name, _sequence_feature(Bytes, leaf, (), optional=optional)  # compressed or multiple: raw bytes
     elif dtype in INTEGER_DTYPES:
         yield name, _sequence_feature(Int64, leaf, shape, dtype=dtype, optional=optional)
     elif dtype in FLOAT_DTYPES or dtype == "float64":
-        kept = "float32" if dtype == "float64" else dtype  # a record's floats have 32 bits, whatever is said
+        kept = "float32" if dtype == "float64" else dtype  # records store floats with 32 bits
         yield name, _sequence_feature(Float32, leaf, shape, dtype=kept, optional=optional)
     elif dtype in _STRING_DTYPES:
         yield name, _sequence_feature(Bytes, leaf, shape, optional=optional)
@@ -223,7 +220,7 @@ def _label_feature(leaf: _LeafFeature, names: Sequence[str] | None) -> Feature:
     if len(leaf.sequences) > 1 or (not names and not count):
         return _sequence_feature(Int64, leaf)
     if names and count and len(names) != count:
-        names = None  # another dataset's file, or one that was cut: the ids are right without it
+        names = None  # from another dataset, or truncated: the ids are valid without names
     try:
         return Label(names=names, count=count or None, shape=leaf.sequences)
     except RekordError:
@@ -245,7 +242,7 @@ def _image_feature(leaf: _LeafFeature, images: int) -> Feature:
         return Image(format=form)
     shape = _parse_shape(content.get("shape"), leaf.name)
     floats = str(content.get("dtype", "uint8")).startswith("float")
-    # A grey image may stand where three channels are declared: TFDS makes three of it when it reads.
+    # A grey image is valid where three channels are declared: TFDS converts it when reading.
     channels = shape[-1] if len(shape) == 3 and shape[-1] in (1, 4) and not floats else None
     return Image(format=form, channels=channels)
 
@@ -269,29 +266,29 @@ def _parse_integer(value: Any, name: str) -> int | None:
     except ValueError:
         number = None
     if number is None:
-        _raise_feature_error(name, "a whole number", preview(value))
+        _raise_feature_error(name, "an integer", preview(value))
     return number
 
 
 def _raise_feature_error(name: str, expected: str, found: str) -> NoReturn:
     raise error(
         "X536",
-        f"the feature `{name[:60]}` cannot be read" if name else "features.json cannot be read",
+        f"feature `{name[:60]}` cannot be read" if name else "features.json cannot be read",
         location=Location(feature=name or None),
         expected=expected,
         found=found,
-        do="fetch features.json again, or give schema=",
+        do="copy features.json again, or pass schema=",
     )
 
 
 def _inexpressible_error(name: str, expected: str, found: str) -> RekordError:
     return error(
         "X537",
-        f"the TFDS feature `{name[:60]}` has no like in a schema" if name else None,
+        f"TFDS feature `{name[:60]}` cannot be expressed as a column" if name else None,
         location=Location(feature=name or None),
         expected=expected,
         found=found,
-        do="give schema= with the columns that are wanted",
+        do="pass schema= with the columns to read",
     )
 
 
@@ -315,7 +312,7 @@ _PYTHON_CLASSES = {
 
 @dataclass(frozen=True, slots=True)
 class TfdsFolder:
-    """What the files of a TFDS folder say; `schema` is None where there is no features.json."""
+    """The metadata of a TFDS folder; `schema` is None without features.json."""
 
     name: str
     version: str
@@ -333,7 +330,7 @@ class TfdsFolder:
 
 
 def read_tfds_folder(folder: str) -> TfdsFolder | None:
-    """What a folder says of itself as a TFDS dataset, None where it says nothing."""
+    """The TFDS metadata of a folder, None if it has none."""
     place = os.path.join(folder, INFO_NAME)
     info = _read_json(place)
     if info is None:
@@ -364,7 +361,7 @@ def _parse_split(split: Any) -> tuple[str, tuple[int, ...]]:
             return name, counts
         raise ValueError
     except (TypeError, ValueError, OverflowError):
-        raise _corrupt_file_error("whole numbers in shardLengths", preview(lengths)) from None
+        raise _corrupt_file_error("integers in shardLengths", preview(lengths)) from None
 
 
 def _read_json(place: str) -> dict[str, Any] | None:
@@ -382,7 +379,7 @@ def _read_json(place: str) -> dict[str, Any] | None:
 
 
 def _read_bytes(place: str) -> bytes | None:
-    if not os.path.isfile(place):  # a pipe would be waited for without end
+    if not os.path.isfile(place):  # reading a pipe could block forever
         return None
     try:
         with open(place, "rb") as file:
@@ -410,11 +407,11 @@ def _read_label_names(folder: str) -> dict[str, list[str]]:
 
 
 def _corrupt_file_error(expected: str, found: str) -> RekordError:
-    return error("X536", expected=expected, found=found, do="fetch the file again, or give schema=")
+    return error("X536", expected=expected, found=found, do="copy the file again, or pass schema=")
 
 
 def features_from_schema(schema: Schema) -> dict[str, Any]:
-    """The features.json of a schema: nested by the `/` in record keys, unless one key is also a folder of others."""
+    """The features.json of a schema: nested by the `/` in record keys, unless a key is a prefix of others."""
     leaves = _build_features(schema)
     tree: dict[str, Any] = {}
     if not _is_nestable(leaves):
@@ -429,7 +426,7 @@ def features_from_schema(schema: Schema) -> dict[str, Any]:
 
 
 def build_label_files(schema: Schema) -> dict[str, bytes]:
-    """The files of class names that belong to `features_from_schema`."""
+    """The class name files for `features_from_schema`."""
     nested = _is_nestable(_build_features(schema))
     out = {}
     for column, feature in schema.items():
@@ -438,14 +435,16 @@ def build_label_files(schema: Schema) -> dict[str, bytes]:
             stem = (feature.key or column).replace("/", "-" if nested else ".")
             if any(name != name.strip() or "\n" in name for name in names):
                 raise unsupported_column_error(
-                    column, "names without blanks at their ends: labels.txt is cut there", "others"
+                    column,
+                    "class names without surrounding blanks or newlines, which labels.txt cannot keep",
+                    "others",
                 )
             out[f"{stem}{LABELS_SUFFIX}"] = "".join(f"{name}\n" for name in names).encode()
     return out
 
 
 def build_dataset_info(name: str, version: str, splits: Mapping[str, tuple[Sequence[int], int]]) -> dict[str, Any]:
-    """The dataset_info.json: for each split the records of every shard, and the bytes of all payloads."""
+    """The dataset_info.json, from the records per shard and the payload bytes of each split."""
     return {
         "fileFormat": "tfrecord",
         "name": name,
@@ -463,19 +462,19 @@ def build_dataset_info(name: str, version: str, splits: Mapping[str, tuple[Seque
 
 
 def unsupported_column_error(column: str, expected: str, found: str) -> RekordError:
-    """The error for a column that TFDS cannot hold."""
+    """The error for a column that TFDS cannot express."""
     return error(
         "U676",
-        f"`{column[:60]}` cannot be part of a TFDS dataset",
+        f"`{column[:60]}` cannot be stored in a TFDS dataset",
         location=Location(feature=column),
         expected=expected,
         found=found,
-        do="declare the column in another way, or write without format tfds",
+        do='change the declaration of the column, or do not use format="tfds"',
     )
 
 
 def _build_features(schema: Schema) -> dict[str, Any]:
-    """A feature of TFDS for each record key, or for all keys of a ragged column."""
+    """A TFDS feature for each record key, or for all keys of a ragged column."""
     if schema.kind == "bytes":
         raise not_examples_error("TFDS")
     if schema.is_sequence:
@@ -503,7 +502,7 @@ def _build_leaves(column: str, feature: Feature) -> dict[str, Any]:
 def _build_leaf(feature: Feature, kind: str, content: dict[str, Any]) -> dict[str, Any]:
     shape = feature.shape
     if kind == "tensor":
-        # What varies in length TFDS reads as empty where it is missing, and knows no other hole.
+        # TFDS reads a missing value of varying length as empty, and has no other missing values.
         return _build_tensor(shape, **content, optional=feature.optional and not feature.variable)
     if kind in ("classLabel", "text"):
         dtype = "string" if kind == "text" else "int64"
@@ -528,7 +527,7 @@ def _build_ragged(column: str, feature: Feature, keys: Sequence[str]) -> dict[st
 
 
 def _wrap_in_sequence(shape: Shape, one: dict[str, Any], otherwise: dict[str, Any]) -> dict[str, Any]:
-    """A single one as it is, a list of them as a sequence; TFDS has no other shapes of these."""
+    """A scalar unchanged, a list as a sequence; TFDS has no other shapes for these."""
     if shape == ():
         return one
     if len(shape) > 1:
@@ -562,7 +561,7 @@ def _build_nested(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_nestable(keys: Mapping[str, Any]) -> bool:
-    """Whether `/` can become nesting: no key is a folder of others, and no part of one is empty."""
+    """Whether `/` can be nesting: no key is a prefix of others, and no part is empty."""
     folders = {key[:at] for key in keys for at, mark in enumerate(key) if mark == "/"}
     odd = any("" in key.split("/") or "pythonClassName" in key.split("/") for key in keys)
     return not odd and not folders & set(keys)

@@ -1,4 +1,4 @@
-"""Schemas as tensorflow_metadata's text (schema.pbtxt), and the other way round."""
+"""Conversion between schemas and the text of tensorflow_metadata (schema.pbtxt)."""
 
 from __future__ import annotations
 
@@ -55,25 +55,25 @@ _TIME_NUMBERS = {
     4: "UNIX_NANOSECONDS",
     5: "UNIX_DAYS",
 }
-_MAX_DEFAULT_VALUES = 2**20  # a shape in a text is no reason to allocate without end
+_MAX_DEFAULT_VALUES = 2**20  # limits what an untrusted shape can allocate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureContext:
-    """What a feature's meaning depends on beside its own fields."""
+    """What the meaning of a feature depends on, other than its own fields."""
 
-    domains: Mapping[str, tuple[str, TextprotoMessage]]  # schema-wide domains by name: which field, and its content
-    ragged: bool = False  # absent lists of varying length are empty lists
+    domains: Mapping[str, tuple[str, TextprotoMessage]]  # schema-wide domains by name: field and content
+    ragged: bool = False  # missing lists of varying length are empty
     steps: bool = False
 
 
 def is_left_out(message: TextprotoMessage) -> bool:
-    """Whether a feature is one that the data need not have: planned, deprecated, for debugging."""
+    """Whether the data may lack a feature: planned, deprecated, for debugging."""
     return message.flag("deprecated") or message.word("lifecycle_stage", _STAGE_NUMBERS) in _STAGE_NUMBERS.values()
 
 
 def infer_type(message: TextprotoMessage) -> str:
-    """BYTES, INT, FLOAT or STRUCT; from the domain where no type is given."""
+    """BYTES, INT, FLOAT or STRUCT; from the domain if there is no type."""
     given = message.word("type", TYPE_NUMBERS)
     if given in (None, "TYPE_UNKNOWN"):
         return next((kind for domain, kind in _TYPE_OF_DOMAIN.items() if message.all(domain)), "TYPE_UNKNOWN")
@@ -81,13 +81,13 @@ def infer_type(message: TextprotoMessage) -> str:
 
 
 def read_feature(message: TextprotoMessage, around: FeatureContext) -> Feature:
-    """The feature that the fields of a message declare, annotations apart."""
+    """The feature that a message declares, without its annotations."""
     name = message.text("name")
     kind = infer_type(message)
     if kind not in TYPE_OF_KIND.values():
         raise inexpressible_error(name, "type BYTES, INT or FLOAT", f"type {kind}")
     if message.all("value_counts"):
-        raise inexpressible_error(name, "value_count: one level of values", "value_counts: lists inside lists")
+        raise inexpressible_error(name, "value_count: one level of values", "value_counts: nested lists")
     shape = _parse_shape(message)
     presence = message.message("presence")
     optional = presence is None or (presence.number("min_fraction") or 0) < 1
@@ -126,7 +126,7 @@ def _parse_shape(message: TextprotoMessage) -> Shape:
 
 
 def parse_fixed_shape(message: TextprotoMessage) -> Shape:
-    """A FixedShape; a size that is not given varies."""
+    """A FixedShape; a missing size varies."""
     sizes = [dim.number("size") for dim in message.messages("dim")]
     return tuple([int(size) if size is not None and size >= 0 else None for size in sizes])
 
@@ -151,14 +151,14 @@ def _parse_float_limits(domain: TextprotoMessage) -> Any:
 
 
 def _narrow_to_float32(bound: float | int | None) -> float | None:
-    """A bound as protobuf's float holds it: what is too large for it is infinite."""
+    """A bound as a protobuf float: infinite if it is too large."""
     if bound is None or abs(bound) <= float_maximum("float32") or bound != bound:
         return bound
     return math.copysign(float("inf"), bound)
 
 
 def fill_default(given: TextprotoMessage, feature: Feature, shape: Shape) -> Any:
-    """The DefaultValue of a dense tensor, in each of its places."""
+    """The DefaultValue of a dense tensor, repeated for its shape."""
     one: Any = given.number("float_value" if feature.kind == "float" else "int_value")
     if feature.kind == "bytes":
         one = given.text("bytes_value")
@@ -173,7 +173,7 @@ def fill_default(given: TextprotoMessage, feature: Feature, shape: Shape) -> Any
 
 
 def build_feature_messages(column: str, feature: Feature) -> list[TextprotoMessage]:
-    """One message for each record key of a feature, without annotations."""
+    """One message per record key of a feature, without annotations."""
     messages = []
     keys, kinds = feature.record_keys(column), feature.record_kinds()
     for key, kind in zip(keys, kinds, strict=True):
@@ -184,7 +184,7 @@ def build_feature_messages(column: str, feature: Feature) -> list[TextprotoMessa
         if len(keys) == 1:
             _add_domain(message, feature)
         elif feature.sparse_size is not None and key == keys[0]:
-            # TFX takes the size from here.
+            # TFX reads the size from here.
             message.add("int_domain", build_message(min=0, max=feature.sparse_size - 1))
         messages.append(message)
     return messages
@@ -219,14 +219,14 @@ def build_message(**fields: Scalar) -> TextprotoMessage:
 
 
 def inexpressible_error(name: str, expected: str, found: str) -> Exception:
-    """The error for what a schema.pbtxt says and no column can be."""
+    """The error for what a schema.pbtxt declares and a schema cannot express."""
     return schema_error(
         "S123",
-        f"`{name}` in schema.pbtxt is nothing that a column can be",
+        f"`{name}` in schema.pbtxt cannot be expressed as a column",
         column=name or None,
         expected=expected,
         found=found,
-        do=f"take `{name}` out of the text, or declare the column by hand",
+        do=f"remove `{name}` from schema.pbtxt, or declare its column in a schema",
     )
 
 
@@ -236,7 +236,7 @@ _DTYPES = {"INT": "int64", "FLOAT": "float32"}
 
 
 def to_pbtxt(schema: Schema) -> str:
-    """The text of a schema; the very text that it came from, where it came from one."""
+    """The text of a schema; unchanged if the schema was read from one."""
     if schema.pbtxt is not None:
         return schema.pbtxt
     if schema.kind == "bytes":
@@ -252,7 +252,7 @@ def to_pbtxt(schema: Schema) -> str:
 
 
 def _build_group_message(columns: Mapping[str, Feature]) -> TextprotoMessage:
-    """The fields `feature` and `sparse_feature`, which a Schema and a StructDomain share."""
+    """The fields `feature` and `sparse_feature`, common to Schema and StructDomain."""
     group = TextprotoMessage()
     sparse = TextprotoMessage()
     for column, feature in columns.items():
@@ -289,11 +289,11 @@ def _build_sparse_message(column: str, feature: Feature, size: int) -> Textproto
 
 
 def from_pbtxt(text: str) -> Schema:
-    """The schema that a text declares. The text itself is kept, with its comments and unknown fields."""
+    """The schema that a text declares. The text is kept, with comments and unknown fields."""
     if not isinstance(text, str):
         raise schema_error(
             "S122",
-            "the text of a schema is given as something else",
+            "schema.pbtxt text is not a str",
             expected="a str",
             found=preview(text),
             do='Path("schema.pbtxt").read_text()',
@@ -328,7 +328,7 @@ def _find_steps(sequences: list[TextprotoMessage]) -> TextprotoMessage:
 
 
 def _find_representations(root: TextprotoMessage) -> list[tuple[str, TextprotoMessage]]:
-    """The tensor representations of the group that everybody reads: the one without a name."""
+    """The tensor representations of the default group: the one without a name."""
     result = []
     for group in root.messages("tensor_representation_group"):
         content = group.message("value")
@@ -349,19 +349,19 @@ def _decode_texts(values: list[Any]) -> list[str]:
 
 
 class _FeatureGroup:
-    """The features of a context or of steps, while columns are made of them."""
+    """The features of the context or the steps, while columns are built from them."""
 
     def __init__(self, message: TextprotoMessage, around: FeatureContext) -> None:
         self.around = around
         self.messages: dict[str, TextprotoMessage] = {}
-        self.found: dict[str, tuple[str, Feature]] = {}  # by the record key that a column appears at
+        self.found: dict[str, tuple[str, Feature]] = {}  # by the record key whose position the column takes
         self.taken: set[str] = set()
         for one in message.messages("feature"):
-            name = validate_name(one.text("name"), "a feature of schema.pbtxt")
+            name = validate_name(one.text("name"), "a feature in schema.pbtxt")
             if _is_sequence(one) or is_left_out(one):
                 continue
             if name in self.messages:
-                raise inexpressible_error(name, "each feature once", "two of this name")
+                raise inexpressible_error(name, "unique features", "a duplicate")
             self.messages[name] = one
         for name, one in self.messages.items():
             tag = _find_annotation(one)
@@ -369,7 +369,7 @@ class _FeatureGroup:
                 with add_location(feature=name):
                     self._add_annotated_column(name, tag)
         for sparse in message.messages("sparse_feature"):
-            name = validate_name(sparse.text("name"), "a sparse feature of schema.pbtxt")
+            name = validate_name(sparse.text("name"), "a sparse feature in schema.pbtxt")
             if not is_left_out(sparse):
                 with add_location(feature=name):
                     self._add_sparse_column(name, sparse)
@@ -386,31 +386,31 @@ class _FeatureGroup:
                 with add_location(feature=name):
                     column, feature = name, read_feature(message, self.around)
             if column in columns:
-                raise inexpressible_error(column, "one column of this name", "two")
+                raise inexpressible_error(column, "unique columns", "a duplicate")
             columns[column] = feature
         return columns
 
     def _add_annotated_column(self, name: str, tag: str) -> None:
         members = json_form.parse_json(tag)
         column = members.pop("column", None) if isinstance(members, dict) else None
-        feature = json_form.feature_from_json(members, validate_name(column, "an annotated column"))
-        said = build_feature_messages(str(column), feature)
-        for ours in said:
+        feature = json_form.feature_from_json(members, validate_name(column, "an annotated column in schema.pbtxt"))
+        expected = build_feature_messages(str(column), feature)
+        for ours in expected:
             key = ours.text("name")
             theirs = self.messages.get(key)
             if theirs is None or read_feature(theirs, self.around) != read_feature(ours, self.around):
                 raise inexpressible_error(
                     key,
-                    "fields that agree with the annotation that rekord made",
+                    "fields that match the annotation of rekord",
                     "other fields" if theirs is not None else "no feature of this name",
                 )
-        self._take(said[0].text("name"), [one.text("name") for one in said], str(column), feature)
+        self._take(expected[0].text("name"), [one.text("name") for one in expected], str(column), feature)
 
     def _add_sparse_column(self, name: str, sparse: TextprotoMessage) -> None:
         indices = [one.text("name") for one in sparse.messages("index_feature")]
         value = sparse.message("value_feature")
         keys = [*indices, value.text("name") if value is not None else ""]
-        if set(keys) <= self.taken:  # an annotated column of ours
+        if set(keys) <= self.taken:  # an annotated column
             return
         shape = sparse.message("dense_shape")
         presence = sparse.message("presence")
@@ -427,11 +427,11 @@ class _FeatureGroup:
     ) -> None:
         if len(keys) != 2:
             raise inexpressible_error(
-                name, "one index feature: a Sparse is a vector", f"{len(keys) - 1} index features"
+                name, "one index feature: Sparse is a vector", f"{len(keys) - 1} index features"
             )
         shared = [key for key in keys if key in self.taken]
         if shared:
-            raise inexpressible_error(name, "indices and values of its own", f"`{shared[0]}` of another column")
+            raise inexpressible_error(name, "unshared indices and values", f"`{shared[0]}` of another column")
         index, value = (self.messages.get(key, TextprotoMessage()) for key in keys)
         kind = infer_type(value) if infer_type(value) != "TYPE_UNKNOWN" else infer_type(message)
         if kind not in _DTYPES:
@@ -442,7 +442,7 @@ class _FeatureGroup:
         if size is None and most is not None:
             size = int(most) + 1
         if size is None:
-            raise inexpressible_error(name, "dense_shape, or an int_domain of the indices", "neither")
+            raise inexpressible_error(name, "dense_shape, or an int_domain for the indices", "neither")
         usual = Sparse("int64", 1).record_keys(name)
         absent: Any = ABSENT if required or self.around.steps else ((), ())
         feature = Sparse(
@@ -458,7 +458,7 @@ class _FeatureGroup:
         self._take(keys[0], keys, name, feature)
 
     def apply_representation(self, name: str, representation: TextprotoMessage, path: list[str]) -> None:
-        """Apply one tensor representation, where it says more than the feature itself."""
+        """Apply one tensor representation, if it adds to the feature."""
         dense = representation.message("dense_tensor")
         sparse = representation.message("sparse_tensor")
         ragged = representation.message("ragged_tensor")

@@ -113,7 +113,7 @@ def test_a_download_that_stopped_is_told_by_its_zeros() -> None:
     failure = refused(data[: len(data) // 2] + bytes(1000))
     assert failure.code == "E331"
     assert failure.likely is not None
-    assert "are zeros: a copy or download that did not finish" in failure.likely
+    assert "are zeros: an incomplete copy or download" in failure.likely
     assert refused(data[: len(data) // 2]).likely is None
 
 
@@ -131,25 +131,25 @@ def test_any_flipped_bit_of_a_png_is_damage() -> None:
         flipped = data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
         assert refused(flipped).code in ("E331", "E332")
     crc = refused(data[:-1] + b"\0")
-    assert crc.what == "`image` is damaged: the checksum of a PNG chunk does not match"
+    assert crc.what == "`image` is corrupt: the checksum of a PNG chunk does not match"
     assert crc.expected == "crc32 0xae426000 (stored)"
 
 
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"\xff\xd8\xff\xd9", "is damaged: the JPEG has a byte that cannot be there"),
+        (b"\xff\xd8\xff\xd9", "is corrupt: the JPEG has an unexpected byte"),
         (
             bytes.fromhex("ffd8ffc0000b080000000301011100ffda0008010100003f0000ffd9"),
-            "is damaged: the JPEG has no pixels",
+            "is corrupt: the JPEG has no pixels",
         ),
         (
             b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1 << 20, 1 << 20, 8, 0, 0, 0, 0)),
-            "is damaged: the PNG claims more pixels than its bytes can hold",
+            "is corrupt: the PNG declares more pixels than its bytes can hold",
         ),
         (
             b"\x89PNG\r\n\x1a\n" + chunk(b"IDAT", bytes(30)),
-            "is damaged: a PNG chunk cannot be what it says",
+            "is corrupt: a PNG chunk is not valid",
         ),
     ],
 )
@@ -161,8 +161,8 @@ def test_a_structure_that_cannot_be_is_damage(data: bytes, says: str) -> None:
 @pytest.mark.parametrize(
     ("data", "found"),
     [
-        (b"<html>not found</html>", "22 bytes that begin 3c 68 74 6d 6c 3e 6e 6f"),
-        (b"BM is not always a bitmap, you know", "35 bytes that begin 42 4d 20 69 73 20 6e 6f"),
+        (b"<html>not found</html>", "22 bytes starting with 3c 68 74 6d 6c 3e 6e 6f"),
+        (b"BM is not always a bitmap, you know", "35 bytes starting with 42 4d 20 69 73 20 6e 6f"),
         (saved("RGB", "tiff"), "TIFF"),
     ],
 )
@@ -331,7 +331,7 @@ def test_a_plain_row_compares_each_mask_with_its_own_image() -> None:
     with pytest.raises(EncodeError) as caught:
         PlainLayout(schema).derive({**good, "of_b": small}, "full")
     assert (caught.value.code, caught.value.location.feature) == ("E336", "of_b")
-    assert (caught.value.expected, caught.value.found) == ("6 × 4, as the image has", "3 × 2")
+    assert (caught.value.expected, caught.value.found) == ("6 × 4, as the image", "3 × 2")
 
 
 def test_sizes_that_differ_name_both_files_and_what_turned_them() -> None:
@@ -342,12 +342,12 @@ def test_sizes_that_differ_name_both_files_and_what_turned_them() -> None:
         check_mask_size(image, mask, name="mask")
     failure = caught.value
     assert (failure.code, failure.location.path, failure.location.feature) == ("E336", "masks/1.png", "mask")
-    assert failure.expected == "640 × 480, as the image has (images/1.jpg)"
+    assert failure.expected == "640 × 480, as the image (images/1.jpg)"
     assert failure.found == "480 × 640"
-    assert failure.likely == "the image is turned by EXIF, and the mask was drawn on the turned one"
+    assert failure.likely == "the image is rotated by EXIF, and the mask was drawn on the rotated image"
     with pytest.raises(EncodeError) as caught:
         check_mask_size(EncodedImage(b"", "jpeg", 640, 480, 3, 8), mask, name="mask")
-    assert caught.value.likely == "width and height are swapped: one of the two was turned"
+    assert caught.value.likely == "width and height are swapped: one of the two was rotated"
     with pytest.raises(EncodeError) as caught:
         check_mask_size(EncodedImage(b"", "jpeg", 9, 9, 3, 8), mask, name="mask")
     assert caught.value.likely is None

@@ -157,7 +157,7 @@ def test_an_interlaced_mask_is_read_and_kept() -> None:
     bad[6, 11] = 30
     bad[7, 0] = 31
     failure = refused(png(bad, interlaced=True))
-    assert failure.found == "30 at row 6, column 11; 2 pixels have no class id"
+    assert failure.found == "30 at row 6, column 11; 2 invalid pixels"
     assert np.array_equal(ids_of(looked(png(ids, kind=PALETTE, interlaced=True))), ids)
 
 
@@ -173,9 +173,9 @@ def test_the_first_pixel_that_is_no_class_id_is_named(tmp_path: Path) -> None:
         path.write_bytes(data)
         failure = refused(path)
         assert (failure.code, failure.location.path) == ("E335", str(path))
-        assert failure.what == "`mask` has pixels that are no class ids"
+        assert failure.what == "`mask` has pixels that are not class ids"
         assert failure.expected == "class ids from 0 to 20, or 255 (ignore)"
-        assert failure.found == "21 at row 17, column 23; 3 pixels have no class id"
+        assert failure.found == "21 at row 17, column 23; 3 invalid pixels"
         assert (failure.likely, failure.do) == (None, "fix the mask, or declare classes=100 or ignore=")
     assert looked(png(ids), verify="headers").data == png(ids)
 
@@ -187,24 +187,24 @@ def test_the_first_pixel_that_is_no_class_id_is_named(tmp_path: Path) -> None:
             [[0, 3, 255]],
             {"ignore": None},
             "255 is the only such value: it often marks pixels without a class",
-            "declare ignore=255 (--ignore 255)",
+            "ignore=255",
         ),
         (
             [[0, 255]],
             {"classes": 2, "ignore": None},
-            "all values are multiples of 255: the ids were scaled to be seen",
+            "all values are multiples of 255: the ids were scaled for display",
             "divide them by 255",
         ),
         (
             [[0, 60, 120, 240]],
             {"classes": 5, "ignore": None},
-            "all values are multiples of 60: the ids were scaled to be seen",
+            "all values are multiples of 60: the ids were scaled for display",
             "divide them by 60",
         ),
         (
             [[1, 2, 21]],
             {"ignore": None},
-            "no pixel is 0: the ids count from 1",
+            "no pixel is 0: the ids start at 1",
             "declare classes=22, or subtract 1",
         ),
         ([[0, 2, 21]], {"ignore": None}, None, "fix the mask, or declare classes=22 or ignore="),
@@ -305,7 +305,7 @@ def test_other_formats_are_refused_and_named(tmp_path: Path) -> None:
         for verify in ("full", "headers"):
             failure = refused(path, verify=verify)
             assert (failure.code, failure.found, failure.location.path) == ("E323", name, str(path))
-    assert refused(b"hello").found == "5 bytes that begin 68 65 6c 6c 6f"
+    assert refused(b"hello").found == "5 bytes starting with 68 65 6c 6c 6f"
 
 
 def test_empty_cut_and_damaged_masks_are_refused(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_image_data_that_does_not_hold_the_pixels_is_refused() -> None:
     failure = refused(png(SOME, image_data=broken))
     assert (failure.code, failure.found) == (
         "E332",
-        "bytes that are damaged, or a checksum that does not match",
+        "corrupt bytes, or a wrong checksum",
     )
     assert refused(png(SOME, image_data=b"no deflate at all")).code == "E332"
     # What is more than the pixels need is not read, however much it is; decoders do the same.
@@ -407,17 +407,17 @@ def test_the_examples_on_the_pages_are_what_is_said(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("array", "found", "do"),
     [
-        (np.ones((2, 3)), "array of float64, shape (2, 3), every value whole", 'mask.astype("uint8")'),
+        (np.ones((2, 3)), "array of float64, shape (2, 3), all integers", 'mask.astype("uint8")'),
         (
             SOME.astype(np.float32) / 255,
-            "array of float32, shape (2, 3), from 0 to 1: whole numbers divided by 255",
+            "array of float32, shape (2, 3), from 0 to 1: integers divided by 255",
             'np.rint(mask * 255).astype("uint8")',
         ),
-        (np.full((2, 3), 1 / 3 - 0.001), "array of float64, shape (2, 3)", "give one class id a pixel"),
-        (np.full((2, 3), np.nan), "array of float64, shape (2, 3)", "give one class id a pixel"),
+        (np.full((2, 3), 1 / 3 - 0.001), "array of float64, shape (2, 3)", "give one class id per pixel"),
+        (np.full((2, 3), np.nan), "array of float64, shape (2, 3)", "give one class id per pixel"),
         (
             np.zeros((2, 3, 21)),
-            "array of float64, shape (2, 3, 21), a number for each class",
+            "array of float64, shape (2, 3, 21), one number per class",
             "mask.argmax(axis=-1)",
         ),
     ],

@@ -64,10 +64,10 @@ def claiming(side: int) -> bytes:
 ANY = rk.Schema({"image": rk.Image(key="image/encoded")})
 BROKEN = {
     "empty": (b"", "H760", "is empty", "0 bytes"),
-    "cut": (JPEG[:-40], "H761", "is cut off: the JPEG does not reach its end", None),
-    "cut in its header": (PNG[:12], "H761", "is cut off: the PNG does not reach its end", None),
-    "damaged": (CRC, "H762", "is damaged: the checksum of a PNG chunk does not match", None),
-    "text": (b"no image at all", "H763", "is no image", "15 bytes that begin 6e 6f 20 69 6d 61 67 65"),
+    "cut": (JPEG[:-40], "H761", "is truncated: the JPEG has no end", None),
+    "cut in its header": (PNG[:12], "H761", "is truncated: the PNG has no end", None),
+    "damaged": (CRC, "H762", "is corrupt: the checksum of a PNG chunk does not match", None),
+    "text": (b"no image at all", "H763", "is not an image", "15 bytes starting with 6e 6f 20 69 6d 61 67 65"),
 }
 
 
@@ -315,7 +315,7 @@ def test_255_that_is_not_declared_is_recognised(put_records: PutFile) -> None:
     (one,) = about_masks(put_records([segmented(ids(255))]), schema)
     assert one.code == "H767"
     assert one.likely == "255 is the only such value: it often marks pixels without a class"
-    assert one.do == "declare ignore=255 (--ignore 255)"
+    assert one.do == "ignore=255"
 
 
 @pytest.mark.parametrize("schema", [DEEPLAB, None], ids=["declared", "not declared"])
@@ -364,7 +364,7 @@ def test_images_in_steps_are_looked_at(put_records: PutFile) -> None:
     for declared in (schema, None):
         (one,) = about_images(path, declared)
         assert (one.code, one.record, one.feature) == ("H761", 1, "frame")
-        assert one.message.startswith("step 2 of `frame` is cut off")
+        assert one.message.startswith("step 2 of `frame` is truncated")
 
 
 def test_every_image_of_a_list_is_looked_at(put_records: PutFile) -> None:

@@ -88,7 +88,7 @@ def test_the_last_of_a_single_field_counts_and_messages_are_merged():
     assert message.message("m") == TextprotoMessage([("x", 1), ("y", 2)])
     assert message.message("none") is None
     assert message.text("t") == "é"
-    assert message.text("none", "usual") == "usual"
+    assert message.text("none") == ""
     assert message.word("w", {}) == "BYTES"
     assert message.word("n", {3: "FLOAT"}) == "FLOAT"
     assert (message.flag("f"), message.flag("g"), message.flag("none")) == (True, True, False)

@@ -288,7 +288,7 @@ def test_what_tfds_cannot_hold_names_the_column(schema, column):
     with pytest.raises(UsageError) as caught:
         build_tfds_files(schema, "pets", "1.0.0", {"train": ([1], 1)})
     assert (caught.value.code, caught.value.location.feature) == ("U676", column)
-    assert caught.value.what == f"`{column}` cannot be part of a TFDS dataset"
+    assert caught.value.what == f"`{column}` cannot be stored in a TFDS dataset"
     assert caught.value.do
 
 
