@@ -18,7 +18,7 @@ from typing import Any
 
 from rekord.errors import DatasetError, RekordError, closest_match, error, preview
 from rekord.location import Location
-from rekord.storage.local import LOCAL, DirectoryEntry, Stat, Storage
+from rekord.storage.local import LOCAL, DirectoryEntry, Stat, Storage, read_up_to
 from rekord.storage.remote import CHECK_ADDRESS_HINT
 from rekord.storage.router import REMOTE, is_remote, map_concurrently
 
@@ -374,15 +374,11 @@ def _read_heads(paths: Sequence[str], storage: Storage) -> list[bytes | None]:
 def _read_head(path: str, storage: Storage) -> bytes | None:
     if is_remote(path):
         return REMOTE.head(path, PROBE_BYTES)
-    head = bytearray(PROBE_BYTES)
-    filled = 0
     try:
-        with storage.open_read(path) as file, memoryview(head) as view:
-            while filled < len(head) and (count := file.readinto(view[filled:])):
-                filled += count
+        with storage.open_read(path) as file:
+            return read_up_to(file, PROBE_BYTES)
     except DatasetError:
         return None
-    return bytes(head[:filled])
 
 
 def _file_extension(path: str) -> str:

@@ -163,11 +163,16 @@ def read_file(path: str, storage: Storage, *, most_bytes: int) -> bytes:
             do=f"ls -l {quote_folder(path)}",
         )
     with storage.open_read(path) as file:
-        data = bytearray(min(found.size_bytes, most_bytes))
-        view, filled = memoryview(data), 0
-        while filled < len(data) and (count := file.readinto(view[filled:])):
+        return read_up_to(file, min(found.size_bytes, most_bytes))
+
+
+def read_up_to(file: Readable, most_bytes: int) -> bytes:
+    """The next bytes of a file, fewer than `most_bytes` only at its end."""
+    data, filled = bytearray(most_bytes), 0
+    with memoryview(data) as view:
+        while filled < most_bytes and (count := file.readinto(view[filled:])):
             filled += count
-    return bytes(view[:filled])
+    return bytes(data) if filled == most_bytes else bytes(data[:filled])
 
 
 _KIND_NAMES = {
@@ -215,6 +220,21 @@ def _reject_invalid_path(path: str) -> None:
     if not path or "\0" in path:
         found = "a path with a zero byte in it" if path else "an empty path"
         raise error("U605", location=Location(path=path), expected="a path", found=found, do="name a file or folder")
+
+
+@contextmanager
+def open_descriptor(path: str, *, wait: bool = False) -> Iterator[int]:
+    """A descriptor of a file, for reading in a `with` block; `wait` as in `portability.open_to_read`."""
+    try:
+        descriptor = portability.open_to_read(path, wait=wait)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+    except RekordError:
+        raise
+    except OSError as failure:
+        raise read_error(path, failure) from failure
 
 
 class LocalStorage:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rekord.codec.columns import Batch, Optional, Ragged
-from rekord.dataset.order import Ids
+from rekord.dataset.samplers import Ids
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, closest_match, error, preview
 from rekord.feeds.sql.tables import IndexedColumns
