@@ -20,7 +20,7 @@ def run() -> int:
     except MemoryError:
         # Too little to load the command, or for its own message.
         if sys.stderr is not None:
-            os.write(2, b"DatasetError X508: memory ran out\n  do        ulimit -v unlimited\n")
+            os.write(2, b"DatasetError X508: out of memory\n  do        ulimit -v unlimited\n")
         os._exit(_NO_ACCESS)
 
 

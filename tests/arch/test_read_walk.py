@@ -12,8 +12,8 @@ import pytest
 import rekord as rk
 
 ROOT = Path(__file__).parents[2]
-MAX_MODULES = 23
-MAX_MODULES_AT_FIRST = 26
+MAX_MODULES = 22
+MAX_MODULES_AT_FIRST = 25
 """The first read of a process also parses the schema and resolves `rk.open`."""
 
 TRACE = """

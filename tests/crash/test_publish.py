@@ -94,7 +94,7 @@ def test_a_full_disk_says_how_many_bytes_were_left_to_write(target: Path) -> Non
     with pytest.raises(DatasetError) as caught:
         write_new(target, FaultyStorage(fail_at=2, fault="enospc"))
     folder = os.path.realpath(target.parent)
-    assert caught.value.do == f"free at least 6 bytes on the disk that holds {folder}, or choose another place"
+    assert caught.value.do == f"free at least 6 bytes on the disk that holds {folder}, or write to another disk"
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("no"), KeyboardInterrupt(), SystemExit(1)])
@@ -167,7 +167,7 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path, make: Callable[[Path], 
     assert storage.operations == []
 
 
-@pytest.mark.parametrize(("name", "do"), [("gone/x", "mkdir -p"), ("file/x", "choose another place:")])
+@pytest.mark.parametrize(("name", "do"), [("gone/x", "mkdir -p"), ("file/x", "write to another folder:")])
 def test_a_place_that_cannot_hold_it_is_x504_before_any_work(tmp_path: Path, name: str, do: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DatasetError) as caught, publish(tmp_path / name):

@@ -350,7 +350,7 @@ def test_a_state_of_another_order_is_refused(split: Any) -> None:
     state = split.to_tensorflow(5, shuffle=True, seed=2).state_after(1)
     with pytest.raises(rk.UsageError) as caught:
         split.to_tensorflow(5, shuffle=True, seed=3, state=state)
-    assert (caught.value.code, caught.value.what) == ("U609", "the state is one of another order")
+    assert (caught.value.code, caught.value.what) == ("U609", "state belongs to another order")
 
 
 def test_views_and_balanced_splits_go_over(split: Any) -> None:

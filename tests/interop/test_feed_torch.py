@@ -220,7 +220,7 @@ def test_a_state_of_another_order_is_refused(split: Any) -> None:
     for feed in (split.to_torch(10, shuffle=True, seed=2), split.to_torch(10, seed=2, style="iterable")):
         with pytest.raises(rk.UsageError) as caught:
             feed.load_state_dict(state)
-        assert str(caught.value).startswith("U609: the state is one of another order")
+        assert str(caught.value).startswith("U609: state belongs to another order")
 
 
 def test_a_loader_is_not_pickled(split: Any) -> None:

@@ -282,7 +282,7 @@ def test_a_bucket_that_is_not_there_is_said(server: str) -> None:
     with pytest.raises(rk.DatasetError) as caught:
         rk.open("s3://rekord-no-such-bucket/ds")
     assert (caught.value.code, caught.value.location.path) == ("X501", "s3://rekord-no-such-bucket/ds")
-    assert caught.value.do == "check the address: upper and lower case differ there"
+    assert caught.value.do == "check the URL: upper and lower case differ"
 
 
 # A server that fails.

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from rekord import _core
 from rekord.dataset.balanced import RepeatFactorSampler
-from rekord.dataset.order import RankSteps
-from rekord.dataset.samplers import QuotaSampler, allocate_quotas, interleave_groups
+from rekord.dataset.samplers import QuotaSampler, RankSteps, allocate_quotas, interleave_groups
 
 QUOTAS = st.lists(st.integers(0, 40), min_size=1, max_size=12).filter(any)
 SEEDS = st.integers(0, 2**63 - 1)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rekord.dataset.order import EpochOrder, RankSteps
+from rekord.dataset.samplers import EpochOrder, RankSteps
 
 SIZES = st.integers(0, 400)
 ORDERS = st.builds(

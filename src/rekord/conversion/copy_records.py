@@ -18,9 +18,8 @@ from rekord.codec.decode import assemble_columns, new_batch
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.conversion.plan import ShardingRule
 from rekord.dataset.index import CHUNK_RECORDS
-from rekord.dataset.order import Ids
 from rekord.dataset.readers.pipeline import BatchDecoder
-from rekord.dataset.samplers import Sampler
+from rekord.dataset.samplers import Ids, Sampler
 from rekord.dataset.shard_index import ShardIndex, diagnose_frame, rebuild_index
 from rekord.dataset.shards import Shards
 from rekord.errors import RekordError

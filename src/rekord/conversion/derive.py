@@ -42,9 +42,9 @@ from rekord.dataset.manifest import (
     find_shard_entry,
     shard_name,
 )
-from rekord.dataset.order import Ids
 from rekord.dataset.readers.compressed import InflatedCopies
 from rekord.dataset.readers.pipeline import BatchDecoder
+from rekord.dataset.samplers import Ids
 from rekord.dataset.shard_index import open_shard_index, read_stamp
 from rekord.dataset.shards import Shards
 from rekord.errors import DecodeError, RekordError, error

@@ -20,11 +20,12 @@ from rekord import _core
 from rekord.codec.columns import column_to_arrow
 from rekord.dataset.index import CHUNK_RECORDS
 from rekord.dataset.options import ClassKey, ClassShares
-from rekord.dataset.order import Ids
 from rekord.dataset.read_transforms import reject_transformed_column
 from rekord.dataset.samplers import (
     UINT64_RANGE,
+    Ids,
     QuotaSampler,
+    Sampler,
     Sampling,
     Selection,
     allocate_quotas,
@@ -45,9 +46,9 @@ _READ_ROWS = 8192
 
 @dataclass(frozen=True, eq=False)
 class ClassCodes:
-    """The class of each record, `classes[codes[i]]`; a code of -1 says that it has none.
+    """The class of each record is `classes[codes[i]]`; the code -1 stands for no class.
 
-    Where a record may have several classes, those of record i are `codes[offsets[i]:offsets[i + 1]]`.
+    In a column with several classes per record, those of record i are `codes[offsets[i]:offsets[i + 1]]`.
     """
 
     classes: tuple[Any, ...]
@@ -55,17 +56,17 @@ class ClassCodes:
     offsets: Ids | None = None
 
     def counts(self) -> Ids:
-        """How often each class occurs."""
+        """Number of occurrences of each class."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.classes)).astype(np.int64)
 
     def pairs(self) -> tuple[Ids, Ids]:
-        """Of a list column, records and a class of each: a class that a record names twice is one that it has."""
+        """Pairs of record and class in a list column, without duplicates."""
         assert self.offsets is not None
         records = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
         return np.divmod(np.unique(records * len(self.classes) + self.codes), max(len(self.classes), 1))
 
     def of(self, ids: Ids) -> ClassCodes:
-        """The same of some records."""
+        """The classes of some records."""
         if self.offsets is None:
             return ClassCodes(self.classes, self.codes[ids])
         lengths = np.diff(self.offsets)[ids]
@@ -75,7 +76,7 @@ class ClassCodes:
 
 
 class ClassIndex:
-    """The records of some shards by class. What was not in the index goes along when this is pickled."""
+    """The records of some shards by class. Pickled with the classes that are not in the index."""
 
     def __init__(self, shards: Shards, schema: LazySchema, by: str, ids: Selection | None) -> None:
         self.feature = _validate_class_feature(schema, by)
@@ -94,7 +95,7 @@ class ClassIndex:
 
     @property
     def records(self) -> int:
-        """How many records there are."""
+        """Number of records."""
         return len(self.shards) if self.ids is None else len(self.ids)
 
     @property
@@ -107,10 +108,10 @@ class ClassIndex:
 
     @property
     def order(self) -> Ids:
-        """The numbers of the records, sorted by class, those of a class as they come."""
+        """The numbers of the records, sorted by class, in file order within a class."""
         if self._order is None:
             codes = self.class_codes.codes
-            # Small numbers are sorted digit by digit, which takes no comparisons.
+            # NumPy sorts 16-bit integers by radix, without comparisons.
             small = codes.astype(np.uint16) if len(self.class_codes.classes) < 1 << 16 else codes
             places = np.argsort(small, kind="stable").astype(np.int64)
             self._order = places if self.ids is None else select_numbers(self.ids, places)
@@ -124,7 +125,7 @@ class ClassIndex:
         return kept
 
     def load(self) -> ClassCodes:
-        """The class of each record, or none: whether every record has one is not checked."""
+        """The class of each record, unchecked: a record may have none."""
         kept = _class_codes_cache.setdefault(self.shards, {})
         if self.by not in kept:
             columns = _iter_index_columns(self.shards, self.by)
@@ -141,7 +142,7 @@ class ClassIndex:
             yield column_to_arrow(batch[self.by])
 
     def _check(self) -> None:
-        """Every record has a class, and a class that is declared."""
+        """Raise where a record has no class, or one that is not declared."""
         coded = self._coded
         assert coded is not None
         bad = coded.codes < 0
@@ -157,31 +158,35 @@ class ClassIndex:
         record = first if coded.offsets is None else int(np.searchsorted(coded.offsets, first, side="right")) - 1
         number = record if self.ids is None else int(self.ids[record])
         where = self.shards.where(number)
+        value = f"row[{self.by!r}]"
+        keep = f"{value} is not None" if code < 0 else f"{value} in range({count})"
+        if coded.offsets is not None:
+            keep = f"all(one in range({count}) for one in {value})"
         raise error(
             "X552",
             f"{int(bad.sum()):,} of {self.records:,} records have no class in `{self.by}`"
             if coded.offsets is None
-            else f"`{self.by}` has {int(bad.sum()):,} values that are no class",
+            else f"{int(bad.sum()):,} values of `{self.by}` are not class ids",
             location=Location(path=where.path, record=where.record, offset=where.offset, feature=self.by),
-            expected=_describe_expected_classes(self.feature),
+            expected="a value in each record" if count is None else f"a class id from 0 to {count - 1}",
             found="no value" if code < 0 else f"{coded.classes[code]!r}"[:60],
-            do=f"split.filter(lambda row: row[{self.by!r}] …, columns=[{self.by!r}]) first, to leave them out",
+            do=f"split.filter(lambda row: {keep}, columns=[{self.by!r}])",
         )
 
 
 _class_codes_cache: WeakKeyDictionary[Shards, dict[str, tuple[ClassCodes, bool]]] = WeakKeyDictionary()
-"""What was read of whole splits, and whether an index has it too, for as long as one of them is in use."""
+"""The classes of whole splits, and whether they came from an index, while the shards are in use."""
 
 
 def read_indexed_class_counts(shards: Shards, by: str) -> dict[int, int] | None:
-    """The records of each class of a Label as the indexes of all shards say; None where one does not."""
+    """The number of records of each class of a Label from the shard indexes; None where one lacks it."""
     counts: dict[int, int] = {}
     for shard, records in enumerate(shards.counts.tolist()):
         if not records:
             continue
         found = shards.index(shard).classes.get(by)
         if found is None or sum(found.values()) != records:
-            return None  # some records have no class: which ones is worth a look
+            return None  # some records have no class: reading them says which
         for name, count in found.items():
             counts[int(name)] = counts.get(int(name), 0) + count
     return counts
@@ -193,20 +198,20 @@ def _iter_index_columns(shards: Shards, by: str) -> Iterator[Any] | None:
     used = [shard for shard, records in enumerate(shards.counts.tolist()) if records]
     if not all(shards.index(shard).has_columns([by]) for shard in used):
         return None
-    return _iter_chunks(shards, used, by)
 
+    def iter_chunks() -> Iterator[Any]:
+        for shard in used:
+            index = shards.index(shard)
+            for number in range(-(-len(index) // CHUNK_RECORDS)):
+                if not index.keeps([by]):  # another index than before
+                    raise index_mismatch_error(index.path, f"`{by}` in the index, as before", "an index without it")
+                yield index.columns(number, [by]).column(0)
 
-def _iter_chunks(shards: Shards, used: Sequence[int], by: str) -> Iterator[Any]:
-    for shard in used:
-        index = shards.index(shard)
-        for number in range(-(-len(index) // CHUNK_RECORDS)):
-            if not index.keeps([by]):  # of another index than before
-                raise index_mismatch_error(index.path, f"`{by}` in the index, as before", "an index without it")
-            yield index.columns(number, [by]).column(0)
+    return iter_chunks()
 
 
 def _encode_classes(arrays: Iterator[Any]) -> ClassCodes:
-    """Arrow arrays of classes as codes, numbered by the order of the classes themselves."""
+    """Arrow arrays of classes as codes, numbered in the order of the classes."""
     numbers: dict[Any, int] = {}
     codes: list[npt.NDArray[np.int32]] = []
     lengths: list[Ids] = []
@@ -217,7 +222,7 @@ def _encode_classes(arrays: Iterator[Any]) -> ClassCodes:
             lengths.append(counted.to_numpy(zero_copy_only=False).astype(np.int64))
             values = array.flatten()
         encoded = values.dictionary_encode()
-        # One more place, which a code of -1 leads to.
+        # One more place, for the code -1.
         here = np.full(len(encoded.dictionary) + 1, -1, np.int32)
         for place, value in enumerate(encoded.dictionary.to_pylist()):
             here[place] = numbers.setdefault(value, len(numbers))
@@ -244,7 +249,7 @@ def _validate_class_feature(schema: LazySchema, by: object) -> Feature:
         where = "" if by in declared.context else " in each step"
         found = f"{type(feature).__name__}{shape}{where}"
         raise _class_column_error(
-            f"`{by}`", "a Label, Int64, Bytes or Text of one value, or of a list of them", found
+            f"`{by}`", "a Label, Int64, Bytes or Text with one value or a list of values per record", found
         )
     return feature
 
@@ -252,16 +257,11 @@ def _validate_class_feature(schema: LazySchema, by: object) -> Feature:
 def _class_column_error(what: str, expected: str, found: str) -> RekordError:
     return error(
         "U667",
-        f"records cannot be told apart by {what}",
+        f"{what} is not a column of classes",
         expected=expected,
         found=found,
-        do='by="label", or another column of whole numbers, bytes or texts',
+        do='by="label"',
     )
-
-
-def _describe_expected_classes(feature: Feature) -> str:
-    count = feature.class_count
-    return "a value in each record" if count is None else f"a class from 0 to {count - 1}"
 
 
 _GOLDEN_RATIO_64 = 0x9E3779B97F4A7C15
@@ -270,7 +270,7 @@ _GOLDEN_RATIO_64 = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True, eq=False)
 class ClassGroups:
-    """The classes of a column as parts."""
+    """The classes of a column as groups."""
 
     by_class: ClassIndex
 
@@ -282,11 +282,9 @@ class ClassGroups:
         return len(self.by_class.class_codes.classes)
 
     def size(self, part: int) -> int:
-        """How many records the class has."""
         return int(self._starts[part + 1] - self._starts[part])
 
     def records(self, part: int, round: int, numbers: Ids, *, shuffled: bool, seed: int) -> Ids:
-        """Those of the class, in an order of the round."""
         if shuffled:
             key = _core.order_key([seed, part, round % UINT64_RANGE])
             numbers = _core.permute(numbers, self.size(part), key)  # type: ignore[assignment]
@@ -295,60 +293,53 @@ class ClassGroups:
 
 
 @dataclass(frozen=True, eq=False)
-class ClassQuotaPlan:
-    """One class a record: quotas that are kept exactly."""
+class _BalancedPlan:
+    """A sampling of as many records as there are, by the classes of a column."""
 
     by_class: ClassIndex
-    quotas: Ids
 
     @property
     def description(self) -> str:
-        """Balanced by which column."""
         return f"balanced by `{self.by_class.by}`"
 
     @property
     def size(self) -> int:
-        """As many as there are records."""
         return self.by_class.records
-
-    @property
-    def achieved(self) -> dict[Any, float]:
-        """Exactly the quotas."""
-        quotas = self.quotas.tolist()
-        return {
-            one: quota / max(self.size, 1)
-            for one, quota in zip(self.by_class.class_codes.classes, quotas, strict=True)
-        }
-
-    def sampler(self, *, shuffled: bool, seed: int) -> QuotaSampler:
-        """Drawn class by class."""
-        return QuotaSampler(ClassGroups(self.by_class), self.quotas, shuffled, seed, self._state)
 
     @cached_property
     def _state(self) -> dict[str, Any]:
-        return _identify_classes(self.by_class)
+        """What identifies the classes in a saved state."""
+        state: dict[str, Any] = {"balanced": self.by_class.by}
+        if self.by_class.ids is not None:
+            state["selected"] = digest_selection(self.by_class.ids)
+        classes = msgspec.json.encode([repr(one) for one in self.by_class.class_codes.classes])
+        return {**state, "classes": hashlib.sha256(classes).hexdigest()[:16]}
 
 
 @dataclass(frozen=True, eq=False)
-class RepeatFactorPlan:
-    """Several classes a record: each record has a factor, and comes as often as that says, up to rounding."""
+class ClassQuotaPlan(_BalancedPlan):
+    """One class per record: the quotas are met exactly."""
 
-    by_class: ClassIndex
-    factors: npt.NDArray[np.float64]
-
-    @property
-    def description(self) -> str:
-        """Balanced by which column."""
-        return f"balanced by `{self.by_class.by}`"
-
-    @property
-    def size(self) -> int:
-        """As many as there are records."""
-        return self.by_class.records
+    quotas: Ids
 
     @property
     def achieved(self) -> dict[Any, float]:
-        """The part of an epoch's records that have the class, as the factors say."""
+        shares = self.quotas / max(self.size, 1)
+        return dict(zip(self.by_class.class_codes.classes, shares.tolist(), strict=True))
+
+    def sampler(self, *, shuffled: bool, seed: int) -> QuotaSampler:
+        return QuotaSampler(ClassGroups(self.by_class), self.quotas, shuffled, seed, self._state)
+
+
+@dataclass(frozen=True, eq=False)
+class RepeatFactorPlan(_BalancedPlan):
+    """Several classes per record: each record has a factor, and comes that often, up to rounding."""
+
+    factors: npt.NDArray[np.float64]
+
+    @property
+    def achieved(self) -> dict[Any, float]:
+        """The expected share of an epoch's records that have the class."""
         coded = self.by_class.class_codes
         records, codes = coded.pairs()
         parts = np.bincount(codes, self.factors[records], minlength=len(coded.classes))
@@ -356,22 +347,16 @@ class RepeatFactorPlan:
         return dict(zip(coded.classes, (parts / total).tolist(), strict=True))
 
     def sampler(self, *, shuffled: bool, seed: int) -> RepeatFactorSampler:
-        """Drawn by the factors."""
-        ends = np.cumsum(self.factors)
-        return RepeatFactorSampler(self.by_class.ids, ends, shuffled, seed, self._state)
-
-    @cached_property
-    def _state(self) -> dict[str, Any]:
-        factors = hashlib.sha256(self.factors.tobytes()).hexdigest()
-        return {**_identify_classes(self.by_class), "factors": factors[:16]}
+        state = {**self._state, "factors": hashlib.sha256(self.factors.tobytes()).hexdigest()[:16]}
+        return RepeatFactorSampler(self.by_class.ids, np.cumsum(self.factors), shuffled, seed, state)
 
 
 @dataclass(frozen=True, eq=False)
-class RepeatFactorSampler:
-    """A sampler in which each record comes as often as its factor says, rounded up or down from epoch to epoch.
+class RepeatFactorSampler(Sampler):
+    """A sampler in which each record comes as often as its factor, rounded up or down from epoch to epoch.
 
-    The factors lie end to end on a line, and n points with equal gaps lie on it: a record has those that fall on it.
-    Where the first point lies differs from epoch to epoch.
+    The factors lie end to end on a line with n evenly spaced points: a record is sampled once per point that falls on
+    it. The first point differs from epoch to epoch.
     """
 
     ids: Selection | None
@@ -382,16 +367,9 @@ class RepeatFactorSampler:
 
     @property
     def size(self) -> int:
-        """As many as there are records."""
         return len(self.ends)
 
-    @property
-    def is_file_order(self) -> bool:
-        """Never."""
-        return False
-
     def records(self, epoch: int, positions: Ids) -> Ids:
-        """The records that the points of these positions fall on."""
         if not len(positions):
             return positions
         points = positions
@@ -405,13 +383,7 @@ class RepeatFactorSampler:
         return numbers if self.ids is None else select_numbers(self.ids, numbers)
 
     def to_dict(self) -> dict[str, Any]:
-        """The order, and what tells these factors from others."""
-        order = "exact" if self.shuffled else "sequential"
-        return {"kind": order, "seed": self.seed, **self.extra}
-
-    def resume(self, told: Mapping[str, Any]) -> RepeatFactorSampler:
-        """The same."""
-        return self
+        return {"kind": "exact" if self.shuffled else "sequential", "seed": self.seed, **self.extra}
 
 
 def balanced_sampling(split: Split, by: str, target: ClassShares | Literal["present"] | None) -> Sampling:
@@ -419,7 +391,7 @@ def balanced_sampling(split: Split, by: str, target: ClassShares | Literal["pres
     reject_transformed_column(split, by, "balanced")
     by_class = ClassIndex(split.view.shards, split.stored_schema, by, split.view.ids)
     if not by_class.records:
-        raise _balance_error(by, "there is no record", "at least one record", "none", "balance another split")
+        raise _balance_error(by, "split has no records", "at least one record", "none", "balance another split")
     shares = _compute_class_shares(by_class, target)
     if by_class.is_multi_label:
         return RepeatFactorPlan(by_class, _compute_repeat_factors(by_class, shares))
@@ -427,7 +399,7 @@ def balanced_sampling(split: Split, by: str, target: ClassShares | Literal["pres
 
 
 def class_weights(split: Split, by: str, *, names: bool) -> dict[ClassKey, float] | dict[str, float]:
-    """n / (k · count) of each of k classes that there are."""
+    """n / (k · count) for each of the k classes that have records."""
     reject_transformed_column(split, by, "class_weights")
     by_class = ClassIndex(split.view.shards, split.stored_schema, by, split.view.ids)
     feature = by_class.feature
@@ -436,24 +408,24 @@ def class_weights(split: Split, by: str, *, names: bool) -> dict[ClassKey, float
         counts = read_indexed_class_counts(split.view.shards, by)
     if counts is None:
         counts = dict(zip(by_class.class_codes.classes, by_class.class_codes.counts().tolist(), strict=True))
-    there = {one: count for one, count in sorted(counts.items()) if count}
-    n = sum(there.values())
-    weights = {one: n / (len(there) * count) for one, count in there.items()}
+    present = {one: count for one, count in sorted(counts.items()) if count}
+    n = sum(present.values())
+    weights = {one: n / (len(present) * count) for one, count in present.items()}
     if not names:
         return weights
     if feature.class_names is None:
         raise error(
             "U605",
-            f"`names` means nothing for `{by}`, whose classes have none",
+            f"`names` needs class names, and `{by}` has none",
             expected="a Label with names",
             found=repr(feature)[:60],
-            do="leave `names` out",
+            do="names=False",
         )
     return {feature.class_names[one]: weight for one, weight in weights.items()}
 
 
 def _compute_class_shares(by_class: ClassIndex, target: object) -> list[Fraction]:
-    """The share of each class that there is."""
+    """The share of each class that occurs."""
     by, feature, classes = by_class.by, by_class.feature, by_class.class_codes.classes
     counts = by_class.class_codes.counts()
     if target is None or target == "present":
@@ -462,48 +434,52 @@ def _compute_class_shares(by_class: ClassIndex, target: object) -> list[Fraction
             raise _balance_error(
                 by,
                 f"{lacking:,} of {feature.class_count:,} classes have no records",
-                "records of every class that is declared",
-                f"none of {_describe_first_missing_class(by_class)}",
-                'target="present" balances the classes that there are',
+                "records of every declared class",
+                f"no records of {_describe_first_missing_class(by_class)}",
+                'target="present"      (balances the classes that have records)',
             )
         return [Fraction(int(count > 0)) for count in counts.tolist()]
     if not isinstance(target, Mapping) or not target:
         raise _balance_error(
             by,
-            "`target` is no mapping from classes to shares",
+            "`target` does not map classes to shares",
             '{class: share, …}, "present" or None',
             repr(target)[:60],
             "target={0: 0.5, 1: 0.5}",
         )
-    asked: dict[Any, Fraction] = {}
+    requested: dict[Any, Fraction] = {}
     for name, share in target.items():
         one = _resolve_class(by_class, name)
         checked = parse_share(f"{name!r}"[:60], share)
-        if one in asked:
+        if one in requested:
             raise _balance_error(
-                by, "`target` names a class twice", "each class once", repr(name)[:60], "leave one out"
+                by,
+                "`target` has a duplicate class",
+                "each class once",
+                repr(name)[:60],
+                "remove one of the two",
             )
         if checked and one not in classes:
             raise _balance_error(
                 by,
-                f"`target` asks for class {name!r:.60}, which has no records",
+                f"class {name!r:.60} of `target` has no records",
                 "shares of classes that have records",
                 f"{len(classes):,} classes: {', '.join(map(repr, classes[:5]))}"[:60],
-                f"leave {name!r:.60} out of `target`",
+                f"remove {name!r:.60} from `target`",
             )
-        asked[one] = checked
+        requested[one] = checked
     for one, count in zip(classes, counts.tolist(), strict=True):
-        if count and one not in asked:
+        if count and one not in requested:
             raise _balance_error(
                 by,
-                f"`target` says nothing of class {one!r:.60}",
-                "a share of every class that has records",
-                f"{count:,} records of it",
-                f"{one!r:.60}: 0 in `target` leaves them out",
+                f"`target` lacks class {one!r:.60}",
+                "a share for every class that has records",
+                f"{count:,} records of this class",
+                f"add {one!r:.60}: 0 to `target` to skip them",
             )
-    if not sum(asked.values()):
+    if not sum(requested.values()):
         raise _balance_error(by, "all shares of `target` are 0", "a share above 0", "0", "target=None")
-    return [asked.get(one, Fraction(0)) for one in classes]
+    return [requested.get(one, Fraction(0)) for one in classes]
 
 
 def _resolve_class(by_class: ClassIndex, name: Any) -> Any:
@@ -515,30 +491,34 @@ def _resolve_class(by_class: ClassIndex, name: Any) -> Any:
         if number is None:
             raise _balance_error(
                 by_class.by,
-                f"`target` names a class that there is not: {name!r:.60}",
+                f"`target` has unknown class {name!r:.60}",
                 "a class of the schema",
                 repr(name)[:60],
-                "name a class as the schema does, or by its id",
+                "use a class name of the schema, or a class id",
             )
         return number
     try:
         hash(name)
     except TypeError:
         raise _balance_error(
-            by_class.by, "`target` has a key that is no class", "a value", repr(name)[:60], "{0: 0.5, 1: 0.5}"
+            by_class.by,
+            "`target` has a key that is not a class",
+            "a class",
+            repr(name)[:60],
+            "target={0: 0.5, 1: 0.5}",
         ) from None
     return name
 
 
 def _compute_repeat_factors(by_class: ClassIndex, shares: Sequence[Fraction]) -> npt.NDArray[np.float64]:
-    """How often each record is wanted: as often as the rarest of its classes, the commonest one being 1."""
+    """The repeat factor of each record: that of the rarest of its classes, where the commonest class has 1."""
     coded = by_class.class_codes
     assert coded.offsets is not None
     counts = np.maximum(np.bincount(coded.pairs()[1], minlength=len(coded.classes)), 1)
     wanted = np.array([float(share) for share in shares]) / counts
     least = wanted[wanted > 0].min() if (wanted > 0).any() else 1.0
     of_class = wanted / least
-    # A record without a class comes as often as the commonest.
+    # A record without a class comes as often as the commonest class.
     factors = np.ones(by_class.records)
     some = np.flatnonzero(np.diff(coded.offsets))
     if len(some):
@@ -549,21 +529,10 @@ def _compute_repeat_factors(by_class: ClassIndex, shares: Sequence[Fraction]) ->
 def _describe_first_missing_class(by_class: ClassIndex) -> str:
     feature = by_class.feature
     assert isinstance(feature, Label)
-    there = {
-        one
-        for one, count in zip(by_class.class_codes.classes, by_class.class_codes.counts().tolist(), strict=True)
-        if count
-    }
-    first = next(number for number in range(feature.count) if number not in there)
+    codes = by_class.class_codes
+    present = {one for one, count in zip(codes.classes, codes.counts().tolist(), strict=True) if count}
+    first = next(number for number in range(feature.count) if number not in present)
     return f"class {first}" + (f", {feature.names[first]!r:.40}" if feature.names is not None else "")
-
-
-def _identify_classes(by_class: ClassIndex) -> dict[str, Any]:
-    told: dict[str, Any] = {"balanced": by_class.by}
-    if by_class.ids is not None:
-        told["selected"] = digest_selection(by_class.ids)
-    classes = msgspec.json.encode([repr(one) for one in by_class.class_codes.classes])
-    return {**told, "classes": hashlib.sha256(classes).hexdigest()[:16]}
 
 
 def _balance_error(by: str, what: str, expected: str, found: str, do: str) -> RekordError:

@@ -1,7 +1,7 @@
 """`split.batches(…)`: decoded batches, in any order, with a state that can be saved and resumed.
 
-A loader is an iterable over the batches that a request describes; every `iter()` is an epoch. `Batches` is the loader
-of decoded columns, feeds have loaders of tensors.
+A loader is an iterable over the batches of a request; every `iter()` is an epoch. `Batches` is the loader of decoded
+columns, feeds have loaders of tensors.
 """
 
 from __future__ import annotations
@@ -20,24 +20,22 @@ from rekord import _core
 from rekord.arguments import seed_number
 from rekord.codec.columns import Batch
 from rekord.codec.plan import CodecPlan
-from rekord.dataset.order import RankSteps, Remainder
 from rekord.dataset.read_transforms import BatchTransformer
 from rekord.dataset.readers import pipeline
 from rekord.dataset.readers.pipeline import BatchDecoder, BatchPipeline, IdlePool, is_inline
 from rekord.dataset.readers.sequential import SequentialFrames, decode_jobs
-from rekord.dataset.samplers import Sampler
+from rekord.dataset.samplers import RankSteps, Remainder, Sampler
 from rekord.dataset.shards import Shards
 from rekord.errors import RekordError, error, preview
 from rekord.storage.portability import usable_cores
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 STATE_VERSION = 1
 _MAX_STATE_NUMBER = 1 << 63
 _MAX_DEFAULT_THREADS = 4
-"""More threads than this read no faster from one disk; who knows better says so."""
+"""More threads than this read no faster from one disk; `threads=` overrides it."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -45,10 +43,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class LoaderState:
-    """A place in an epoch, small and JSON.
+    """A position in an epoch, small and JSON.
 
-    `consumed` are positions that were delivered, over all ranks, never those that were only prefetched. Rank, world,
-    batch size, threads and columns are not part of it: they may differ when it is loaded.
+    `consumed` counts the positions that were delivered, over all ranks, not those that were only prefetched. Rank,
+    world, batch size, threads and columns are not part of it: they may differ when it is loaded.
     """
 
     dataset: str
@@ -72,17 +70,17 @@ class LoaderState:
         }
 
     def _checksum(self) -> str | None:
-        """Of what it says: a state is a few numbers, and any other ones would be a place in an epoch too."""
+        """Of the fields: a state is a few numbers, and any others would be a valid position too."""
         try:
             return f"crc32c:{_core.crc32c(msgspec.json.encode(self._fields(), order='sorted')):08x}"
         except (TypeError, ValueError, OverflowError, RecursionError):
-            return None  # what no JSON has been
+            return None  # not JSON
 
     @classmethod
     def from_dict(cls, state: object) -> LoaderState:
-        """A state that `to_dict` made, perhaps long ago and in another process."""
+        """A state from `to_dict`, perhaps of an older version and another process."""
         if not isinstance(state, Mapping) or state.get("rekord") != STATE_VERSION:
-            raise _state_error("a state that `state_dict()` gave", preview(state))
+            raise _state_error("a state from `state_dict()`", preview(state))
         kinds = {"dataset": str, "split": str, "order": Mapping, "epoch": int, "consumed": int}
         for name, kind in kinds.items():
             value = state.get(name)
@@ -93,20 +91,20 @@ class LoaderState:
         # States of earlier versions have none.
         checksum = state.get("checksum")
         if checksum not in (None, loaded._checksum()):
-            raise _state_error(f"checksum {loaded._checksum()}, of what it says", preview(checksum))
+            raise _state_error(f"checksum {loaded._checksum()}, as computed", preview(checksum))
         return loaded
 
     def check_matches(self, own: LoaderState) -> None:
-        """Raise where this is a state of another dataset or another order."""
+        """Raise if this is the state of another dataset, split or order."""
         for name, loaded, here, do in (
             ("dataset", self.dataset, own.dataset, "open the dataset that the state was saved with"),
-            ("split", self.split, own.split, f"iterate over the split {self.split!r}"),
-            ("order", dict(self.order), dict(own.order), "give the same shuffle and seed as then"),
+            ("split", self.split, own.split, f"dataset[{self.split!r}]"),
+            ("order", dict(self.order), dict(own.order), "use the shuffle and seed that the state was saved with"),
         ):
             if loaded != here:
                 raise error(
                     "U609",
-                    f"the state is one of another {name}",
+                    f"state belongs to another {name}",
                     expected=preview(loaded),
                     found=preview(here),
                     do=do,
@@ -116,16 +114,16 @@ class LoaderState:
 def _state_error(expected: str, found: str) -> RekordError:
     return error(
         "U609",
-        "this is no state of an iteration",
+        "not a valid loader state",
         expected=expected,
         found=found,
-        do="load_state_dict(iterator.state_dict()), as saved",
+        do="loader.load_state_dict(iterator.state_dict())",
     )
 
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """What is asked of a split: which records, in which order, in which form."""
+    """Which records of a split, in which order, in which form."""
 
     shards: Shards
     plan: Callable[[], CodecPlan]  # of the columns that come out
@@ -144,17 +142,17 @@ class BatchRequest:
     threads: int = 1
     worker: int = 0  # of a framework's loader, which takes every `workers`-th step
     workers: int = 1
-    delivered: int = 0  # steps of this worker that are left out, because they were delivered before
+    delivered: int = 0  # steps of this worker to skip, because they were delivered before
 
     def decoding(self) -> tuple[CodecPlan, Callable[[Batch], Batch] | None]:
-        """The plan that records are decoded by, and what may refuse a row of what it gives."""
+        """The plan to decode records by, and what transforms or decodes the batch after that and may refuse a row."""
         if self.transform is None:
             return self.plan(), self.images
         return self.transform.reading(), self.transform.then(self.images)
 
     @property
     def streams(self) -> bool:
-        """Whether the files can be read from front to end, which needs no index."""
+        """Whether the files can be read from start to end, without an index."""
         plain = self.sampler.is_file_order and self.world == 1 and self.workers == 1
         return plain and self.remainder != "pad"
 
@@ -167,7 +165,7 @@ class BatchRequest:
         return LoaderState(self.dataset(), self.split, self.sampler.to_dict(), epoch, consumed)
 
     def resume(self, state: LoaderState) -> BatchRequest:
-        """The same request, to resume from a state; a UsageError where it is the state of something else."""
+        """The same request, to resume from a state; a UsageError if the state belongs to something else."""
         request = replace(self, sampler=self.sampler.resume(state.order))
         state.check_matches(request.state(0, 0))
         return request
@@ -176,11 +174,11 @@ class BatchRequest:
 class BatchReader(Protocol[T_co]):
     """One pass over the batches of an epoch, or of the rest of one.
 
-    It is dropped without `close()` where an iterator is abandoned. So nothing in it may wait in a finalizer.
+    An abandoned iterator drops it without `close()`, so nothing in it may wait in a finalizer.
     """
 
     def __next__(self) -> tuple[T_co, int]:
-        """A batch, and how many positions of the epoch are delivered, over all ranks, once it is."""
+        """A batch, and the positions of the epoch delivered after it, over all ranks."""
 
     def close(self) -> None:
         """End threads, wait for them, and close files."""
@@ -188,7 +186,7 @@ class BatchReader(Protocol[T_co]):
 
 @dataclass(slots=True)
 class _EpochProgress:
-    """Where an iterator is. The loader keeps it when the iterator is gone."""
+    """The position of an iterator. The loader keeps it when the iterator is gone."""
 
     request: BatchRequest | None = None  # None until the first `next()`
     epoch: int = 0
@@ -203,15 +201,28 @@ class _EpochProgress:
         return self.request.state(self.epoch, self.consumed)
 
 
-class Loader(Iterable[T]):
+class _Closing:
+    """Closed at the end of a `with` block."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+
+class Loader(_Closing, Iterable[T]):
     """Batches of a split, epoch by epoch: every `iter()` is a whole epoch, the next one each time.
 
-    That holds after a `break`, and after exactly `len()` batches, too. `load_state_dict()` makes the next `iter()`
-    resume there. An iterator takes its epoch at its first `next()`: one that is never used starts nothing.
+    That also holds after a `break` and after exactly `len()` batches. `load_state_dict()` makes the next `iter()`
+    resume there. An iterator takes its epoch at its first `next()`: an unused one starts nothing.
     """
 
     batch_sampler = None
-    """As a DataLoader has it that is given whole batches. Lightning asks for it where there is a `sampler`."""
+    """None, as in a DataLoader over whole batches. Lightning looks it up where there is a `sampler`."""
 
     def __init__(self, request: BatchRequest) -> None:
         self._request = request
@@ -220,7 +231,7 @@ class Loader(Iterable[T]):
         self._iterator: weakref.ref[LoaderIterator[T]] | None = None
 
     def __len__(self) -> int:
-        """How many batches this rank has in a whole epoch."""
+        """Batches of this rank per epoch."""
         return len(self._request.steps(0))
 
     def __iter__(self) -> LoaderIterator[T]:
@@ -235,25 +246,25 @@ class Loader(Iterable[T]):
 
     @property
     def padded(self) -> int:
-        """How many records of an epoch, over all ranks, come a second time, with remainder="pad"."""
+        """Records of an epoch, over all ranks, that are repeated with remainder="pad"."""
         return self._request.steps(0).padded
 
     @property
     def sampler(self) -> EpochSetter:
-        """What Lightning calls `set_epoch` of."""
+        """The object whose `set_epoch` Lightning calls."""
         return EpochSetter(self)
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next `iter()` be this epoch. A state of this epoch that was loaded is still resumed."""
+        """Make the next `iter()` this epoch. A loaded state of the same epoch is still resumed."""
         number = seed_number("epoch", epoch)
         upcoming, consumed = self._next_position()
         self._seek(number, consumed if number == upcoming else 0)
 
     def peek(self) -> T:
-        """The batch that the next `iter()` begins with, read without threads. No epoch is started."""
+        """The first batch of the next `iter()`, read without threads. No epoch is started."""
         epoch, consumed = self._next_position()
         alone = replace(self._request, threads=1, prefetch=0)
-        # What is resumed at the end of an epoch has no batch left in it.
+        # A state at the end of an epoch has no batch left in it.
         for place in ((epoch, consumed), (epoch + 1, 0)):
             reading = self._read(alone, *place)
             try:
@@ -264,65 +275,57 @@ class Loader(Iterable[T]):
                 reading.close()
         raise error(
             "U606",
-            "there is no batch to show",
-            expected="an epoch with at least one batch",
+            "epoch has no batches",
+            expected="at least one batch",
             found=f"{self._request.sampler.size:,} records, batches of {self._request.batch_size:,}"
             f" and remainder={self._request.remainder!r}",
-            do='a smaller batch_size, or remainder="keep"',
+            do='remainder="keep"' if self._request.sampler.size else "use a split that has records",
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the newest iterator is: a few numbers, fit for JSON, the same on all ranks at a synchronous step.
+        """The position of the newest iterator: a few numbers, as JSON, the same on all ranks at a synchronous step.
 
-        After the last batch of an epoch an empty rest of it is left. Once the iterator has raised StopIteration, it
-        is the start of the next epoch.
+        After the last batch of an epoch it is the end of that epoch. Once the iterator has raised StopIteration, it
+        is the start of the next one.
         """
         state = self._newest.state()
         return (self._next_state() if state is None else state).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next `iter()` resume there, with any rank, world, batch size, columns and threads.
+        """Make the next `iter()` resume there, with any rank, world, batch size, columns and threads.
 
-        A UsageError where it is the state of another dataset, split or order.
+        A UsageError if the state belongs to another dataset, split or order.
         """
         loaded = LoaderState.from_dict(state)
         self._request = self._request.resume(loaded)
         self._seek(loaded.epoch, loaded.consumed)
 
     def close(self) -> None:
-        """Close the iterator that last began to read. The next `iter()` starts as usual."""
+        """Close the iterator that started to read last. The next `iter()` starts as usual."""
         iterator = None if self._iterator is None else self._iterator()
         if iterator is not None:
             iterator.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> Any:
-        raise _pickle_error("a loader")
+        raise _pickle_error("loader")
 
     @abstractmethod
     def _read(self, request: BatchRequest, epoch: int, consumed: int) -> BatchReader[T]:
-        """Begin to read an epoch from a position on."""
+        """Start to read an epoch from a position on."""
 
     def _start(self, request: BatchRequest, epoch: int, consumed: int) -> BatchReader[T]:
         """The same for an iterator, which may use more than this process."""
         return self._read(request, epoch, consumed)
 
     def _next_position(self) -> tuple[int, int]:
-        """The epoch that the next iterator takes, and where in it."""
+        """The epoch of the next iterator, and the position in it."""
         return self._next
 
     def _next_state(self) -> LoaderState:
         return self._request.state(*self._next_position())
 
     def _claim(self) -> tuple[BatchRequest, int, int]:
-        """The same with what is read, for the iterator that takes it now."""
+        """The request, epoch and position for an iterator that starts now."""
         epoch, consumed = self._next
         self._next = (epoch + 1, 0)
         return self._request, epoch, consumed
@@ -332,11 +335,11 @@ class Loader(Iterable[T]):
         self._newest = _EpochProgress()
 
 
-class LoaderIterator(Iterator[T], Generic[T]):
+class LoaderIterator(_Closing, Iterator[T], Generic[T]):
     """One epoch, or the rest of one, for one consumer.
 
     Threads start at the first `next()` and end with the epoch, with `close()`, at the end of a `with` block, or soon
-    after the iterator was left behind.
+    after the iterator was dropped.
     """
 
     def __init__(self, loader: Loader[T]) -> None:
@@ -348,12 +351,12 @@ class LoaderIterator(Iterator[T], Generic[T]):
 
     @property
     def epoch(self) -> int:
-        """Its epoch."""
+        """The epoch it iterates over."""
         return self._loader._next_position()[0] if self._progress.request is None else self._progress.epoch
 
     @property
     def consumed(self) -> int:
-        """How many positions of the epoch are delivered, over all ranks."""
+        """Positions of the epoch delivered so far, over all ranks."""
         return self._progress.consumed
 
     def __next__(self) -> T:
@@ -370,34 +373,26 @@ class LoaderIterator(Iterator[T], Generic[T]):
             self.close()
             raise
         except Exception:
-            self.close()  # what has failed does not continue
+            self.close()  # a failed iteration does not continue
             raise
         except BaseException:
-            # An interrupt waits for no thread: those of a reading that is dropped end by themselves.
+            # An interrupt waits for no thread: those of a dropped reader end by themselves.
             self._reading, self._ended = None, True
             raise
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is, in the form of the loader's `state_dict()`."""
+        """Its position, in the form of the loader's `state_dict()`."""
         state = self._progress.state()
         return (self._loader._next_state() if state is None else state).to_dict()
 
     def close(self) -> None:
-        """Stop early: files are closed, threads ended and waited for."""
+        """Stop early: close files, end threads and wait for them."""
         reading, self._reading, self._ended = self._reading, None, True
         if reading is not None and self._process == os.getpid():
             reading.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> Any:
-        raise _pickle_error("an iterator")
+        raise _pickle_error("iterator")
 
     def _begin(self) -> BatchReader[T]:
         request, epoch, consumed = self._loader._claim()
@@ -411,13 +406,13 @@ class LoaderIterator(Iterator[T], Generic[T]):
 
 
 class EpochSetter:
-    """Stands where trainers look for a sampler, to tell it the epoch."""
+    """The object that trainers expect as `sampler`, to set the epoch."""
 
     def __init__(self, loader: Loader[Any]) -> None:
         self._loader = loader
 
     def set_epoch(self, epoch: int) -> None:
-        """That of the loader."""
+        """Set the epoch of the loader."""
         self._loader.set_epoch(epoch)
 
 
@@ -425,19 +420,19 @@ def _fork_error(process: int | None) -> RekordError:
     return error(
         "U607",
         "iterator is used in a process that did not create it",
-        expected=f"process {process}, which began to iterate",
+        expected=f"process {process}, which started to iterate",
         found=f"process {os.getpid()}, forked from it",
-        do="call iter() in the process that uses it: a Dataset, Split or loader can be handed over by fork",
+        do="call iter(loader) in the process that uses it      (a Dataset, Split or loader survives a fork)",
     )
 
 
 def _pickle_error(what: str) -> RekordError:
     return error(
         "U607",
-        f"{what} over batches cannot be pickled",
-        expected="a Dataset or a Split, which can be handed to another process",
-        found=what,
-        do="send the Split, and call .batches(…) there; state_dict() can be sent too",
+        f"batch {what} cannot be pickled",
+        expected="a Dataset, a Split or a state_dict()",
+        found=f"a batch {what}",
+        do="pickle the Split, and call split.batches(…) in the other process",
     )
 
 
@@ -445,7 +440,7 @@ class Batches(Loader[Batch]):
     """Batches of a split, `{column: values}` each: an iterable in which every `iter()` is a whole epoch.
 
     The first is `epoch`, then the next one each time, whether or not the last was finished. After
-    `load_state_dict()` the next `iter()` resumes there, with any rank, world, batch size, columns and threads.
+    `load_state_dict()` the next `iter()` resumes there.
     """
 
     def _read(self, request: BatchRequest, epoch: int, consumed: int) -> BatchReader[Batch]:
@@ -453,7 +448,7 @@ class Batches(Loader[Batch]):
 
 
 def read_batches(request: BatchRequest, epoch: int, consumed: int) -> BatchReader[Batch]:
-    """The batches of an epoch from a position on: of all files from front to end, or of records by number."""
+    """The batches of an epoch from a position on: from files in order, or from records by number."""
     plan, images = request.decoding()
     pool = pipeline.new_pool()
     decoders = IdlePool(lambda: BatchDecoder(plan, pool, images))
@@ -482,11 +477,10 @@ def read_batches(request: BatchRequest, epoch: int, consumed: int) -> BatchReade
 
 
 def get_default_threads() -> int:
-    """As many threads as this process may use cores, up to a sensible number; one in a worker of torch."""
-    cores = usable_cores()
-    return min(cores, _MAX_DEFAULT_THREADS)
+    """One thread per usable core, up to a sensible number."""
+    return min(usable_cores(), _MAX_DEFAULT_THREADS)
 
 
 def make_worker_request(request: BatchRequest, worker: int, workers: int, delivered: int = 0) -> BatchRequest:
-    """The same request for one of a framework's loader workers: every `workers`-th step, on one thread."""
+    """The request for one loader worker of a framework: every `workers`-th step, on one thread."""
     return replace(request, worker=worker, workers=workers, delivered=delivered, threads=1)

@@ -12,9 +12,8 @@ from typing import Any, Literal, TypeAlias
 from rekord import _core
 from rekord.arguments import check_keywords, invalid
 from rekord.dataset.dataset import Dataset
-from rekord.dataset.order import Ids
 from rekord.dataset.read_transforms import has_same_transforms
-from rekord.dataset.samplers import UINT64_RANGE, QuotaSampler, Sampler, allocate_quotas, parse_share
+from rekord.dataset.samplers import UINT64_RANGE, Ids, QuotaSampler, Sampler, allocate_quotas, parse_share
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import LazySchema, RecordView, Split
 from rekord.errors import RekordError, error
@@ -24,7 +23,7 @@ from rekord.schema.compat import compat
 
 
 def resolve_common_schema(parts: Sequence[Split]) -> LazySchema:
-    """The schema of the first part that reads the records of all."""
+    """The first schema that reads the records of all parts."""
     first = parts[0].stored_schema
     if all(part.stored_schema is first for part in parts):
         return first
@@ -41,7 +40,7 @@ def resolve_common_schema(parts: Sequence[Split]) -> LazySchema:
 
 
 def _find_schema_mismatch(written: Schema, read: Schema) -> tuple[str | None, str] | None:
-    """The first column, and why, that keeps one schema from reading all that another has written."""
+    """The first column, with the reason, because of which `read` cannot read all that `written` has."""
     for change in compat(written, read).changes:
         if change.verdict == "breaking":
             return change.column, change.what
@@ -49,33 +48,26 @@ def _find_schema_mismatch(written: Schema, read: Schema) -> tuple[str | None, st
         kept = {key for name, feature in after.items() for key in feature.record_keys(name)}
         for name, feature in before.items():
             if not kept.issuperset(feature.record_keys(name)):
-                return name, "only one of them has it"
+                return name, "only one of the schemas has it"
     return None
 
 
 def _find_mismatch_error(parts: Sequence[Split], schemas: Sequence[Schema]) -> RekordError:
-    """What to say: of the first part and one of those that its schema does not read."""
+    """The error for the first part and one of those that its schema does not read."""
     unread = []
     for part, schema in zip(parts, schemas, strict=True):
         misfit = _find_schema_mismatch(schema, schemas[0])
         if misfit is not None:
             unread.append((part, schema, misfit))
-    # Rather one that does not read the first either: the other way round the two would do.
-    other, against, misfit = next(
+    # Preferably one that does not read the first either: otherwise its schema would do for both.
+    other, against, (column, why) = next(
         (one for one in unread if _find_schema_mismatch(schemas[0], one[1]) is not None), unread[0]
     )
-    return _schema_mismatch_error(parts[0], schemas[0], other, against, misfit)
-
-
-def _schema_mismatch_error(
-    first: Split, schema: Schema, other: Split, against: Schema, misfit: tuple[str | None, str]
-) -> RekordError:
-    column, why = misfit
     return error(
         "U656",
-        "the splits hold records of two kinds" if column is None else f"`{column}` does not fit together: {why}",
+        "splits hold different kinds of records" if column is None else f"`{column}` differs between splits: {why}",
         location=Location(path=next(iter(other.paths), None), feature=column),
-        expected=f"{_format_column(schema, column)}, as in {next(iter(first.paths), 'the first split')}",
+        expected=f"{_format_column(schemas[0], column)}, as in {next(iter(parts[0].paths), 'the first split')}",
         found=_format_column(against, column),
         do="rk.open(path, schema=…) with one schema that reads all of them",
     )
@@ -91,8 +83,8 @@ def _format_column(schema: Schema, column: str | None) -> str:
 def concat(splits: Iterable[Split | Dataset]) -> Split:
     """All records of these splits as one split, in this order; nothing is copied.
 
-    Views may be among them, and datasets of one split. Their schemas need not be equal: one of them must read all of
-    the records, without leaving out a column that another one has.
+    Views and datasets with one split are accepted. The schemas may differ, as long as one of them reads all records
+    and has every column.
     """
     parts = _validate_splits(splits)
     if len(parts) == 1:
@@ -116,34 +108,30 @@ def _validate_splits(splits: Any) -> list[Split]:
         found = f"{type(wrong[0]).__name__}: {repr(wrong[0])[:40]}" if wrong else repr(splits)[:60]
         raise error(
             "U605",
-            "`concat` was given something else than splits",
+            "`concat` needs splits",
             expected="a list of one or more splits",
             found=found,
             do='rk.concat([dataset["train"], dataset["val"]])',
         )
     for one in parts:
         one.require_view("concat")
-        if not has_same_transforms(one.row_transforms, parts[0].row_transforms):
-            raise error(
-                "U656",
-                "splits with different transforms cannot be put together",
-                expected="splits without transforms, or all with the same",
-                found=f"`{parts[0].name}` and `{one.name}` with different ones",
-                do="rk.concat([a, b]).transform(…)",
-            )
-        if one.batch_map is not parts[0].batch_map:
-            raise error(
-                "U656",
-                "splits with different functions cannot be combined",
-                expected="splits without a function, or all with one and the same",
-                found=f"`{parts[0].name}` and `{one.name}` with different ones",
-                do="rk.concat([a, b]).map(function)",
-            )
+        for what, is_same, do in (
+            ("transforms", has_same_transforms(one.row_transforms, parts[0].row_transforms), "transform(…)"),
+            ("map functions", one.batch_map is parts[0].batch_map, "map(function)"),
+        ):
+            if not is_same:
+                raise error(
+                    "U656",
+                    f"splits with different {what} cannot be combined",
+                    expected=f"splits without {what}, or all with the same ones",
+                    found=f"different ones in `{parts[0].name}` and `{one.name}`",
+                    do=f"rk.concat([a, b]).{do}",
+                )
     return parts
 
 
 def _combine_digests(parts: Sequence[Split]) -> str | None:
-    """One for all where each is known without a look at the files; else it is found out when it is needed."""
+    """One digest for all parts where each is known without a look at the files; None otherwise."""
     known = [f"{part.name}:{part.view.known_digest}" for part in parts if part.view.known_digest is not None]
     return hashlib.sha256("+".join(known).encode()).hexdigest() if len(known) == len(parts) else None
 
@@ -155,16 +143,18 @@ MixLength: TypeAlias = 'int | Literal["sum", "shortest", "longest"]'
 def mix(parts: Sequence[tuple[Split | Dataset, float]], *, length: MixLength = "sum") -> Split:
     """One split of several: `rk.mix([(a, 0.7), (b, 0.3)])` has 7 records of `a` to 3 of `b` in every epoch.
 
-    An epoch has as many records as all of them together (`length="sum"`), as many as there are before one of them
-    begins again ("shortest"), as many as it takes to deliver every record of each ("longest"), or so many as are
-    said. A split that is too small for its share is repeated evenly; one that is too large goes on in the next epoch.
+    An epoch has as many records as all splits together (`length="sum"`), as many as fit before one of them repeats
+    ("shortest"), as many as it takes to deliver every record of each ("longest"), or `length` records. A split that
+    is too small for its share is repeated evenly; one that is too large continues in the next epoch.
     """
     splits, shares = _validate_shares(parts)
     schema = resolve_common_schema(splits)
     sizes = [len(split) for split in splits]
     for number, size in enumerate(sizes):
         if not size:
-            raise _mix_error(f"part {number} has no records", "records in every part", "none", "leave it out")
+            raise _mix_error(
+                f"part {number} has no records", "records in every part", "none", f"remove part {number}"
+            )
     quotas = _compute_quotas(sizes, shares, length)
     digest = hashlib.sha256("\0".join(split.digest() for split in splits).encode()).hexdigest()
     view = RecordView(Shards.concat([split.view.shards for split in splits]), digest=digest)
@@ -173,7 +163,7 @@ def mix(parts: Sequence[tuple[Split | Dataset, float]], *, length: MixLength = "
 
 @dataclass(frozen=True, eq=False)
 class SplitGroups:
-    """Splits as parts. The records of one come after those of the splits before it."""
+    """Splits as groups. The records of one come after those of the splits before it."""
 
     splits: tuple[Split, ...]
 
@@ -181,45 +171,40 @@ class SplitGroups:
         return len(self.splits)
 
     def size(self, part: int) -> int:
-        """How many records an epoch of the split has."""
         return len(self.splits[part])
 
     def records(self, part: int, round: int, numbers: Ids, *, shuffled: bool, seed: int) -> Ids:
-        """Those of one epoch of the split, in its own order."""
         own = self.sampler(part, shuffled=shuffled, seed=seed)
         before = sum(len(split.view.shards) for split in self.splits[:part])
         return before + own.records(round % UINT64_RANGE, numbers)
 
     def sampler(self, part: int, *, shuffled: bool, seed: int) -> Sampler:
-        """The order of one split: of two that are the same, each has another."""
+        """The sampler of one split. Two equal splits have different orders."""
         own_seed = _core.order_key([seed, part]) >> 1 if shuffled else 0
         return self.splits[part].sampler(shuffled, own_seed)
 
 
 @dataclass(frozen=True, eq=False)
 class MixturePlan:
-    """Splits, each with a quota of an epoch."""
+    """Splits, each with a quota per epoch."""
 
     parts: SplitGroups
     quotas: Ids
 
     @property
     def description(self) -> str:
-        """A mixture of how many."""
         return f"a mixture of {len(self.parts)} splits"
 
     @property
     def size(self) -> int:
-        """The sum of all quotas."""
         return int(self.quotas.sum())
 
     @property
     def achieved(self) -> dict[int, float]:
-        """The part that each split has, by its place in the list."""
+        """The share of each split, by its place in the list."""
         return dict(enumerate((self.quotas / max(self.size, 1)).tolist()))
 
     def sampler(self, *, shuffled: bool, seed: int) -> QuotaSampler:
-        """Drawn split by split."""
         parts = [self.parts.sampler(part, shuffled=shuffled, seed=seed) for part in range(len(self.parts))]
         return QuotaSampler(self.parts, self.quotas, shuffled, seed, {"mixed": [one.to_dict() for one in parts]})
 
@@ -234,33 +219,30 @@ def _validate_shares(parts: object) -> tuple[list[Split], list[Fraction]]:
             split = split.only_split("mix")
         if not isinstance(split, Split):
             raise _mix_error(
-                f"part {number} is no pair of a split and a share",
+                f"part {number} is not a pair of a split and a share",
                 "(split, share)",
                 repr(part)[:60],
                 "rk.mix([(a, 0.7), (b, 0.3)])",
             )
         share = parse_share("(split, 0.5)", part[1])
         if not share:
-            raise _mix_error(f"part {number} has a share of 0", "shares above 0", "0", "leave it out")
-        if split.batch_map is not None:
-            raise _mix_error(
-                f"part {number} is mapped, and a batch has records of all parts",
-                "splits without a function of their own",
-                "a split with .map(…)",
-                "rk.mix([…]).map(function)",
-            )
-        if split.row_transforms is not None:
-            raise _mix_error(
-                f"part {number} is transformed, and a batch has records of all parts",
-                "splits without transforms of their own",
-                "a split with .transform(…)",
-                "rk.mix([…]).transform(…)",
-            )
+            raise _mix_error(f"part {number} has share 0", "shares above 0", "0", f"remove part {number}")
+        for what, value, do in (
+            ("a map function", split.batch_map, "map(function)"),
+            ("transforms", split.row_transforms, "transform(…)"),
+        ):
+            if value is not None:
+                raise _mix_error(
+                    f"part {number} has {what}, and a batch has records of all parts",
+                    f"splits without {what}",
+                    f"a split with .{do.partition('(')[0]}(…)",
+                    f"rk.mix([…]).{do}",
+                )
         splits.append(split)
         shares.append(share)
     if not splits:
         raise _mix_error(
-            "there is nothing to mix",
+            "no splits given",
             "a list of (split, share)",
             repr(parts)[:60],
             "rk.mix([(a, 0.7), (b, 0.3)])",
@@ -279,13 +261,13 @@ def _compute_quotas(sizes: Sequence[int], shares: Sequence[Fraction], length: ob
             n += 1
         return allocate_quotas(n, shares)
     if length == "shortest":
-        # Rounding may leave room for a few more than the exact number. One always fits.
+        # Rounding may leave room for a few more than the exact number. At least one fits.
         n = math.floor(min(rounds)) + len(shares)
         while (allocate_quotas(n, shares) > sizes).any():
             n -= 1
         return allocate_quotas(n, shares)
     if isinstance(length, bool) or not hasattr(length, "__index__") or length.__index__() < 1:
-        raise invalid("length", length, '"sum", "shortest", "longest", or a whole number from 1 on', 'length="sum"')
+        raise invalid("length", length, '"sum", "shortest", "longest", or an integer ≥ 1', 'length="sum"')
     return allocate_quotas(int(length.__index__()), shares)
 
 

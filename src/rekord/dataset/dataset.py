@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from rekord.transforms.chain import Chain
 
 MAX_CHECKED_AT_OPEN = 1024
-"""Up to so many shards of a split are compared with the manifest when a dataset is opened."""
+"""Splits with at most this many shards are compared with the manifest when a dataset is opened."""
 
 
 @check_keywords
@@ -48,42 +49,39 @@ def open(
     kind: Kind | None = None,
     allow_missing: bool = False,
 ) -> Dataset:
-    """The dataset in a record file, a folder or a glob, without reading it.
+    """Open the dataset in a record file, a folder or a glob, without reading records.
 
-    A folder with a manifest (`rekord.json`) is what the manifest says, one of TensorFlow Datasets what its
-    `dataset_info.json` and `features.json` say. Elsewhere file names tell the splits.
-    Without a schema one is inferred from the first records when it is needed (10,000 of them, or 64 MiB); `kind`
-    then says whether they are Examples ("example") or SequenceExamples ("sequence"), where that is not to be guessed.
-    Payloads that are neither have one column, `payload`: the bytes as they are. `kind="bytes"` takes any payloads
-    so. An incomplete set of `-of-N` shards is refused unless `allow_missing`.
+    Splits and schema come from the manifest (`rekord.json`), or from the `dataset_info.json` and `features.json` of
+    TensorFlow Datasets; otherwise splits follow from the file names. If no schema is given or found, one is inferred
+    when it is needed, from the first 10,000 records or 64 MiB. `kind` says whether these are Examples ("example") or
+    SequenceExamples ("sequence") instead of guessing. Payloads that are neither have one column, `payload`, with the
+    raw bytes; `kind="bytes"` reads any payloads that way. An incomplete set of `-of-N` shards is an error unless
+    `allow_missing=True`.
     """
     if schema is not None and not isinstance(schema, Schema):
         schema = Schema.load(schema)
     _check_kind(kind, schema)
     if kind == "bytes" and schema is None:
         schema = Schema({PAYLOAD_COLUMN: Payload()})
-    listed = _open_from_manifest(path, schema, allow_missing=allow_missing)
-    if listed is None:
-        listed = _open_from_tfds(path, schema, kind, allow_missing=allow_missing)
-    if listed is not None:
-        return listed
+    root = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
+    if isinstance(root, str):
+        listed = _open_from_manifest(root, schema, allow_missing=allow_missing)
+        listed = listed or _open_from_tfds(root, schema, kind, allow_missing=allow_missing)
+        if listed is not None:
+            return listed
     paths = list_record_files(path)
-    named = isinstance(path, (str, os.PathLike))
-    root = os.fspath(path) if named and get_path_kind(os.fspath(path)) == "folder" else None  # type: ignore[arg-type]
-    # A file that was named itself is what was wanted, whatever its name says of others.
-    if not allow_missing and not (named and get_path_kind(os.fspath(path)) == "file"):  # type: ignore[arg-type]
+    path_kind = None if root is None else get_path_kind(root)
+    # A single file is opened as it is, even if its name belongs to a larger set.
+    if not allow_missing and path_kind != "file":
         check_complete(paths)
     declared = LazySchema(paths, schema, kind)
-    splits = group_by_split(paths, root)
+    splits = group_by_split(paths, root if path_kind == "folder" else None)
     return Dataset([Split(name, RecordView(Shards(files)), declared) for name, files in splits.items()], declared)
 
 
-def _open_from_manifest(path: object, schema: Schema | None, *, allow_missing: bool) -> Dataset | None:
-    """The dataset that a manifest tells of, where there is one."""
-    if not isinstance(path, (str, os.PathLike)):
-        return None
-    folder = os.fspath(path)
-    if not isinstance(folder, str) or not has_manifest(folder):
+def _open_from_manifest(folder: str, schema: Schema | None, *, allow_missing: bool) -> Dataset | None:
+    """The dataset that a manifest lists, if the folder has one."""
+    if not has_manifest(folder):
         return None
     manifest = load_manifest(folder)
     declared = LazySchema((), manifest.schema if schema is None else schema, None)
@@ -103,10 +101,10 @@ def _open_from_manifest(path: object, schema: Schema | None, *, allow_missing: b
 
 
 def _open_shards(manifest: CompactManifest, name: str, *, allow_missing: bool) -> Shards:
-    """The shards of a split that a manifest lists, as they are now: ones that replace them later are not read.
+    """The shards of a split that a manifest lists, as they are now: files that replace them later are not read.
 
-    Up to CHECKED_AT_ONCE files are compared with the manifest now: it is better to know at once what is missing. More
-    of them are compared when they are first used, so that opening them takes no time either.
+    Up to MAX_CHECKED_AT_OPEN files are compared with the manifest now, so that missing ones are reported at once. Of
+    larger splits, each file is compared when it is first used.
     """
     folder, split = manifest.folder, manifest.splits[name]
     listed = SplitListing.of(manifest, name)
@@ -122,25 +120,22 @@ def _open_shards(manifest: CompactManifest, name: str, *, allow_missing: bool) -
 
 
 def _stat_shard(split: CompactSplit, folder: str, shard: int, *, allow_missing: bool) -> Stamp | None:
-    """The stamp of a shard; None where it is missing and may be."""
-    there = check_shard(folder, split.file_name(shard), int(split.bytes[shard]), allow_missing=allow_missing)
-    return None if there is None else (there[1].size_bytes, there[1].mtime_ns, there[1].identity)
+    """The stamp of a shard; None if it is missing, with `allow_missing`."""
+    found = check_shard(folder, split.file_name(shard), int(split.bytes[shard]), allow_missing=allow_missing)
+    return None if found is None else (found[1].size_bytes, found[1].mtime_ns, found[1].identity)
 
 
-def _open_from_tfds(path: object, schema: Schema | None, kind: Kind | None, *, allow_missing: bool) -> Dataset | None:
-    """The dataset that the files of TensorFlow Datasets tell of, where there are such."""
-    if not isinstance(path, (str, os.PathLike)):
-        return None
-    folder = os.fspath(path)
-    listing = read_tfds_listing(folder, allow_missing=allow_missing) if isinstance(folder, str) else None
+def _open_from_tfds(folder: str, schema: Schema | None, kind: Kind | None, *, allow_missing: bool) -> Dataset | None:
+    """The dataset that the files of TensorFlow Datasets describe, if the folder has them."""
+    listing = read_tfds_listing(folder, allow_missing=allow_missing)
     if listing is None:
         return None
-    if schema is None and kind != "sequence" and (told := read_tfds_folder(folder)) is not None:
-        schema = told.schema
-    declared = LazySchema([shard for paths, _ in listing.splits.values() for shard in paths], schema, kind)
+    if schema is None and kind != "sequence" and (tfds := read_tfds_folder(folder)) is not None:
+        schema = tfds.schema
+    declared = LazySchema([shard for paths, _ in listing.values() for shard in paths], schema, kind)
     splits = [
-        Split(name, RecordView(Shards(paths, counts, told_by=INFO_NAME)), declared)
-        for name, (paths, counts) in listing.splits.items()
+        Split(name, RecordView(Shards(paths, counts, counts_origin=INFO_NAME)), declared)
+        for name, (paths, counts) in listing.items()
     ]
     return Dataset(splits, declared)
 
@@ -150,18 +145,17 @@ class UnknownSplit(DatasetError, KeyError):
 
     @property
     def family(self) -> str:
-        """That of a DatasetError."""
         return DatasetError.__name__
 
 
 class Dataset(SplitMethods, Mapping[str, Split]):
-    """The splits of a dataset by name. With one split, it has the methods and the records of that split too."""
+    """The splits of a dataset by name. With a single split, it has the methods and records of that split too."""
 
     def __init__(
         self, splits: Sequence[Split], schema: LazySchema, *, recorded: tuple[str, Any] | None = None
     ) -> None:
         self._schema = schema
-        self._recorded = recorded  # the folder of a manifest, and what that says of the layout
+        self._recorded = recorded  # the folder of a manifest, and the layout it records
         self.splits: Mapping[str, Split] = MappingProxyType({split.name: split for split in splits})
 
     @property
@@ -171,35 +165,35 @@ class Dataset(SplitMethods, Mapping[str, Split]):
 
     @property
     def records(self) -> int:
-        """How many records all splits have."""
+        """Number of records in all splits."""
         return sum(len(split) for split in self.splits.values())
 
     @property
     def name(self) -> str:
         """The name of the only split."""
-        return self.only_split("name").name
+        return self.only_split("name", ".name").name
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The record files of the only split."""
-        return self.only_split("paths").paths
+        return self.only_split("paths", ".paths").paths
 
     def digest(self) -> str:
-        """What tells the files of the only split from others."""
+        """What identifies the files of the only split."""
         return self.only_split("digest").digest()
 
     @property
     def transforms(self) -> Chain:
-        """The transforms that the dataset was written with, made again: none where none are recorded.
+        """The transforms that the dataset was written with, as recorded in the manifest.
 
-        `dataset.transforms.bind(schema).apply(row)` does to a raw row what writing did to all others.
+        `dataset.transforms.bind(schema).apply(row)` transforms a raw row as writing did.
         """
         from rekord.transforms.chain import deserialize_transforms
 
         folder, layout = self._recorded or ("", None)
-        told = layout.get("transforms", ()) if isinstance(layout, dict) else ()
-        with add_location(path=manifest_path(folder) if told else None):
-            return deserialize_transforms(told, folder)
+        recorded = layout.get("transforms", ()) if isinstance(layout, dict) else ()
+        with add_location(path=manifest_path(folder) if recorded else None):
+            return deserialize_transforms(recorded, folder)
 
     @overload
     def __getitem__(self, which: str) -> Split: ...
@@ -210,18 +204,18 @@ class Dataset(SplitMethods, Mapping[str, Split]):
     @overload
     def __getitem__(self, which: Sequence[int] | np.ndarray[Any, Any]) -> Batch: ...
     def __getitem__(self, which: Any) -> Any:
-        """A split by its name; what else is asked for, records by number, is asked of the only split."""
+        """A split by its name; records by number come from the only split."""
         if not isinstance(which, str):
-            return self.only_split("[…]")[which]
+            return self.only_split("[…]", f"[{which!r}]")[which]
         if which in self.splits:
             return self.splits[which]
         first = closest_match(which, self.splits) or next(iter(self.splits), "train")
         raise UnknownSplit(
             "X506",
-            f"there is no split {which!r}",
+            f"dataset has no split {which!r}",
             expected="one of " + ", ".join(map(repr, self.splits)),
             found=repr(which)[:60],
-            do=f"dataset[{first!r}]",
+            do=f"dataset[{_quote(first)}]",
         )
 
     def __contains__(self, name: object) -> bool:
@@ -233,21 +227,22 @@ class Dataset(SplitMethods, Mapping[str, Split]):
     def __len__(self) -> int:
         return len(self.splits)
 
-    # A dataset is a handle on files: it equals itself alone, and may be a key.
+    # A dataset is a handle on files: equal only to itself, and hashable.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
-    def only_split(self, method: str) -> Split:
-        """The only split; a DatasetError where there are several."""
+    def only_split(self, method: str, call: str | None = None) -> Split:
+        """The only split; a DatasetError if there are several, which suggests `call`, by default the method."""
         if len(self.splits) == 1:
             return next(iter(self.splits.values()))
-        names = ", ".join(map(repr, self.splits))
+        if call is None:  # `write`, `concat` and others are functions, which take a split
+            call = f".{method}(…)" if hasattr(Split, method) else ""
         raise error(
             "X507",
-            f"`{method}` needs one split, and the dataset has {len(self.splits)}",
-            expected="one of " + names,
-            found="none named",
-            do=f"dataset[{next(iter(self.splits))!r}].{method}(…)",
+            f"`{method}` needs a single split, and the dataset has {len(self.splits)}",
+            expected="one of " + ", ".join(map(repr, self.splits)),
+            found="no split name",
+            do=f"dataset[{_quote(next(iter(self.splits)))}]{call[:60]}" if self.splits else None,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -258,13 +253,17 @@ class Dataset(SplitMethods, Mapping[str, Split]):
         return f"Dataset({', '.join(map(repr, self.splits.values()))})"
 
 
+def _quote(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)
+
+
 def _check_kind(kind: Kind | None, schema: Schema | None) -> None:
     check_kind(kind)
     if kind is not None and schema is not None and schema.kind != kind:
         raise error(
             "U605",
-            f"`kind` cannot be {kind!r} beside this schema",
-            expected="the kind that the schema declares",
+            f"`kind` cannot be {kind!r} with this schema",
+            expected="the kind of the schema",
             found=f"a schema of {KIND_NAMES[schema.kind]}",
-            do="leave `kind` out",
+            do=f'kind="{schema.kind}"',
         )

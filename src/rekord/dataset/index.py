@@ -57,13 +57,13 @@ Stamp: TypeAlias = "tuple[int, int, tuple[int, int]]"
 
 _OFFSET = "offset"
 _ORDER = "order:"
-"""Names of the index itself: a column of that name is not kept, and is read from the records where it is needed."""
+"""Names that the index uses itself: a column of that name is not kept, but read from the records."""
 
 CHUNK_RECORDS = 1 << 16
 CHUNK_CACHE_BYTES = 64 << 20
 
 BLOCK_BYTES = 8 << 20
-"""About how many bytes of records lie between two places that the block list names."""
+"""Approximate distance in bytes between two entries of the block list."""
 
 _MAGIC = b"ARROW1"
 _TAIL = struct.Struct("<i6s")
@@ -73,16 +73,16 @@ _MAX_METADATA_BYTES = 1 << 20
 _FRAMING_BYTES = 16
 _BLOCK_RECORDS = 1 << 10
 _MAX_BLOCK_LOOKUPS = 32
-"""Where more records of a chunk are needed than these, all of it is read."""
+"""If more records of a chunk are needed, the whole chunk is read."""
 
 
 class IndexMetadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the metadata of an index file says."""
+    """The metadata of an index file."""
 
     records: Count
-    shard: str | None = None  # the digest of the shard that it was made of
+    shard: str | None = None  # the digest of its shard
     classes: dict[str, dict[str, Count]] = {}
-    flush_points: list[tuple[Count, Count]] | None = None  # None: nobody knows where reading could begin
+    flush_points: list[tuple[Count, Count]] | None = None  # None: unknown
     file_bytes: Count | None = None
     mtime_ns: int = 0
     compression: str = "none"
@@ -90,7 +90,7 @@ class IndexMetadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 @dataclass(frozen=True, slots=True)
 class EncodedIndex:
-    """The bytes of an index, and what is said of it elsewhere."""
+    """The bytes of an index, and what the manifest records of it."""
 
     data: bytes
     checksums: list[int]
@@ -100,9 +100,9 @@ class EncodedIndex:
 
 @dataclass(frozen=True, slots=True)
 class IndexExpectation:
-    """What is known of an index before it is read; what is None is not known.
+    """What is known of an index before it is read; None is unknown.
 
-    `most_bytes` is the length of the shard's stream, or a bound for it: texts of an index are texts of the records.
+    `most_bytes` is the length of the shard's stream, or a bound for it: text in an index is text of the records.
     """
 
     most_bytes: int
@@ -113,7 +113,7 @@ class IndexExpectation:
 
 
 class IndexMismatch(Exception):
-    """An index is not what it should be. Never seen by a user: something else is done, or it becomes an X547."""
+    """An index is invalid. Users never see this: there is a fallback, or it becomes an X547."""
 
 
 def parse_frame_size(header: bytes) -> int:
@@ -164,13 +164,12 @@ def encode_index_file(
 
 def encode_offsets_file(
     offsets: Offsets,
-    *,
     file_bytes: int,
     mtime_ns: int = 0,
     compression: str = "none",
     flush_points: Sequence[FlushPoint] | None = None,
 ) -> bytes:
-    """The bytes of an index that has nothing but offsets, and the file that it is of."""
+    """The bytes of an index with offsets only, and the size and time of its file."""
     import pyarrow as pa
 
     points = None if flush_points is None else [(one.offset, one.compressed_offset) for one in flush_points]
@@ -185,24 +184,24 @@ def encode_offsets_file(
 
 
 def is_reserved_column(name: str) -> bool:
-    """Whether a column cannot be kept, since the index has one of that name itself."""
+    """Whether a column cannot be kept because the index uses its name."""
     return name == _OFFSET or name.startswith(_ORDER)
 
 
 def index_path(shard: str) -> str:
-    """Where the index of a shard lies, in the folder of the shard."""
+    """The path of the index of a shard."""
     folder, name = os.path.split(shard)
     return os.path.join(folder, METADATA_FOLDER, "index", f"{name}.arrow")
 
 
 def compact_offsets(offsets: Any) -> Offsets:
-    """Offsets in numbers of four bytes where those are enough."""
+    """Offsets as uint32 where they fit, else as uint64."""
     small = len(offsets) == 0 or int(offsets[-1]) < 1 << 32
     return np.ascontiguousarray(offsets, np.uint32 if small else np.uint64)
 
 
 def compute_blocks(offsets: Any) -> list[tuple[int, int]]:
-    """The first record of each stretch of BLOCK_BYTES."""
+    """The first record of every BLOCK_BYTES bytes, with its offset."""
     if len(offsets) == 0:
         return []
     _, firsts = np.unique(offsets // BLOCK_BYTES, return_index=True)
@@ -213,7 +212,7 @@ def compute_blocks(offsets: Any) -> list[tuple[int, int]]:
 
 
 class IndexFile:
-    """An index file whose chunks are read, and verified, when they are used. Safe to share by threads."""
+    """An index file whose chunks are read and verified when they are used. Thread-safe."""
 
     def __init__(
         self,
@@ -236,7 +235,7 @@ class IndexFile:
         self._chunks = chunks
         self._checksums = checksums
         self.columns = tuple(columns)
-        """Those that it keeps of the records, where what they should be is known."""
+        """The columns that it keeps, where their types are known."""
         self._content = content
         self._whole: bool | None = None
         self._blocks: dict[int, _OffsetBlocks] = {}
@@ -246,7 +245,7 @@ class IndexFile:
         return self.facts.records
 
     def is_intact(self) -> bool:
-        """Whether all chunks are what they should be, verified once."""
+        """Whether all chunks match their checksums, verified once."""
         if self._whole is None:
             try:
                 with _open_content(self.path, self._content) as (file, _):
@@ -259,7 +258,7 @@ class IndexFile:
         return self._whole
 
     def chunk(self, number: int) -> pa.RecordBatch:
-        """The records from `number * CHUNK_RECORDS` on. IndexMismatch where that is not what was written."""
+        """The records from `number * CHUNK_RECORDS` on; IndexMismatch if the chunk is damaged."""
         key = self._key(number)
         found = _chunk_cache.get(key)
         if found is None:
@@ -279,8 +278,8 @@ class IndexFile:
     def get_offsets(self, records: Any) -> Any:
         """The offsets of some records, in any order.
 
-        These touch more chunks than can be kept. Of a chunk that was verified before, only the blocks are read again
-        that are needed, and compared with checksums that were made of them then.
+        They may touch more chunks than fit in the cache. Of a chunk that was verified before, only the required
+        blocks are read again, and compared with checksums computed then.
         """
         out = np.empty(len(records), np.int64)
         order = np.argsort(records)
@@ -327,13 +326,13 @@ class IndexFile:
         begin, end = self._chunks[number]
         data = _read_range(file, begin, end)
         if _core.crc32c(data) != self._checksums[number + 1]:
-            raise IndexMismatch(f"another checksum of chunk {number:,}")
+            raise IndexMismatch(f"wrong checksum of chunk {number:,}")
         return data
 
 
 @dataclass(frozen=True, slots=True)
 class _OffsetBlocks:
-    """Where the offsets of a chunk lie in the file, and a checksum for each 1,024 of them: a byte for 256 records."""
+    """Where the offsets of a chunk lie in the file, and a checksum of every 1,024 of them: 1 byte per 256 records."""
 
     begin: int
     size_bytes: int
@@ -342,7 +341,7 @@ class _OffsetBlocks:
 
     @classmethod
     def of(cls, data: bytes, chunk_begin: int, column: Any) -> _OffsetBlocks:
-        """Of a chunk that was verified, and its column of offsets, which lies in it as it stands."""
+        """The blocks of a verified chunk; `column` is its column of offsets, a view of the same bytes."""
         import pyarrow as pa
 
         values = arrow_to_numpy(column)
@@ -364,15 +363,16 @@ class _OffsetBlocks:
                 end = min(begin + _BLOCK_RECORDS * width, self.begin + self.size_bytes)
                 current, data = block, _read_range(file, begin, end)
                 if _core.crc32c(data) != self.checksums[block]:
-                    raise IndexMismatch(f"another checksum of block {block:,}")
+                    raise IndexMismatch(f"wrong checksum of block {block:,}")
             out.append(int.from_bytes(data[inside * width : (inside + 1) * width], "little"))
         return out
 
 
-class _ChunkCache:
-    """The chunks that were used last, at most CHUNK_CACHE_BYTES of them."""
+class ByteLimitedCache:
+    """The values that were used last, at most `most_bytes` of them. Thread-safe, and usable after a fork."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
         self.cached_bytes = 0
         self._kept: OrderedDict[tuple[Any, ...], tuple[Any, int]] = OrderedDict()
         self._process = os.getpid()
@@ -389,12 +389,14 @@ class _ChunkCache:
             self._kept.move_to_end(key)
             return found[0]
 
-    def put(self, key: tuple[Any, ...], chunk: Any, size_bytes: int) -> None:
+    def put(self, key: tuple[Any, ...], value: Any, size_bytes: int) -> None:
+        if size_bytes > self.most_bytes:
+            return
         with self._locked():
             before = self._kept.pop(key, (None, 0))
-            self._kept[key] = chunk, size_bytes
+            self._kept[key] = value, size_bytes
             self.cached_bytes += size_bytes - before[1]
-            while self.cached_bytes > CHUNK_CACHE_BYTES:
+            while self.cached_bytes > self.most_bytes:
                 self.cached_bytes -= self._kept.popitem(last=False)[1][1]
 
     def clear(self) -> None:
@@ -408,31 +410,23 @@ class _ChunkCache:
         return self._lock
 
 
-_chunk_cache = _ChunkCache()
+_chunk_cache = ByteLimitedCache(CHUNK_CACHE_BYTES)
 
 
 def open_index_file(path: str, expected: IndexExpectation, content: bytes | None = None) -> IndexFile | None:
-    """An index file, with everything but its chunks verified; None where there is none, or not the expected one.
+    """An index file, with everything except its chunks verified; None if it is missing or not the expected one.
 
-    `content` is all of it, where it was fetched from elsewhere.
+    `content` is the whole file, if it was fetched from remote storage.
     """
     try:
         with _open_content(path, content) as (file, stamp):
             return _open_validated(path, file, stamp, expected)
-    except (
-        IndexMismatch,
-        OSError,
-        struct.error,
-        msgspec.MsgspecError,
-        ValueError,
-        RecursionError,
-        MemoryError,
-    ):
+    except (IndexMismatch, OSError, struct.error, msgspec.MsgspecError, ValueError, RecursionError, MemoryError):
         return None
 
 
 def _open_validated(path: str, file: int | bytes, stamp: Stamp, expected: IndexExpectation) -> IndexFile:
-    """Which bytes are which is found in unverified ones; the checksums then say whether that was right."""
+    """The layout is read from unverified bytes; the checksums then show whether it was right."""
     size_bytes = stamp[0]
     if size_bytes < _TAIL.size:
         raise IndexMismatch("no footer")
@@ -443,38 +437,29 @@ def _open_validated(path: str, file: int | bytes, stamp: Stamp, expected: IndexE
         raise IndexMismatch("no footer")
     footer = _read_range(file, footer_at, size_bytes)
     chunks = _find_batch_extents(footer, footer_at)
-    first, behind = (chunks[0][0], chunks[-1][1]) if chunks else (None, None)
     own_at = footer_at - _checksums_size(len(chunks))
-    if first is None or behind is None:
-        first = behind = own_at
-    if not 0 < first <= behind <= own_at or first + own_at - behind > most_rest_bytes:
-        raise IndexMismatch("chunks in other places")
-    head, end = _read_range(file, 0, first), _read_range(file, behind, own_at)
+    first, after = (chunks[0][0], chunks[-1][1]) if chunks else (own_at, own_at)
+    if not 0 < first <= after <= own_at or first + own_at - after > most_rest_bytes:
+        raise IndexMismatch("chunks out of place")
+    head, end = _read_range(file, 0, first), _read_range(file, after, own_at)
     checksums = expected.checksums
     if checksums is None:
         checksums = _decode_checksums(_read_range(file, own_at, footer_at), len(chunks))
     if len(checksums) != len(chunks) + 1 or _core.crc32c(head + end + footer) != checksums[0]:
-        raise IndexMismatch("another checksum")
+        raise IndexMismatch("wrong checksum")
     schema, facts = _read_schema(head, expected)
     if len(chunks) != -(-facts.records // CHUNK_RECORDS):
-        raise IndexMismatch("another number of chunks")
+        raise IndexMismatch("wrong number of chunks")
     columns = () if expected.features is None else [name for name in schema.names if not is_reserved_column(name)]
     content = file if isinstance(file, bytes) else None
+    most_bytes = expected.most_bytes
     return IndexFile(
-        path,
-        stamp,
-        facts,
-        schema,
-        chunks,
-        checksums,
-        most_bytes=expected.most_bytes,
-        columns=columns,
-        content=content,
+        path, stamp, facts, schema, chunks, checksums, most_bytes=most_bytes, columns=columns, content=content
     )
 
 
 def _read_schema(head: bytes, expected: IndexExpectation) -> tuple[pa.Schema, IndexMetadata]:
-    """The columns of an index and what it says of itself, where it is one of the expected shard."""
+    """The columns and the metadata of an index, if it belongs to the expected shard."""
     import pyarrow as pa
 
     try:
@@ -487,7 +472,7 @@ def _read_schema(head: bytes, expected: IndexExpectation) -> tuple[pa.Schema, In
         raise IndexMismatch("other columns")
     if schema.field(0).type not in (pa.uint32(), pa.uint64()):
         raise IndexMismatch("offsets of another type")
-    # Where nobody says what its columns should be, none of them is used.
+    # Without known features none of its columns is used.
     if expected.features is not None and not all(
         _is_expected_field(one, expected.features) for one in list(schema)[1:]
     ):
@@ -497,12 +482,12 @@ def _read_schema(head: bytes, expected: IndexExpectation) -> tuple[pa.Schema, In
     if facts.records * _FRAMING_BYTES > expected.most_bytes:
         raise IndexMismatch("more records than fit into the shard")
     if not all(key.isascii() and key.isdigit() for one in facts.classes.values() for key in one):
-        raise IndexMismatch("classes that are no numbers")
+        raise IndexMismatch("class ids that are not numbers")
     return schema, facts
 
 
 def _is_expected_field(field: pa.Field, features: Mapping[str, Feature]) -> bool:
-    """Whether a column is one that an index has of such a feature."""
+    """Whether an index may have this column for the feature of its name."""
     import pyarrow as pa
 
     kinds = pa.types
@@ -528,7 +513,7 @@ def _is_expected_field(field: pa.Field, features: Mapping[str, Feature]) -> bool
 
 
 def _decode_record_batch(data: bytes, schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    """A chunk decoded: exactly so many rows, in buffers as they stand."""
+    """A decoded chunk with exactly this many rows, in uncompressed buffers."""
     import pyarrow as pa
 
     try:
@@ -539,12 +524,12 @@ def _decode_record_batch(data: bytes, schema: pa.Schema, rows: int) -> pa.Record
     except (pa.ArrowException, ValueError, OSError) as failure:
         raise IndexMismatch(str(failure)) from failure
     if batch.num_rows != rows or batch.column(0).null_count:
-        raise IndexMismatch("other rows")
+        raise IndexMismatch("wrong number of rows")
     return batch
 
 
 def arrow_to_numpy(array: Any) -> Offsets:
-    """The numbers of an Arrow array without nulls. Its own way to NumPy may import pandas, which takes a while."""
+    """The numbers of an Arrow array without nulls. `to_numpy` may import pandas, which is slow."""
     kind = np.dtype(f"{'u' if str(array.type)[0] == 'u' else ''}int{array.type.bit_width}")
     whole = np.frombuffer(array.buffers()[1] or b"", kind)
     return whole[array.offset : array.offset + len(array)]
@@ -555,29 +540,29 @@ def _open_content(path: str, content: bytes | None) -> Iterator[tuple[int | byte
     if content is not None:
         yield content, (len(content), 0, (0, 0))
         return
-    # By its bytes: a name need not be UTF-8. A pipe is not waited for, and is no index.
+    # By its bytes: a name need not be UTF-8. A pipe is not waited for, and is not an index.
     descriptor = open_to_read(os.fsencode(path))
     try:
         found = os.fstat(descriptor)
         if not modes.S_ISREG(found.st_mode):
-            raise IndexMismatch("no file")
+            raise IndexMismatch("not a file")
         yield descriptor, (found.st_size, found.st_mtime_ns, (found.st_dev, found.st_ino))
     finally:
         os.close(descriptor)
 
 
 def _read_range(file: int | bytes, begin: int, end: int) -> bytes:
-    """So many bytes of a file, which may have become shorter."""
+    """A range of a file, which may have become shorter."""
     if isinstance(file, bytes):
         return file[begin:end]
     data = pread(file, end - begin, begin)
     if len(data) < end - begin:
-        raise IndexMismatch("a file that was cut off")
+        raise IndexMismatch("truncated file")
     return data
 
 
-# The bytes of Arrow: flat tables of little-endian numbers, which name their parts by relative positions. Every number
-# may be anything, so each step stays inside of what was read.
+# The bytes of Arrow: flat tables of little-endian numbers that refer to their parts by relative positions. No number
+# is trusted: each step stays within what was read.
 
 
 class _FlatbufferTable:
@@ -598,7 +583,7 @@ class _FlatbufferTable:
         return field < len(self._fields) and self._fields[field] > 0
 
     def number(self, field: int, kind: str) -> int:
-        """A number of the table itself; 0 where it is left out."""
+        """A number in the table itself; 0 if it is missing."""
         return self._number(kind, self._at + self._fields[field]) if self.has(field) else 0
 
     def table(self, field: int) -> _FlatbufferTable:
@@ -612,12 +597,12 @@ class _FlatbufferTable:
         at = self._target(field)
         count, size_bytes = self._number("<I", at), struct.calcsize(item)
         if at + 4 + count * size_bytes > len(self._data):
-            raise IndexMismatch("a list beyond its end")
+            raise IndexMismatch("list beyond the end")
         return [struct.unpack_from(item, self._data, at + 4 + i * size_bytes) for i in range(count)]
 
     def _target(self, field: int) -> int:
         if not self.has(field):
-            raise IndexMismatch("a part is missing")
+            raise IndexMismatch("missing part")
         at = self._at + self._fields[field]
         return at + self._number("<I", at)
 
@@ -627,33 +612,33 @@ class _FlatbufferTable:
 
 def _unpack_number(kind: str, data: bytes, at: int) -> int:
     if not 0 <= at <= len(data) - struct.calcsize(kind):
-        raise IndexMismatch("a position beyond its end")
+        raise IndexMismatch("position beyond the end")
     number: int = struct.unpack_from(kind, data, at)[0]
     return number
 
 
 def _find_batch_extents(footer: bytes, footer_at: int) -> list[tuple[int, int]]:
-    """Where the record batches of a file begin and end, one behind another: Footer.recordBatches."""
+    """Where the record batches of a file begin and end, one after another: Footer.recordBatches."""
     blocks = _FlatbufferTable.root(footer).vector(3, "<qi4xq")  # offset, bytes of metadata, bytes of the body
     extents = [(begin, begin + metadata + body) for begin, metadata, body in blocks]
     at = extents[0][0] if extents else 0
     for begin, end in extents:
         if begin != at or not begin < end <= footer_at or end - begin > _MAX_CHUNK_BYTES:
-            raise IndexMismatch("chunks in other places")
+            raise IndexMismatch("chunks out of place")
         at = end
     return extents
 
 
 def _check_uncompressed(metadata: bytes, rows: int) -> None:
-    """Refuse a record batch of another length, or with compressed buffers: a few bytes could become gigabytes."""
+    """Refuse a record batch of the wrong length, or with compressed buffers: a few bytes could become gigabytes."""
     message = _FlatbufferTable.root(metadata)
     batch = message.table(2)  # Message.header
     if message.number(1, "<B") != 3 or batch.number(0, "<q") != rows or batch.has(3):
-        raise IndexMismatch("no plain record batch")
+        raise IndexMismatch("not a plain record batch")
 
 
 def _checksums_size(chunks: int) -> int:
-    """The bytes of the checksums that a file holds itself."""
+    """The size in bytes of the checksums in the file."""
     return -(-(len(_CHECKSUMS_MAGIC) + 4 + 4 * (chunks + 1) + 4) // 8) * 8
 
 
@@ -687,18 +672,18 @@ def _append_checksums(data: bytes) -> tuple[bytes, list[int]]:
     footer_bytes, _ = _TAIL.unpack(data[-_TAIL.size :])
     footer_at = len(data) - _TAIL.size - footer_bytes
     chunks = _find_batch_extents(data[footer_at:], footer_at)
-    first, behind = (chunks[0][0], chunks[-1][1]) if chunks else (footer_at, footer_at)
-    rest = data[:first] + data[behind:]
+    first, after = (chunks[0][0], chunks[-1][1]) if chunks else (footer_at, footer_at)
+    rest = data[:first] + data[after:]
     checksums = [_core.crc32c(rest), *[_core.crc32c(data[begin:end]) for begin, end in chunks]]
     own = _CHECKSUMS_MAGIC + struct.pack(f"<I{len(checksums)}I", len(checksums), *checksums)
     own += bytes(_checksums_size(len(chunks)) - len(own) - 4)
     own += struct.pack("<I", _core.crc32c(own))
-    # What lies between the batches and the footer is nobody's: Arrow finds both by their positions.
+    # Arrow ignores what lies between the batches and the footer: it finds both by their positions.
     return data[:footer_at] + own + data[footer_at:], checksums
 
 
 def _concat_column(tables: Sequence[pa.Table], name: str) -> Any:
-    """A column of all rows; None where there are none, and so nothing that says its type."""
+    """A column of all rows; None without rows, where its type is unknown."""
     import pyarrow as pa
 
     chunks = [chunk for table in tables for chunk in table[name].chunks if len(chunk)]

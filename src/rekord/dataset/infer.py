@@ -26,16 +26,16 @@ from rekord.schema.schema import check_kind
 from rekord.sources.base import RowsLike
 
 DEFAULT_INFER_RECORDS = 10_000
-"""How many records a dataset without a schema is judged by when it is opened, unless they are large."""
+"""Number of records from which a schema is inferred when a dataset is opened, unless they are large."""
 
 DEFAULT_INFER_BYTES = 64 << 20
-"""How many bytes of payloads it is judged by at the most."""
+"""Most payload bytes from which it is inferred."""
 
 SAMPLED_RECORDS = 64
-"""How many records at the front of a file say what its payloads are."""
+"""Number of records at the start of a file that determine the kind of its payloads."""
 
 MAX_KEYS = 100_000
-"""More distinct keys than this are no schema, and would fill the memory."""
+"""More distinct keys than this are not a schema, and would fill the memory."""
 
 Kind: TypeAlias = RecordKind
 Path: TypeAlias = "str | os.PathLike[str]"
@@ -43,7 +43,7 @@ Path: TypeAlias = "str | os.PathLike[str]"
 _Payload: TypeAlias = "bytes | bytearray | memoryview"
 
 PAYLOAD_COLUMN = "payload"
-"""The column of records that are taken as they are."""
+"""The column of raw payloads."""
 
 _NO_LIMIT = (1 << 63) - 1
 OPAQUE_KINDS = {
@@ -51,7 +51,7 @@ OPAQUE_KINDS = {
     PayloadKind.EVENT: "tf.Event: a TensorBoard log",
     PayloadKind.TEXT: "plain text",
     PayloadKind.PROTO: "another protobuf message",
-    PayloadKind.OTHER: "no message that is known",
+    PayloadKind.OTHER: "an unknown kind of message",
 }
 
 
@@ -65,17 +65,16 @@ def infer(
 ) -> Schema:
     """Propose a schema, with the evidence for it in `schema.evidence`.
 
-    For record files (a path, a folder, a glob, a list of them) and payloads (an iterable of bytes, as
-    `rk.records` gives): always one value is a scalar, always n are `(n,)`, anything else is `(None,)`; a key
-    that is absent anywhere is optional; byte strings stay Bytes; where kinds differ, the first one seen
-    decides. `kind` says whether payloads are Examples ("example"), SequenceExamples ("sequence") or taken as they
-    are ("bytes"); None inspects them. Payloads that are neither have one column, `payload`, of the type Payload.
+    From record files (a path, a folder, a glob, or a list of them) and payloads (an iterable of bytes, such as
+    `rk.records`): a key that always has one value is a scalar, one that always has n values has shape `(n,)`, any
+    other has `(None,)`. A key that is absent anywhere is optional. Byte strings stay Bytes. Where kinds differ, the
+    first one decides. `kind` says whether payloads are Examples ("example"), SequenceExamples ("sequence") or raw
+    bytes ("bytes"); None detects it. Payloads that are neither have one column, `payload`, of type Payload.
 
-    For rows: an iterable of mappings or tuples (`names` are their columns: x, y and weight unless told), a
-    dict of NumPy columns, an Arrow table, a pandas or polars DataFrame. A source of `rk.sources` says what it
-    knows of its rows itself.
+    From rows: an iterable of mappings or tuples (`names` are their columns, by default x, y and weight), a dict of
+    NumPy columns, an Arrow table, a pandas or polars DataFrame. A source of `rk.sources` has a schema of its own.
 
-    All of it is read, or the first `limit` records.
+    All records are read, or the first `limit`.
     """
     _check_arguments(limit, kind)
     given: Any = source_or_records
@@ -86,7 +85,7 @@ def infer(
     if _is_path(given):
         return _infer_paths(given, limit, kind)
     if isinstance(given, Iterable) and not is_table(given):
-        # One look at the first item tells paths and payloads from rows.
+        # The first item distinguishes paths and payloads from rows.
         items = iter(given)
         first = list(islice(items, 1))
         given = chain(first, items)
@@ -104,10 +103,10 @@ def _infer_source(source: Any) -> Schema:
     if schema is None:
         raise error(
             "S126",
-            f"the rows of a source of the kind {source.kind} have no schema of their own",
-            expected="a source of tables, texts or records",
+            f"source of kind {source.kind} has no schema of its own",
+            expected="a source of tables, text or records",
             found=source.kind,
-            do="rk.write(source, out) chooses the layout that fits it; rk.layouts has them",
+            do="rk.write(source, out)      (chooses a layout of rk.layouts)",
         )
     return schema  # type: ignore[no-any-return]
 
@@ -119,10 +118,10 @@ def infer_files(
     limit_records: int | None = DEFAULT_INFER_RECORDS,
     limit_bytes: int | None = DEFAULT_INFER_BYTES,
 ) -> tuple[Schema, bool]:
-    """The schema of the first records of these files, and whether no record was left unread.
+    """The schema of the first records of these files, and whether all records were read.
 
-    Reading ends with `limit_records` records, or with the one that completes `limit_bytes` of payloads. Files
-    without any record have a schema without columns.
+    Reading stops after `limit_records` records, or with the one that completes `limit_bytes` of payloads. Files
+    without records have a schema without columns.
     """
     gathered = _EvidenceCollector(kind, limit_records, limit_bytes)
     for index, path in enumerate(paths):
@@ -146,7 +145,7 @@ def _infer_paths(path: Path | Iterable[Path], limit: int | None, kind: Kind | No
             location=Location(path=paths[0] if len(paths) == 1 else None),
             expected="at least one record",
             found="a file without records" if len(paths) == 1 else f"{len(paths):,} files without records",
-            do="name a file that holds records",
+            do="use a file that holds records",
         )
     return schema
 
@@ -162,17 +161,17 @@ def _validate_payloads(payloads: Iterable[Any]) -> Iterator[_Payload]:
         if not isinstance(payload, (bytes, bytearray, memoryview)):
             raise error(
                 "S132",
-                f"record {record:,} is no payload, but the ones before it are",
+                f"record {record:,} is not bytes, and the ones before it are",
                 location=Location(record=record),
                 expected="bytes",
                 found=preview(payload),
-                do="give payloads only, or rows only",
+                do="pass payloads only, or rows only",
             )
         yield payload
 
 
 class _EvidenceCollector:
-    """Evidence from file after file."""
+    """Collects evidence, file by file."""
 
     def __init__(self, kind: Kind | None, limit_records: int | None, limit_bytes: int | None) -> None:
         self._kind = kind
@@ -195,7 +194,7 @@ class _EvidenceCollector:
         return self._native.records + self._whole.records
 
     def read_file(self, reader: FrameReader) -> bool:
-        """Read a file as far as the limits allow, and say whether that was all of it."""
+        """Read a file up to the limits; whether that was all of it."""
         self._starts.append(self._native.records)
         self._paths.append(reader.path)
         kind = self._kind
@@ -210,7 +209,7 @@ class _EvidenceCollector:
         return True
 
     def read_payloads(self, payloads: Iterable[_Payload]) -> bool:
-        """Read payloads that come without a file as far as the limits allow, and say whether those were all."""
+        """Read payloads without a file up to the limits; whether those were all."""
         payloads = iter(payloads)
         sampled = list(islice(payloads, SAMPLED_RECORDS))
         kinds = [_core.recognise_payload(payload) for payload in sampled] or [PayloadKind.EXAMPLE]
@@ -223,7 +222,7 @@ class _EvidenceCollector:
         return True
 
     def schema(self, complete: bool) -> Schema:
-        """What has been read so far fits it."""
+        """The schema of what was read so far."""
         if self._kind == "bytes" or self._whole.records:
             return Schema({PAYLOAD_COLUMN: Payload()}, evidence=self._whole.evidence(complete))
         evidence = Evidence(
@@ -235,7 +234,7 @@ class _EvidenceCollector:
         return schema_from_evidence(evidence)
 
     def _recognised(self, met: PayloadKind) -> Kind:
-        """How payloads are read, going by the first ones of a file: what is no Example is taken as it is."""
+        """How to read payloads, by the first ones of a file: those that are not Examples are raw bytes."""
         whole = met in OPAQUE_KINDS
         if self._records and whole != bool(self._whole.records):
             examples = "tf.train.Example or tf.train.SequenceExample"
@@ -243,7 +242,7 @@ class _EvidenceCollector:
                 "S127",
                 expected=f"{self._whole.message or examples}, as in the files before",
                 found=OPAQUE_KINDS.get(met, examples),
-                do='--kind bytes (kind="bytes") takes all payloads as they are',
+                do='kind="bytes"      (reads all payloads as raw bytes)',
             )
         if whole:
             self._whole.message = self._whole.message or OPAQUE_KINDS[met]
@@ -304,18 +303,18 @@ class _EvidenceCollector:
         if self._native.overflowed:
             raise error(
                 "S128",
-                expected=f"at most {MAX_KEYS:,} distinct keys, of 16 MiB in all",
+                expected=f"at most {MAX_KEYS:,} distinct keys, of 16 MiB in total",
                 found="more, up to this record",
-                likely="the keys hold data, such as a file's name or a word, instead of naming columns",
-                do="declare a schema by hand, of the keys that name columns",
+                likely="keys hold data, such as file names or words, instead of column names",
+                do="declare a schema with the keys that are columns: schema=rk.Schema({…})",
             )
 
 
 @dataclass
 class _OpaquePayloadEvidence:
-    """What is known of payloads that are not looked into."""
+    """What is known of raw payloads."""
 
-    message: str | None = None  # what they are, where they were recognised
+    message: str | None = None  # their kind, if it was recognised
     records: int = 0
     least_bytes: int = _NO_LIMIT
     most_bytes: int = 0
@@ -326,7 +325,7 @@ class _OpaquePayloadEvidence:
         self.most_bytes = max(self.most_bytes, size_bytes)
 
     def evidence(self, complete: bool) -> dict[str, Any]:
-        """As the member `evidence` of a schema's JSON."""
+        """The member `evidence` of the schema's JSON."""
         seen: dict[str, Any] = {"present": self.records, "kind": "bytes"}
         if self.records:
             seen["bytes"] = [self.least_bytes, self.most_bytes]
@@ -336,13 +335,13 @@ class _OpaquePayloadEvidence:
 
 
 def detect_payload_kind(stretch: VerifiedFrames) -> PayloadKind:
-    """What the payloads of a file are, going by its first records."""
+    """The kind of the payloads of a file, by its first records."""
     kinds = _core.recognise(stretch.buffer, stretch.extents, SAMPLED_RECORDS)
     return _pick_payload_kind(kinds, [stretch.extents.length(i) for i in range(len(kinds))])
 
 
 def _pick_payload_kind(kinds: Sequence[PayloadKind], lengths: Sequence[int]) -> PayloadKind:
-    # An empty payload is an Example without features; beside others it says nothing.
+    # An empty payload is an Example without features; among others it says nothing.
     tally = Counter([kind for kind, length in zip(kinds, lengths, strict=True) if length] or kinds)
     if set(tally) <= {PayloadKind.EXAMPLE, PayloadKind.SEQUENCE} and PayloadKind.SEQUENCE in tally:
         return PayloadKind.SEQUENCE  # one without steps looks like an Example
@@ -353,7 +352,7 @@ def _is_exhausted(stretches: Iterator[VerifiedFrames]) -> bool:
     try:
         return next(stretches, None) is None
     except RekordError:
-        return False  # what is wrong beyond the limit is not ours to report
+        return False  # damage beyond the limit is not reported here
 
 
 def _is_path(value: object) -> bool:

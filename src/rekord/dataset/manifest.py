@@ -1,13 +1,13 @@
-"""`rekord.json`, the list of truth of a dataset: its schema, its splits, and every shard with its digest.
+"""The manifest `rekord.json`: schema, splits, and every shard of a dataset with its digest.
 
-It is one columnar file, so that a hundred thousand shards are a few megabytes. It says nothing of when, where or by
-how many workers it was made: the same data and the same options give the same file. It appears last.
+It is one columnar file: a hundred thousand shards take a few megabytes. It does not record when, where or by how many
+workers it was written: the same data and options give the same file. It is written last.
 
 Format 2 (docs/decisions/0022) names the algorithm of every digest, holds checksums of the index of every shard, and
 ends with a checksum of itself. Format 1 is still read; the indexes of such a dataset are ignored.
 
-Readers keep it as arrays (`CompactManifest`) and make names on demand: a hundred thousand shards are a few megabytes,
-and opening them costs what parsing the file costs. The newest manifests are kept, each while its file is the same.
+Readers keep it as arrays (`CompactManifest`) and compute names on demand, so opening a dataset costs little more than
+parsing the file. The newest manifests are cached, each while its file is unchanged.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from rekord import _core
 from rekord.dataset.index import CHUNK_RECORDS, Count, IndexExpectation
 from rekord.errors import RekordError, add_location, error, preview
 from rekord.location import Location
@@ -37,34 +38,33 @@ from rekord.storage.router import ROUTED_STORAGE, get_path_kind, is_remote
 MANIFEST_NAME = "rekord.json"
 MANIFEST_FORMAT = 2
 CHECKSUM = "crc32c"
-"""What the chunks of an index are verified by."""
+"""The checksum of index chunks."""
 
 _ALGORITHM = "sha256"
-_FRAMING_BYTES = 16
-_MAX_INFLATION_RATIO = 1032  # bytes that deflate can make of one
+MAX_INFLATION_RATIO = 1032  # of deflate: output bytes per input byte
 _MAX_MANIFEST_BYTES = 1 << 30
 _MAX_CACHED_MANIFESTS = 8
 _RECHECK_SECONDS = 30.0
-"""So often a manifest elsewhere is asked whether it has changed: every look is a request."""
+"""How often a remote manifest is checked for changes: each check is a request."""
 _SHARD, _SHARDS, _SPLIT = "{shard:05d}", "{shards:05d}", "{split}"
 
 
 def tag_digest(hexdigest: str) -> str:
-    """A SHA-256 as a manifest holds it: a later version may use another algorithm."""
+    """A SHA-256 with the name of the algorithm, as manifests hold it: a later version may use another one."""
     return f"{_ALGORITHM}:{hexdigest}"
 
 
 def shard_name(template: str, split: str, shard: int, shards: int) -> str:
-    """A shard's file name. The template may come from a file, so only these three words mean anything in it."""
+    """The file name of a shard. The template may come from a file, so only these three placeholders are replaced."""
     numbered = template.replace(_SHARD, f"{shard:05d}").replace(_SHARDS, f"{shards:05d}")
     return numbered.replace(_SPLIT, split)
 
 
 class IndexChecksums(msgspec.Struct, frozen=True, kw_only=True):
-    """What the indexes of the shards of a split are verified by.
+    """The checksums of the shard indexes of a split.
 
-    `values` has, shard after shard, the checksum of everything but the chunks, and those of the chunks of
-    `chunk_records` records: the number of records says how many these are.
+    `values` has, shard after shard, the checksum of everything except the chunks, then those of the chunks of
+    `chunk_records` records each.
     """
 
     checksum: str
@@ -78,18 +78,23 @@ class ManifestShards(msgspec.Struct, frozen=True, kw_only=True):
     records: list[Count]
     bytes: list[Count]  # of the files
     digest: list[str]  # algorithm:hex
-    index: IndexChecksums | None = None  # None: the shards have no index that could be verified
+    index: IndexChecksums | None = None  # None: no index can be verified
 
 
-class ManifestSplit(msgspec.Struct, frozen=True, kw_only=True):
-    """One split."""
+class _SplitFields(msgspec.Struct, frozen=True, kw_only=True):
+    """What a split has in every format."""
 
     template: str
     records: Count
     payload_bytes: Count
     compression: str
-    block_records: Count  # about 8 MiB of them
-    classes: dict[str, dict[str, Count]]  # of each Label column: records by class id
+    block_records: Count  # about 8 MiB of records
+    classes: dict[str, dict[str, Count]]  # of each Label column: number of records by class id
+
+
+class ManifestSplit(_SplitFields, frozen=True, kw_only=True):
+    """One split."""
+
     shards: ManifestShards
     blocks: str | None = None  # the digest of .rekord/blocks/<split>.arrow
 
@@ -121,7 +126,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     splits: dict[str, ManifestSplit]
     source: ManifestSource
     options: dict[str, Any]
-    companions: list[str]  # the files beside the shards that other tools look for
+    companions: list[str]  # files next to the shards for other tools
     parent: str | None = None
     checksum: str | None = None  # of all the rest; None until it is written
 
@@ -132,12 +137,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """What tells this dataset from others, in saved states for example.
+        """What identifies this dataset, for example in saved states.
 
-        Indexes are no part of it: one that is built again changes no dataset. Of format 1 it is what it always was.
+        Indexes are not part of it: they can be rebuilt. For format 1 it is the SHA-256 of the file.
         """
         if self.format == 1:
-            content = msgspec.json.format(msgspec.json.encode(_downgrade_to_v1(self)), indent=1)
+            content = msgspec.json.format(msgspec.json.encode(_to_v1_document(self)), indent=1)
             return hashlib.sha256(content + b"\n").hexdigest()
         bare = {
             name: msgspec.structs.replace(part, blocks=None, shards=msgspec.structs.replace(part.shards, index=None))
@@ -148,7 +153,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _checksum(manifest: Manifest) -> str:
-    """Of what a manifest says, not of its bytes: to format the file in another way is no damage."""
+    """Of the content of a manifest, not of its bytes: reformatting the file is not damage."""
     whole = msgspec.structs.replace(manifest, format=MANIFEST_FORMAT, checksum=None)
     return tag_digest(hashlib.sha256(msgspec.json.encode(whole)).hexdigest())
 
@@ -159,13 +164,7 @@ class _ManifestShardsV1(msgspec.Struct, frozen=True, kw_only=True):
     sha256: list[str]
 
 
-class _ManifestSplitV1(msgspec.Struct, frozen=True, kw_only=True):
-    template: str
-    records: Count
-    payload_bytes: Count
-    compression: str
-    block_records: Count
-    classes: dict[str, dict[str, Count]]
+class _ManifestSplitV1(_SplitFields, frozen=True, kw_only=True):
     shards: _ManifestShardsV1
 
 
@@ -197,40 +196,39 @@ def _upgrade_v1(old: _ManifestV1) -> Manifest:
     return Manifest(**{**msgspec.structs.asdict(old), "splits": splits})
 
 
-def _downgrade_to_v1(manifest: Manifest) -> _ManifestV1:
-    splits = {}
-    for name, part in manifest.splits.items():
-        sha256 = [digest.partition(":")[2] for digest in part.shards.digest]
-        shards = _ManifestShardsV1(records=part.shards.records, bytes=part.shards.bytes, sha256=sha256)
-        fields = {field: getattr(part, field) for field in _ManifestSplitV1.__struct_fields__ if field != "shards"}
-        splits[name] = _ManifestSplitV1(**fields, shards=shards)
-    fields = {field: getattr(manifest, field) for field in _ManifestV1.__struct_fields__ if field != "splits"}
-    return _ManifestV1(**fields, splits=splits)
+def _to_v1_document(manifest: Manifest) -> dict[str, Any]:
+    """The file that a manifest of format 1 was read from."""
+    document: dict[str, Any] = msgspec.to_builtins(manifest)
+    del document["checksum"]
+    for part in document["splits"].values():
+        del part["blocks"], part["shards"]["index"]
+        part["shards"]["sha256"] = [digest.partition(":")[2] for digest in part["shards"].pop("digest")]
+    return document
 
 
 def manifest_path(folder: str) -> str:
-    """Where the manifest of a dataset lies."""
+    """The path of the manifest of a dataset."""
     return os.path.join(folder, MANIFEST_NAME)
 
 
 def has_manifest(folder: str) -> bool:
-    """Whether anything has the manifest's name: a dangling link is a lost manifest, not a folder without one."""
+    """Whether anything has the name of the manifest: a broken link is a lost manifest, not a folder without one."""
     path = manifest_path(folder)
     return get_path_kind(path) == "file" if is_remote(path) else os.path.lexists(path)
 
 
 def read_manifest(folder: str, storage: Storage = ROUTED_STORAGE) -> Manifest:
-    """The manifest of a dataset, whole, consistent in itself and of a version that is known."""
+    """The manifest of a dataset: complete, consistent and of a known version."""
     path = manifest_path(folder)
     manifest = _decode_manifest(path, read_file(path, storage, most_bytes=_MAX_MANIFEST_BYTES))
-    if not all(_is_file_name(name) for name in manifest.companions):
-        raise _manifest_error(path, "companions in the dataset's own folder", "another place")
+    if not all(map(is_file_name, manifest.companions)):
+        raise _manifest_error(path, "companion files in the folder of the dataset", "another folder")
     patterns = set()
     for name, split in manifest.splits.items():
         _check_split(path, name, split)
         pattern = shard_name(split.template.replace(_SHARD, "\0"), name, 0, len(split.shards.records))
         if pattern in patterns:
-            raise _manifest_error(path, "a name of its own for every shard", preview(split.template))
+            raise _manifest_error(path, "a unique name for every shard", preview(split.template))
         patterns.add(pattern)
     if sum(split.records for split in manifest.splits.values()) >= 1 << 63:
         raise _manifest_error(path, "fewer than 2^63 records", "more")
@@ -243,41 +241,40 @@ def _decode_manifest(path: str, data: bytes) -> Manifest:
         if version == 1:
             return _upgrade_v1(msgspec.json.decode(data, type=_ManifestV1))
         if version != MANIFEST_FORMAT:
-            raise _manifest_error(path, f"format {MANIFEST_FORMAT} or earlier", f"format {version}"[:60])
+            do = "pip install --upgrade rekord"
+            raise _manifest_error(path, f"format {MANIFEST_FORMAT} or earlier", f"format {version}"[:60], do)
         manifest = msgspec.json.decode(data, type=Manifest)
         checksum = _checksum(manifest)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as failure:
-        raise _manifest_error(path, "a manifest that rekord wrote", str(failure)[:60]) from None
+        raise _manifest_error(path, "a manifest written by rekord", str(failure)[:60]) from None
     if manifest.checksum != checksum:
-        raise _manifest_error(
-            path, f"checksum {checksum[:23]}…, of what it says", preview(manifest.checksum)[:31] + "…"
-        )
+        raise _manifest_error(path, f"checksum {checksum[:23]}…, as computed", preview(manifest.checksum)[:31] + "…")
     return manifest
 
 
 def _check_split(path: str, name: str, split: ManifestSplit) -> None:
     columns = split.shards
     if not len(columns.records) == len(columns.bytes) == len(columns.digest):
-        raise _manifest_error(path, "as many counts as shards", f"columns of several lengths in {name!r}"[:60])
-    # A template is hostile like everything else in a file: no shard lies outside of the folder. Only digits differ
-    # from one name to the next, so one name stands for all of them.
-    if columns.records and not _is_file_name(split.name(name, 0)):
-        raise _manifest_error(path, "shards in the dataset's own folder", preview(split.template))
+        raise _manifest_error(path, "columns of equal length", f"different lengths in {name!r}"[:60])
+    # A template is untrusted like everything else in a file: no shard may lie outside the folder. Names differ only
+    # in digits, so one of them stands for all.
+    if columns.records and not is_file_name(split.name(name, 0)):
+        raise _manifest_error(path, "shards in the folder of the dataset", preview(split.template))
     if len(columns.records) > 1 and _SHARD not in split.template:
-        raise _manifest_error(path, "a name of its own for every shard", preview(split.template))
+        raise _manifest_error(path, "a unique name for every shard", preview(split.template))
     if split.compression not in ("none", "gzip", "zlib"):
         raise _manifest_error(path, "compression none, gzip or zlib", preview(split.compression))
     if sum(columns.records) != split.records:
         raise _manifest_error(
             path, f"{split.records:,} records in {name!r}"[:60], f"{sum(columns.records):,} in its shards"
         )
-    most = 1 if split.compression == "none" else _MAX_INFLATION_RATIO
+    most = 1 if split.compression == "none" else MAX_INFLATION_RATIO
     for records, size_bytes in zip(columns.records, columns.bytes, strict=True):
-        if records * _FRAMING_BYTES > size_bytes * most:
-            raise _manifest_error(path, f"records that fit into {size_bytes:,} bytes", f"{records:,} of them")
+        if records * _core.FRAMING_BYTES > size_bytes * most:
+            raise _manifest_error(path, f"records that fit in {size_bytes:,} bytes", f"{records:,} records")
     for column, counts in split.classes.items():
         if not all(map(_is_number, counts)):
-            raise _manifest_error(path, f"class ids of {preview(column)}", "other words")
+            raise _manifest_error(path, f"class ids of {preview(column)}", "other text")
     index = columns.index
     if index is None:
         return
@@ -293,13 +290,13 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 19 and (text == "0" or text[0] != "0")
 
 
-def _is_file_name(name: str) -> bool:
-    """Whether a name can only mean a file in the folder itself."""
+def is_file_name(name: str) -> bool:
+    """Whether a name can only refer to a file in the folder itself."""
     return os.path.basename(name) == name and name not in ("", ".", "..") and name.isprintable()
 
 
 def check_shard(folder: str, name: str, size_bytes: int, *, allow_missing: bool) -> tuple[str, Stat] | None:
-    """The path of a shard that is as long as the manifest says; None where it is missing and may be."""
+    """The path of a shard of the listed size; None if it is missing, with `allow_missing`."""
     path = os.path.join(folder, name)
     try:
         stat = ROUTED_STORAGE.stat(path)
@@ -313,24 +310,29 @@ def check_shard(folder: str, name: str, size_bytes: int, *, allow_missing: bool)
 
 
 def shard_size_error(path: str, expected_bytes: int, found_bytes: int, *, is_file: bool = True) -> RekordError:
-    """The error for a shard that is not as long as its manifest says, or no file at all."""
+    """The error for a shard that does not have the listed size, or is not a file."""
     return error(
         "X516",
         location=Location(path=path),
-        expected=f"{expected_bytes:,} bytes, as {MANIFEST_NAME} says",
+        expected=f"{expected_bytes:,} bytes, as listed in {MANIFEST_NAME}",
         found=f"{found_bytes:,} bytes" if is_file else "a folder, a pipe or a device",
-        likely="the file was cut off, or the copy of it was" if is_file and found_bytes < expected_bytes else None,
+        likely="file was truncated, or copied incompletely" if is_file and found_bytes < expected_bytes else None,
         do=f"copy {os.path.basename(path)} again, or write the dataset again",
     )
 
 
-def _manifest_error(path: str, expected: str, found: str) -> RekordError:
+def _manifest_error(
+    path: str,
+    expected: str,
+    found: str,
+    do: str = "write the dataset again, or remove the file to read the shards by name",
+) -> RekordError:
     return error(
         "X515",
         location=Location(path=path),
         expected=expected,
         found=found,
-        do="write the dataset again, or remove the file to read the shards by their names",
+        do=do,
     )
 
 
@@ -345,14 +347,14 @@ class CompactSplit:
     records: npt.NDArray[np.int64]
     bytes: npt.NDArray[np.int64]
     digests: Sequence[str]
-    checksums: npt.NDArray[np.uint32] | None  # of all indexes, None where there are none to be believed
+    checksums: npt.NDArray[np.uint32] | None  # of all indexes; None if none can be verified
 
     def file_name(self, shard: int) -> str:
         """The name of a shard's file."""
         return shard_name(self.template, self.name, shard, len(self.records))
 
     def number(self, name: str) -> int | None:
-        """The shard that a file is, by its name."""
+        """The number of a shard by its file name; None if it is not one of these."""
         found = self._pattern.fullmatch(name)
         shard = int(found.group(1)) if found is not None and found.lastindex else 0
         known = found is not None and shard < len(self.records) and self.file_name(shard) == name
@@ -370,7 +372,7 @@ class CompactSplit:
         return np.concatenate([[0], np.cumsum(1 - (-self.records // CHUNK_RECORDS))]).astype(np.int64)
 
     def get_checksums(self, shard: int) -> list[int] | None:
-        """Those of the index of a shard."""
+        """The checksums of the index of a shard."""
         if self.checksums is None:
             return None
         found: list[int] = self.checksums[self._firsts[shard] : self._firsts[shard + 1]].tolist()
@@ -378,7 +380,7 @@ class CompactSplit:
 
 
 class CompactManifest:
-    """A manifest that was read, and the file as it was then."""
+    """A manifest, and the stat of its file when it was read."""
 
     def __init__(self, folder: str, manifest: Manifest, stat: Stat) -> None:
         self.folder = folder
@@ -404,7 +406,7 @@ class CompactManifest:
 
 def _compact_split(name: str, part: ManifestSplit) -> CompactSplit:
     index = part.shards.index
-    # Chunks of another length are those of a later version: what it says of them cannot be used here.
+    # Chunks of another length are those of a later version, which this one cannot use.
     usable = index is not None and index.chunk_records == CHUNK_RECORDS
     return CompactSplit(
         name=name,
@@ -447,15 +449,15 @@ def load_manifest(folder: str) -> CompactManifest:
 
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
-    """What a manifest says of a file in its folder."""
+    """What a manifest lists of a shard."""
 
     records: int
     size_bytes: int
-    expected: IndexExpectation | None  # of its index; None where that is not to be believed
+    expected: IndexExpectation | None  # of its index; None if that cannot be verified
 
 
 def find_shard_entry(path: str) -> ShardEntry | None:
-    """What the manifest in the folder of a file says of it; None where it says nothing."""
+    """The entry of a file in the manifest of its folder; None if there is none."""
     folder, name = os.path.split(path)
     try:
         manifest = load_manifest(folder)
@@ -468,24 +470,24 @@ def find_shard_entry(path: str) -> ShardEntry | None:
         if checksums is None:
             return ShardEntry(records, size_bytes, None)
         expected = IndexExpectation(
-            most_bytes=size_bytes if split.compression == "none" else size_bytes * _MAX_INFLATION_RATIO,
+            most_bytes=size_bytes if split.compression == "none" else size_bytes * MAX_INFLATION_RATIO,
             records=records,
             checksums=checksums,
             digest=split.digests[shard],
             features=dict(manifest.schema.context),
         )
     except RekordError:
-        return None  # whoever opens the dataset says what is wrong with it
+        return None  # opening the dataset reports what is wrong with it
     return ShardEntry(records, size_bytes, expected)
 
 
 class ShardPaths(Sequence[str]):
-    """The paths of shards, made when they are asked for."""
+    """The paths of shards, computed on access."""
 
     def __init__(self, folder: str, split: CompactSplit, present: npt.NDArray[np.int64] | None = None) -> None:
         self._folder = folder
         self._split = split
-        self._present = present  # the numbers of those that are there, where some are missing
+        self._present = present  # the numbers of the existing ones, if some are missing
 
     def __len__(self) -> int:
         return len(self._split.records) if self._present is None else len(self._present)
@@ -506,7 +508,7 @@ class ShardPaths(Sequence[str]):
 
 
 class ShardListing(Protocol):
-    """Shards that manifests list."""
+    """Shards listed in manifests."""
 
     @property
     def folder(self) -> str: ...
@@ -518,14 +520,14 @@ class ShardListing(Protocol):
     def sizes_bytes(self) -> npt.NDArray[np.int64]: ...
 
     def check_current(self, shard: int, /) -> None:
-        """Raise where the shard is not any more one of the dataset that was opened."""
+        """Raise if the dataset that holds the shard was replaced since it was opened."""
 
 
 @dataclass(frozen=True, eq=False)
 class SplitListing:
-    """A split by the folder and the digest of its manifest: all that another process needs to know of its shards.
+    """A split by the folder and the digest of its manifest: all that another process needs to find its shards.
 
-    `present` are the numbers of the shards that were there when it was opened; None stands for all.
+    `present` are the numbers of the shards that existed when it was opened; None stands for all.
     """
 
     folder: str
@@ -546,7 +548,7 @@ class SplitListing:
 
     @property
     def split(self) -> CompactSplit:
-        """What the manifest says of it."""
+        """The split in the manifest."""
         return self._manifest.splits[self.name]
 
     @property
@@ -564,23 +566,23 @@ class SplitListing:
         return self.split.bytes if self.present is None else self.split.bytes[self.present]
 
     def check_current(self, shard: int = 0) -> None:
-        """Raise where another dataset was put in the place of the one that was opened.
+        """Raise if the dataset was replaced since it was opened.
 
-        Called *after* a look at a shard: if the manifest is still the old one, so was the shard.
+        Called *after* the stat of a shard: if the manifest is still the old one, so was the shard.
         """
         if self._manifest.stat != ROUTED_STORAGE.stat(manifest_path(self.folder)):
-            self.__dict__["_manifest"] = self._current()  # an index may have been built again, for example
+            self.__dict__["_manifest"] = self._current()  # an index may have been rebuilt, for example
 
     def _current(self) -> CompactManifest:
         manifest = load_manifest(self.folder)
         if manifest.digest != self.digest or self.name not in manifest.splits:
             raise error(
                 "X548",
-                "another dataset is in the place of the one that was opened",
+                "dataset was replaced since it was opened",
                 location=Location(path=manifest_path(self.folder)),
                 expected=f"digest {self.digest[:16]}…",
                 found=f"digest {manifest.digest[:16]}…",
-                do="open the dataset again when nobody writes to it any more",
+                do="open the dataset again when no process writes to it",
             )
         return manifest
 
@@ -593,13 +595,13 @@ class SplitListing:
 
 @dataclass(frozen=True, eq=False)
 class ConcatListing:
-    """The shards of several splits, one split behind another."""
+    """The shards of several splits, one split after another."""
 
     parts: tuple[ShardListing, ...]
 
     @property
     def folder(self) -> str:
-        """A folder that says where they are: all of them are on this machine, or one is elsewhere."""
+        """A remote folder if there is one, else a local one."""
         folders = [part.folder for part in self.parts]
         return next(filter(is_remote, folders), folders[0])
 
@@ -616,7 +618,6 @@ class ConcatListing:
         return np.concatenate([part.sizes_bytes for part in self.parts])
 
     def check_current(self, shard: int, /) -> None:
-        """Raise where the shard is not any more one of the dataset that was opened."""
         for part in self.parts:
             if shard < len(part.counts):
                 return part.check_current(shard)

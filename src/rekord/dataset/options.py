@@ -12,10 +12,10 @@ from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, cast
 
-from rekord.arguments import integer, invalid, seed_number, unknown_keyword
+from rekord.arguments import integer, invalid, one_of, seed_number, unknown_keyword
 from rekord.codec.columns import Batch
 from rekord.dataset.batches import get_default_threads
-from rekord.dataset.order import Remainder, validate_ranks
+from rekord.dataset.samplers import Remainder
 from rekord.errors import error
 
 Shuffle: TypeAlias = 'bool | Literal["exact", "block"]'
@@ -24,7 +24,7 @@ ClassKey: TypeAlias = "int | str | bytes"
 ClassShares: TypeAlias = (
     "Mapping[int, float] | Mapping[str, float] | Mapping[bytes, float] | Mapping[ClassKey, float]"
 )
-"""Numbers by class: its id, its name, or its value. All are listed, since the key of a Mapping is invariant."""
+"""Numbers by class id, name or value. All are listed because the key of a Mapping is invariant."""
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -53,7 +53,7 @@ class BatchOptions(TypedDict, total=False):
 class CheckedOptions:
     """The options with their defaults, checked.
 
-    What `fill`, `ragged` and `pad` may be depends on the columns: `build_postprocessor` checks them.
+    `fill`, `ragged` and `pad` depend on the columns: `build_postprocessor` checks them.
     """
 
     columns: tuple[str, ...] | None = None
@@ -70,7 +70,7 @@ class CheckedOptions:
     resize: tuple[int, int] | None = None
     map: MapFunction = None
     prefetch: int = 2
-    threads: int = cast(int, None)  # as many as this process may use
+    threads: int = cast(int, None)  # None: one per usable core, up to 4
 
     def __post_init__(self) -> None:
         rank, world, remainder = validate_ranks(self.rank, self.world, self.remainder)
@@ -92,14 +92,14 @@ class CheckedOptions:
 
     @property
     def has_postprocessing(self) -> bool:
-        """Whether holes are filled, rows padded, or a function applied."""
+        """Whether missing values are filled, rows padded, or a function applied."""
         return self.ragged != "ragged" or any(one is not None for one in (self.fill, self.pad, self.map))
 
 
 def accepts_batch_options(method: Method, *, without: Sequence[str] = ()) -> Method:
     """A method that takes the batch options as `**options`, with all of them in its signature.
 
-    Other keywords are refused by the method's name, with the option that was probably meant.
+    Unknown keywords are refused with the name of the method and the closest option.
     """
     signature = inspect.signature(method)
     own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
@@ -127,34 +127,42 @@ def accepts_batch_options(method: Method, *, without: Sequence[str] = ()) -> Met
     return cast(Method, checked)
 
 
+def validate_ranks(rank: object, world: object, remainder: Remainder) -> tuple[int, int, Remainder]:
+    """A rank below the world size, the world size, and what happens to the remainder."""
+    size, number = integer("world", world, least=1, do="world=1"), integer("rank", rank, least=0, do="rank=0")
+    if number >= size:
+        raise invalid("rank", number, f"an integer from 0 to {size - 1}", "rank=0")
+    return number, size, one_of("remainder", remainder, ("keep", "drop", "pad"), do='remainder="drop"')
+
+
 def _check_shuffle(shuffle: object) -> None:
     if not isinstance(shuffle, (bool, str)) or shuffle not in (False, True, "exact", "block"):
         raise invalid("shuffle", shuffle, 'False, True, "exact" or "block"', "shuffle=True")
 
 
 def validate_resize(decode: object, resize: object) -> tuple[int, int] | None:
-    """The size that decoded images are brought to; `decode` and `resize` as they were given."""
+    """The size of decoded images, (height, width)."""
     if not isinstance(decode, bool):
-        raise invalid("decode", decode, "True or False", "decode=True; columns=[…] chooses among the images")
+        raise invalid("decode", decode, "True or False", "decode=True      (columns=[…] selects among the images)")
     if resize is None:
         return None
     if not decode:
         raise error(
             "U605",
-            "`resize` is given, and images are not decoded",
-            expected="decode=True beside it",
+            "`resize` needs decoded images",
+            expected="decode=True",
             found="decode=False",
-            do="decode=True, or leave `resize` out",
+            do="decode=True",
         )
     parts = resize if isinstance(resize, (tuple, list)) else ()
     whole = [not isinstance(part, bool) and hasattr(part, "__index__") for part in parts]
     if len(parts) != 2 or not all(whole) or min(parts) < 1:
-        raise invalid("resize", resize, "(height, width), two whole numbers from 1 on", "resize=(224, 224)")
+        raise invalid("resize", resize, "(height, width), two integers ≥ 1", "resize=(224, 224)")
     return int(parts[0].__index__()), int(parts[1].__index__())
 
 
 def check_callable(function: object) -> None:
-    """Refuse a `map` that is no function."""
+    """Refuse a `map` that is not callable."""
     if function is not None and not callable(function):
         raise invalid("map", function, "a function from batch to batch", "map=lambda batch: batch")
 

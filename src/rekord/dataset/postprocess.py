@@ -1,4 +1,4 @@
-"""What becomes of a decoded batch before it is handed over: holes filled, ragged rows padded, a function applied."""
+"""Postprocessing of decoded batches: missing values filled, ragged rows padded, a function applied."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rekord.schema import Schema
 
 @dataclass(frozen=True)
 class Postprocessor:
-    """All that was asked for, in this order. It can be pickled where its function can."""
+    """The steps, in this order. It can be pickled if its function can."""
 
     fill: Mapping[str, Any]
     pad: Mapping[str, Any] | None  # None where ragged rows stay ragged
@@ -35,7 +35,7 @@ class Postprocessor:
 
 @dataclass(frozen=True)
 class _ComposedMap:
-    """One function behind another. Unlike a closure it can be pickled."""
+    """One function after another. Unlike a closure it can be pickled."""
 
     first: Callable[[Batch], dict[str, Any]]
     last: Callable[[Batch], dict[str, Any]]
@@ -48,7 +48,7 @@ def _apply_map(function: Callable[[Batch], Any], batch: Batch) -> Any:
     try:
         return function(batch)
     except StopIteration as failure:
-        # Whoever iterates would take it for the end of the epoch (PEP 479 does the same for generators).
+        # A loop would take it for the end of the epoch (PEP 479 does the same for generators).
         raise RuntimeError("the function for `map` raised StopIteration") from failure
 
 
@@ -60,7 +60,7 @@ def build_postprocessor(
     pad: Mapping[str, Any] | None,
     map: MapFunction,
 ) -> Postprocessor | None:
-    """One function for all that was asked for; None where that is nothing."""
+    """One function for all options; None where they ask for nothing."""
     if ragged not in ("ragged", "pad"):
         raise invalid("ragged", ragged, '"ragged" or "pad"', 'ragged="pad"')
     _check_names("fill", fill, columns)
@@ -68,10 +68,10 @@ def build_postprocessor(
     if pad and ragged != "pad":
         raise error(
             "U605",
-            "`pad` says what to pad with, and nothing is padded",
-            expected='ragged="pad" beside it',
+            '`pad` needs ragged="pad"',
+            expected='ragged="pad"',
             found='ragged="ragged"',
-            do='ragged="pad", or leave `pad` out',
+            do='ragged="pad"',
         )
     check_callable(map)
     if not fill and ragged != "pad" and map is None:
@@ -80,7 +80,7 @@ def build_postprocessor(
 
 
 def compose_maps(first: MapFunction, last: MapFunction) -> MapFunction:
-    """Both functions, one after the other, as far as there are any."""
+    """Both functions, one after the other; either may be None."""
     check_callable(last)
     if first is None or last is None:
         return last if first is None else first
@@ -90,20 +90,20 @@ def compose_maps(first: MapFunction, last: MapFunction) -> MapFunction:
 def build_image_decoder(
     schema: Schema, columns: tuple[str, ...] | None, resize: tuple[int, int] | None
 ) -> ImageColumnDecoder:
-    """What decodes the images and masks of some columns, or of all; a UsageError where there are none."""
+    """The decoder for the images and masks of some columns, or of all; a UsageError if there are none."""
     features = {name: schema[name] for name in (schema if columns is None else columns)}
-    pictures = {name: feature for name, feature in features.items() if feature.is_image}
-    if pictures:
-        return ImageColumnDecoder(pictures, resize)
+    images = {name: feature for name, feature in features.items() if feature.is_image}
+    if images:
+        return ImageColumnDecoder(images, resize)
     stored = next((name for name, feature in features.items() if feature.kind == "bytes"), None)
     raise error(
         "U676",
         "no images to decode",
-        expected="a column that is declared as rk.Image or rk.Mask",
+        expected="a column declared as rk.Image or rk.Mask",
         found=", ".join([f"`{name}`: {type(feature).__name__}" for name, feature in features.items()])[:60],
-        do="leave `decode` out"
+        do="decode=False"
         if stored is None
-        else f"open with a schema that says {{{stored!r}: rk.Image(), …}}, if it holds images",
+        else f"declare {{{stored!r}: rk.Image(), …}} in the schema, if it holds images",
     )
 
 
@@ -141,7 +141,7 @@ def _check_pad(name: str, column: Any, pad: Any) -> None:
 
 
 def _check_value_fits(name: str, dtype: np.dtype[Any], value: Any, shape: tuple[int, ...], done: str) -> None:
-    """Refuse what a column cannot hold: NumPy would cut 1.5 down to 1, or raise what says little."""
+    """Refuse a value that a column cannot hold: NumPy would truncate 1.5 to 1, or raise a vague error."""
     try:
         given = np.broadcast_to(np.asarray(value), shape)
         with np.errstate(all="ignore"):
@@ -151,16 +151,16 @@ def _check_value_fits(name: str, dtype: np.dtype[Any], value: Any, shape: tuple[
     if not same:
         raise error(
             "U605",
-            f"a column of {dtype} cannot be {done} with {repr(value)[:60]}",
+            f"column of type {dtype} cannot be {done} with {repr(value)[:60]}",
             location=Location(feature=name),
-            expected=f"a value that {dtype} holds" + (f", or values of shape {shape}" if shape else ""),
+            expected=f"a value that fits {dtype}" + (f", or values of shape {shape}" if shape else ""),
             found=repr(value)[:60],
             do=f"{'fill' if done == 'filled' else 'pad'}={{{name!r}: 0}}",
         )
 
 
 def _is_image_column(column: object) -> bool:
-    """Whether these are images of different sizes: nothing else decodes to an array of objects."""
+    """Whether these are images of different sizes: nothing else decodes to an object array."""
     return isinstance(column, np.ndarray) and column.dtype == object
 
 
@@ -169,10 +169,10 @@ def _validate_map_result(made: Any) -> Batch:
         return made
     raise error(
         "U605",
-        f"the function for `map` gave {type(made).__name__}",
-        expected="a dict of columns, as it was given one",
+        f"function for `map` returned {type(made).__name__}",
+        expected="a dict of columns",
         found=repr(made)[:60],
-        do="return the batch, changed or not",
+        do="return the batch from the function",
     )
 
 
@@ -184,14 +184,14 @@ def _check_names(option: str, given: object, columns: tuple[str, ...]) -> None:
             option,
             given,
             "a dict of column names to values",
-            f"{option}={{{columns[0]!r}: 0}}" if columns else f"leave `{option}` out",
+            f"{option}={{{columns[0]!r}: 0}}" if columns else f"{option}=None",
         )
     for name in given:
         if name not in columns:
             raise error(
                 "U605",
-                f"`{option}` names a column that there is not: {repr(name)[:60]}",
+                f"`{option}` has unknown column {repr(name)[:60]}",
                 expected="one of " + ", ".join(repr(one) for one in columns)[:60] if columns else "a column",
                 found=repr(name)[:60],
-                do=f"{option}={{{columns[0]!r}: …}}" if columns else f"leave `{option}` out",
+                do=f"{option}={{{columns[0]!r}: 0}}" if columns else f"{option}=None",
             )

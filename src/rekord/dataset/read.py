@@ -1,13 +1,14 @@
-"""`rk.records` and the record files of a path: payloads, splits from file names and from TFDS folders."""
+"""`rk.records`, and the record files of a path: payloads, and splits from file names or TFDS folders."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import msgspec
 
@@ -16,6 +17,7 @@ from rekord.arguments import check_keywords
 from rekord.codec.decode import row_error
 from rekord.codec.plan import CodecPlan
 from rekord.dataset.index import Count
+from rekord.dataset.manifest import MAX_INFLATION_RATIO, is_file_name
 from rekord.errors import RekordError, error, preview
 from rekord.faults import frame_error
 from rekord.framing.frames import EVIDENCE_BYTES, FrameReader, FrameSegment, SlabReader, read_payload
@@ -37,7 +39,7 @@ _MAX_SHARDS = 1_000_000  # a larger number in a name counts something else
 
 
 def group_by_split(paths: Sequence[str], root: str | None) -> dict[str, list[str]]:
-    """The files of each split, in the order of the paths. `root` is the folder that was opened, if one was."""
+    """The files of each split, in the order of the paths. `root` is the opened folder, if any."""
     splits: dict[str, list[str]] = defaultdict(list)
     for path in paths:
         splits[infer_split_name(path, root)].append(path)
@@ -45,7 +47,7 @@ def group_by_split(paths: Sequence[str], root: str | None) -> dict[str, list[str
 
 
 def infer_split_name(path: str, root: str | None) -> str:
-    """The split that a name belongs to.
+    """The split that a file belongs to by its name.
 
     A parent `Split-x`, as TFX writes; else the part before `-SSSSS-of-NNNNN`; else the folder below the root; else
     a stem that is the name of a split; else `all`.
@@ -61,44 +63,44 @@ def infer_split_name(path: str, root: str | None) -> str:
             return stem
     if root is not None and parent and os.path.normpath(folder) != os.path.normpath(root):
         return parent
-    # A file that was recognised by its content may end in anything.
+    # A file that was recognised by its content may have any extension.
     stems = _EXTENSIONS.sub("", name), os.path.splitext(name)[0]
     return next((stem for stem in stems if stem.lower() in SPLIT_STEMS), "all")
 
 
 def infer_compression(path: str) -> str | None:
-    """The compression that a name says: `x.tfrecord.gz`, `x.tfrecord.gz-00000-of-00003`, `x.gz.tfrecord`; or None."""
+    """The compression in a name: `x.tfrecord.gz`, `x.tfrecord.gz-00000-of-00003`, `x.gz.tfrecord`; or None."""
     found = _COMPRESSED_NAME.search(os.path.basename(path))
     return None if found is None else found.lastgroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSet:
-    """The files of one `-SSSSS-of-NNNNN` set that are there, by their numbers."""
+    """The existing files of one `-SSSSS-of-NNNNN` set, by their numbers."""
 
     before: str  # folder and name, up to the number
-    shards: str  # how many there are, as the names say it
+    shards: str  # NNNNN, as in the names
     after: str
     paths: dict[int, str]
 
     @property
     def pattern(self) -> str:
-        """The name that stands for all of them."""
+        """A glob that matches all of them."""
         return f"{self.before}*-of-{self.shards}{self.after}"
 
     @property
     def count(self) -> int:
-        """How many shards the names say there are."""
+        """Number of shards according to the names."""
         return int(self.shards)
 
     @property
     def present(self) -> list[int]:
-        """The numbers of the shards that are there."""
+        """The numbers of the existing shards."""
         return sorted(number for number in self.paths if number < self.count)
 
     @property
     def missing(self) -> list[tuple[int, int]]:
-        """The shards that are not there, as (first, last) of each run; none of a set that is too large to be one."""
+        """The missing shards, as (first, last) of each run; empty for a set that is too large to be one."""
         if self.count > _MAX_SHARDS:
             return []
         runs, expected = [], 0
@@ -109,12 +111,12 @@ class ShardSet:
         return runs
 
     def name(self, number: int) -> str:
-        """The path of one shard, there or not."""
+        """The path of one shard, existing or not."""
         return f"{self.before}{number:0{len(self.shards)}d}-of-{self.shards}{self.after}"
 
 
 def group_shard_sets(paths: Iterable[str]) -> list[ShardSet]:
-    """The sets of numbered shards that some files belong to; other files belong to none."""
+    """The sets of numbered shards among some files."""
     sets: dict[tuple[str, str, str], dict[int, str]] = defaultdict(dict)
     for path in paths:
         folder, name = os.path.split(path)
@@ -129,25 +131,28 @@ def group_shard_sets(paths: Iterable[str]) -> list[ShardSet]:
 
 
 def check_complete(paths: Sequence[str]) -> None:
-    """Raise where a set of `-SSSSS-of-NNNNN` files lacks some of its shards."""
+    """Raise if a set of `-SSSSS-of-NNNNN` files lacks some of its shards."""
     for one in group_shard_sets(paths):
         runs = one.missing
         if runs:
             missing = sum(last - first + 1 for first, last in runs)
-            raise error(
-                "X505",
-                f"{one.count - missing:,} of {one.count:,} shards are here",
-                location=Location(path=one.pattern),
-                expected=f"shards 0 to {one.count - 1:,}",
-                found=f"no {one.name(runs[0][0])}" + (f", and {missing - 1:,} more missing" if missing > 1 else ""),
-                do="fetch the missing files, or open with allow_missing=True",
-            )
+            expected = f"shards 0 to {one.count - 1:,}"
+            raise _missing_shards_error(one.pattern, expected, one.name(runs[0][0]), missing, one.count)
+
+
+def _missing_shards_error(path: str, expected: str, first: str, missing: int, shards: int) -> RekordError:
+    return error(
+        "X505",
+        f"{missing:,} of {shards:,} shards are missing",
+        location=Location(path=path),
+        expected=expected,
+        found=f"no {first}" + (f", and {missing - 1:,} more missing" if missing > 1 else ""),
+        do="allow_missing=True      (or fetch the missing files)",
+    )
 
 
 _MAX_INFO_BYTES = 64 << 20
 _FORMAT = "tfrecord"
-_FRAMING_BYTES = 16
-_MAX_INFLATION_RATIO = 1032  # bytes that deflate can make of one
 
 
 class _TfdsSplit(msgspec.Struct, frozen=True):
@@ -162,15 +167,12 @@ class _TfdsInfo(msgspec.Struct, frozen=True):
     file_format: str = msgspec.field(name="fileFormat", default=_FORMAT)
 
 
-@dataclass(frozen=True, slots=True)
-class TfdsListing:
-    """What is here of each split, in order: paths, and the records that each is said to have."""
-
-    splits: Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]]
+ListedShards: TypeAlias = "tuple[tuple[str, ...], tuple[int, ...]]"
+"""The paths of the existing shards of a split, and the listed number of records of each."""
 
 
-def read_tfds_listing(folder: str, *, allow_missing: bool) -> TfdsListing | None:
-    """The splits of a TFDS folder; None where it is none, or lists no shards."""
+def read_tfds_listing(folder: str, *, allow_missing: bool) -> dict[str, ListedShards] | None:
+    """The splits of a TFDS folder; None if it is not one, or lists no shards."""
     place = os.path.join(folder, INFO_NAME)
     info = _read_tfds_info(place)
     if info is None or not any(split.shard_lengths for split in info.splits):
@@ -181,52 +183,46 @@ def read_tfds_listing(folder: str, *, allow_missing: bool) -> TfdsListing | None
             location=Location(path=place),
             expected=f"fileFormat {_FORMAT!r}",
             found=preview(info.file_format),
-            do="tfds.builder(…).download_and_prepare(file_format='tfrecord'), into another folder",
+            do="builder.download_and_prepare(file_format='tfrecord')      (of TFDS, into another folder)",
         )
-    splits = {}
+    splits: dict[str, ListedShards] = {}
     for split in info.splits:
         if split.name in splits:
-            raise _tfds_info_error(place, "each split once", preview(split.name))
+            raise _tfds_info_error(place, "unique split names", preview(split.name))
         splits[split.name] = _list_present_shards(folder, place, info, split, allow_missing=allow_missing)
-    return TfdsListing(splits)
+    return splits
 
 
 def _list_present_shards(
     folder: str, place: str, info: _TfdsInfo, split: _TfdsSplit, *, allow_missing: bool
-) -> tuple[tuple[str, ...], tuple[int, ...]]:
+) -> ListedShards:
     names = [_file_name(info, split, shard) for shard in range(len(split.shard_lengths))]
-    # A template is hostile like everything else in a file: no shard lies outside of the folder.
-    if not all(_is_file_name(name) for name in names) or len(set(names)) < len(names):
-        raise _tfds_info_error(place, "a name in the folder for each shard", preview(split.template))
+    # A template is untrusted like everything else in a file: no shard may lie outside the folder.
+    if not all(map(is_file_name, names)) or len(set(names)) < len(names):
+        raise _tfds_info_error(place, "a unique name in the folder for each shard", preview(split.template))
     here = {shard: os.path.join(folder, name) for shard, name in enumerate(names)}
     here = {shard: path for shard, path in here.items() if os.path.isfile(path)}
     if len(here) < len(names) and not allow_missing:
-        first = next(shard for shard in range(len(names)) if shard not in here)
-        missing = len(names) - len(here)
-        raise error(
-            "X505",
-            f"{len(here):,} of {len(names):,} shards are here",
-            location=Location(path=os.path.join(folder, names[first])),
-            expected=f"{len(names):,} shards of {preview(split.name)}, as {INFO_NAME} says",
-            found=f"no {names[first][:60]}" + (f", and {missing - 1:,} more missing" if missing > 1 else ""),
-            do="fetch the missing files, or open with allow_missing=True",
-        )
+        first = next(name for shard, name in enumerate(names) if shard not in here)
+        expected = f"{len(names):,} shards of {preview(split.name)}, as listed in {INFO_NAME}"
+        path = os.path.join(folder, first)
+        raise _missing_shards_error(path, expected, first[:60], len(names) - len(here), len(names))
     for shard, path in here.items():
         records, size_bytes = split.shard_lengths[shard], os.path.getsize(path)
-        if records * _FRAMING_BYTES > size_bytes * _MAX_INFLATION_RATIO:
+        if records * _core.FRAMING_BYTES > size_bytes * MAX_INFLATION_RATIO:
             raise error(
                 "X545",
                 location=Location(path=path),
-                expected=f"{records:,} records, as {INFO_NAME} says",
-                found=f"{size_bytes:,} bytes, which are fewer records",
-                do="fetch the file again, or remove dataset_info.json to read the shards by their names",
+                expected=f"{records:,} records, as listed in {INFO_NAME}",
+                found=f"{size_bytes:,} bytes, too few for that",
+                do="fetch the file again, or remove dataset_info.json to read the shards by name",
             )
     return tuple(here.values()), tuple(split.shard_lengths[shard] for shard in here)
 
 
 def _file_name(info: _TfdsInfo, split: _TfdsSplit, shard: int) -> str:
     shards = len(split.shard_lengths)
-    words = {
+    placeholders = {
         "{SHARD_X_OF_Y}": f"{shard:05d}-of-{shards:05d}",
         "{SHARD_INDEX}": f"{shard:05d}",
         "{NUM_SHARDS}": f"{shards:05d}",
@@ -235,13 +231,9 @@ def _file_name(info: _TfdsInfo, split: _TfdsSplit, shard: int) -> str:
         "{DATASET}": info.name,
     }
     name = split.template or FILE_TEMPLATE
-    for word, value in words.items():
-        name = name.replace(word, value)
+    for placeholder, value in placeholders.items():
+        name = name.replace(placeholder, value)
     return name
-
-
-def _is_file_name(name: str) -> bool:
-    return os.path.basename(name) == name and name not in ("", ".", "..") and name.isprintable()
 
 
 def _read_tfds_info(place: str) -> _TfdsInfo | None:
@@ -253,13 +245,13 @@ def _read_tfds_info(place: str) -> _TfdsInfo | None:
         document = msgspec.json.decode(read_file(place, LOCAL, most_bytes=_MAX_INFO_BYTES))
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as failure:
         raise _tfds_info_error(place, "JSON", str(failure)[:60]) from None
-    # Other libraries have a file of this name too, with other things in it.
+    # Other libraries use this file name too, with other content.
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
         return None
     if not isinstance(document.get("splits"), list):
         return None
     try:
-        return msgspec.convert(document, _TfdsInfo, strict=False)  # TFDS writes numbers as texts
+        return msgspec.convert(document, _TfdsInfo, strict=False)  # TFDS writes numbers as strings
     except msgspec.ValidationError as failure:
         raise _tfds_info_error(place, "splits with a name and shardLengths", str(failure)[:60]) from None
 
@@ -270,49 +262,49 @@ def _tfds_info_error(place: str, expected: str, found: str) -> RekordError:
         location=Location(path=place),
         expected=expected,
         found=found,
-        do="fetch the file again, or remove it to read the shards by their names",
+        do="fetch the file again, or remove it to read the shards by name",
     )
 
 
 @check_keywords
 def records(path: PathLike | Iterable[PathLike]) -> Iterator[bytes]:
-    """The payloads of a record file, or of all record files that a folder or glob holds, in name order.
+    """The payloads of a record file, or of all record files in a folder or glob, in name order.
 
-    Both checksums of every record are verified; compression is recognised by content. Raises a FormatError
-    with file, record and offset at the first record that is not intact, after everything before it.
+    Both checksums of every record are verified; compression is detected by content. At the first corrupt record it
+    raises a FormatError with file, record and offset, after all payloads before it.
     """
     return _iter_payloads(list_record_files(path))
 
 
 def list_record_files(path: PathLike | Iterable[PathLike]) -> list[str]:
-    """The record files that a file, folder or glob stands for, or several of them."""
+    """The record files of a file, folder or glob, or of several of them."""
     return find_record_files(path).paths
 
 
 def find_record_files(path: PathLike | Iterable[PathLike]) -> FoundFiles:
-    """The same, with the files that were skipped because their names say nothing."""
+    """The same, with the files that were skipped because of their names."""
     return resolve_record_files(path, starts_with_record, storage=ROUTED_STORAGE)
 
 
 def find_skipped_records(found: FoundFiles) -> list[str]:
-    """The files that were skipped because of their names, and begin with a record."""
+    """The files that were skipped because of their names but begin with a record."""
     return filter_record_files(found.skipped, starts_with_record, storage=ROUTED_STORAGE)
 
 
 def open_frames(path: str, storage: Storage = ROUTED_STORAGE) -> FrameReader:
-    """A reader over the frames of one file."""
+    """A reader of the frames of one file."""
     sized = storage.stat(path).kind == "file"
     return FrameReader(storage.open_read(path), path=path, sized=sized)
 
 
 def open_slabs(path: str, pool: _core.Pool, *, reuse: bool, storage: Storage = ROUTED_STORAGE) -> SlabReader:
-    """A reader over the frames of one file, for decoding."""
+    """A reader of the frames of one file, for decoding."""
     sized = storage.stat(path).kind == "file"
     return SlabReader(storage.open_read(path), path=path, sized=sized, pool=pool, reuse=reuse)
 
 
 def next_frames(reader: SlabReader, most_frames: int) -> FrameSegment | None:
-    """The next frames of a reader, None at the end; a failure says where it is, with what a look around adds."""
+    """The next frames of a reader, None at the end. An error has its location and the evidence around it."""
     try:
         return reader.next(most_frames)
     except RekordError as failure:
@@ -321,7 +313,7 @@ def next_frames(reader: SlabReader, most_frames: int) -> FrameSegment | None:
 
 
 def explain_frame_error(failure: RekordError) -> RekordError:
-    """A failure of a frame, met while decoding, with what a look around in its file adds, if that can be read."""
+    """The error of a corrupt frame, with the evidence around it in the file, if that can be read."""
     where = failure.location
     if where.path is None or failure.code[0] != "F":
         return failure
@@ -344,7 +336,7 @@ def decode_error(
     slab: _core.Slab,
     at: int,
 ) -> RekordError:
-    """What a batch met in the frame that begins at byte `at` of a slab and stands at `where` in its file."""
+    """The error of a batch for the frame at byte `at` of a slab, which is at `where` in its file."""
     if row is not None:
         failure = row_error(plan, *row, read_payload(slab, at))
         failure.location = failure.location.within(**where.to_dict())

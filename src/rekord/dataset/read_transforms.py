@@ -1,4 +1,4 @@
-"""Transforms of rows while they are read: what comes out is what writing them would have stored."""
+"""Transforms of rows while they are read, with the same result as transforms while writing."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 
 
 def extended(split: Split, transforms: Sequence[Any]) -> SplitTransforms:
-    """The transforms of a split with more of them, after those that it has."""
+    """The transforms of a split, followed by more of them."""
     from rekord.transforms.chain import Chain, as_chain
 
     steps = as_chain(transforms[0] if len(transforms) == 1 else transforms).steps
     if split.batch_map is not None:
         raise error(
             "U691",
-            "`transform` comes behind a function that changes batches",
-            expected="transforms before functions: they take rows as a schema declares them",
-            found="`map` was called first",
-            do="split.transform(…).map(…)",
+            "`transform` after `map` is not supported",
+            expected="transforms first: they take rows as the schema declares them",
+            found="a split with .map(…)",
+            do="split.transform(…).map(function)",
         )
     before = () if split.row_transforms is None else split.row_transforms.chain.steps
     made = SplitTransforms(split.stored_schema, Chain((*before, *steps)))
     if split.stored_schema.known:
-        made.schema  # noqa: B018 - what has no meaning for these columns is said now, not at the first batch
+        made.schema  # noqa: B018 - an invalid transform is reported now, not at the first batch
     return made
 
 
 def has_same_transforms(one: SplitTransforms | None, other: SplitTransforms | None) -> bool:
-    """Whether two splits are transformed alike."""
+    """Whether two splits have equal transforms."""
     return (None if one is None else one.chain) == (None if other is None else other.chain)
 
 
 def reject_transformed_column(split: Split, column: str, verb: str) -> None:
-    """Classes are found as they are stored: refused where a transform may have made others of them."""
+    """Refuse a column that a transform may change: classes are counted as stored."""
     transforms = split.row_transforms
     if transforms is None:
         return
@@ -53,15 +53,15 @@ def reject_transformed_column(split: Split, column: str, verb: str) -> None:
     if touched is None or column in touched:
         raise error(
             "U667",
-            f"`{verb}` knows the classes of `{column}` as they are stored, and a transform changes them",
-            expected="a column that no transform touches",
+            f"`{verb}` counts the stored classes of `{column}`, and a transform changes them",
+            expected="a column that no transform changes",
             found=f"split.transform(…).{verb}(by={column!r})"[:60],
             do=f"split.{verb}(by={column!r}) before transform(…), or write the transformed records first",
         )
 
 
 class SplitTransforms:
-    """The transforms of a split, bound to its schema when that is known. Small to pickle."""
+    """The transforms of a split, bound to its schema at first use. Small to pickle."""
 
     def __init__(self, before: LazySchema, chain: Chain) -> None:
         self.before = before
@@ -70,22 +70,22 @@ class SplitTransforms:
 
     @property
     def bound(self) -> Bound:
-        """The transforms for rows of the split's schema."""
+        """The transforms bound to the schema of the split."""
         if self._bound is None:
             self._bound = self.chain.bind(self.before.get())
         return self._bound
 
     @property
     def schema(self) -> Schema:
-        """That of the rows that they make."""
+        """The schema of the transformed rows."""
         return self.bound.schema
 
     def on(self, before: LazySchema) -> SplitTransforms:
-        """The same for rows of another schema."""
+        """The same transforms for rows of another schema."""
         return SplitTransforms(before, self.chain)
 
     def of(self, columns: tuple[str, ...] | None) -> BatchTransformer:
-        """What makes some columns of the transformed rows, or all."""
+        """The transformer for some columns of the transformed rows, or all."""
         return BatchTransformer(self, columns)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -93,7 +93,7 @@ class SplitTransforms:
 
 
 class BatchTransformer:
-    """Makes some columns of transformed rows out of batches of rows as they are stored."""
+    """Transforms batches of stored rows, and keeps some of the resulting columns."""
 
     def __init__(self, transforms: SplitTransforms, columns: tuple[str, ...] | None) -> None:
         self._transforms = transforms
@@ -105,13 +105,13 @@ class BatchTransformer:
         return BatchTransformer, (self._transforms, self._columns)
 
     def plan(self) -> CodecPlan:
-        """The plan of what comes out."""
+        """The plan of the resulting columns."""
         return compile_plan(self._transforms.schema, self._columns)
 
     def reading(self) -> CodecPlan:
-        """The plan that records are decoded by: of the columns that are needed, as far as that is known."""
+        """The plan to decode records by: of the required columns, as far as these are known."""
         before, columns = self._transforms.before, self._columns
-        self.plan()  # a column that there is not is said here
+        self.plan()  # raises for an unknown column
         if columns is None or self._touches is None:
             return before.plan(None)
         stored = before.get()
@@ -119,7 +119,7 @@ class BatchTransformer:
         return before.plan(tuple([name for name in stored if name in wanted]))
 
     def then(self, images: Callable[[Batch], Batch] | None) -> Callable[[Batch], Batch] | None:
-        """The transforms, and what decodes images behind them. Errors name the row in the batch."""
+        """The transforms, followed by image decoding. Errors name the row in the batch."""
         if self._is_passthrough:
             return images
         return self if images is None else _TransformAndDecode(self, images)
@@ -130,7 +130,7 @@ class BatchTransformer:
 
     @property
     def _is_passthrough(self) -> bool:
-        """Whether no column that comes out is one of theirs."""
+        """Whether the transforms change none of the resulting columns."""
         touched = self._touches
         return touched is not None and self._columns is not None and touched.isdisjoint(self._columns)
 
@@ -153,7 +153,7 @@ class BatchTransformer:
         return _decode_frames(compile_plan(stored), frames, rows)
 
     def _stored_schema(self) -> Schema:
-        """The columns that come out, for one way through the codec; images are the bytes that they are."""
+        """The resulting columns for one pass through the codec; images are plain bytes."""
         if self._stored is None:
             schema = self._transforms.schema
             some = frozenset(schema if self._columns is None else self._columns)
@@ -166,7 +166,7 @@ class BatchTransformer:
 
 
 class _TransformAndDecode:
-    """Transforms, and what decodes images behind them. Unlike a closure it can be pickled."""
+    """Transforms followed by image decoding. Unlike a closure it can be pickled."""
 
     def __init__(self, first: Callable[[Batch], Batch], last: Callable[[Batch], Batch]) -> None:
         self._first = first
@@ -177,7 +177,7 @@ class _TransformAndDecode:
 
 
 def _replace_images_with_bytes(features: Mapping[str, Feature], wanted: frozenset[str]) -> dict[str, Feature]:
-    """These columns with plain bytes for images: a mask without its image would be no schema."""
+    """These columns with plain bytes for images: a mask without its image is not a valid schema."""
     out: dict[str, Feature] = {}
     for name, feature in features.items():
         if name in wanted:

@@ -1,31 +1,141 @@
-"""Samplers: which record is delivered at each position of an epoch, as a pure function of seed and epoch."""
+"""Samplers: which record is delivered at each position of an epoch, as a pure function of seed and epoch.
+
+Ranks and loader workers only partition the positions (`RankSteps`).
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
+import numpy.typing as npt
 
 from rekord import _core
-from rekord.dataset.order import EpochOrder, Ids
-from rekord.dataset.shards import Shards
-from rekord.errors import error
+from rekord.arguments import invalid
+
+if TYPE_CHECKING:
+    from rekord.dataset.shards import Shards
+
+Ids: TypeAlias = npt.NDArray[np.int64]
+Selection: TypeAlias = "range | Ids"
+OrderKind: TypeAlias = Literal["sequential", "exact", "block"]
+Remainder: TypeAlias = Literal["keep", "drop", "pad"]
+
+WINDOW_BLOCKS = 16
+"""A block-wise order permutes records within this many blocks."""
 
 UINT64_RANGE = 1 << 64
+_MAX_NUMBER = 1 << 62
 _MAX_EXACT = 1 << 31
 """Below this the product of two numbers of records fits in an int64."""
 
-Selection: TypeAlias = "range | Ids"
+
+@dataclass(frozen=True, slots=True)
+class EpochOrder:
+    """An order of `n` records. A block-wise one has blocks of `block` records; `lanes` is the first world size."""
+
+    kind: OrderKind
+    n: int
+    seed: int = 0
+    block: int = 1
+    window: int = WINDOW_BLOCKS
+    lanes: int = 1
+
+    def records(self, epoch: int, positions: Ids) -> Ids:
+        """The record at each of these positions of an epoch."""
+        if self.kind == "sequential" or not len(positions):
+            return positions
+        key = _core.order_key([self.seed, epoch])
+        if self.kind == "exact":
+            return _core.permute(positions, self.n, key)  # type: ignore[return-value]
+        return _core.permute_blocks(  # type: ignore[return-value]
+            positions, self.n, self.block, self.window, self.lanes, key
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The order as a state holds it, without the number of records."""
+        if self.kind == "sequential":
+            return {"kind": self.kind}
+        order: dict[str, Any] = {"kind": self.kind, "seed": self.seed}
+        if self.kind == "block":
+            order |= {"block": self.block, "window": self.window, "lanes": self.lanes}
+        return order
+
+    def resume(self, saved: Mapping[str, Any]) -> EpochOrder:
+        """The order to resume from a state: a block-wise one keeps its blocks and lanes, whatever the world size."""
+        if self.kind != "block":
+            return self
+        block, window, lanes = saved.get("block"), saved.get("window"), saved.get("lanes")
+        if not (_is_number(block) and _is_number(window) and _is_number(lanes)):
+            return self  # which is then another order than the state's
+        return replace(self, block=block, window=window, lanes=lanes)
+
+
+def _is_number(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < _MAX_NUMBER
+
+
+@dataclass(frozen=True, slots=True)
+class RankSteps:
+    """The steps of one rank through `n` positions, starting at position `consumed`.
+
+    Positions that do not fill a step are kept (a rank may then have a shorter batch than others, or none), dropped,
+    or padded with positions from the start of the epoch.
+    """
+
+    n: int
+    batch_size: int
+    rank: int = 0
+    world: int = 1
+    remainder: Remainder = "keep"
+    consumed: int = 0
+
+    @property
+    def step_positions(self) -> int:
+        """Positions per step, over all ranks."""
+        return self.batch_size * self.world
+
+    def __len__(self) -> int:
+        """Number of batches left for this rank."""
+        left = max(self.n - self.consumed, 0)
+        whole, rest = divmod(left, self.step_positions)
+        if not rest or self.remainder == "drop":
+            return whole
+        return whole + 1 if self.remainder == "pad" or len(self.positions(whole)) else whole
+
+    @property
+    def padded(self) -> int:
+        """Positions of the last step, over all ranks, that repeat the start of the epoch."""
+        rest = max(self.n - self.consumed, 0) % self.step_positions
+        return self.step_positions - rest if self.remainder == "pad" and rest else 0
+
+    def consumed_after(self, step: int) -> int:
+        """Positions of the epoch delivered after this step, over all ranks."""
+        return min(self.consumed + (step + 1) * self.step_positions, self.n)
+
+    def worker_steps(self, worker: int, workers: int) -> Iterator[int]:
+        """The steps of one loader worker: whole ones, so that any number of workers gives one order."""
+        return iter(range(worker, len(self), workers))
+
+    def positions(self, step: int) -> Ids:
+        """The positions of this rank in a step."""
+        begin = self.consumed + step * self.step_positions
+        first = begin + (self.rank - begin) % self.world
+        end = begin + self.step_positions
+        if self.remainder == "pad":
+            return np.arange(first, end, self.world, dtype=np.int64) % max(self.n, 1)
+        return np.arange(first, min(end, self.n), self.world, dtype=np.int64)
 
 
 def normalize_selection(ids: Ids) -> Selection:
-    """These numbers; a range where they have equal gaps, so that a view is the same however it was made."""
+    """These numbers, as a range where they are evenly spaced: equal views have equal selections."""
     if len(ids) < 2:
         return range(int(ids[0]), int(ids[0]) + 1) if len(ids) else range(0)
     step = int(ids[1]) - int(ids[0])
@@ -45,7 +155,7 @@ def slice_selection(within: Selection, which: slice) -> Selection:
 
 
 def select_numbers(selection: Selection, places: Ids) -> Ids:
-    """The numbers that stand at some places of a selection."""
+    """The numbers at some places of a selection."""
     if isinstance(selection, range):
         return selection.start + places * selection.step
     return selection[places]
@@ -59,100 +169,83 @@ def expand_selection(selection: Selection) -> Ids:
 
 
 def concat_selections(selections: Sequence[Selection]) -> Selection:
-    """One selection behind another."""
+    """Several selections, one after another."""
     return normalize_selection(np.concatenate([expand_selection(one) for one in selections]))
 
 
 def digest_selection(selection: Selection) -> str:
-    """A few letters that tell a selection from others."""
+    """A short digest that identifies a selection."""
     if isinstance(selection, range):
-        told = f"{selection.start}:{selection.stop}:{selection.step}".encode()
+        content = f"{selection.start}:{selection.stop}:{selection.step}".encode()
     else:
-        told = np.ascontiguousarray(selection, np.int64).tobytes()
-    return hashlib.sha256(told).hexdigest()[:16]
+        content = np.ascontiguousarray(selection, np.int64).tobytes()
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
-class Sampler(Protocol):
-    """What `Batches` follows."""
+class Sampler(ABC):
+    """Which record is at each position of an epoch: what `Batches` follows."""
+
+    is_file_order: ClassVar[bool] = False
+    """Whether position p is record p of all, so that files can be read from start to end."""
 
     @property
+    @abstractmethod
     def size(self) -> int:
-        """How many positions an epoch has."""
+        """Positions per epoch."""
 
-    @property
-    def is_file_order(self) -> bool:
-        """Whether position p is record p of all, so that files can be read from front to end."""
-
+    @abstractmethod
     def records(self, epoch: int, positions: Ids) -> Ids:
         """The numbers of the records at these positions."""
 
+    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """What tells this sampler from others, as a state holds it: small, and JSON."""
+        """What identifies this sampler in a state: small, and JSON."""
 
-    def resume(self, told: Mapping[str, Any]) -> Sampler:
-        """The sampler for who goes on from a state that tells this of its own. Whether they fit is seen elsewhere."""
-
-
-@dataclass(frozen=True)
-class FileOrderSampler:
-    """All records of some shards as they come. How many there are is looked up when it is needed."""
-
-    shards: Shards
-
-    @property
-    def size(self) -> int:
-        """All of them."""
-        return len(self.shards)
-
-    @property
-    def is_file_order(self) -> bool:
-        """It is."""
-        return True
-
-    def records(self, epoch: int, positions: Ids) -> Ids:
-        """The record of the same number."""
-        return positions
-
-    def to_dict(self) -> dict[str, Any]:
-        """Nothing but its kind."""
-        return {"kind": "sequential"}
-
-    def resume(self, told: Mapping[str, Any]) -> FileOrderSampler:
-        """The same."""
+    def resume(self, saved: Mapping[str, Any]) -> Sampler:
+        """The sampler to resume from a state with this `to_dict()`. Whether the two match is checked elsewhere."""
         return self
 
 
 @dataclass(frozen=True)
-class FullSampler:
-    """All records of some shards in an order."""
+class FileOrderSampler(Sampler):
+    """All records of some shards in file order. Their number is looked up when it is needed."""
+
+    shards: Shards
+    is_file_order = True
+
+    @property
+    def size(self) -> int:
+        return len(self.shards)
+
+    def records(self, epoch: int, positions: Ids) -> Ids:
+        return positions
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": "sequential"}
+
+
+@dataclass(frozen=True)
+class FullSampler(Sampler):
+    """Every record of some shards once per epoch, in an order computed from (seed, epoch)."""
 
     order: EpochOrder
 
     @property
     def size(self) -> int:
-        """All of them."""
         return self.order.n
 
-    @property
-    def is_file_order(self) -> bool:
-        """Not as far as readers are to know."""
-        return False
-
     def records(self, epoch: int, positions: Ids) -> Ids:
-        """What stands there in the order."""
         return self.order.records(epoch, positions)
 
     def to_dict(self) -> dict[str, Any]:
-        """The order alone."""
         return self.order.to_dict()
 
-    def resume(self, told: Mapping[str, Any]) -> FullSampler:
-        """The order as it was begun."""
-        return replace(self, order=self.order.resume(told))
+    def resume(self, saved: Mapping[str, Any]) -> FullSampler:
+        return replace(self, order=self.order.resume(saved))
 
 
 @dataclass(frozen=True, eq=False)
-class SubsetSampler:
+class SubsetSampler(Sampler):
     """Some of the records, in an order of their own. `ids` are their numbers."""
 
     order: EpochOrder
@@ -160,25 +253,16 @@ class SubsetSampler:
 
     @property
     def size(self) -> int:
-        """As many as are selected."""
         return len(self.ids)
 
-    @property
-    def is_file_order(self) -> bool:
-        """Never: what was left out would be read too."""
-        return False
-
     def records(self, epoch: int, positions: Ids) -> Ids:
-        """The selected one that stands there in the order."""
         return select_numbers(self.ids, self.order.records(epoch, positions))
 
     def to_dict(self) -> dict[str, Any]:
-        """The order, and a digest of what is selected."""
         return {**self.order.to_dict(), "selected": self._digest}
 
-    def resume(self, told: Mapping[str, Any]) -> SubsetSampler:
-        """The order as it was begun, of the same records."""
-        return replace(self, order=self.order.resume(told))
+    def resume(self, saved: Mapping[str, Any]) -> SubsetSampler:
+        return replace(self, order=self.order.resume(saved))
 
     @cached_property
     def _digest(self) -> str:
@@ -186,43 +270,43 @@ class SubsetSampler:
 
 
 class Sampling(Protocol):
-    """How the epochs of a balanced or mixed split are drawn from its records."""
+    """How the epochs of a balanced or mixed split are sampled from its records."""
 
     @property
     def description(self) -> str:
-        """In a few words."""
+        """A short description."""
 
     @property
     def size(self) -> int:
-        """How many positions an epoch has."""
+        """Positions per epoch."""
 
     @property
     def achieved(self) -> Mapping[Any, float]:
-        """The part of an epoch that each class, or each component, has."""
+        """The share of each class, or of each component, in an epoch."""
 
     def sampler(self, *, shuffled: bool, seed: int) -> Sampler:
-        """Which record stands at each position."""
+        """Which record is at each position."""
 
 
 class SamplingGroups(Protocol):
-    """What is drawn from: some parts, each with an order of its own in every round through it."""
+    """Groups to sample from. Each has an order of its own in every round through it."""
 
     def __len__(self) -> int: ...
 
     def size(self, part: int) -> int:
-        """How many records a part has."""
+        """Number of records in a group."""
 
     def records(self, part: int, round: int, numbers: Ids, *, shuffled: bool, seed: int) -> Ids:
-        """Which records stand at these numbers of one round through a part."""
+        """The records at these places of one round through a group."""
 
 
 @dataclass(frozen=True, eq=False)
-class QuotaSampler:
-    """A sampler that takes a fixed number of records from each part in an epoch, at computed places.
+class QuotaSampler(Sampler):
+    """A sampler that takes a fixed number of records from each group per epoch, at computed positions.
 
-    Each part has a sequence of its own that continues from epoch to epoch: its records in one order, then in another,
-    and so on. A small part comes around several times in an epoch, each record as often as any other; a large one is
-    covered over several epochs. All of it is computed from the position.
+    Each group has a sequence of its own that continues from epoch to epoch: its records in one order, then in
+    another, and so on. A small group comes around several times in an epoch, each record as often as any other; a
+    large one is covered over several epochs. All of it is computed from the position.
     """
 
     parts: SamplingGroups
@@ -233,20 +317,13 @@ class QuotaSampler:
 
     @property
     def size(self) -> int:
-        """The sum of all quotas."""
         return int(self._bounds[-1])
-
-    @property
-    def is_file_order(self) -> bool:
-        """Never."""
-        return False
 
     @cached_property
     def _bounds(self) -> Ids:
         return np.concatenate([[0], np.cumsum(self.quotas)]).astype(np.int64)
 
     def records(self, epoch: int, positions: Ids) -> Ids:
-        """What stands there: of which part, the how manieth of the epoch, and so which record of that part."""
         out = np.empty(len(positions), np.int64)
         if not len(positions):
             return out
@@ -258,44 +335,39 @@ class QuotaSampler:
         return out
 
     def to_dict(self) -> dict[str, Any]:
-        """The order, and what tells these parts and quotas from others."""
         order = {"kind": "exact", "seed": self.seed} if self.shuffled else {"kind": "sequential"}
         quotas = hashlib.sha256(np.ascontiguousarray(self.quotas, np.int64).tobytes()).hexdigest()
         return {**order, **self.extra, "quotas": quotas[:16]}
-
-    def resume(self, told: Mapping[str, Any]) -> QuotaSampler:
-        """The same."""
-        return self
 
     def _places(self, epoch: int, positions: Ids) -> tuple[Ids, Ids]:
         if not self.shuffled:
             return interleave_groups(self._bounds, positions)
         key = _core.order_key([self.seed, epoch])
         drawn: Ids = _core.permute(positions, self.size, key)  # type: ignore[assignment]
-        # The last of equal bounds: parts without a quota have no places.
+        # The last of equal bounds: groups without a quota have no places.
         parts = np.searchsorted(self._bounds, drawn, side="right").astype(np.int64) - 1
         return parts, drawn - self._bounds[parts]
 
     def _of_part(self, part: int, epoch: int, numbers: Ids) -> Ids:
         size = self.parts.size(part)
-        # Python's whole numbers, since an epoch may be a very large one.
+        # Python's integers: an epoch number may be very large.
         round_before, begun = divmod(epoch * int(self.quotas[part]), size)
         rounds, inside = np.divmod(begun + numbers, size)
         out = np.empty(len(numbers), np.int64)
         for each in np.unique(rounds).tolist():
             here = rounds == each
             # A key is made of words of 64 bits.
-            number = (round_before + each) % (1 << 64)
+            number = (round_before + each) % UINT64_RANGE
             out[here] = self.parts.records(part, number, inside[here], shuffled=self.shuffled, seed=self.seed)
         return out
 
 
 def interleave_groups(bounds: Ids, positions: Ids) -> tuple[Ids, Ids]:
-    """Parts spread evenly over an epoch: the part at each position, and the how manieth it is of that part.
+    """Groups spread evenly over an epoch: the group at each position, and its number within that group.
 
-    The parts are halved again and again. Of n positions, `first` of which are of the first half, position p is one of
-    them where p · first / n steps over a whole number; how many were before it is that number. `bounds` are the sums
-    of the quotas so far.
+    The groups are halved again and again. Of n positions, `first` of which belong to the first half, position p is
+    one of them where p · first / n crosses an integer; that integer is the number of positions before it. `bounds`
+    are the cumulative quotas.
     """
     parts, numbers = np.zeros(len(positions), np.int64), np.zeros(len(positions), np.int64)
     places = np.arange(len(positions))
@@ -322,11 +394,11 @@ def interleave_groups(bounds: Ids, positions: Ids) -> tuple[Ids, Ids]:
 
 
 def allocate_quotas(n: int, shares: Sequence[Fraction]) -> Ids:
-    """So many of n for each share: whole numbers, each less than 1 from its part, n in all."""
+    """Quotas for shares of n: integers, each less than 1 from its exact share, with the sum n."""
     total = sum(shares, Fraction(0))
     exact = [share * n / total for share in shares]
     quotas = [math.floor(one) for one in exact]
-    # What is left goes to those that lost most by rounding down, the first ones of equals.
+    # The rest goes to those that lost most by rounding down; of equals, to the first ones.
     losers = sorted(range(len(shares)), key=lambda place: quotas[place] - exact[place])
     for place in losers[: n - sum(quotas)]:
         quotas[place] += 1
@@ -334,15 +406,9 @@ def allocate_quotas(n: int, shares: Sequence[Fraction]) -> Ids:
 
 
 def parse_share(name: str, value: object) -> Fraction:
-    """A share as it was written: 0.7 is seven tenths, and not the nearest number that a float can be."""
+    """A share as it was written: 0.7 is seven tenths, not the nearest float."""
     number = value.item() if isinstance(value, np.generic) else value
     usable = isinstance(number, (int, float, Fraction)) and not isinstance(number, bool)
     if not usable or not math.isfinite(number) or number < 0:  # type: ignore[arg-type, operator]
-        raise error(
-            "U605",
-            f"a share cannot be {repr(value)[:60]}",
-            expected="a number from 0 on",
-            found=repr(value)[:60],
-            do=f"{name}: 0.5",
-        )
+        raise invalid("share", value, "a number ≥ 0", f"{name}: 0.5")
     return Fraction(repr(number)) if isinstance(number, float) else Fraction(number)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Where the records of a shard begin: from its index file or the cache, else found by a scan."""
+"""Where the records of a shard begin: from its index file or the user's cache, else by a scan of the file."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from rekord.dataset.index import (
     open_index_file,
     parse_frame_size,
 )
-from rekord.dataset.manifest import find_shard_entry
-from rekord.dataset.order import Ids
+from rekord.dataset.manifest import MAX_INFLATION_RATIO, find_shard_entry
 from rekord.dataset.read import next_frames, open_frames, open_slabs
+from rekord.dataset.samplers import Ids
 from rekord.errors import RekordError, error
 from rekord.framing.deflate import FLUSH_BYTES, FlushPoint
 from rekord.framing.frames import EVIDENCE_BYTES
 from rekord.framing.inflate import read_head, sniff_compression
 from rekord.location import Location
-from rekord.storage.local import LOCAL, read_error, read_file
-from rekord.storage.portability import open_to_read, pread
+from rekord.storage.local import LOCAL, open_descriptor, quote_folder, read_error, read_file
+from rekord.storage.portability import pread
 from rekord.storage.router import REMOTE, ROUTED_STORAGE, is_remote
 from rekord.storage.transaction import StagedFile
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 MIN_CACHED_FILE_BYTES = 1 << 20
-"""Shorter files are looked through faster than a cache is asked."""
+"""Shorter files are scanned faster than the cache is read."""
 
 MAX_CACHE_BYTES = 1 << 30
 MAX_CACHE_ENTRIES = 20_000
@@ -63,7 +63,7 @@ _writes = count()
 
 
 def cache_folder() -> str | None:
-    """Where indexes are kept: below REKORD_CACHE, or below XDG_CACHE_HOME, or below ~/.cache."""
+    """The folder of cached indexes: below REKORD_CACHE, XDG_CACHE_HOME or ~/.cache."""
     named = os.environ.get("REKORD_CACHE")
     if named:
         return os.path.join(named, "index")
@@ -74,7 +74,7 @@ def cache_folder() -> str | None:
 
 
 def read_cached_index(path: str, size_bytes: int, mtime_ns: int, expected: IndexExpectation) -> IndexFile | None:
-    """The index of a file that is still as it was then."""
+    """The cached index of a file that is unchanged since."""
     found = read_cache_entry(path, expected)
     if found is None or (found.facts.file_bytes, found.facts.mtime_ns) != (size_bytes, mtime_ns):
         return None
@@ -82,12 +82,12 @@ def read_cached_index(path: str, size_bytes: int, mtime_ns: int, expected: Index
 
 
 def read_cache_entry(path: str, expected: IndexExpectation) -> IndexFile | None:
-    """What is kept in the place of a path."""
+    """The cache entry of a path."""
     place = _entry_path(path)
     found = None if place is None else open_index_file(place, expected)
     if place is not None and found is not None:
         with suppress(OSError):
-            os.utime(place)  # what is used stays longest
+            os.utime(place)  # the least recently used entries are removed first
     return found
 
 
@@ -99,27 +99,20 @@ def write_cached_index(
     compression: str,
     flush_points: Sequence[FlushPoint] | None = None,
 ) -> None:
-    """Keep an index for the next time, in place of an older one of the same file."""
-    content = encode_offsets_file(
-        offsets,
-        file_bytes=size_bytes,
-        mtime_ns=mtime_ns,
-        compression=compression,
-        flush_points=flush_points,
-    )
-    write_cache_entry(path, content)
+    """Cache an index, in place of an older one of the same file."""
+    write_cache_entry(path, encode_offsets_file(offsets, size_bytes, mtime_ns, compression, flush_points))
 
 
 def write_cache_entry(path: str, content: bytes) -> None:
-    """Keep the bytes of an index file, as they are, in the place of a path."""
+    """Cache the bytes of an index file as the entry of a path."""
     place = _entry_path(path)
     if place is None:
         return
     staged = f"{place}.{secrets.token_hex(4)}{_UNFINISHED}"
     try:
         os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
-        # In one step: others may be reading or writing the same entry. Half an entry after a power cut is no
-        # harm, since its checksum tells.
+        # In one step: others may be reading or writing the same entry. A truncated entry after a power failure does
+        # no harm: its checksum does not match.
         with StagedFile(place, staged, LOCAL, sync=False) as file:
             file.write(content)
     except (OSError, RekordError):
@@ -129,7 +122,7 @@ def write_cache_entry(path: str, content: bytes) -> None:
 
 
 def clean_cache(folder: str, *, spare: str = "") -> None:
-    """Remove what was used longest ago, where there is too much, and what nobody finished."""
+    """Remove unfinished entries, and the least recently used ones where there are too many."""
     found: list[tuple[float, int, str]] = []
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -163,24 +156,24 @@ _MAX_INDEX_BYTES = 1 << 30
 
 
 def open_remote_index(url: str, expected: IndexExpectation) -> IndexFile | None:
-    """An index file by its URL; None where there is none, or not the expected one.
+    """An index file by its URL; None if it is missing or not the expected one.
 
-    It is read from the user's cache, chunk by chunk; where nothing can be kept there it stays in memory.
+    It is read from the user's cache, chunk by chunk; where nothing can be cached it stays in memory.
     """
     try:
-        there = REMOTE.stat(url)
+        stat = REMOTE.stat(url)
     except RekordError as failure:
-        # Where nobody may list files, one that is missing looks like one that is secret.
+        # Without permission to list files, a missing one looks like a forbidden one.
         if failure.code in ("X501", "X556"):
             return None
         raise
-    if there.kind != "file" or not 0 < there.size_bytes <= _MAX_INDEX_BYTES:
+    if stat.kind != "file" or not 0 < stat.size_bytes <= _MAX_INDEX_BYTES:
         return None
-    name = f"{url}#{there.size_bytes}-{there.mtime_ns:x}"
-    # Without a time nothing tells it from a later one of the same size.
-    found = read_cache_entry(name, expected) if there.mtime_ns else None
+    name = f"{url}#{stat.size_bytes}-{stat.mtime_ns:x}"
+    # Without a time it cannot be distinguished from a later one of the same size.
+    found = read_cache_entry(name, expected) if stat.mtime_ns else None
     if found is None:
-        content = REMOTE.ranges([(url, 0, there.size_bytes)])[0]
+        content = REMOTE.ranges([(url, 0, stat.size_bytes)])[0]
         write_cache_entry(name, content)
         found = read_cache_entry(name, expected) or open_index_file(url, expected, content)
     return found
@@ -191,7 +184,7 @@ _WINDOW_BYTES = 32 << 10
 
 
 def find_flush_points(path: str, compression: str, offsets: Offsets) -> tuple[FlushPoint, ...] | None:
-    """The places where a shard that rekord compressed can be entered; None where they are not those of rekord."""
+    """The flush points of a shard that rekord compressed; None if another program compressed it."""
     expected = _compute_flush_offsets(offsets)
     if not expected:
         return ()
@@ -218,7 +211,7 @@ def find_flush_points(path: str, compression: str, offsets: Offsets) -> tuple[Fl
 
 
 def _compute_flush_offsets(offsets: Offsets) -> list[int]:
-    """Where in the stream a flush comes before a record."""
+    """The offsets in the stream before which rekord flushes."""
     found: list[int] = []
     before = 0
     while True:
@@ -230,7 +223,7 @@ def _compute_flush_offsets(offsets: Offsets) -> list[int]:
 
 
 def _count_inflated_bytes(stream: zlib._Decompress, data: bytes) -> int:
-    """How many bytes some more input makes, in pieces that take little memory."""
+    """The inflated size of some more input, in pieces that take little memory."""
     made = 0
     while data:
         made += len(stream.decompress(data, FLUSH_BYTES))
@@ -239,7 +232,7 @@ def _count_inflated_bytes(stream: zlib._Decompress, data: bytes) -> int:
 
 
 def _is_flush_point(data: bytes, at: int) -> bool:
-    """Whether what follows can be read without anything before it."""
+    """Whether the data from here on can be inflated on its own."""
     inflate = zlib.decompressobj(wbits=-15)
     try:
         return len(inflate.decompress(data[at : at + 4 * _WINDOW_BYTES], _WINDOW_BYTES)) > 0
@@ -251,18 +244,17 @@ IndexOrigin: TypeAlias = Literal["written", "cached", "beside", "found"]
 
 _MAX_FRAMES = 1 << 20
 _MAX_CACHED_INDEXES = 1024
-_MAX_INFLATION_RATIO = 1032
 _LARGE_RECORD_BYTES = 64 << 10
-"""Between longer records a few bytes are read, instead of the whole file."""
+"""If records are longer on average, only their headers are read, not the whole file."""
 _MIN_SAMPLE_RECORDS = 16
 
 
 class ShardIndex:
-    """Where each frame begins in the stream of a shard, and the columns that are kept of it.
+    """Where each frame begins in the stream of a shard, and the columns that the index keeps.
 
-    Both come from an index file, chunk by chunk, or the offsets from an array. `flush_points` are where reading of a
-    compressed shard can begin besides its front; None where that is unknown. `stream_bytes` is how long the stream
-    is, where all of it was read. Safe to share by threads.
+    Both come from an index file, chunk by chunk, or the offsets from an array. `flush_points` are the places where
+    reading of a compressed shard can start, besides its beginning; None if unknown. `stream_bytes` is the length of
+    the stream, if all of it was read. Thread-safe.
     """
 
     def __init__(
@@ -296,17 +288,17 @@ class ShardIndex:
 
     @property
     def is_sequential_only(self) -> bool:
-        """Whether the file can only be read from its front."""
+        """Whether the file can only be read from its start."""
         return self.compression != "none" and self.flush_points is None
 
     @property
     def held_bytes(self) -> int:
-        """The memory that its offsets take."""
+        """The memory of its offsets."""
         return 0 if self._offsets is None else self._offsets.nbytes
 
     @property
     def offsets(self) -> Offsets:
-        """Where all frames begin, as uint32 or uint64: for those who need all of them at once."""
+        """Where all frames begin, as uint32 or uint64, in memory at once."""
         if self._offsets is not None:
             return self._offsets
         parts = [self.chunk(number) for number in range(-(-len(self) // CHUNK_RECORDS))]
@@ -315,7 +307,7 @@ class ShardIndex:
     def chunk(self, number: int) -> Offsets:
         """Where the frames of the records from `number * CHUNK_RECORDS` on begin.
 
-        A chunk that does not match its checksum is no error: the headers of the file say the same.
+        A damaged chunk is not an error: the same offsets are found by a scan of the file.
         """
         if self._offsets is None:
             assert self._file is not None
@@ -350,14 +342,14 @@ class ShardIndex:
         return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.zeros(0, np.uint32)])
 
     def extents(self, records: Ids, size_bytes: int) -> tuple[Ids, Ids]:
-        """Where the frames of some records begin and end; the last one ends where the stream does."""
+        """Where the frames of some records begin and end; the last one ends with the stream."""
         last = len(self) - 1
         begins, following = np.split(self.begins(np.concatenate([records, np.minimum(records + 1, last)])), 2)
         return begins, np.where(records < last, following, size_bytes)
 
     @property
     def whole(self) -> Offsets | None:
-        """All offsets, where they are in memory, or are so few that they may be."""
+        """All offsets, if they are in memory or few enough to be."""
         if self._offsets is None and len(self) <= CHUNK_RECORDS:
             return self.chunk(0) if len(self) else np.zeros(0, np.uint32)
         return self._offsets
@@ -365,20 +357,20 @@ class ShardIndex:
     # Columns
 
     def keeps(self, names: Sequence[str]) -> bool:
-        """Whether the index has these columns, whatever has become of them."""
+        """Whether the index has these columns, damaged or not."""
         return self._file is not None and set(names) <= set(self._file.columns)
 
     def has_columns(self, names: Sequence[str]) -> bool:
-        """Whether the index has these columns, and all of it is what was written."""
+        """Whether the index has these columns and is intact."""
         return self._file is not None and self.keeps(names) and self._file.is_intact()
 
     def column_type(self, name: str) -> Any:
-        """The Arrow type of a column that it keeps."""
+        """The Arrow type of a column of the index."""
         assert self._file is not None
         return self._file.schema.field(name).type
 
     def columns(self, number: int, names: Sequence[str]) -> pa.RecordBatch:
-        """Columns of a chunk; X547 where that is not any more what `has_columns` found."""
+        """Columns of a chunk; X547 if it was damaged since `has_columns`."""
         assert self._file is not None
         try:
             return self._file.chunk(number).select(list(names))
@@ -387,19 +379,24 @@ class ShardIndex:
 
     @property
     def classes(self) -> dict[str, dict[str, int]]:
-        """The records of each class of each Label, where the index says so."""
+        """The number of records of each class of each Label, if the index has them."""
         return self._file.facts.classes if self._file is not None and self._file.columns else {}
 
 
 def index_mismatch_error(path: str, expected: str, found: str, do: str | None = None) -> RekordError:
-    """The error for an index that cannot be used, where nothing can take its place."""
+    """The error for an index that cannot be used, where there is no fallback."""
     return error(
         "X547",
         location=Location(path=path),
         expected=expected,
         found=found[:60],
-        do=do or f"rekord index {os.path.dirname(path) or '.'}      (makes it again from the records)",
+        do=do or rebuild_hint(path),
     )
+
+
+def rebuild_hint(path: str) -> str:
+    """How to rebuild the index of a shard."""
+    return f"rekord index {quote_folder(path)}      (rebuilds it from the records)"
 
 
 _index_cache: OrderedDict[tuple[Any, ...], ShardIndex] = OrderedDict()
@@ -407,7 +404,7 @@ _lock = Lock()
 
 
 def open_shard_index(path: str, records: int | None = None) -> ShardIndex:
-    """The index of a shard as the files are now. One that has not so many `records` is not believed."""
+    """The index of a shard as the files are now. One with another number of `records` is rebuilt."""
     stamp = read_stamp(path)
     key = _cache_key(path, stamp)
     with _lock:
@@ -422,25 +419,27 @@ def open_shard_index(path: str, records: int | None = None) -> ShardIndex:
 
 
 def rebuild_index(path: str) -> ShardIndex:
-    """What the headers of the file say, whatever an index says. It is what `open_shard_index` gives from now on."""
+    """The index from a scan of the file, whatever the index file says. `open_shard_index` returns it from now on."""
     stamp = read_stamp(path)
     return _remember(_cache_key(path, stamp), _scan_offsets(path, stamp))
 
 
 def _cache_key(path: str, stamp: Stamp) -> tuple[Any, ...]:
-    """What an index is known by: the shard and the index file as they are now."""
+    """What identifies an index: the shard and the index file as they are now."""
     if is_remote(path):
         return path, stamp, None
     try:
-        found = os.stat(index_path(path))
-        there: Any = found.st_size, found.st_mtime_ns, found.st_dev, found.st_ino
+        return path, stamp, _stat_stamp(os.stat(index_path(path)))
     except OSError:
-        there = None
-    return path, stamp, there
+        return path, stamp, None
+
+
+def _stat_stamp(found: os.stat_result) -> Stamp:
+    return found.st_size, found.st_mtime_ns, (found.st_dev, found.st_ino)
 
 
 def find_sequential_compression(path: str) -> str | None:
-    """The compression of a file that can only be read from its front; None where any record can be reached."""
+    """The compression of a file that can only be read from its start; None if any record can be reached."""
     stamp = read_stamp(path)
     compression = detect_file_compression(path)
     if compression == "none":
@@ -450,10 +449,10 @@ def find_sequential_compression(path: str) -> str | None:
 
 
 def read_stamp(path: str) -> Stamp:
-    """What tells the file as it is from what it may become."""
+    """What identifies the current content of a file: size, time and identity."""
     if is_remote(path):
-        told = ROUTED_STORAGE.stat(path)
-        return told.size_bytes, told.mtime_ns, told.identity
+        stat = ROUTED_STORAGE.stat(path)
+        return stat.size_bytes, stat.mtime_ns, stat.identity
     try:
         found = os.stat(path)
     except OSError as failure:
@@ -462,22 +461,22 @@ def read_stamp(path: str) -> Stamp:
         raise error(
             "X503",
             location=Location(path=path),
-            expected="a file, whose records have places",
+            expected="a regular file",
             found="a folder" if modes.S_ISDIR(found.st_mode) else "a pipe, a socket or a device",
-            do="copy it to a file first; in file order it can be read as it is",
+            do="copy it to a file first, or read it in file order",
         )
-    return found.st_size, found.st_mtime_ns, (found.st_dev, found.st_ino)
+    return _stat_stamp(found)
 
 
 def file_changed_error(path: str, before: Stamp, now: Stamp | None) -> RekordError:
-    """The error for a file that is not any more what was looked at."""
+    """The error for a file that changed since it was first read."""
     same_size = now is None or now[0] == before[0]
     return error(
         "X548",
         location=Location(path=path),
-        expected=f"{before[0]:,} bytes" + (", as they were" if same_size else ""),
+        expected=f"{before[0]:,} bytes" + (", unchanged" if same_size else ""),
         found="other content" if now is None else "a later change" if same_size else f"{now[0]:,} bytes",
-        do="open the dataset again when nobody writes to it any more",
+        do="open the dataset again when no process writes to it",
     )
 
 
@@ -506,7 +505,7 @@ def _look_up_index(path: str, stamp: Stamp) -> ShardIndex:
             return ShardIndex(others, path=path, origin="beside", stamp=stamp)
     found = _scan_offsets(path, stamp)
     write_cached_index(path, size_bytes, mtime_ns, found.offsets, found.compression, found.flush_points)
-    # Read back where that is possible: then only the chunks in use take memory.
+    # Read back if possible: then only the chunks in use take memory.
     return _load_cached_index(path, stamp, compression, origin="found") or found
 
 
@@ -520,15 +519,15 @@ def _load_cached_index(
 
 
 def _max_stream_bytes(stamp: Stamp, compression: str) -> int:
-    return stamp[0] if compression == "none" else stamp[0] * _MAX_INFLATION_RATIO
+    return stamp[0] if compression == "none" else stamp[0] * MAX_INFLATION_RATIO
 
 
 def _load_written_index(path: str, stamp: Stamp, compression: str) -> ShardIndex | None:
-    """The index file that belongs to a shard, where it can be believed."""
+    """The index file of a shard, if it is valid."""
     listed = find_shard_entry(path)
     if listed is not None and listed.size_bytes != stamp[0]:
         return None
-    # Where no manifest says what the index is, one of `rekord index` will do; those of format 1 have no checksums.
+    # Without a manifest, an index from `rekord index` will do; those of format 1 have no checksums.
     expected = IndexExpectation(most_bytes=_max_stream_bytes(stamp, compression))
     if listed is not None:
         expected = listed.expected or replace(expected, records=listed.records)
@@ -540,10 +539,10 @@ def _load_written_index(path: str, stamp: Stamp, compression: str) -> ShardIndex
 def _validate_index_file(
     path: str, stamp: Stamp, file: IndexFile, origin: IndexOrigin, compression: str
 ) -> ShardIndex | None:
-    """An index file as an index of the shard; None where the two do not fit together."""
+    """An index file as the index of a shard; None if the two do not match."""
     facts = file.facts
     if facts.file_bytes not in (None, stamp[0]) or facts.mtime_ns not in (0, stamp[1]):
-        return None  # of the file as it was
+        return None  # an index of an older version of the file
     points = None
     if compression != "none" and facts.flush_points is not None:
         points = tuple(FlushPoint(*pair) for pair in facts.flush_points)
@@ -564,48 +563,30 @@ def _validate_index_file(
 
 
 def _is_at_end_of_file(path: str, first: int, last: int, size_bytes: int) -> bool:
-    """Whether frames can begin with `first` and end with the one at `last`: whether the file has grown since."""
+    """Whether the first frame is at the start and the one at `last` ends with the file, which has not grown since."""
     if first or last + _core.FRAMING_BYTES > size_bytes:
         return False
-    if is_remote(path):  # every look at a header would be a request; what is read is looked at then
+    if is_remote(path):  # each header would be a request; frames are verified when they are read
         return True
-    header = _pread(path, _core.HEADER_BYTES, last)
+    with open_descriptor(path) as descriptor:
+        header = pread(descriptor, _core.HEADER_BYTES, last)
     return _core.header_agrees(header) and last + parse_frame_size(header) == size_bytes
 
 
-def _pread(path: str, size_bytes: int, offset: int) -> bytes:
-    try:
-        descriptor = open_to_read(path)
-        try:
-            return pread(descriptor, size_bytes, offset)
-        finally:
-            os.close(descriptor)
-    except OSError as failure:
-        raise read_error(path, failure) from failure
-
-
 def _has_matching_frames(path: str, offsets: Offsets, size_bytes: int) -> bool:
-    try:
-        descriptor = open_to_read(path)
-    except OSError as failure:
-        raise read_error(path, failure) from failure
-    try:
+    with open_descriptor(path) as descriptor:
         return is_index_of_file(offsets, size_bytes, descriptor)
-    except OSError as failure:
-        raise read_error(path, failure) from failure
-    finally:
-        os.close(descriptor)
 
 
 def _is_valid_flush_points(points: tuple[FlushPoint, ...], offsets: Offsets, size_bytes: int) -> bool:
-    """Whether flush points are at records of a stream, as close to each other as ours are."""
+    """Whether flush points are at records of a stream, as close to each other as rekord writes them."""
     begins = [0, *[point.offset for point in points]]
     inside = [0, *[point.compressed_offset for point in points], size_bytes]
     if begins[-1] >= 1 << 63 or any(a >= b for a, b in pairwise(begins)) or any(a >= b for a, b in pairwise(inside)):
         return False
     firsts = [*np.searchsorted(offsets, np.array(begins, np.uint64)).tolist(), len(offsets)]
     for begin, (first, following) in zip(begins, pairwise(firsts), strict=True):
-        # All records of a block begin in its first megabyte, so that none costs much more than that to reach.
+        # All records of a block begin in its first megabyte, so reaching one costs little more than that.
         if following > first and (int(offsets[first]) != begin or int(offsets[following - 1]) - begin >= FLUSH_BYTES):
             return False
     return True
@@ -622,7 +603,7 @@ def detect_file_compression(path: str) -> str:
 
 
 def _scan_offsets(path: str, stamp: Stamp) -> ShardIndex:
-    """The offsets of all frames, by their headers alone. Damage is what reading the file gives."""
+    """The offsets of all frames, from their headers only. Damage is reported as when reading."""
     pool = _core.Pool(4 << 20)
     parts: list[Any] = []
     with open_slabs(path, pool, reuse=True) as reader:
@@ -643,43 +624,30 @@ def _scan_offsets(path: str, stamp: Stamp) -> ShardIndex:
         raise file_changed_error(path, stamp, now)
     offsets = compact_offsets(np.concatenate(parts) if parts else np.zeros(0, np.uint64))
     points = None
-    if compression != "none" and find_shard_entry(path) is not None:  # one of ours, whose index was lost
+    if compression != "none" and find_shard_entry(path) is not None:  # written by rekord, without its index
         points = find_flush_points(path, compression, offsets)
         points = points if points is not None and _is_valid_flush_points(points, offsets, stamp[0]) else None
     return ShardIndex(
-        offsets,
-        path=path,
-        compression=compression,
-        flush_points=points,
-        stamp=stamp,
-        stream_bytes=stream_bytes,
+        offsets, path=path, compression=compression, flush_points=points, stamp=stamp, stream_bytes=stream_bytes
     )
 
 
 def _scan_headers(path: str, record: int, offset: int, stamp: Stamp) -> Any:
-    """The offsets of the frames from a place on, reading nothing but their headers."""
+    """The offsets of the frames from a place on; only headers are read."""
     found: list[int] = []
     size_bytes = stamp[0]
-    try:
-        descriptor = open_to_read(path, wait=True)
-    except OSError as failure:
-        raise read_error(path, failure) from failure
-    try:
+    with open_descriptor(path, wait=True) as descriptor:
         while offset < size_bytes:
             header = pread(descriptor, _core.HEADER_BYTES, offset)
             if not _core.header_agrees(header) or offset + parse_frame_size(header) > size_bytes:
                 raise diagnose_frame(path, record + len(found), offset, stamp)
             found.append(offset)
             offset += parse_frame_size(header)
-    except OSError as failure:
-        raise read_error(path, failure) from failure
-    finally:
-        os.close(descriptor)
     return np.array(found, np.uint64)
 
 
 def diagnose_frame(path: str, record: int, offset: int, stamp: Stamp) -> RekordError:
-    """What reading says of the frame that is wrong here."""
+    """The error that reading reports for the damaged frame here."""
     with open_frames(path) as reader:
         reader.start_at(offset=offset, record=record)
         try:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from threading import Lock
 from time import monotonic
@@ -14,11 +15,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.index import Stamp
+from rekord.dataset.index import ByteLimitedCache, Stamp
 from rekord.dataset.manifest import MANIFEST_NAME, ConcatListing, ShardListing, shard_size_error
-from rekord.dataset.order import Ids
-from rekord.dataset.readers.compressed import CompressedShard, InflatedBlockCache, InflatedCopies
+from rekord.dataset.readers.compressed import MAX_INFLATED_BYTES, CompressedShard, InflatedCopies
 from rekord.dataset.readers.remote import MAX_CACHED_BYTES, FetchedRangeCache, RemoteShard, fetch_records
+from rekord.dataset.samplers import Ids
 from rekord.dataset.shard_index import (
     ShardIndex,
     file_changed_error,
@@ -29,8 +30,8 @@ from rekord.dataset.shard_index import (
 )
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
-from rekord.storage.local import LOCAL, read_error
-from rekord.storage.portability import open_to_read, pread
+from rekord.storage.local import LOCAL, open_descriptor
+from rekord.storage.portability import pread
 from rekord.storage.router import is_remote, map_concurrently
 
 
@@ -40,10 +41,10 @@ class RecordIndexError(UsageError, IndexError):
     def __init__(self, found: object, expected: str) -> None:
         super().__init__(
             "U606",
-            f"there is no record {repr(found)[:60]}",
+            f"split has no record {repr(found)[:60]}",
             expected=expected,
             found=repr(found)[:60],
-            do="split[0] is the first one, split[-1] the last; len(split) says how many there are",
+            do="split[0]      (the first record; split[-1] is the last, len(split) their number)",
         )
         self._given = (found, expected)
 
@@ -52,17 +53,17 @@ class RecordIndexError(UsageError, IndexError):
 
 
 RECHECK_SECONDS = 30.0
-"""So often a file elsewhere is asked whether it has changed: to ask for every batch would be a request each."""
+"""How often a remote file is checked for changes: each check is a request."""
 
 _PARALLEL_INDEXES = 4
-"""So many files elsewhere are looked through side by side; each has some megabytes on their way."""
+"""Remote files scanned concurrently; each has a few megabytes in flight."""
 
 MAX_OPEN_FILES = 1024
-"""So many shards are open at a time. A mapped one holds no file descriptor, only a range of addresses."""
+"""Shards open at a time. A mapped one holds no file descriptor, only a range of addresses."""
 
 
 class GatheredFrames(NamedTuple):
-    """Frames of records one after another, the first `size_bytes` of a slab, in the order of `ids`."""
+    """Frames of records, one after another in the first `size_bytes` of a slab, in the order of `ids`."""
 
     slab: _core.Slab
     size_bytes: int
@@ -72,12 +73,10 @@ class GatheredFrames(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the last frame ends in the slab."""
         return self.size_bytes
 
     @property
     def frames(self) -> int:
-        """How many records these are."""
         return len(self.ids)
 
     def where(self, frame: int, at: int | None = None) -> Location:
@@ -86,12 +85,12 @@ class GatheredFrames(NamedTuple):
 
 
 class Shards:
-    """The shards of a split. Counts and indexes are looked up when they are needed; safe to share by threads.
+    """The shards of a split. Counts and indexes are looked up when they are needed. Thread-safe.
 
-    Those that a manifest lists are given as `listed`: what it says is read again where this was pickled. Others have
-    `paths`; where `counts` come from a file, `told_by` is its name. Of shards elsewhere blocks of `block_records` are
-    fetched whole, where that is given. `stamps` are those of the files when the counts were found to fit them; of the
-    listed shards one without a stamp is compared with the manifest when it is first used.
+    `listed` are shards in a manifest, which is read again after unpickling; others have `paths`. `counts_origin` is
+    the name of the file that `counts` come from. From remote shards, blocks of `block_records` are fetched whole.
+    `stamps` are those of the files when the counts were compared with them; a listed shard without a stamp is
+    compared with the manifest when it is first used.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class Shards:
         counts: Sequence[int] | Ids | None = None,
         *,
         listed: ShardListing | None = None,
-        told_by: str = MANIFEST_NAME,
+        counts_origin: str = MANIFEST_NAME,
         block_records: int | None = None,
         stamps: Sequence[Stamp] = (),
     ) -> None:
@@ -108,23 +107,23 @@ class Shards:
         self._paths = None if paths is None else tuple(paths)
         self.remote = is_remote(listed.folder) if listed else any(map(is_remote, self._paths or ()))
         self._block_records = block_records
-        self._told = None if counts is None else np.array(counts, np.int64)
-        self._counts_origin = told_by
-        self._counts = self._told
+        self._listed_counts = None if counts is None else np.array(counts, np.int64)
+        self._counts_origin = counts_origin
+        self._counts = self._listed_counts
         self._starts: Ids | None = None
         self._stamps: dict[int, Stamp] = dict(enumerate(stamps))
         self._open: OrderedDict[int, _OpenShard] = OrderedDict()
-        self._checked_at: dict[int, float] = {}  # when shards elsewhere were last asked whether they changed
+        self._checked_at: dict[int, float] = {}  # when remote shards were last checked for changes
         self._process = os.getpid()
         self._has_random_access = False
         self._inflated_copies: InflatedCopies | None = None
         self._lock = Lock()
 
-    # Most shards are plain files here, which need neither.
+    # Most shards are plain local files, which need neither.
 
     @cached_property
-    def _blocks(self) -> InflatedBlockCache:
-        return InflatedBlockCache() if self._block_records is None else InflatedBlockCache(MAX_CACHED_BYTES)
+    def _blocks(self) -> ByteLimitedCache:
+        return ByteLimitedCache(MAX_INFLATED_BYTES if self._block_records is None else MAX_CACHED_BYTES)
 
     @cached_property
     def _pieces(self) -> FetchedRangeCache:
@@ -137,18 +136,18 @@ class Shards:
         if len(listed) == len(parts):
             return cls(listed=ConcatListing(tuple(listed)))
         paths = [path for part in parts for path in part.paths]
-        # What was found out by a look at files is found out again: only a file's word is passed on as one.
+        # Counts found by scanning files are looked up again: only listed counts are passed on as such.
         if not all(part.has_listed_counts for part in parts):
             return cls(paths)
-        return cls(paths, [count for part in parts for count in part.counts], told_by=parts[0]._counts_origin)
+        return cls(paths, [count for part in parts for count in part.counts], counts_origin=parts[0]._counts_origin)
 
     def __getstate__(self) -> dict[str, Any]:
         return {
             "listed": self._listed,
             "paths": self._paths,
-            "told": _numbers_to_list(self._told),
-            "told_by": self._counts_origin,
-            # What the manifest says is read there, and what another file says is told already.
+            "listed_counts": _numbers_to_list(self._listed_counts),
+            "counts_origin": self._counts_origin,
+            # Listed counts are pickled above, or read from the manifest again.
             "counts": None if self.has_listed_counts else _numbers_to_list(self._counts),
             "block_records": self._block_records,
         }
@@ -156,9 +155,9 @@ class Shards:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(  # type: ignore[misc]
             state["paths"],
-            state["told"],
+            state["listed_counts"],
             listed=state["listed"],
-            told_by=state["told_by"],
+            counts_origin=state["counts_origin"],
             block_records=state["block_records"],
         )
         if state["counts"] is not None:
@@ -166,7 +165,7 @@ class Shards:
 
     @property
     def paths(self) -> Sequence[str]:
-        """Those of all shards, in order; of listed ones each is made when it is asked for."""
+        """The paths of all shards, in order; those of listed ones are computed on access."""
         if self._paths is not None:
             return self._paths
         assert self._listed is not None
@@ -174,13 +173,13 @@ class Shards:
 
     @property
     def counted(self) -> bool:
-        """Whether it is known how many records there are, without looking into any file."""
+        """Whether the number of records is known without reading a file."""
         return self._listed is not None or self._counts is not None
 
     @property
     def has_listed_counts(self) -> bool:
-        """Whether a file says how many records there are."""
-        return self._listed is not None or self._told is not None
+        """Whether the number of records is listed in a file."""
+        return self._listed is not None or self._listed_counts is not None
 
     @property
     def counts(self) -> Ids:
@@ -197,7 +196,7 @@ class Shards:
 
     @property
     def starts(self) -> Ids:
-        """The number of the first record of each shard, and the number of all records at the end."""
+        """The number of the first record of each shard, followed by the total."""
         if self._starts is None:
             self._starts = np.concatenate([[0], np.cumsum(self.counts, dtype=np.int64)]).astype(np.int64)
         return self._starts
@@ -211,7 +210,7 @@ class Shards:
         return shards, ids - self.starts[shards]
 
     def where(self, record: int) -> Location:
-        """The place of a record, as an error names it."""
+        """The location of a record, for an error."""
         shards, records = self.locate(np.array([record], np.int64))
         path, number = self.paths[int(shards[0])], int(records[0])
         index = open_shard_index(path)
@@ -219,7 +218,7 @@ class Shards:
         return Location(path=path, record=number, offset=int(index.begins(records)[0]) if known else None)
 
     def index(self, shard: int) -> ShardIndex:
-        """The index of a shard that is still the one that was opened, with as many records as are known of it."""
+        """The index of a shard, which must be unchanged since it was opened and have the known number of records."""
         self.check_unchanged(shard)
         path = self.paths[shard]
         expected = None if self._counts is None and self._listed is None else int(self.counts[shard])
@@ -229,9 +228,9 @@ class Shards:
         return index
 
     def check_random_access(self) -> None:
-        """Raise where a file can only be read from its front, before anything is counted or shuffled."""
+        """Raise if a file can only be read from its start, before anything is counted or shuffled."""
         if self._has_random_access or self.has_listed_counts:
-            return  # what a manifest lists has an index; where that is lost, it is said when it is needed
+            return  # listed shards have an index; a missing one is reported when it is needed
         for path, compression in zip(
             self.paths,
             map_concurrently(find_sequential_compression, self.paths, remote=self.remote),
@@ -243,7 +242,7 @@ class Shards:
 
     @contextmanager
     def with_inflated_copies(self, unpacked: InflatedCopies) -> Iterator[None]:
-        """Within this, files that can only be read from their front are read from inflated copies."""
+        """Within this, files that can only be read from their start are read from inflated copies."""
         self._inflated_copies = unpacked
         try:
             yield
@@ -252,11 +251,15 @@ class Shards:
             self.close()
 
     def in_blocks(self, records: int) -> Shards:
-        """The same shards for an order of blocks of so many records: elsewhere each is fetched once, whole."""
+        """The same shards for a block-wise order: remote blocks of `records` records are fetched once, whole."""
         if not self.remote:
             return self
         shards = Shards(
-            self._paths, self._told, listed=self._listed, told_by=self._counts_origin, block_records=records
+            self._paths,
+            self._listed_counts,
+            listed=self._listed,
+            counts_origin=self._counts_origin,
+            block_records=records,
         )
         shards._counts, shards._stamps = self._counts, self._stamps
         return shards
@@ -271,43 +274,42 @@ class Shards:
             gathered, opened = self._gather(ids, pool)
             whole, damaged = _verify_frames(gathered)
         if not whole and not damaged:
-            # Good frames, but not one for each record: whoever decodes them could not tell.
+            # Intact frames, but not one per record: decoding would not notice.
             one = next(iter(opened.values()))
             raise file_changed_error(one.path, one.index.stamp, None)
-        return gathered  # whoever decodes a damaged frame says which it is
+        return gathered  # decoding reports the damaged frame
 
     def check_unchanged(self, shard: int) -> None:
-        """Raise where a file is not any more what it was when something was read of it before."""
+        """Raise if a file changed since it was first read."""
         path = self.paths[shard]
         if is_remote(path):
-            return  # asking again is a request
+            return  # each check is a request
         if LOCAL.stat(path).kind != "file":
-            if self._listed is not None:  # it would be waited for without end
+            if self._listed is not None:  # reading it could block forever
                 raise shard_size_error(path, int(self._listed.sizes_bytes[shard]), 0, is_file=False)
-            return  # a pipe has no state
+            return  # a pipe has no stamp
         self._check_stamp(shard, read_stamp(path))
 
     def _check_stamp(self, shard: int, stamp: Stamp) -> None:
-        """Raise where a file is not what it was, or at its first use not what the manifest says."""
+        """Raise if a file changed, or does not match the manifest at its first use."""
         before = self._stamps.get(shard)
         if before is None and self._listed is not None:
             expected_bytes = int(self._listed.sizes_bytes[shard])
-            if stamp[0] != expected_bytes:
-                self._listed.check_current(shard)
-                raise shard_size_error(self.paths[shard], expected_bytes, stamp[0])
             self._listed.check_current(shard)
+            if stamp[0] != expected_bytes:
+                raise shard_size_error(self.paths[shard], expected_bytes, stamp[0])
         before = self._stamps.setdefault(shard, stamp)
         if before != stamp:
             raise file_changed_error(self.paths[shard], before, stamp)
 
     def check_after_read(self, shard: int, records: int) -> None:
-        """Raise where a file that was read to its end has changed meanwhile, or has another number of records."""
+        """Raise if a file changed while it was read to its end, or does not have the listed number of records."""
         self.check_unchanged(shard)
         if self.has_listed_counts and self.counts[shard] != records:
             raise self._record_count_error(shard, int(self.counts[shard]), records)
 
     def close(self) -> None:
-        """Let go of all files; they are opened again when they are needed."""
+        """Close all files; they are opened again when they are needed."""
         with self._lock:
             self._open.clear()
         for cache in (self.__dict__.get("_blocks"), self.__dict__.get("_pieces")):
@@ -317,7 +319,7 @@ class Shards:
     def _gather(self, ids: Ids, pool: _core.Pool) -> tuple[GatheredFrames, dict[int, _OpenShard]]:
         shards, records = self.locate(ids)
         used, which = np.unique(shards, return_inverse=True)
-        if self._process != os.getpid():  # the lock may have been held, for a request, when the process was forked
+        if self._process != os.getpid():  # the lock may have been held when the process was forked
             self._process, self._lock = os.getpid(), Lock()
         self._inflate_copies(used)
         with self._lock:
@@ -328,14 +330,14 @@ class Shards:
         gathered: Any = _core.gather(pool, files, which, numbers)
         if isinstance(gathered, int):
             shard = int(shards[gathered])
-            with self._lock:  # its mapping may have pages of zeros instead of the file's
+            with self._lock:  # its mapping may have pages of zeros
                 self._open.pop(shard, None)
             raise _gather_error(opened[shard], int(records[gathered]))
         slab, size_bytes = gathered
         return GatheredFrames(slab, size_bytes, ids, self), opened
 
     def _inflate_copies(self, shards: Ids) -> None:
-        """Inflate what can only be read from its front, without keeping others from what they read."""
+        """Inflate shards that can only be read from their start, outside of the lock."""
         if self._inflated_copies is None:
             return
         for path in [self.paths[shard] for shard in shards if int(shard) not in self._open]:
@@ -344,7 +346,7 @@ class Shards:
                 self._inflated_copies.inflate_shard(path, index)
 
     def _files(self, opened: Sequence[_OpenShard], which: Ids, records: Ids) -> tuple[list[Any], Ids, Ids]:
-        """What the core gathers from: files, the file of each record, and its number there."""
+        """What the core gathers from: files, the file of each record, and its number in the file."""
         files: list[Any] = [None] * len(opened)
         places, numbers = which.copy(), records.copy()
         for i, one in enumerate(opened):
@@ -352,8 +354,8 @@ class Shards:
                 here = which == i if len(opened) > 1 else slice(None)
                 files[i], numbers[here] = one.cut(records[here])
         remote = [(i, one) for i, one in enumerate(opened) if isinstance(one, RemoteShard)]
-        asked = [(one, records[which == i]) for i, one in remote]
-        fetched = fetch_records(asked, self._pieces, in_blocks=self._block_records is not None) if asked else []
+        wanted = [(one, records[which == i]) for i, one in remote]
+        fetched = fetch_records(wanted, self._pieces, in_blocks=self._block_records is not None) if wanted else []
         for (i, _), (parts, part, number) in zip(remote, fetched, strict=True):
             numbers[which == i] = number
             places[which == i] = len(files) + part
@@ -361,7 +363,7 @@ class Shards:
         return [(b"", b"", 8) if file is None else file for file in files], places, numbers
 
     def _repair_index(self, opened: dict[int, _OpenShard]) -> bool:
-        """Whether the index of one of these was not one of its file. Where the file is damaged, that is raised."""
+        """Whether one of these had an index that does not match its file. Raises if the file is damaged."""
         repaired = False
         for shard, one in opened.items():
             if one.index.origin == "found" or one.index.compression != "none":
@@ -378,7 +380,7 @@ class Shards:
         if found is not None and self.remote and is_remote(path):
             self._open.move_to_end(shard)
             return found
-        # A file that changed must not be read where it was mapped, nor beside what was read of it before.
+        # A changed file must not be read through its old mapping, nor mixed with what was read before.
         self._check_stamp(shard, read_stamp(path))
         if found is None:
             found = self._open[shard] = self._new(shard)
@@ -388,7 +390,7 @@ class Shards:
         return found
 
     def _open_remote(self, shards: Sequence[int]) -> None:
-        """Open shards elsewhere that are not, and ask now and then whether the others have changed: side by side."""
+        """Open remote shards, and check open ones for changes now and then: concurrently."""
         if not shards:
             return
         now = monotonic()
@@ -433,43 +435,36 @@ class Shards:
         return error(
             "X516" if by_manifest else "X545",
             location=Location(path=path),
-            expected=f"{expected:,} records, as {self._counts_origin} says",
+            expected=f"{expected:,} records, as listed in {self._counts_origin}",
             found=f"{found:,} records",
             do=f"copy {os.path.basename(path)[:60]} again, or write the dataset again",
         )
 
 
 class _PlainShard:
-    """One plain shard with its index: mapped, or read where mapped files cannot be read safely."""
+    """An uncompressed local shard with its index: mapped, or read where mapping is not safe."""
 
     def __init__(self, path: str, index: ShardIndex) -> None:
         self.path = path
         self.index = index
         self._mapping: _core.Mapping | None = None
-        try:
-            descriptor = open_to_read(path, wait=True)
-        except OSError as failure:
-            raise read_error(path, failure) from failure
-        try:
+        # Mapping fails where no addresses are left, or the file system cannot map.
+        with open_descriptor(path, wait=True) as descriptor, suppress(OSError):
             if _core.install_sigbus_guard():
                 self._mapping = _core.Mapping(descriptor, index.stamp[0])  # stays when the file is closed
-        except OSError:
-            pass  # no addresses are left, or the file system cannot map
-        finally:
-            os.close(descriptor)
         now = read_stamp(path)
         if now != index.stamp:
             raise file_changed_error(path, index.stamp, now)
 
     def cut(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
-        """What the core gathers from, and the numbers of the records there."""
-        # Another handler may have taken the guard's place since, in a way that leaves no room for it.
+        """What the core gathers from, and the numbers of the records in it."""
+        # Another signal handler may have replaced the guard since.
         if self._mapping is None or not _core.install_sigbus_guard():
             return self._read_in_one_piece(records)
         offsets = self.index.whole
         if offsets is not None:
             return (self._mapping, offsets, offsets.dtype.itemsize), records
-        # Where all would be too many, those of these records: where each begins and ends.
+        # All offsets would be too many: pass where each of these records begins and ends.
         pairs = np.empty(2 * len(records), np.uint64)
         pairs[0::2], pairs[1::2] = self.index.extents(records, self.index.stamp[0])
         return (self._mapping, pairs, 8), np.arange(0, len(pairs), 2, dtype=np.int64)
@@ -484,24 +479,18 @@ class _PlainShard:
         return (b"".join(frames), starts, 8), places.reshape(-1).astype(np.int64)
 
     def read(self, records: Ids) -> list[bytes]:
-        """The frames of some records, read from the file; those before the first that the file has not."""
+        """The frames of some records, read from the file; they end before the first one that is not there."""
         file_bytes = self.index.stamp[0]
         begins, ends = self.index.extents(records, file_bytes)
         frames: list[bytes] = []
-        try:
-            descriptor = open_to_read(self.path, wait=True)
-            try:
-                for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-                    if not begin <= end <= file_bytes:
-                        break
-                    frame = pread(descriptor, end - begin, begin)
-                    if len(frame) < end - begin:
-                        break
-                    frames.append(frame)
-            finally:
-                os.close(descriptor)
-        except OSError as failure:
-            raise read_error(self.path, failure) from failure
+        with open_descriptor(self.path, wait=True) as descriptor:
+            for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+                if not begin <= end <= file_bytes:
+                    break
+                frame = pread(descriptor, end - begin, begin)
+                if len(frame) < end - begin:
+                    break
+                frames.append(frame)
         return frames
 
 
@@ -509,7 +498,7 @@ _OpenShard: TypeAlias = "_PlainShard | CompressedShard | RemoteShard"
 
 
 def _gather_error(one: _OpenShard, record: int) -> RekordError:
-    """The error for a record that is not where the index says, or that could not be read from there."""
+    """The error for a record that is not at its offset in the index, or cannot be read there."""
     before, number = one.index.stamp, np.array([record], np.int64)
     is_listed = record < len(one.index)
     failure = file_changed_error(one.path, before, None)
@@ -519,7 +508,7 @@ def _gather_error(one: _OpenShard, record: int) -> RekordError:
             if now != before:
                 failure = file_changed_error(one.path, before, now)
             elif is_listed:
-                one.read(number)  # a disk that fails says so to whoever reads
+                one.read(number)  # a failing disk reports an error here
         except RekordError as other:
             failure = other
     offset = int(one.index.begins(number)[0]) if is_listed else None
@@ -528,26 +517,26 @@ def _gather_error(one: _OpenShard, record: int) -> RekordError:
 
 
 def sequential_only_error(path: str, compression: str) -> RekordError:
-    """The error for a compressed file that nobody knows how to enter."""
+    """The error for a compressed file without known flush points."""
     return error(
         "U651",
         "compressed file cannot be read in arbitrary order",
         location=Location(path=path),
         expected="an uncompressed file, or one that rekord compressed, with its index",
-        found=f"a {compression} stream without places where reading can begin",
-        do="rekord rewrite OLD NEW --compression none, and open NEW; or read in file order",
+        found=f"a {compression} stream without flush points",
+        do=f"rekord rewrite {shlex.quote(path)} NEW --compression none      (then open NEW; or read in file order)",
     )
 
 
 def _numbers_to_list(numbers: Ids | None) -> list[int] | None:
-    """Numbers as they are pickled: small ones take little room so."""
+    """Numbers in the form that pickles small."""
     return None if numbers is None else numbers.tolist()
 
 
 def _verify_frames(gathered: GatheredFrames) -> tuple[bool, bool]:
-    """Whether frames follow each other exactly, one for each record, and whether one of them is damaged.
+    """Whether the frames follow each other exactly, one per record, and whether one of them is damaged.
 
-    By their headers, which cost little while they are in the cache.
+    Only headers are checked: that is cheap while they are in the CPU cache.
     """
     size_bytes, records = gathered.size_bytes, gathered.frames
     frames, consumed, _, problem = _core.skip_frames(gathered.slab, 0, size_bytes, size_bytes, records)

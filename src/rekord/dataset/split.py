@@ -1,6 +1,6 @@
 """A split: a named subset of a dataset, or a view of some of its records.
 
-It is composed of a view of records (`RecordView`), a schema (`LazySchema`), and what is done to rows and batches.
+It is composed of a view of records (`RecordView`), a schema (`LazySchema`), row transforms and a batch function.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 import numpy as np
 
 from rekord import _core
-from rekord.arguments import integer
+from rekord.arguments import integer, invalid
 from rekord.codec.columns import Batch
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.dataset.batches import Batches, BatchRequest
@@ -30,14 +30,16 @@ from rekord.dataset.options import (
     Shuffle,
     accepts_batch_options,
 )
-from rekord.dataset.order import EpochOrder, Ids, OrderKind
 from rekord.dataset.postprocess import build_image_decoder, build_postprocessor, compose_maps
 from rekord.dataset.read_transforms import SplitTransforms
 from rekord.dataset.readers.pipeline import BatchDecoder
 from rekord.dataset.readers.remote import MAX_CACHED_BYTES
 from rekord.dataset.samplers import (
+    EpochOrder,
     FileOrderSampler,
     FullSampler,
+    Ids,
+    OrderKind,
     Sampler,
     Sampling,
     Selection,
@@ -68,7 +70,7 @@ _FILTERED_ROWS = 1024
 
 
 class RecordView:
-    """Records of some shards: those whose numbers are `ids`, or all of them."""
+    """Records of some shards: those with the numbers `ids`, or all of them."""
 
     def __init__(
         self,
@@ -129,37 +131,37 @@ class RecordView:
         try:
             which.indices(len(self))
         except (TypeError, ValueError):
-            raise RecordIndexError(which, "a slice of whole numbers, whose step is not 0") from None
+            raise RecordIndexError(which, "a slice of integers, with a step other than 0") from None
         return self.select(slice_selection(self.all_ids, which))
 
     def id_of(self, which: object) -> int:
-        """The number in the shards of one record, counted from the end where it is negative."""
+        """The number in the shards of one record; a negative index counts from the end."""
         size = len(self)
         if isinstance(which, bool) or not hasattr(which, "__index__"):
-            raise RecordIndexError(which, "a whole number, a list of them, or a slice")
+            raise RecordIndexError(which, "an integer, a list of integers, or a slice")
         number = int(which.__index__())
         if not -size <= number < size:
             raise RecordIndexError(
-                number, f"a number from {-size:,} to {size - 1:,}" if size else "no records at all"
+                number, f"an integer from {-size:,} to {size - 1:,}" if size else "no index: the split is empty"
             )
         return int(self.ids_at(np.array([number % size], np.int64))[0])
 
     def ids_of(self, numbers: Any) -> Ids:
-        """The numbers in the shards of several records, or of those that an array of truth values marks."""
+        """The numbers in the shards of several records, or of those selected by a boolean mask."""
         size = len(self)
         given = np.asarray(numbers)
         if given.dtype == np.bool_ and given.shape == (size,):
             given = np.flatnonzero(given)
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-            raise RecordIndexError(numbers, "a list of whole numbers")
-        outside = (given < -size) | (given >= size)  # before they are int64: of 2^64 - 1 that makes -1
+            raise RecordIndexError(numbers, "a list of integers")
+        outside = (given < -size) | (given >= size)  # before the cast to int64, which turns 2^64 - 1 into -1
         if outside.any():
-            raise RecordIndexError(int(given[outside][0]), f"numbers from {-size:,} to {size - 1:,}")
+            raise RecordIndexError(int(given[outside][0]), f"integers from {-size:,} to {size - 1:,}")
         ids = given.astype(np.int64)
         return self.ids_at(np.where(ids < 0, ids + size, ids))
 
     def digest(self) -> str:
-        """What tells the files from others: of the manifest, or of names, sizes and times."""
+        """What identifies the files: the digest of the manifest, or of their names, sizes and times."""
         if self.known_digest is None:
             digest = hashlib.sha256()
             for path, found in zip(self.shards.paths, self.stats(), strict=True):
@@ -169,14 +171,14 @@ class RecordView:
         return self.known_digest
 
     def stats(self) -> list[Stat]:
-        """The state of each file now."""
+        """The current state of each file."""
         return map_concurrently(ROUTED_STORAGE.stat, self.shards.paths, remote=self.shards.remote)
 
     def sampler(self, shuffle: Shuffle, seed: int, world: int) -> Sampler:
         """Every record once per epoch, in an order computed from seed and epoch."""
         kind: OrderKind = "sequential"
         if shuffle is True:
-            # In a remote place neighbours come together, and each of them alone would be a request.
+            # From remote storage neighbours come together; each of them alone would be a request.
             kind = "block" if self.shards.remote else "exact"
         elif shuffle:
             kind = shuffle
@@ -189,7 +191,7 @@ class RecordView:
         return FullSampler(order) if self.ids is None else SubsetSampler(order, self.ids)
 
     def shards_for(self, sampler: Sampler) -> Shards:
-        """The shards; remote ones in whole blocks where these are used up soon, or can all be kept."""
+        """The shards; remote ones in whole blocks where these are used up soon, or all fit in the cache."""
         if not self.shards.remote or not isinstance(sampler, (FullSampler, SubsetSampler)):
             return self.shards
         kind = sampler.order.kind
@@ -200,11 +202,11 @@ class RecordView:
         if self.block_records is None:
             size_bytes = sum(found.size_bytes for found in self.stats())
             self.block_records = BLOCK_BYTES * len(self.shards) // max(size_bytes, 1)
-        return max(1, self.block_records)  # a manifest may say anything
+        return max(1, self.block_records)  # a manifest may hold any number
 
 
 class LazySchema:
-    """One schema for all splits of a dataset."""
+    """The schema of all splits of a dataset, inferred at first use where none is declared."""
 
     def __init__(
         self,
@@ -221,16 +223,16 @@ class LazySchema:
 
     @property
     def declared(self) -> bool:
-        """Whether somebody said what records hold."""
+        """Whether the schema was declared, not inferred."""
         return self._declared is not None
 
     @property
     def known(self) -> bool:
-        """Whether there is a schema without reading any record."""
+        """Whether the schema is known without reading records."""
         return self._declared is not None or self._inferred is not None
 
     def get(self) -> Schema:
-        """The schema; the first records are read for it where none is declared."""
+        """The schema, inferred from the first records where none is declared."""
         if self._declared is not None:
             return self._declared
         if self._inferred is None:
@@ -238,17 +240,17 @@ class LazySchema:
         return self._inferred
 
     def plan(self, columns: tuple[str, ...] | None) -> CodecPlan:
-        """How records are decoded by it, or some of their columns."""
-        # Under a declared schema other keys are none of its business; an inferred one claims to know them all.
+        """The plan to decode records, or some of their columns."""
+        # A declared schema may ignore other keys; an inferred one claims to know them all.
         return compile_plan(self.get(), columns, strict=self._declared is None)
 
 
 class SplitMethods(ABC):
-    """What a split can do, and a dataset of one split too."""
+    """The methods of a split, and of a dataset with one split."""
 
     @abstractmethod
     def only_split(self, method: str) -> Split:
-        """The split that a method is called of; an error where there are several."""
+        """The split that a method is called on; an error if there are several."""
 
     def take(self, count: int) -> Split:
         """A view of the first records."""
@@ -256,23 +258,18 @@ class SplitMethods(ABC):
         return split.replace(view=split.require_view("take").slice(slice(integer("count", count, least=0))))
 
     def select(self, numbers: Sequence[int]) -> Split:
-        """A view of these records, in this order; one that is named twice comes twice."""
+        """A view of these records, in this order; duplicates are kept."""
         split = self.only_split("select")
         view = split.require_view("select")
         return split.replace(view=view.select(normalize_selection(view.ids_of(numbers))))
 
     def filter(self, keep: Callable[[dict[str, Any]], object], *, columns: Sequence[str] | None = None) -> Split:
-        """A view of the rows that `keep` is true of. They are read once, now: only `columns`, where given."""
+        """A view of the rows for which `keep` is true. All rows are read once, now: only `columns`, if given."""
         split = self.only_split("filter")
         view = split.require_view("filter")
         if not callable(keep):
-            raise error(
-                "U605",
-                f"`filter` cannot use {repr(keep)[:60]}",
-                expected="a function of a row that says whether it is kept",
-                found=repr(keep)[:60],
-                do="filter(lambda row: row['label'] == 1, columns=['label'])",
-            )
+            do = "split.filter(lambda row: row['label'] == 1, columns=['label'])"
+            raise invalid("keep", keep, "a function that takes a row and returns True or False", do)
         kept: list[int] = []
         batches, first = iter(split.batches(_FILTERED_ROWS, columns=columns)), 0
         for batch in batches:
@@ -280,10 +277,10 @@ class SplitMethods(ABC):
             if names and len(batch[names[0]]) != rows:
                 raise error(
                     "U605",
-                    "`filter` cannot tell which records these rows are: `map` changed their number",
-                    expected=f"a function that gives {rows:,} rows for {rows:,}",
+                    "`filter` cannot match rows to records: `map` changed their number",
+                    expected=f"a function that returns {rows:,} rows for {rows:,}",
                     found=f"{len(batch[names[0]]):,} rows",
-                    do="filter first, and map what it gives",
+                    do="split.filter(keep).map(function)",
                 )
             for row in range(rows):
                 if keep({name: batch[name][row] for name in names}):
@@ -292,19 +289,19 @@ class SplitMethods(ABC):
         return split.replace(view=view.at(np.array(kept, np.int64)))
 
     def map(self, function: Callable[[Batch], dict[str, Any]]) -> Split:
-        """The same records with a function applied to every batch, after those that were applied before."""
+        """The same records with a function applied to every batch, after earlier ones."""
         split = self.only_split("map")
         return split.replace(batch_map=compose_maps(split.batch_map, function))
 
     def transform(self, *transforms: Transform) -> Split:
-        """The same records with `rk.transforms` applied to each row: what `rk.write(…, transforms=…)` would store."""
+        """The same records with `rk.transforms` applied to each row, as `rk.write(…, transforms=…)` stores them."""
         from rekord.dataset.read_transforms import extended
 
         split = self.only_split("transform")
         return split.replace(row_transforms=extended(split, transforms))
 
     def balanced(self, by: str = "label", target: ClassShares | Literal["present"] | None = None) -> Split:
-        """A split of as many records in which all classes of a column have equal shares, or those of `target`."""
+        """A split of the same size in which all classes of a column have equal shares, or those of `target`."""
         from rekord.dataset.balanced import balanced_sampling
 
         split = self.only_split("balanced")
@@ -316,7 +313,7 @@ class SplitMethods(ABC):
     @overload
     def class_weights(self, by: str = "label", *, names: bool = False) -> dict[ClassKey, float]: ...
     def class_weights(self, by: str = "label", *, names: bool = False) -> dict[ClassKey, float] | dict[str, float]:
-        """n / (k · count) of each of the k classes that have records, by id, or by name with `names`."""
+        """The weight n / (k · count) of each of the k classes with records, by id, or by name with `names=True`."""
         from rekord.dataset.balanced import class_weights
 
         split = self.only_split("class_weights")
@@ -327,23 +324,23 @@ class SplitMethods(ABC):
     def batches(self, batch_size: int, **options: Unpack[BatchOptions]) -> Batches:
         """Decoded batches: `{column: values}` each, the last one perhaps shorter.
 
-        Fixed shapes are NumPy arrays, optional ones `rk.Optional` (dense with `fill={name: value}`); varying ones
-        `rk.Ragged` (dense with ragged="pad"); bytes, texts, images and masks `rk.Strings`. Only `columns` are
-        decoded where they are given.
+        Columns of fixed shape are NumPy arrays, optional ones `rk.Optional` (dense with `fill={name: value}`), those
+        of varying length `rk.Ragged` (dense with ragged="pad"); bytes, text, images and masks are `rk.Strings`. With
+        `columns`, only these are decoded.
 
-        With `decode` images and masks are decoded too: to uint8 of (rows, height, width, channels), with the channels
-        that the schema declares, or 3, and to class ids of (rows, height, width). `resize=(height, width)` makes them
-        all one size, images by averaging what falls into a pixel (bilinear, antialiased), masks by the nearest pixel.
-        Without it, images of different sizes are an object array of one array a row; ragged="pad" fills them up to
-        the largest. EXIF turns no image, alpha is dropped, and of 16 bits the upper 8 are kept, as TensorFlow does.
+        `decode=True` decodes images and masks too: to uint8 of shape (rows, height, width, channels), with the
+        declared number of channels, or 3, and to class ids of shape (rows, height, width). `resize=(height, width)`
+        gives all of them one size: images by bilinear interpolation with antialiasing, masks by the nearest pixel.
+        Without it, images of different sizes are an object array with one array per row; ragged="pad" pads them to
+        the largest. As in TensorFlow, EXIF rotation is ignored, alpha dropped, and the upper 8 of 16 bits are kept.
 
-        `shuffle` is exact: every order of all records is possible, computed from `seed` and `epoch`, not stored;
-        "block" shuffles blocks of neighbours, for storage that reads those much faster. True is "block" where a
-        file is in a remote place, else "exact". Ranks of a `world` share each epoch: nothing twice, nothing lost.
-        What does not fill a step of all ranks is kept, dropped, or padded from the epoch's start.
+        shuffle="exact" permutes all records: every order is possible, computed from `seed` and `epoch`, not stored.
+        "block" shuffles blocks of neighbours, for storage that reads those much faster. True is "block" for remote
+        files, else "exact". The ranks of a `world` partition each epoch, without duplicates or gaps. The
+        `remainder` that does not fill a step of all ranks is kept, dropped, or padded from the start of the epoch.
 
-        `prefetch` batches are made ahead in the background by `threads`; with threads=1 and prefetch=0 nothing runs
-        in the background.
+        `threads` prepare `prefetch` batches ahead in the background; with threads=1 and prefetch=0 nothing runs in
+        the background.
         """
         return Batches(self.only_split("batches").request(batch_size, **options))
 
@@ -366,7 +363,7 @@ class SplitMethods(ABC):
         return split_to_polars(self.only_split("to_polars"), columns)
 
     def sql(self, query: str) -> pa.Table:
-        """What DuckDB answers to a query over the table `records`, as a `pyarrow.Table`."""
+        """The result of a DuckDB query over the table `records`, as a `pyarrow.Table`."""
         from rekord.feeds.sql.answer import query_split
 
         return query_split(self.only_split("sql"), query)
@@ -380,7 +377,7 @@ class SplitMethods(ABC):
         state: Mapping[str, Any] | None = None,
         **options: Unpack[BatchOptions],
     ) -> tf.data.Dataset:
-        """A tf.data.Dataset in the order of `batches`, or with mode="ops" of TensorFlow's own operations alone."""
+        """A tf.data.Dataset in the order of `batches`; mode="ops" uses TensorFlow's own operations only."""
         from rekord.feeds.tensorflow.native import to_tensorflow
 
         return to_tensorflow(self.only_split("to_tensorflow"), batch_size, mode=mode, state=state, **options)
@@ -398,7 +395,7 @@ class SplitMethods(ABC):
         state: Mapping[str, Any] | None = None,
         **options: Unpack[BatchOptions],
     ) -> tf.data.Dataset:
-        """A tf.data.Dataset of (x, y), or (x, y, weights), for Keras's `fit`; `y` is the only Label unless given."""
+        """A tf.data.Dataset of (x, y) or (x, y, weights) for Keras `fit`; `y` defaults to the only Label."""
         from rekord.feeds.keras import to_keras
 
         return to_keras(
@@ -439,7 +436,7 @@ class SplitMethods(ABC):
         workers: int = 0,
         **options: Unpack[BatchOptions],
     ) -> Feed | torch.utils.data.Dataset[dict[str, Any]]:
-        """Batches of torch tensors in the order of `batches`, or with `style` a dataset for torch's DataLoader."""
+        """Batches of torch tensors in the order of `batches`; `style` gives a dataset for a DataLoader instead."""
         from rekord.feeds.torch.loader import to_torch
 
         return to_torch(self.only_split("to_torch"), batch_size, style=style, workers=workers, **options)
@@ -453,20 +450,19 @@ class SplitMethods(ABC):
         device: jax.Device | None = None,
         **options: Unpack[BatchOptions],
     ) -> Feed:
-        """Batches of jax arrays in the order of `batches`, on a device or shared between devices by a sharding."""
+        """Batches of JAX arrays in the order of `batches`, on one device or sharded over several."""
         from rekord.feeds.jax import to_jax
 
         return to_jax(self.only_split("to_jax"), batch_size, sharding=sharding, device=device, **options)
 
 
 class Split(SplitMethods):
-    """Records of a dataset, by number and in batches. Small to pickle, shared freely by threads.
+    """Records of a dataset, by number and in batches. Small to pickle, and thread-safe.
 
     `split[i]` is a row, `split[[3, 1, 2]]` a batch of these rows, `split[10:20]` a view, which is a Split itself.
 
-    It is made of a view of records, what is done to their rows and batches, and, where it is balanced or mixed, a
-    sampling: then its epochs are drawn from the records, some of them perhaps several times, others not in every
-    epoch. Such a split has batches in every form, and no records of its own by number.
+    A balanced or mixed split is sampled: an epoch may have some records several times and others not at all. Such a
+    split has batches in every form, but no records by number.
     """
 
     def __init__(
@@ -487,26 +483,25 @@ class Split(SplitMethods):
         self.batch_map = batch_map
 
     def replace(self, **changes: Any) -> Split:
-        """The same split with other parts."""
+        """The same split with some parts replaced."""
         parts = {**self.__dict__, **changes}
         return Split(parts.pop("name"), parts.pop("view"), parts.pop("stored_schema"), **parts)
 
     def only_split(self, method: str) -> Split:
-        """Itself."""
         return self
 
     def require_view(self, method: str) -> RecordView:
-        """Its records by number; an error that names the method where they are drawn and have none."""
+        """Its records by number; an error that names the method if the split is sampled."""
         if self.sampling is None:
             return self.view
         raise error(
             "U651",
             f"`{method}` needs records by number, and this split is {self.sampling.description}",
-            expected="a split that is not drawn from",
+            expected="a split that is neither balanced nor mixed",
             found=repr(self)[:60],
-            do=f"call `{method}` first, and draw from what it gives"
-            if method != "[…]"
-            else "take batches of it; [i] of the split that it was made from",
+            do="index the split before it is balanced or mixed"
+            if method == "[…]"
+            else f"call `{method}` before `balanced` or `mix`",
         )
 
     @property
@@ -516,19 +511,19 @@ class Split(SplitMethods):
 
     @property
     def schema(self) -> Schema:
-        """The declared schema, or the one inferred from the first records; that of what transforms make of them."""
+        """The declared schema, or the one inferred from the first records, after transforms."""
         return self.stored_schema.get() if self.row_transforms is None else self.row_transforms.schema
 
     @property
     def achieved(self) -> dict[ClassKey, float]:
-        """The part of an epoch's records that each class or component of a balanced or mixed split has.
+        """The share of each class or component in an epoch of a balanced or mixed split; empty for other splits.
 
-        Of a list column it is expected, and not exact. Other splits have none.
+        The shares of a list column are expected values, not exact.
         """
         return {} if self.sampling is None else dict(self.sampling.achieved)
 
     def digest(self) -> str:
-        """What tells the files of this split from others: of the manifest, or of names, sizes and times."""
+        """What identifies the files of this split: the digest of the manifest, or of names, sizes and times."""
         return self.view.digest()
 
     def __len__(self) -> int:
@@ -565,23 +560,18 @@ class Split(SplitMethods):
         if self.sampling is None:
             return self.view.sampler(shuffle, seed, world)
         if shuffle == "block":
-            raise error(
-                "U605",
-                '`shuffle` cannot be "block" where classes or components are drawn',
-                expected='False, True or "exact"',
-                found="'block'",
-                do="shuffle=True",
-            )
+            expected = 'False, True or "exact" for a balanced or mixed split'
+            raise invalid("shuffle", shuffle, expected, "shuffle=True")
         return self.sampling.sampler(shuffled=bool(shuffle), seed=seed)
 
     @accepts_batch_options
     def request(self, batch_size: int, **options: Unpack[BatchOptions]) -> BatchRequest:
-        """What `batches` would iterate over, checked: for feeds, which share its arguments. Can be pickled."""
+        """The checked request that `batches` iterates over, also for feeds. Can be pickled."""
         checked = CheckedOptions(**options)  # type: ignore[arg-type]  # "auto" is refused there
         made = None if self.row_transforms is None else self.row_transforms.of(checked.columns)
-        plan = _LazyCodecPlan(self.stored_schema, checked.columns) if made is None else made.plan
+        plan = partial(self.stored_schema.plan, checked.columns) if made is None else made.plan
         if self.stored_schema.known:
-            plan()  # a column that is not there is said now, not at the first batch
+            plan()  # an unknown column is reported now, not at the first batch
         is_whole = self.sampling is None and self.view.ids is None
         if checked.shuffle or checked.world > 1 or checked.remainder == "pad" or not is_whole:
             self.view.shards.check_random_access()  # before a compressed file is read to count its records
@@ -631,14 +621,3 @@ class Split(SplitMethods):
             return f"Split({self.name!r}, {len(self):,} of its records)"
         files = len(self.view.shards.paths)
         return f"Split({self.name!r}, {files} file{'s' if files != 1 else ''})"
-
-
-class _LazyCodecPlan:
-    """The plan of some columns, compiled when it is needed. Unlike a closure it can be pickled."""
-
-    def __init__(self, schema: LazySchema, columns: tuple[str, ...] | None) -> None:
-        self._schema = schema
-        self._columns = columns
-
-    def __call__(self) -> CodecPlan:
-        return self._schema.plan(self._columns)

@@ -1,4 +1,4 @@
-"""`rk.Writer`: one record file, written row by row or in columns, that appears when it is complete."""
+"""`rk.Writer`: one record file, written row by row or in columns, and published when it is complete."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from rekord.storage.local import LOCAL, Storage
 from rekord.storage.transaction import StagedFile, Transaction
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     import numpy.typing as npt
@@ -32,15 +31,15 @@ _BLOCK_BYTES = 4 << 20
 
 @check_keywords
 class Writer:
-    """Writes one record file; it appears, complete and on disk, when the `with` block ends well.
+    """Writes one record file, which appears, complete and on disk, at the end of the `with` block.
 
     ```python
     with rk.Writer("train.tfrecord", schema) as writer:
         for row in rows:
             writer.write(row)
     ```
-    When the block raises, nothing appears and what was at `path` stays. A row that does not fit is an
-    EncodeError with its number; it is not written, and the next one can be.
+    If the block raises, nothing appears and an existing file at `path` stays. An invalid row raises an EncodeError
+    with its number and is not written; writing can continue with the next one.
     """
 
     def __init__(
@@ -59,18 +58,18 @@ class Writer:
         self._file: StagedFile | None = None
         self._sink: FrameSink | None = None
         self._in_columns = 0
-        self._given = 0  # rows, those that were refused too
+        self._given = 0  # rows, including refused ones
         self._whole = True  # nothing that was taken from the encoder is missing in the file
         self._closed = False
 
     @property
     def records(self) -> int:
-        """How many records have been written so far."""
+        """Number of records written so far."""
         return int(self._encoder.appended) + self._in_columns
 
     @property
     def flush_points(self) -> list[FlushPoint]:
-        """Where a compressed file can be entered, apart from its beginning."""
+        """The places in a compressed file where reading can start, besides its beginning."""
         return [] if self._sink is None else list(self._sink.flush_points)
 
     def write(self, row: Mapping[str, object]) -> None:
@@ -88,7 +87,7 @@ class Writer:
             self._flush()
 
     def write_columns(self, batch: Mapping[str, npt.ArrayLike | Column] | pa.RecordBatch | pa.Table) -> None:
-        """Write many rows, all or none: a dict of NumPy columns, a pyarrow RecordBatch or a Table."""
+        """Write many rows, all or none, from a dict of NumPy columns, a pyarrow RecordBatch or a Table."""
         sink = self._open()
         try:
             pieces = encode_batches(batch, self.schema, enough_bytes=_BLOCK_BYTES)
@@ -110,13 +109,11 @@ class Writer:
         self._whole = True
 
     def close(self) -> None:
-        """Complete the file and put it in its place. Closing twice is fine."""
+        """Complete and publish the file. Closing twice is fine."""
         if self._closed:
             return
         sink = self._open()
         try:
-            if not self._whole:
-                raise self._refused("was interrupted while it wrote, so that records are missing")
             self._flush()
             sink.finish()
         except BaseException:
@@ -127,7 +124,7 @@ class Writer:
         self._file.commit()
 
     def discard(self) -> None:
-        """Give the file up; nothing appears."""
+        """Discard the file; nothing appears."""
         if self._closed:
             return
         self._closed = True
@@ -138,16 +135,14 @@ class Writer:
         self._open()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *failure: object) -> None:
         if kind is None:
             self.close()
         else:
             self.discard()
 
     def __del__(self) -> None:
-        # Never closed: a staged file that nobody will complete.
+        # Never closed: nothing will complete its staged file.
         with suppress(Exception):
             self.discard()
 
@@ -162,7 +157,7 @@ class Writer:
     def _flush(self) -> None:
         assert self._sink is not None
         if not self._whole:
-            raise self._refused("was interrupted while it wrote, so that records are missing")
+            raise self._refused("was interrupted, and records are missing")
         self._whole = False
         frames: Any = self._encoder.take()
         if len(frames):
@@ -172,9 +167,9 @@ class Writer:
     def _refused(self, what: str) -> RekordError:
         return error(
             "U607",
-            f"the writer {what}",
+            f"writer {what}",
             location=Location(path=self.path),
-            expected="a writer that is open",
-            found="a closed one" if self._closed else "an unfinished one",
-            do="write inside the `with` block, or open another Writer",
+            expected="an open writer",
+            found="a closed one" if self._closed else "an incomplete one",
+            do="write inside the `with` block, or create another rk.Writer",
         )

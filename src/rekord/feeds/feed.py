@@ -15,9 +15,9 @@ import numpy as np
 from rekord import _core
 from rekord.codec.columns import Batch, Optional, Ragged, SparseColumn
 from rekord.dataset.batches import BatchReader, BatchRequest, Loader, read_batches
-from rekord.dataset.options import BatchOptions
-from rekord.dataset.order import Ids, validate_ranks
+from rekord.dataset.options import BatchOptions, validate_ranks
 from rekord.dataset.readers.pipeline import BatchDecoder, IdlePool
+from rekord.dataset.samplers import Ids
 from rekord.dataset.shards import RecordIndexError
 from rekord.errors import error
 

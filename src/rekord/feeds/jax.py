@@ -12,7 +12,7 @@ import numpy as np
 from rekord.codec.columns import Batch, Column, Ragged, SparseColumn
 from rekord.dataset.batches import BatchReader, BatchRequest
 from rekord.dataset.options import BatchOptions
-from rekord.dataset.order import Remainder
+from rekord.dataset.samplers import Remainder
 from rekord.errors import RekordError, add_location, error
 from rekord.feeds.feed import Array, Feed, convert_column, import_framework, is_image_column, with_ranks
 from rekord.location import Location

@@ -18,7 +18,7 @@ from typing import Any
 
 from rekord.errors import DatasetError, RekordError, closest_match, error, preview
 from rekord.location import Location
-from rekord.storage.local import LOCAL, DirectoryEntry, Stat, Storage
+from rekord.storage.local import LOCAL, DirectoryEntry, Stat, Storage, read_up_to
 from rekord.storage.remote import CHECK_ADDRESS_HINT
 from rekord.storage.router import REMOTE, is_remote, map_concurrently
 
@@ -106,14 +106,14 @@ def resolve_record_files(
     if wrong:
         raise error(
             "U605",
-            f"a path cannot be {preview(wrong[0])}",
+            f"`path` cannot be {preview(wrong[0])}",
             expected="the path of a file or folder, a pattern, or a list of them",
             found=type(wrong[0]).__name__,
-            do="name a file, a folder or a pattern",
+            do="use the path of a file or folder, or a pattern",
         )
     if not places:
-        do = "name a file, a folder or a pattern"
-        raise error("X502", "no path was given", found="an empty list", do=do)
+        do = "use the path of a file or folder, or a pattern"
+        raise error("X502", "no path given", found="an empty list", do=do)
     by_real: dict[str, str] = {}
     skipped: dict[str, str] = {}
     for place in places:
@@ -335,19 +335,19 @@ class _Search:
             location=Location(path=self.place),
             expected="names of record files, or one extension for all files that hold records and no others",
             found=found,
-            do="name the files with a pattern, e.g. FOLDER/*.bin",
+            do=f"use a pattern, for example {shlex.quote(os.path.join(self.place, '*.bin'))}",
         )
 
     def _nothing(self, *, pattern: bool) -> RekordError:
         count = sum(self.skipped_extensions.values())
         found = "no file matches" if pattern else "a folder without files"
-        do = "name a folder that holds record files"
+        do = "use a folder that holds record files"
         if count:
             most_first = sorted(self.skipped_extensions.items(), key=lambda kind: (-kind[1], kind[0]))
             kinds = ", ".join(f"{n:,} {extension}" for extension, n in most_first[:4])
             more = ", …" if len(most_first) > 4 else ""
-            found = f"{count:,} file{'s' if count > 1 else ''} passed over: {kinds}{more}"
-            do = "name the file itself, if one of them holds records; raw data first needs rekord write FOLDER OUT"
+            found = f"{count:,} skipped file{'s' if count > 1 else ''}: {kinds}{more}"
+            do = "use the path of the file itself if it holds records; for raw data: rekord write FOLDER OUT"
         return error(
             "X502",
             "no record files match" if pattern else None,
@@ -374,15 +374,11 @@ def _read_heads(paths: Sequence[str], storage: Storage) -> list[bytes | None]:
 def _read_head(path: str, storage: Storage) -> bytes | None:
     if is_remote(path):
         return REMOTE.head(path, PROBE_BYTES)
-    head = bytearray(PROBE_BYTES)
-    filled = 0
     try:
-        with storage.open_read(path) as file, memoryview(head) as view:
-            while filled < len(head) and (count := file.readinto(view[filled:])):
-                filled += count
+        with storage.open_read(path) as file:
+            return read_up_to(file, PROBE_BYTES)
     except DatasetError:
         return None
-    return bytes(head[:filled])
 
 
 def _file_extension(path: str) -> str:
@@ -415,14 +411,14 @@ def _not_found_error(path: str, storage: Storage) -> RekordError:
     do = CHECK_ADDRESS_HINT if is_remote(path) else f"ls {shlex.quote(folder or '.')}"
     if name in siblings:
         whole = first_missing == path.rstrip("/")
-        found = "a link that leads nowhere" if whole else f"{first_missing} is no folder, or cannot be entered"
+        found = "a broken link" if whole else f"{first_missing} is not an accessible folder"
         do = f"ls -ld {shlex.quote(first_missing)}"
     else:
         if first_missing != path.rstrip("/"):
-            found = f"nothing at {first_missing} either"
+            found = f"{first_missing} does not exist either"
         near = closest_match(name, sorted(siblings[:_MAX_SIBLINGS]))
         if near is not None:
-            likely = f"`{near}` is meant: it is there, and its name is nearly the same"
+            likely = f"`{near}` is meant: it exists and its name is similar"
             do = f"use {shlex.quote(os.path.join(folder, near))}"
     return error("X501", location=Location(path=path), found=found, likely=likely, do=do)
 

@@ -9,7 +9,7 @@ import os
 import shlex
 import stat as modes
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 PathLike: TypeAlias = "str | os.PathLike[str]"
 
 PathKind = Literal["file", "folder", "other", "unreachable"]
-"""What a name stands for. `other`: a pipe, a socket or a device. `unreachable`: a link that leads nowhere."""
+"""What a name refers to. `other`: a pipe, a socket or a device. `unreachable`: a broken link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stat:
-    """What a path stands for, links followed."""
+    """What a path refers to, links followed."""
 
     kind: PathKind
     size_bytes: int
     mtime_ns: int
-    identity: tuple[int, int]  # device and inode: equal for two paths to one thing
+    identity: tuple[int, int]  # device and inode: equal for two paths to one file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryEntry:
-    """One name in a folder. `kind` is that of a link's end; `size_bytes` is None where the listing does not say."""
+    """One name in a folder. `kind` is that of a link's target; `size_bytes` is None if the listing lacks it."""
 
     name: str
     kind: PathKind
@@ -52,7 +52,7 @@ class DirectoryEntry:
 
 
 class Readable(Protocol):
-    """A file open for reading, unbuffered. A pipe can be one: it has no size (0) and cannot seek."""
+    """A file open for reading, unbuffered. A pipe has size 0 and cannot seek."""
 
     @property
     def path(self) -> str: ...
@@ -91,37 +91,37 @@ class Writable(Protocol):
 
 
 class Storage(Protocol):
-    """What reading, writing and publishing need of a place; all paths are local to that place.
+    """What reading, writing and publishing need of a storage; all paths are local to it.
 
-    Every failure is a `DatasetError`: X501 where something is missing, X503 where it cannot be read, X504
-    where it cannot be written. The operating system's error is its `__cause__`.
+    Every failure is a `DatasetError`: X501 if something is missing, X503 if it cannot be read, X504 if it cannot be
+    written. The operating system's error is its `__cause__`.
     """
 
     def open_read(self, path: str) -> Readable: ...
 
     def create(self, path: str) -> Writable:
-        """A new file. A path that is already there is refused."""
+        """A new file. An existing path is refused."""
 
     def rename(self, source: str, target: str) -> None:
-        """Make `source` appear as `target` in one step, in place of a file that was there.
+        """Rename `source` to `target` in one step, replacing a file.
 
-        A folder can be renamed too; its target is nothing yet, or an empty folder.
+        A folder can be renamed too; its target does not exist, or is an empty folder.
         """
 
     def exchange(self, one: str, other: str) -> bool:
-        """Make each of two things appear under the name of the other, in one step; False where that is impossible."""
+        """Exchange two names in one step; False if that is not supported."""
 
     def link(self, source: str, target: str) -> bool:
-        """Make `target` another name of the file `source`; False where the place has no such names."""
+        """Make `target` a hard link to the file `source`; False if that is not supported."""
 
     def remove(self, path: str) -> None:
         """Remove one file."""
 
     def make_folder(self, path: str) -> None:
-        """A folder with its parents. One that is already there is fine."""
+        """Create a folder with its parents, unless it exists."""
 
     def remove_folder(self, path: str) -> None:
-        """Remove one folder, which is empty."""
+        """Remove one empty folder."""
 
     def sync_folder(self, path: str) -> None:
         """Return when the names in this folder are on the disk itself."""
@@ -132,19 +132,19 @@ class Storage(Protocol):
     def stat(self, path: str) -> Stat: ...
 
     def real(self, path: str) -> str:
-        """The one path that all links to this thing lead to."""
+        """The path without links."""
 
     def lock(self, path: str) -> AbstractContextManager[None]:
-        """Hold the lock by this name in a `with` block; X512 where somebody else holds it.
+        """Hold the lock of this name in a `with` block; X512 if another process holds it.
 
-        It is given up when its holder dies: by the system, or because nobody renews it.
+        It is released when its holder dies.
         """
 
 
 def read_error(path: str, failure: OSError) -> RekordError:
     """The error for a path that could not be read."""
     where, found = Location(path=path), _describe_failure(failure)
-    # A name below a file, or one longer than any name can be, is missing like any other.
+    # A name below a file, or one that is too long, is missing like any other.
     if failure.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
         gone = None if os.path.isabs(path) else working_directory_error()
         return gone or error("X501", location=where, found=found, do=f"ls {quote_folder(path)}")
@@ -152,7 +152,7 @@ def read_error(path: str, failure: OSError) -> RekordError:
 
 
 def read_file(path: str, storage: Storage, *, most_bytes: int) -> bytes:
-    """The whole of a small file. What lies there may be anything: a pipe would be waited for without end."""
+    """The content of a small file. Anything else is refused: reading a pipe could block forever."""
     found = storage.stat(path)
     if found.kind != "file" or found.size_bytes > most_bytes:
         raise error(
@@ -163,22 +163,27 @@ def read_file(path: str, storage: Storage, *, most_bytes: int) -> bytes:
             do=f"ls -l {quote_folder(path)}",
         )
     with storage.open_read(path) as file:
-        data = bytearray(min(found.size_bytes, most_bytes))
-        view, filled = memoryview(data), 0
-        while filled < len(data) and (count := file.readinto(view[filled:])):
+        return read_up_to(file, min(found.size_bytes, most_bytes))
+
+
+def read_up_to(file: Readable, most_bytes: int) -> bytes:
+    """The next bytes of a file, fewer than `most_bytes` only at its end."""
+    data, filled = bytearray(most_bytes), 0
+    with memoryview(data) as view:
+        while filled < most_bytes and (count := file.readinto(view[filled:])):
             filled += count
-    return bytes(view[:filled])
+    return bytes(data) if filled == most_bytes else bytes(data[:filled])
 
 
 _KIND_NAMES = {
     "folder": "a folder",
     "other": "a pipe, a socket or a device",
-    "unreachable": "a link to nothing",
+    "unreachable": "a broken link",
 }
 
 
 def write_error(path: str, failure: OSError, *, left_bytes: int | None = None) -> RekordError:
-    """The error for a path that could not be written; `left_bytes` were still to come, if that is known."""
+    """The error for a path that could not be written; `left_bytes` were left to write, if known."""
     do = write_hint(path, failure.errno, left_bytes)
     gone = None if failure.errno != errno.ENOENT or os.path.isabs(path) else working_directory_error()
     return gone or error("X504", location=Location(path=path), found=_describe_failure(failure), do=do)
@@ -189,32 +194,46 @@ def _describe_failure(failure: OSError) -> str:
 
 
 @contextmanager
-def _translate_read_errors(path: str) -> Iterator[None]:
+def _translate_errors(path: str, to_error: Callable[[str, OSError], RekordError]) -> Iterator[None]:
     _reject_invalid_path(path)
     try:
         yield
     except RekordError:  # some of them are an OSError or a ValueError too
         raise
     except OSError as failure:
-        raise read_error(path, failure) from failure
+        raise to_error(path, failure) from failure
 
 
-@contextmanager
-def _translate_write_errors(path: str) -> Iterator[None]:
-    _reject_invalid_path(path)
-    try:
-        yield
-    except RekordError:  # some of them are an OSError or a ValueError too
-        raise
-    except OSError as failure:
-        raise write_error(path, failure) from failure
+def _translate_read_errors(path: str) -> AbstractContextManager[None]:
+    return _translate_errors(path, read_error)
+
+
+def _translate_write_errors(path: str) -> AbstractContextManager[None]:
+    return _translate_errors(path, write_error)
 
 
 def _reject_invalid_path(path: str) -> None:
-    # The operating system's own answers to these are a ValueError and "No such file" about nothing.
+    # The operating system's own errors for these are a ValueError and "No such file".
     if not path or "\0" in path:
         found = "a path with a zero byte in it" if path else "an empty path"
-        raise error("U605", location=Location(path=path), expected="a path", found=found, do="name a file or folder")
+        raise error(
+            "U605",
+            location=Location(path=path),
+            expected="a path",
+            found=found,
+            do="use the path of a file or folder",
+        )
+
+
+@contextmanager
+def open_descriptor(path: str, *, wait: bool = False) -> Iterator[int]:
+    """A descriptor of a file, for reading in a `with` block; `wait` as in `portability.open_to_read`."""
+    with _translate_read_errors(path):
+        descriptor = portability.open_to_read(path, wait=wait)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
 
 class LocalStorage:
@@ -305,7 +324,7 @@ def _in_use(path: str) -> RekordError:
         location=Location(path=path),
         expected="one writer at a time",
         found=f"{f'process {holder}' if holder.isdigit() else 'another process'} is writing to it",
-        do="wait until it ends, or write to another place",
+        do="wait until it ends, or write to another path",
     )
 
 
@@ -323,7 +342,7 @@ def _to_entry(name: os.DirEntry[str]) -> DirectoryEntry:
         elif name.is_file():
             kind = "file"
         else:
-            # A link to nothing is neither, and so is a pipe; only a look at the end tells them apart.
+            # A broken link is neither, and so is a pipe; the target tells them apart.
             kind = "unreachable" if link and not os.path.exists(name.path) else "other"
     except OSError:
         kind = "unreachable"
@@ -331,14 +350,14 @@ def _to_entry(name: os.DirEntry[str]) -> DirectoryEntry:
 
 
 class _LocalReadable:
-    """Whoever is done with it closes it. Left behind, in an iteration that nobody goes on with, it closes itself."""
+    """Closed explicitly, or, in an abandoned iteration, by its finalizer."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._descriptor = -1
         descriptor = portability.open_to_read(path, wait=True)
         try:
-            # The descriptor stays ours: in a cycle of garbage a file that owns one is ended first, with a warning.
+            # The descriptor stays ours: in a garbage cycle a file that owns one is finalized first, with a warning.
             self._file = io.FileIO(descriptor, "r", closefd=False)
         except BaseException:
             os.close(descriptor)
@@ -352,7 +371,7 @@ class _LocalReadable:
 
     def readinto(self, buffer: Buffer, /) -> int:
         try:
-            # None, "nothing yet", is for files that do not block; a regular file never answers it.
+            # None, "nothing yet", occurs for non-blocking files only.
             return self._file.readinto(buffer) or 0
         except OSError as failure:
             raise read_error(self.path, failure) from failure
@@ -365,7 +384,7 @@ class _LocalReadable:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor < 0:
             return
-        # What was read has been read: an error at closing says nothing about it.
+        # An error on close does not affect what was read.
         with suppress(OSError):
             self._file.close()
             os.close(descriptor)
@@ -376,9 +395,7 @@ class _LocalReadable:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
 
@@ -392,10 +409,10 @@ class _LocalWritable:
         whole_bytes = len(left)
         while left:
             try:
-                # The system may take less than it is given: near a full disk, and always above 2 GiB.
+                # The system may write less than it is given: on a nearly full disk, and always above 2 GiB.
                 written_bytes = self._file.write(left)
                 if not written_bytes:
-                    raise OSError(errno.EIO, "the disk took no bytes")
+                    raise OSError(errno.EIO, "no bytes were written")
             except OSError as failure:
                 raise write_error(self.path, failure, left_bytes=len(left)) from failure
             left = left[written_bytes:]
@@ -411,7 +428,7 @@ class _LocalWritable:
 
 
 def begin_sync(file: Writable, begin: int, size_bytes: int) -> None:
-    """Have the disk begin with bytes that were just written, so that `fsync` waits for little. Only a hint."""
+    """Start to flush bytes that were just written, so that `fsync` waits less. Only a hint."""
     if isinstance(file, _LocalWritable):
         portability.begin_sync(file._file.fileno(), begin, size_bytes)
 
@@ -428,60 +445,60 @@ def quote_folder(path: str) -> str:
 
 
 def read_hint(path: str, number: int | None) -> str:
-    """For a path that could not be read, by the number of the error."""
+    """The `do` for a path that could not be read, by errno."""
     name = shlex.quote(path)
     match number:
         case errno.EACCES | errno.EPERM:
             return f"chmod u+rX {name}      (or run as a user who may read it)"
         case errno.EISDIR:
-            return "name a file in this folder"
+            return "use a file in this folder"
         case errno.EIO:
             return f"copy {name} again from its origin: the disk or network that holds it reports an error"
         case errno.ELOOP:
-            return f"ls -l {name}      (its links lead in a circle)"
+            return f"ls -l {name}      (its links form a loop)"
         case errno.EMFILE | errno.ENFILE:
             return "ulimit -n 4096      (too many files are open at once)"
         case errno.ESTALE | errno.ENOTCONN | errno.ETIMEDOUT | errno.EHOSTDOWN:
-            return "mount the network place again, then run the same command"
+            return "mount the network folder again, then run the same command"
     return f"check that {name} can be read: head -c 1 {name}"
 
 
 def write_hint(path: str, number: int | None, left_bytes: int | None) -> str:
-    """For a path that could not be written; `left_bytes` were still to come, if that is known."""
+    """The `do` for a path that could not be written; `left_bytes` were left to write, if known."""
     name, folder = shlex.quote(path), quote_folder(path)
     space = "space" if left_bytes is None else f"at least {left_bytes:,} bytes"
     match number:
         case errno.ENOSPC:
-            return f"free {space} on the disk that holds {folder}, or choose another place"
+            return f"free {space} on the disk that holds {folder}, or write to another disk"
         case errno.EDQUOT:
-            return f"free {space} of your quota on the disk that holds {folder}, or choose another place"
+            return f"free {space} of your quota on the disk that holds {folder}, or write to another disk"
         case errno.EROFS:
-            return f"choose another place: {folder} is mounted read-only"
+            return f"write to another folder: {folder} is mounted read-only"
         case errno.EACCES | errno.EPERM:
-            return f"chmod u+wx {folder}      (or choose another place)"
+            return f"chmod u+wx {folder}      (or write to another folder)"
         case errno.ENOENT:
             return f"mkdir -p {folder}"
         case errno.ENOTDIR:
-            return f"choose another place: part of {folder} is a file"
+            return f"write to another folder: part of {folder} is a file"
         case errno.EEXIST:
             return f"choose another name, or first: rm {name}"
         case errno.EISDIR | errno.ENOTEMPTY:
             return f"choose another name: {name} is a folder"
         case errno.EFBIG:
-            return "write smaller files: this is the largest that the disk or `ulimit -f` takes"
+            return "write smaller files: this is the largest that the disk or `ulimit -f` allows"
         case errno.ENAMETOOLONG:
             return "choose a shorter name"
         case errno.EXDEV:
-            return "choose two places on one disk: a rename cannot cross disks"
+            return "use two paths on one disk: a rename cannot cross disks"
         case errno.EMFILE | errno.ENFILE:
             return "ulimit -n 4096      (too many files are open at once)"
         case errno.EIO:
-            return f"choose another disk: the one that holds {folder} reports an error"
-    return "choose another place"
+            return f"write to another disk: the one that holds {folder} reports an error"
+    return "write to another folder"
 
 
 def working_directory_error() -> RekordError | None:
-    """The error for a working directory that was deleted or may not be entered; None if it is all right."""
+    """The error for a working directory that was deleted or is not accessible; None if it is fine."""
     try:
         os.getcwd()
     except OSError as failure:
@@ -490,7 +507,7 @@ def working_directory_error() -> RekordError | None:
             "X511",
             location=Location(path=where),
             found=failure.strerror,
-            do='cd "$PWD"      (or cd to another folder, if this one is gone)',
+            do='cd "$PWD"      (or cd to another folder, if this one was deleted)',
         )
     return None
 
@@ -498,21 +515,21 @@ def working_directory_error() -> RekordError | None:
 # A thread that writes.
 
 WRITE_BYTES = 4 << 20
-"""So much is written at once; a file of less is written without a thread."""
+"""Bytes written at once; a smaller file is written without a thread."""
 
-_MAX_PENDING = 3  # such pieces, at the most
+_MAX_PENDING = 3  # pieces
 
 _SYNC_BYTES = 8 << 20
-"""So often the disk is told to begin. What is hashed is to last, and its end waits for the disk."""
+"""How often the disk is told to start flushing a hashed file, which is synced at its end."""
 
 LENT_BUFFERS = _MAX_PENDING + 1
-"""What was lent may be used again when so many more were lent."""
+"""A lent buffer may be reused after this many more were lent."""
 
 
 class AsyncWriter:
-    """Takes bytes in any pieces. Use it in a `with` block and `finish` it; the file itself is left open.
+    """Writes bytes in pieces of any size by a thread. Use it in a `with` block and `finish` it; the file stays open.
 
-    What goes wrong with writing is raised by a later `write`, or by `finish`. After that nothing more is written.
+    A write error is raised by a later `write` or by `finish`. After that nothing more is written.
     """
 
     def __init__(self, file: Writable, *, hashed: bool) -> None:
@@ -523,27 +540,25 @@ class AsyncWriter:
         self._waiting: deque[Future[None]] = deque()
         self._stopped = False
         self.n_bytes = 0
-        self._begun = 0  # so many bytes are on their way to the disk
+        self._begun = 0  # bytes that are being flushed
 
     def __enter__(self) -> AsyncWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # Whoever closes the file next must not do so under the hands of the thread.
+    def __exit__(self, *failure: object) -> None:
+        # The file must not be closed while the thread writes to it.
         self._stopped = True
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
     def write(self, data: Buffer) -> None:
-        """Take some bytes, which may be used again after that."""
+        """Write some bytes; the buffer may be reused afterwards."""
         self._gathered += memoryview(data)
         if len(self._gathered) >= WRITE_BYTES:
             self._submit_buffer()
 
     def write_borrowed(self, data: Buffer) -> None:
-        """Queue a buffer, uncopied; it must stay unchanged until `LENT_BUFFERS` more were lent, or all is done."""
+        """Queue a buffer without copying; it must not change until `LENT_BUFFERS` more were lent, or all is done."""
         if self._gathered:
             self._submit_buffer()
         self._submit(data)
@@ -568,7 +583,7 @@ class AsyncWriter:
             self._gathered = bytearray()
 
     def sha256(self) -> str:
-        """The digest of what was written; nothing where that was not asked for."""
+        """The digest of what was written; empty if not hashed."""
         return "" if self._digest is None else self._digest.hexdigest()
 
     def _put(self, data: Buffer) -> None:

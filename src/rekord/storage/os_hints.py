@@ -23,7 +23,7 @@ _ERRNO_HINTS = {
     errno.EMFILE: _FILES,
     errno.ENFILE: _FILES,
     errno.EAGAIN: _THREADS_HINT,
-    errno.ENOSPC: "free space on the disk of temporary files, or name another: export TMPDIR=FOLDER",
+    errno.ENOSPC: "export TMPDIR=FOLDER      (on a disk with free space)",
 }
 
 
@@ -77,7 +77,7 @@ def check_address_space(need_bytes: int, what: str) -> None:
     used = portability.address_space_bytes()
     if limit is not None and used is not None and limit[0] - used < need_bytes:
         raise out_of_memory_error(
-            f"{max(limit[0] - used, 0) >> 20:,} MiB that are left",
+            f"{max(limit[0] - used, 0) >> 20:,} MiB left",
             expected=f"at least {need_bytes >> 20:,} MiB of address space for {what}",
         )
 
@@ -95,5 +95,5 @@ def _temporary_folder_error(failure: OSError) -> RekordError | None:
     return error(
         "X509",
         found=(failure.strerror or "")[:200],
-        do="export TMPDIR=FOLDER      (one that you may write to)",
+        do="export TMPDIR=FOLDER      (a folder that you may write to)",
     )

@@ -1,4 +1,4 @@
-"""Remote storage that fsspec knows (`s3://`, `gs://`, `memory://`, …), for reading."""
+"""Remote storage through fsspec (`s3://`, `gs://`, `memory://`, …), read-only."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ from rekord.location import Location
 from rekord.storage.local import DirectoryEntry, PathKind, Readable, Stat
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from typing_extensions import Buffer
 
 
 FIRST_BYTES = 256 << 10
-"""What the first request asks for: who only looks at the head of a file shall not pay for a block of it."""
+"""Size of the first request: reading the head of a file does not fetch a whole block."""
 
 BLOCK_BYTES = 8 << 20
-"""What one request of a sequential read asks for: enough to forget its latency."""
+"""Request size of sequential reads: large enough to hide the latency."""
 
 READ_AHEAD_BLOCKS = 2
-"""So many blocks are on their way: while one arrives, the other has been asked for."""
+"""Blocks requested ahead."""
 
 
 class ReadAhead:
-    """A file of `size_bytes`, open for reading. `fetch(begin, end)` gives that range, whole, or raises.
+    """A file of `size_bytes`, open for reading. `fetch(begin, end)` returns the complete range, or raises.
 
-    A read that goes on where the last one ended is taken for a sequential one. Any other fetches what it needs.
+    A read that continues where the last one ended is treated as sequential. Any other fetches only what it needs.
     """
 
     def __init__(self, path: str, size_bytes: int, fetch: Callable[[int, int], bytes]) -> None:
@@ -67,8 +66,8 @@ class ReadAhead:
         return offset
 
     def close(self) -> None:
-        # A finalizer may call this, so that it takes no lock: an executor that nobody holds ends by itself. A request
-        # that is under way is left to itself, and none is begun any more.
+        # A finalizer may call this, so it takes no lock: an executor without references ends by itself. Running
+        # requests finish on their own, and no new ones start.
         self._forget()
         self._threads = None
         self._block = b""
@@ -77,17 +76,15 @@ class ReadAhead:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
     def _next_block(self, wanted_bytes: int) -> None:
-        """Bring the block that begins where reading goes on."""
+        """Fetch the block that begins at the current position."""
         begin = self._place
-        goes_on = bool(self._block) and begin == self._begin + len(self._block)
-        self._block = b""  # before the next one comes, so that there is never one more than said
-        if goes_on:
+        is_sequential = bool(self._block) and begin == self._begin + len(self._block)
+        self._block = b""  # before the next one arrives, to keep to the memory limit
+        if is_sequential:
             self._prefetch(begin)
             self._begin, self._block = begin, self._ahead.popleft()[1].result()
         else:
@@ -97,7 +94,7 @@ class ReadAhead:
             self._begin = begin
 
     def _prefetch(self, begin: int) -> None:
-        """Ask for the block that begins here and for those behind it, as far as nobody has yet."""
+        """Request the block that begins here and the ones after it, unless they are requested already."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(1 + READ_AHEAD_BLOCKS, thread_name_prefix="rekord-fetch")
         begin = self._ahead[-1][0] if self._ahead else begin
@@ -107,26 +104,26 @@ class ReadAhead:
             begin = end
 
     def _forget(self) -> None:
-        """Begin none of the requests that wait."""
+        """Cancel the requests that have not started."""
         self._wanted.is_cancelled = True
         self._wanted = _CancelToken()
         self._ahead.clear()
 
 
 class _CancelToken:
-    """Whether what was asked for ahead is still wanted."""
+    """Whether read-ahead requests are still wanted."""
 
     is_cancelled = False
 
     def fetch(self, fetch: Callable[[int, int], bytes], begin: int, end: int) -> bytes:
-        """The range, unless nobody wants it any more."""
+        """The range, unless it was cancelled."""
         return b"" if self.is_cancelled else fetch(begin, end)
 
 
 MAX_CONCURRENT_REQUESTS = 32
-"""So many requests wait for a server side by side."""
+"""Most concurrent requests."""
 
-CHECK_ADDRESS_HINT = "check the address: upper and lower case differ there"
+CHECK_ADDRESS_HINT = "check the URL: upper and lower case differ"
 
 _SCHEME_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
 _NOT_FOUND_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
@@ -136,14 +133,14 @@ _INCOMPLETE_ERRORS = ("IncompleteRead", "ClientPayloadError", "ContentLengthErro
 
 
 class RemoteStorage:
-    """All places with a scheme. Files are known by their URLs."""
+    """All paths with a scheme. Files are identified by their URLs."""
 
     def open_read(self, path: str) -> Readable:
         system, inner = _resolve_filesystem(path)
         with _translate_read_errors(path):
             info = system.info(inner)
         if _kind_from_info(info) == "folder":
-            raise error("X503", location=Location(path=path), found="a folder", do="name a file in this folder")
+            raise error("X503", location=Location(path=path), found="a folder", do="use a file in this folder")
         return ReadAhead(path, _size_from_info(path, info), partial(self._range, path))
 
     def head(self, path: str, most_bytes: int) -> bytes:
@@ -153,24 +150,24 @@ class RemoteStorage:
             return bytes(system.cat_file(inner, start=0, end=most_bytes))
 
     def ranges(self, wanted: Sequence[tuple[str, int, int]]) -> list[bytes]:
-        """The bytes from begin to end of each file, fetched side by side."""
+        """The bytes from begin to end of each file, fetched concurrently."""
         systems = {path: _resolve_filesystem(path) for path in dict.fromkeys(path for path, _, _ in wanted)}
-        # Files of several places can be asked for at once; each place is asked in one go.
+        # Files may be on several file systems; each gets one call.
         together: dict[int, list[int]] = {}
         for number, (path, _, _) in enumerate(wanted):
             together.setdefault(id(systems[path][0]), []).append(number)
         out = [b""] * len(wanted)
         for numbers in together.values():
-            asked = [wanted[number] for number in numbers]
-            system = systems[asked[0][0]][0]
-            with _translate_read_errors(asked[0][0]):
+            pieces = [wanted[number] for number in numbers]
+            system = systems[pieces[0][0]][0]
+            with _translate_read_errors(pieces[0][0]):
                 found = system.cat_ranges(
-                    [systems[path][1] for path, _, _ in asked],
-                    [begin for _, begin, _ in asked],
-                    [end for _, _, end in asked],
+                    [systems[path][1] for path, _, _ in pieces],
+                    [begin for _, begin, _ in pieces],
+                    [end for _, _, end in pieces],
                     on_error="return",
                 )
-            for number, piece, data in zip(numbers, asked, found, strict=True):
+            for number, piece, data in zip(numbers, pieces, found, strict=True):
                 out[number] = _require_complete(piece, data)
         return out
 
@@ -214,9 +211,9 @@ class RemoteStorage:
 
 
 def _resolve_filesystem(path: str) -> tuple[Any, str]:
-    """The file system of a URL, and what the path is called there.
+    """The file system of a URL, and the path in it.
 
-    fsspec keeps connections by process, since they do not survive a fork, and where they cannot be shared by thread.
+    fsspec keeps connections per process, since they do not survive a fork, and per thread if they are not shared.
     """
     scheme, _, _ = path.partition("://")
     try:
@@ -228,7 +225,7 @@ def _resolve_filesystem(path: str) -> tuple[Any, str]:
         # A host or a user that the URL names.
         options: dict[str, Any] = kind._get_kwargs_from_urls(path)
         if getattr(kind, "async_impl", False):
-            # What was listed once may be something else by now.
+            # A cached listing may be out of date.
             options["use_listings_cache"] = False
         if scheme in ("s3", "s3a") and "config_kwargs" not in fsspec.config.conf.get("s3", {}):
             options["config_kwargs"] = {"max_pool_connections": MAX_CONCURRENT_REQUESTS}
@@ -240,8 +237,8 @@ def _resolve_filesystem(path: str) -> tuple[Any, str]:
     except ValueError:
         raise error(
             "U605",
-            f"`{scheme[:30]}://` is no place that can be read",
-            expected="a path on this machine, or a scheme that fsspec knows, such as s3:// or gs://",
+            f"unknown scheme `{scheme[:30]}://`",
+            expected="a local path, or a scheme that fsspec supports, such as s3:// or gs://",
             found=f"{scheme[:30]}://",
             do="python -c 'import fsspec; print(fsspec.available_protocols())'",
         ) from None
@@ -250,7 +247,7 @@ def _resolve_filesystem(path: str) -> tuple[Any, str]:
 def _missing_package_error(scheme: str, extra: str) -> RekordError:
     return error(
         "U602",
-        f"reading {scheme[:30]}:// needs a package that is not installed",
+        f"reading {scheme[:30]}:// requires a package that is not installed",
         expected=f"the extra `{extra}`",
         found="no such package",
         do=f"pip install 'rekord[{extra}]'",
@@ -268,7 +265,7 @@ def _translate_read_errors(path: str) -> Iterator[None]:
 
 
 def _require_complete(piece: tuple[str, int, int], data: Any) -> bytes:
-    """What came for a range, if it is all of it."""
+    """The data of a range, if it is complete."""
     path, begin, end = piece
     if isinstance(data, Exception):
         with _translate_read_errors(path):
@@ -279,42 +276,42 @@ def _require_complete(piece: tuple[str, int, int], data: Any) -> bytes:
             location=Location(path=path),
             expected=f"{end - begin:,} bytes from byte {begin:,} on",
             found=f"{len(data):,} bytes",
-            do="open the dataset again: the file changed, or the place does not give parts of files",
+            do="open the dataset again: the file changed, or the server does not support range requests",
         )
     return bytes(data)
 
 
 def _translate_failure(path: str, failure: Exception) -> RekordError:
-    """What a file system or a package of some cloud raised, in our words: their kinds of errors are many."""
+    """The error for what a file system or cloud package raised; they have many exception types."""
     where = Location(path=path)
     name = type(failure).__name__
     number = failure.errno if isinstance(failure, OSError) else None
     found = f"{name}: {' '.join(str(failure).split())[:100]}"
-    impossible = "ParamValidation" in name  # a name that nothing there can have
+    impossible = "ParamValidation" in name  # a name that cannot exist there
     if isinstance(failure, (FileNotFoundError, NotADirectoryError)) or number in _NOT_FOUND_ERRNOS or impossible:
-        return error("X501", location=where, found="nothing of this name", do=CHECK_ADDRESS_HINT)
+        return error("X501", location=where, found="no such object", do=CHECK_ADDRESS_HINT)
     status = getattr(failure, "status", getattr(failure, "code", None))
     if isinstance(failure, PermissionError) or number in _DENIED_ERRNOS or status in _DENIED_STATUSES:
-        return error("X556", location=where, found=found, do="use credentials that may list and read this place")
+        return error("X556", location=where, found=found, do="use credentials that may list and read this path")
     if "Credential" in name:
         scheme = path.partition("://")[0]
         setting = "FSSPEC_S3_ANON=true" if _SCHEME_EXTRAS.get(scheme) == "s3" else "FSSPEC_GS_TOKEN=anon"
-        do = "say who you are, as other tools of this place expect it"
-        public = f"; for a public place: export {setting}" if scheme in _SCHEME_EXTRAS else ""
+        do = "set up credentials as for other tools of this service"
+        public = f"; for public data: export {setting}" if scheme in _SCHEME_EXTRAS else ""
         return error("X556", location=where, found=found, do=do + public)
     if any(word in name for word in _INCOMPLETE_ERRORS):
         return error(
             "X557",
             location=where,
-            expected="as many bytes as the answer announced",
+            expected="as many bytes as the response announced",
             found=found,
-            do="run the same command again: the connection broke, after as many attempts as fsspec makes",
+            do="run the same command again: the connection broke, and the retries of fsspec failed too",
         )
     return error(
         "X555",
         location=where,
         found=found,
-        do="check the address and the connection; then run the same command again",
+        do="check the URL and the connection, then run the same command again",
     )
 
 
@@ -327,17 +324,17 @@ def _size_from_info(path: str, info: Any) -> int:
     if size_bytes is None and _kind_from_info(info) == "file":
         raise error(
             "X557",
-            "a remote place does not say how long a file is",
+            "remote storage does not report the size of a file",
             location=Location(path=path),
-            expected="a size, so that an answer can be told from half of one",
+            expected="a size, to recognise an incomplete response",
             found="none",
-            do="copy the file to this machine, and read it here",
+            do="copy the file to this machine and read the copy",
         )
     return int(size_bytes or 0)
 
 
 def _version_from_info(info: Any) -> int:
-    """A number that changes with the file: of its tag or time, whatever the place keeps."""
+    """A number that changes with the file, from its ETag or time."""
     for name in ("ETag", "etag", "LastModified", "last_modified", "mtime", "updated", "created"):
         if info.get(name):
             digest = hashlib.blake2b(str(info[name]).encode(), digest_size=7).digest()
@@ -351,12 +348,12 @@ def _path_identity(path: str) -> tuple[int, int]:
 
 
 def read_only_error(path: str) -> RekordError:
-    """The error for a remote path that was to be written to."""
+    """The error for writing to a remote path."""
     return error(
         "X504",
-        "remote places are only read",
+        "remote storage is read-only",
         location=Location(path=path),
-        expected="a path on this machine",
+        expected="a local path",
         found=path.partition("://")[0][:30] + "://",
         do="write to a local folder, then copy it",
     )

@@ -31,7 +31,6 @@ from rekord.storage.local import LOCAL, PathKind, PathLike, Storage, Writable, r
 from rekord.storage.router import reject_remote_write
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from typing_extensions import Buffer
@@ -159,7 +158,7 @@ class Transaction:
             raise error(
                 "X504",
                 location=Location(path=self.path),
-                expected="a file, or nothing yet",
+                expected="a file, or a path that does not exist",
                 found="a folder" if kind == "folder" else "a pipe, a socket or a device",
                 do="choose another name",
             )
@@ -322,9 +321,7 @@ class StagedFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *failure: object) -> None:
         if kind is None:
             self.commit()
         else:
@@ -676,7 +673,7 @@ class Replacement(Transaction):
                     "X570",
                     location=Location(path=self.shown),
                     expected="the dataset that this command read",
-                    found="another one by its name",
+                    found="another dataset of this name",
                     do="run the same command again",
                 )
             check()

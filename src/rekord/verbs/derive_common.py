@@ -17,8 +17,7 @@ from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.infer import Kind
 from rekord.dataset.manifest import Manifest, manifest_path, read_manifest
-from rekord.dataset.order import EpochOrder
-from rekord.dataset.samplers import FileOrderSampler, SubsetSampler, digest_selection
+from rekord.dataset.samplers import EpochOrder, FileOrderSampler, SubsetSampler, digest_selection
 from rekord.dataset.split import Split
 from rekord.errors import FormatError, add_location, closest_match, error, preview
 from rekord.location import Location

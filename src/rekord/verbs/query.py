@@ -11,8 +11,7 @@ import pyarrow as pa
 from rekord.arguments import check_keywords, non_blank
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
-from rekord.dataset.order import Ids
-from rekord.dataset.samplers import expand_selection
+from rekord.dataset.samplers import Ids, expand_selection
 from rekord.dataset.split import Split
 from rekord.errors import error
 from rekord.feeds.sql.answer import QueryResult

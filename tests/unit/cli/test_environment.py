@@ -63,7 +63,7 @@ def test_a_query_under_a_memory_limit_names_the_limit_and_does_not_crash(
     mebibytes: int, data: str, tmp_path: Path
 ) -> None:
     done = rekord("query", data, COUNT, before=limited(resource.RLIMIT_AS, mebibytes << 20), cwd=tmp_path)
-    assert_one_message(done, "DatasetError X508: memory ran out", "ulimit -v unlimited")
+    assert_one_message(done, "DatasetError X508: out of memory", "ulimit -v unlimited")
     assert f"`ulimit -v` limits this process to {mebibytes << 10:,} KB of memory" in done.stderr
 
 
@@ -77,7 +77,7 @@ def test_a_memory_limit_that_suffices_is_no_hindrance(data: str, tmp_path: Path)
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit address space")
 def test_a_limit_that_cannot_be_raised_is_not_to_be_raised(data: str, tmp_path: Path) -> None:
     done = rekord("query", data, COUNT, before=limited(resource.RLIMIT_AS, 400 << 20, hard=True), cwd=tmp_path)
-    assert_one_message(done, "DatasetError X508: memory ran out", "run the same command in another shell")
+    assert_one_message(done, "DatasetError X508: out of memory", "run the same command in another shell")
 
 
 class Fails:
@@ -180,7 +180,7 @@ def test_a_working_directory_that_was_deleted_is_named(words: list[str], data: s
     folder.mkdir()
     words = [data if word == "DATA" else word for word in words]
     done = rekord(*words, before=lambda: folder.rmdir(), cwd=folder, PWD=str(folder))
-    assert_one_message(done, "DatasetError X511: the working directory does not exist", 'cd "$PWD"')
+    assert_one_message(done, "DatasetError X511: working directory does not exist", 'cd "$PWD"')
     assert f"\n  where     {folder}\n" in done.stderr
 
 

@@ -223,7 +223,7 @@ def test_other_payloads_are_shown_as_what_they_are(tmp_path: Path, capsys: Captu
     assert "  tf.Event\n    wall_time 1.5\n    step      7\n    holds     summary\n" in text
     assert '  plain text\n    payload   "plain text"\n' in text
     assert "  another protobuf message\n    fields    9 (a number), 7 (bytes)\n" in text
-    assert "  no message that is known\n    because   W203, " in text
+    assert "  an unknown kind of message\n    because   W203, " in text
     assert "    payload   0x ff fe 00 01\n" in text
 
     records = shown_json([str(path)], capsys)

@@ -20,8 +20,7 @@ from rekord.conversion.derive import (
 )
 from rekord.conversion.plan import ConversionPlan, ShardingRule
 from rekord.dataset.manifest import read_manifest
-from rekord.dataset.order import EpochOrder
-from rekord.dataset.samplers import FileOrderSampler, FullSampler, SubsetSampler
+from rekord.dataset.samplers import EpochOrder, FileOrderSampler, FullSampler, SubsetSampler
 
 SCHEMA = rk.Schema({"x": rk.Int64(), "text": rk.Text(), "label": rk.Label(3)})
 TEMPLATE = "{split}-{shard:05d}-of-{shards:05d}.tfrecord"

@@ -142,7 +142,7 @@ def test_a_state_of_another_balance_is_refused(tmp_path: Path) -> None:
     state = split.balanced().batches(4, shuffle=True).state_dict()
     for other in (split.balanced(target={0: 1, 1: 1, 2: 2}), split, split[:50].balanced()):
         refused(
-            "U609: the state is one of another order",
+            "U609: state belongs to another order",
             lambda other=other: other.batches(4, shuffle=True).load_state_dict(state),
         )
 
@@ -266,22 +266,22 @@ def test_blocks_mean_nothing_for_a_balanced_split(tmp_path: Path) -> None:
 def test_a_class_without_records_is_said_unless_only_those_that_are_there_are_wanted(tmp_path: Path) -> None:
     split = dataset(tmp_path, [6, 0, 2])["train"]
     failure = refused("U667: `label` cannot be balanced: 1 of 3 classes", lambda: split.balanced())
-    assert failure.found == "none of class 1, 'dog'"
+    assert failure.found == "no records of class 1, 'dog'"
     assert Counter(column(split.balanced(target="present").batches(3))) == {0: 4, 2: 4}
 
 
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ({"cat": 1, "dog": 1, "owl": 1}, "asks for class 'dog', which has no records"),
-        ({"cat": 1}, "says nothing of class 2"),
-        ({"cat": 1, "owl": 1, "cow": 1}, "names a class that there is not: 'cow'"),
-        ({"cat": 1, "owl": 1, 0: 1}, "names a class twice"),
+        ({"cat": 1, "dog": 1, "owl": 1}, "class 'dog' of `target` has no records"),
+        ({"cat": 1}, "lacks class 2"),
+        ({"cat": 1, "owl": 1, "cow": 1}, "has unknown class 'cow'"),
+        ({"cat": 1, "owl": 1, 0: 1}, "has a duplicate class"),
         ({"cat": 0, "owl": 0}, "all shares of `target` are 0"),
-        ({}, "is no mapping"),
-        ("even", "is no mapping"),
-        ([0.5, 0.5], "is no mapping"),
-        ({(): 1, 0: 1, 2: 1}, "asks for class ()"),
+        ({}, "does not map classes to shares"),
+        ("even", "does not map classes to shares"),
+        ([0.5, 0.5], "does not map classes to shares"),
+        ({(): 1, 0: 1, 2: 1}, "class () of `target` has no records"),
     ],
 )
 def test_a_target_that_cannot_be_met_is_refused(target: Any, said: str, tmp_path: Path) -> None:
@@ -333,8 +333,8 @@ def test_a_label_that_is_no_class_is_no_class_to_balance(put_file: Any) -> None:
 def test_a_column_that_gives_no_class_is_refused(feature: Any, value: Any, tmp_path: Path) -> None:
     (tmp_path / "x.tfrecord").write_bytes(b"")
     split = rk.open(tmp_path / "x.tfrecord", schema=rk.Schema({"x": feature}))["all"]
-    refused("U667: records cannot be told apart by `x`", lambda: split.balanced(by="x"))
-    refused("U667: records cannot be told apart by 3", lambda: split.balanced(by=3))
+    refused("U667: `x` is not a column of classes", lambda: split.balanced(by="x"))
+    refused("U667: 3 is not a column of classes", lambda: split.balanced(by=3))
 
 
 def test_a_column_that_is_not_there_is_said_with_its_near_miss(tmp_path: Path) -> None:
@@ -344,13 +344,13 @@ def test_a_column_that_is_not_there_is_said_with_its_near_miss(tmp_path: Path) -
 
 def test_no_records_cannot_be_balanced(put_file: Any) -> None:
     split = rk.open(put_file(b""), schema=SCHEMA)["all"]
-    refused("U667: `label` cannot be balanced: there is no record", split.balanced)
+    refused("U667: `label` cannot be balanced: split has no records", split.balanced)
 
 
 def test_a_step_column_gives_no_class(put_file: Any) -> None:
     schema = rk.Schema(context={"a": rk.Int64()}, steps={"b": rk.Int64()})
     split = rk.open(put_file(b""), schema=schema)["all"]
-    failure = refused("U667: records cannot be told apart by `b`", lambda: split.balanced(by="b"))
+    failure = refused("U667: `b` is not a column of classes", lambda: split.balanced(by="b"))
     assert "in each step" in (failure.found or "")
 
 

@@ -100,7 +100,7 @@ def test_a_state_of_joined_splits_goes_on_and_one_of_another_order_does_not(data
     assert [b["n"].tolist() for b in resumed] == [b["n"].tolist() for b in batches]
     with pytest.raises(rk.UsageError) as caught:
         rk.concat(parts[::-1]).batches(4, shuffle=True).load_state_dict(state)
-    assert (caught.value.code, caught.value.what) == ("U609", "the state is one of another dataset")
+    assert (caught.value.code, caught.value.what) == ("U609", "state belongs to another dataset")
 
 
 def test_one_function_of_all_is_kept_and_different_ones_are_refused(put) -> None:
@@ -113,7 +113,7 @@ def test_one_function_of_all_is_kept_and_different_ones_are_refused(put) -> None
         rk.concat([a, b.map(doubled)])
     assert (caught.value.code, caught.value.what) == (
         "U656",
-        "splits with different functions cannot be combined",
+        "splits with different map functions cannot be combined",
     )
 
 
@@ -165,7 +165,7 @@ def test_records_of_two_kinds_do_not_fit(put) -> None:
     other = put("b", 0, 2, rk.Schema(context={"n": rk.Int64()}, steps={}))
     with pytest.raises(rk.UsageError) as caught:
         rk.concat([put("a", 0, 2), other])
-    assert (caught.value.code, caught.value.what) == ("U656", "the splits hold records of two kinds")
+    assert (caught.value.code, caught.value.what) == ("U656", "splits hold different kinds of records")
 
 
 # ---- What else is refused ----
@@ -197,7 +197,7 @@ def test_a_split_alone_is_no_list_of_splits(put) -> None:
 
 @pytest.mark.parametrize(
     ("code", "what"),
-    [("D409", ""), ("U676", "no images to decode"), ("U656", "`label` does not fit together")],
+    [("D409", ""), ("U676", "no images to decode"), ("U656", "`label` differs between splits")],
 )
 def test_the_example_of_a_page_is_what_is_said(code, what, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)

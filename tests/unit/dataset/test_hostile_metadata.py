@@ -335,7 +335,7 @@ def test_every_flip_and_cut_of_a_state_is_refused_or_resumes_at_the_same_record(
                 assert rest(data, loaded) == expected
 
 
-NO_STATE = ("U609: this is no state of an iteration", "U609: the state is one of another ")
+NO_STATE = ("U609: not a valid loader state", "U609: state belongs to another ")
 
 
 @pytest.mark.parametrize(

@@ -316,7 +316,7 @@ EVENT = wire.tag(1, wire.I64) + struct.pack("<d", 1.5) + wire.tag(2, wire.VARINT
         (EVENT, "tf.Event"),
         (b"a line of text", "plain text"),
         (b"\x08\x05\x12\x03abc\x1d\0\0\0\0", "another protobuf message"),
-        (b"\xff\xd8\xff\xe0", "no message that is known"),
+        (b"\xff\xd8\xff\xe0", "an unknown kind of message"),
     ],
 )
 def test_payloads_that_are_no_examples_are_called_by_their_name(

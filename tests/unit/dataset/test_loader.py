@@ -168,7 +168,7 @@ def test_peek_at_nothing_is_refused(split: rk.Split) -> None:
         assert len(loader) == 0
         with pytest.raises(rk.UsageError) as caught:
             loader.peek()
-        assert (caught.value.code, caught.value.what) == ("U606", "there is no batch to show")
+        assert (caught.value.code, caught.value.what) == ("U606", "epoch has no batches")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -210,7 +210,7 @@ def test_the_chunks_of_an_index_are_read_when_they_are_used_and_few_are_kept(
     assert cache.cached_bytes == 0
     assert index.offsets(2)[:2].tolist() == [20 * 2 * CHUNK_RECORDS, 20 * 2 * CHUNK_RECORDS + 20]
     assert cache.cached_bytes == 4 * CHUNK_RECORDS
-    monkeypatch.setattr(index_module, "CHUNK_CACHE_BYTES", 5 * CHUNK_RECORDS)
+    monkeypatch.setattr(index_module._chunk_cache, "most_bytes", 5 * CHUNK_RECORDS)
     for number in range(4):
         index.offsets(number)
         index.chunk(number)
@@ -221,7 +221,7 @@ def test_the_chunks_of_an_index_are_read_when_they_are_used_and_few_are_kept(
 def test_offsets_in_any_order_are_the_same_whatever_is_kept(
     index: Any, monkeypatch: pytest.MonkeyPatch, kept_bytes: int
 ) -> None:
-    monkeypatch.setattr(index_module, "CHUNK_CACHE_BYTES", kept_bytes)
+    monkeypatch.setattr(index_module._chunk_cache, "most_bytes", kept_bytes)
     edges = [0, 1023, 1024, CHUNK_RECORDS - 1, CHUNK_RECORDS, 2 * CHUNK_RECORDS - 1, RECORDS - 1]
     rng = np.random.default_rng(0)
     for _ in range(3):
@@ -233,7 +233,7 @@ def test_offsets_in_any_order_are_the_same_whatever_is_kept(
 def test_a_chunk_that_changes_after_it_was_verified_is_not_used(
     index: Any, monkeypatch: pytest.MonkeyPatch, kept_bytes: int
 ) -> None:
-    monkeypatch.setattr(index_module, "CHUNK_CACHE_BYTES", kept_bytes)
+    monkeypatch.setattr(index_module._chunk_cache, "most_bytes", kept_bytes)
     assert index.get_offsets(np.array([5, CHUNK_RECORDS])).tolist() == [100, 20 * CHUNK_RECORDS]
     index_module._chunk_cache.clear()
     blocks = index._blocks[0]
@@ -252,7 +252,7 @@ def test_records_of_many_chunks_are_read_in_any_order(tmp_path: Path, monkeypatc
     rk.write(columns, tmp_path / "data", schema=SCHEMA, shards=1, progress=False, workers=1)
     some = np.array([0, CHUNK_RECORDS - 1, CHUNK_RECORDS, 2 * CHUNK_RECORDS - 1, 2 * CHUNK_RECORDS, n - 1])
     for kept_bytes in (0, 64 << 20):
-        monkeypatch.setattr(index_module, "CHUNK_CACHE_BYTES", kept_bytes)
+        monkeypatch.setattr(index_module._chunk_cache, "most_bytes", kept_bytes)
         index_module._chunk_cache.clear()
         split = rk.open(tmp_path / "data")["train"]
         for _ in range(2):

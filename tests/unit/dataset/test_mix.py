@@ -128,7 +128,7 @@ def test_a_state_of_another_mixture_is_refused(a: rk.Split, b: rk.Split) -> None
         rk.mix([(a[:99], 0.5), (b, 0.5)]),
     ):
         refused(
-            "U609: the state is one of another ",
+            "U609: state belongs to another ",
             lambda other=other: other.batches(4, shuffle=True).load_state_dict(state),
         )
 
@@ -201,10 +201,10 @@ def test_what_is_no_list_of_splits_and_shares_is_refused(given: Any) -> None:
 @pytest.mark.parametrize(
     ("share", "code"),
     [
-        (0, "U656: splits cannot be mixed: part 0 has a share of 0"),
-        (-1, "U605: a share cannot be -1"),
-        (float("nan"), "U605: a share cannot be nan"),
-        ("x", "U605: a share cannot be 'x'"),
+        (0, "U656: splits cannot be mixed: part 0 has share 0"),
+        (-1, "U605: `share` cannot be -1"),
+        (float("nan"), "U605: `share` cannot be nan"),
+        ("x", "U605: `share` cannot be 'x'"),
     ],
 )
 def test_a_share_is_a_number_above_0(share: Any, code: str, a: rk.Split) -> None:
@@ -218,7 +218,9 @@ def test_a_length_that_cannot_be_meant_is_refused(length: Any, a: rk.Split) -> N
 
 def test_parts_without_records_or_with_functions_are_refused(a: rk.Split) -> None:
     refused("U656: splits cannot be mixed: part 1 has no records", lambda: rk.mix([(a, 1), (a[:0], 1)]))
-    refused("U656: splits cannot be mixed: part 0 is mapped", lambda: rk.mix([(a.map(lambda batch: batch), 1)]))
+    refused(
+        "U656: splits cannot be mixed: part 0 has a map function", lambda: rk.mix([(a.map(lambda batch: batch), 1)])
+    )
 
 
 def test_a_dataset_of_several_splits_must_name_one(tmp_path: Path) -> None:

@@ -142,10 +142,10 @@ def test_a_split_that_is_not_there_is_x506_and_names_those_that_are(put, tmp_pat
     with pytest.raises(rk.DatasetError) as caught:
         rk.open(tmp_path, schema=SCHEMA)["tset"]
     assert caught.value.code == "X506"
-    assert caught.value.what == "there is no split 'tset'"
+    assert caught.value.what == "dataset has no split 'tset'"
     assert caught.value.expected == "one of 'train', 'val'"
     assert caught.value.found == "'tset'"
-    assert caught.value.do == "dataset['train']"
+    assert caught.value.do == 'dataset["train"]'
 
 
 @pytest.mark.parametrize("method", ["batches", "to_arrow"])
@@ -156,9 +156,27 @@ def test_several_splits_are_not_one_and_x507_lists_them(method, put, tmp_path) -
     with pytest.raises(rk.DatasetError) as caught:
         getattr(dataset, method)(*([2] if method == "batches" else []))
     assert caught.value.code == "X507"
-    assert caught.value.what == f"`{method}` needs one split, and the dataset has 2"
+    assert caught.value.what == f"`{method}` needs a single split, and the dataset has 2"
     assert caught.value.expected == "one of 'train', 'val'"
-    assert caught.value.do == f"dataset['train'].{method}(…)"
+    assert caught.value.do == f'dataset["train"].{method}(…)'
+
+
+@pytest.mark.parametrize(
+    ("call", "do"),
+    [
+        (lambda dataset: dataset[0], 'dataset["train"][0]'),
+        (lambda dataset: dataset[[1, 2]], 'dataset["train"][[1, 2]]'),
+        (lambda dataset: dataset.paths, 'dataset["train"].paths'),
+        (lambda dataset: dataset.take(2), 'dataset["train"].take(…)'),
+        (lambda dataset: rk.concat([dataset]), 'dataset["train"]'),
+    ],
+)
+def test_x507_suggests_a_call_that_can_be_pasted(call, do, put, tmp_path) -> None:
+    put("train.tfrecord")
+    put("val.tfrecord")
+    with pytest.raises(rk.DatasetError) as caught:
+        call(rk.open(tmp_path, schema=SCHEMA))
+    assert (caught.value.code, caught.value.do) == ("X507", do)
 
 
 # ---- Sets of shards ----
@@ -173,7 +191,7 @@ def test_an_incomplete_set_is_x505_unless_allowed(mark, put, tmp_path) -> None:
             rk.open(place, schema=SCHEMA)
         failure = caught.value
         assert failure.code == "X505"
-        assert failure.what == "2 of 4 shards are here"
+        assert failure.what == "2 of 4 shards are missing"
         assert failure.location.path == str(tmp_path / f"train{mark}*-of-00004.tfrecord")
         assert failure.expected == "shards 0 to 3"
         assert failure.found == f"no {tmp_path}/train{mark}00001-of-00004.tfrecord, and 1 more missing"

@@ -122,14 +122,14 @@ def test_views_of_very_many_records_take_no_memory() -> None:
 
 @pytest.mark.parametrize("which", [slice("a", None), slice(None, None, 0), slice(0.5, 2)])
 def test_a_slice_that_cannot_be_meant_is_refused(split: rk.Split, which: slice) -> None:
-    refused("U606: there is no record ", lambda: split[which])
+    refused("U606: split has no record ", lambda: split[which])
 
 
 @pytest.mark.parametrize("number", [2**64 - 1, 2**63, RECORDS])
 def test_a_number_too_large_for_int64_is_not_taken_for_one_from_the_end(split: rk.Split, number: int) -> None:
-    failure = refused("U606: there is no record ", lambda: split[np.array([0, number], np.uint64)])
+    failure = refused("U606: split has no record ", lambda: split[np.array([0, number], np.uint64)])
     assert failure.found == str(number)
-    refused("U606: there is no record ", lambda: split.select(np.array([number], np.uint64)))
+    refused("U606: split has no record ", lambda: split.select(np.array([number], np.uint64)))
 
 
 # ---- Batches without columns ----
@@ -373,7 +373,7 @@ def test_with_several_splits_every_method_names_them(two_splits: rk.Dataset, nam
         getattr(two_splits, name)(*METHODS[name])
     assert (caught.value.code, caught.value.expected) == ("X507", "one of 'train', 'val'")
     assert f"`{name}`" in caught.value.what
-    assert "dataset['train']" in (caught.value.do or "")
+    assert 'dataset["train"]' in (caught.value.do or "")
 
 
 @pytest.mark.parametrize("name", ["name", "paths"])
@@ -402,8 +402,8 @@ def test_an_unknown_split_is_a_key_error_that_names_a_near_miss(two_splits: rk.D
         two_splits["vall"]
     failure = caught.value
     assert isinstance(failure, rk.DatasetError)
-    assert (failure.code, failure.do) == ("X506", "dataset['val']")
-    assert str(failure).startswith("X506: there is no split 'vall'")
+    assert (failure.code, failure.do) == ("X506", 'dataset["val"]')
+    assert str(failure).startswith("X506: dataset has no split 'vall'")
     assert failure.message.startswith("DatasetError X506")
     again = pickle.loads(pickle.dumps(failure))
     assert isinstance(again, KeyError)

@@ -96,7 +96,7 @@ def test_only_tars_are_no_record_files(tmp_path: Path) -> None:
     with pytest.raises(rk.DatasetError) as caught:
         rk.open(tmp_path)
     assert (caught.value.code, caught.value.location.path) == ("X502", str(tmp_path))
-    assert caught.value.found == "1 file passed over: 1 .tar"
+    assert caught.value.found == "1 skipped file: 1 .tar"
 
 
 def test_names_of_record_files_win_and_check_says_what_was_skipped(folder: Path) -> None:

@@ -324,9 +324,9 @@ def test_a_folder_without_record_files_says_what_was_passed_over(tree: Tree) -> 
     with pytest.raises(DatasetError) as caught:
         paths_of(root, begins_with_a_record)
     assert (caught.value.code, caught.value.location.path) == ("X502", str(root))
-    assert caught.value.found == "5 files passed over: 2 .json, 2 without extension, 1 .txt"
+    assert caught.value.found == "5 skipped files: 2 .json, 2 without extension, 1 .txt"
     assert caught.value.do == (
-        "name the file itself, if one of them holds records; raw data first needs rekord write FOLDER OUT"
+        "use the path of the file itself if it holds records; for raw data: rekord write FOLDER OUT"
     )
 
 
@@ -337,9 +337,7 @@ def test_an_empty_folder_is_x502(tmp_path: Path) -> None:
     assert caught.value.found == "a folder without files"
 
 
-@pytest.mark.parametrize(
-    ("pattern", "found"), [("*.zz", "no file matches"), ("*.json", "1 file passed over: 1 .json")]
-)
+@pytest.mark.parametrize(("pattern", "found"), [("*.zz", "no file matches"), ("*.json", "1 skipped file: 1 .json")])
 def test_a_pattern_without_record_files_is_x502(tree: Tree, pattern: str, found: str) -> None:
     root = tree("a.tfrecord", "b.json")
     with pytest.raises(DatasetError) as caught:
@@ -371,7 +369,7 @@ def test_a_missing_path_names_its_near_miss(tree: Tree, asked: str, meant: str) 
         paths_of(root / asked, never_asked)
     assert caught.value.code == "X501"
     assert caught.value.location.path == str(root / asked.removesuffix("/*.tfrecord"))
-    assert caught.value.likely == f"`{meant}` is meant: it is there, and its name is nearly the same"
+    assert caught.value.likely == f"`{meant}` is meant: it exists and its name is similar"
     assert caught.value.do == f"use {root / meant}"
 
 
@@ -390,10 +388,10 @@ def test_a_path_below_a_file_and_a_link_to_nowhere_say_so(tree: Tree) -> None:
     with pytest.raises(DatasetError) as caught:
         paths_of(root / "a.tfrecord" / "b", never_asked)
     assert (caught.value.code, caught.value.likely) == ("X501", None)
-    assert caught.value.found == f"{root / 'a.tfrecord'} is no folder, or cannot be entered"
+    assert caught.value.found == f"{root / 'a.tfrecord'} is not an accessible folder"
     with pytest.raises(DatasetError) as caught:
         paths_of(root / "link", never_asked)
-    assert (caught.value.code, caught.value.found) == ("X501", "a link that leads nowhere")
+    assert (caught.value.code, caught.value.found) == ("X501", "a broken link")
 
 
 def test_an_empty_path_is_a_usage_error() -> None:

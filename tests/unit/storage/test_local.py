@@ -160,7 +160,7 @@ def test_a_folder_cannot_be_read_as_a_file(tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as caught:
         LOCAL.open_read(str(tmp_path))
     assert (caught.value.code, caught.value.location.path) == ("X503", str(tmp_path))
-    assert (caught.value.found, caught.value.do) == ("Is a directory", "name a file in this folder")
+    assert (caught.value.found, caught.value.do) == ("Is a directory", "use a file in this folder")
 
 
 @pytest.mark.parametrize("path", ["", "a\0b"])
@@ -192,7 +192,7 @@ def test_a_full_disk_says_how_much_is_missing() -> None:
     file.close()
     assert (caught.value.code, caught.value.location.path) == ("X504", "out/x.tfrecord")
     assert caught.value.found == "No space left on device"
-    assert caught.value.do == ("free at least 12,345 bytes on the disk that holds out, or choose another place")
+    assert caught.value.do == ("free at least 12,345 bytes on the disk that holds out, or write to another disk")
     assert isinstance(caught.value.__cause__, OSError)
     assert caught.value.__cause__.errno == errno.ENOSPC
 
@@ -222,9 +222,9 @@ def test_permissions_are_told_for_reading_and_writing(tmp_path: Path) -> None:
             "X503",
             "copy 'd/a b' again from its origin: the disk or network that holds it reports an error",
         ),
-        (errno.ELOOP, "X503", "ls -l 'd/a b'      (its links lead in a circle)"),
+        (errno.ELOOP, "X503", "ls -l 'd/a b'      (its links form a loop)"),
         (errno.EMFILE, "X503", "ulimit -n 4096      (too many files are open at once)"),
-        (errno.ESTALE, "X503", "mount the network place again, then run the same command"),
+        (errno.ESTALE, "X503", "mount the network folder again, then run the same command"),
         (errno.ENODEV, "X503", "check that 'd/a b' can be read: head -c 1 'd/a b'"),
     ],
 )
@@ -238,20 +238,20 @@ def test_a_read_error_says_what_fits_its_cause(number: int, code: str, do: str) 
 @pytest.mark.parametrize(
     ("number", "do"),
     [
-        (errno.ENOSPC, "free space on the disk that holds d, or choose another place"),
-        (errno.EDQUOT, "free space of your quota on the disk that holds d, or choose another place"),
-        (errno.EROFS, "choose another place: d is mounted read-only"),
-        (errno.EACCES, "chmod u+wx d      (or choose another place)"),
+        (errno.ENOSPC, "free space on the disk that holds d, or write to another disk"),
+        (errno.EDQUOT, "free space of your quota on the disk that holds d, or write to another disk"),
+        (errno.EROFS, "write to another folder: d is mounted read-only"),
+        (errno.EACCES, "chmod u+wx d      (or write to another folder)"),
         (errno.ENOENT, "mkdir -p d"),
-        (errno.ENOTDIR, "choose another place: part of d is a file"),
+        (errno.ENOTDIR, "write to another folder: part of d is a file"),
         (errno.EEXIST, "choose another name, or first: rm d/a"),
         (errno.EISDIR, "choose another name: d/a is a folder"),
-        (errno.EFBIG, "write smaller files: this is the largest that the disk or `ulimit -f` takes"),
+        (errno.EFBIG, "write smaller files: this is the largest that the disk or `ulimit -f` allows"),
         (errno.ENAMETOOLONG, "choose a shorter name"),
-        (errno.EXDEV, "choose two places on one disk: a rename cannot cross disks"),
+        (errno.EXDEV, "use two paths on one disk: a rename cannot cross disks"),
         (errno.EMFILE, "ulimit -n 4096      (too many files are open at once)"),
-        (errno.EIO, "choose another disk: the one that holds d reports an error"),
-        (errno.ENODEV, "choose another place"),
+        (errno.EIO, "write to another disk: the one that holds d reports an error"),
+        (errno.ENODEV, "write to another folder"),
     ],
 )
 def test_a_write_error_says_what_fits_its_cause(number: int, do: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import zlib
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock
@@ -14,66 +14,29 @@ from typing import Any
 import numpy as np
 
 from rekord import _core
-from rekord.dataset.index import parse_frame_size
-from rekord.dataset.order import Ids
+from rekord.dataset.index import ByteLimitedCache, parse_frame_size
 from rekord.dataset.read import next_frames, open_frames, open_slabs
-from rekord.dataset.shard_index import ShardIndex, file_changed_error, read_stamp
+from rekord.dataset.samplers import Ids
+from rekord.dataset.shard_index import ShardIndex, file_changed_error, read_stamp, rebuild_hint
 from rekord.errors import RekordError, error
 from rekord.framing.deflate import FlushPoint
 from rekord.framing.frames import EVIDENCE_BYTES
 from rekord.location import Location
-from rekord.storage.local import Storage
+from rekord.storage.local import Storage, read_up_to
 from rekord.storage.router import ROUTED_STORAGE
 
-MAX_CACHED_BYTES = 64 << 20
+MAX_INFLATED_BYTES = 64 << 20
 _STEP_BYTES = 1 << 20
 
 
-class InflatedBlockCache:
-    """The blocks that were inflated last, so that neighbours do not cost the same again. Shared by threads."""
-
-    def __init__(self, most_bytes: int = MAX_CACHED_BYTES) -> None:
-        self._max_bytes = most_bytes
-        self._kept: OrderedDict[tuple[str, Any, int], bytes] = OrderedDict()
-        self._cached_bytes = 0
-        self._lock = Lock()
-
-    @property
-    def cached_bytes(self) -> int:
-        """How many bytes are held."""
-        return self._cached_bytes
-
-    def get(self, key: tuple[str, Any, int]) -> bytes | None:
-        """A block that is here still."""
-        with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
-            return found
-
-    def put(self, key: tuple[str, Any, int], block: bytes) -> None:
-        """Keep a block; what was used longest ago goes."""
-        if len(block) > self._max_bytes:
-            return
-        with self._lock:
-            before = self._kept.pop(key, b"")
-            self._kept[key] = block
-            self._cached_bytes += len(block) - len(before)
-            while self._cached_bytes > self._max_bytes:
-                self._cached_bytes -= len(self._kept.popitem(last=False)[1])
-
-    def clear(self) -> None:
-        """Let go of all of them."""
-        with self._lock:
-            self._kept.clear()
-            self._cached_bytes = 0
-
-
 class CompressedShard:
-    """A compressed shard whose index says where it can be entered."""
+    """A compressed shard whose index has flush points, where reading can start.
 
-    def __init__(self, path: str, index: ShardIndex, blocks: InflatedBlockCache) -> None:
-        assert index.flush_points is not None, "others cannot be entered"
+    `blocks` keeps inflated blocks, so that neighbours do not cost the same again.
+    """
+
+    def __init__(self, path: str, index: ShardIndex, blocks: ByteLimitedCache) -> None:
+        assert index.flush_points is not None, "it can only be read from its start"
         self.path = path
         self.index = index
         self._blocks = blocks
@@ -81,7 +44,7 @@ class CompressedShard:
         self._begins = np.array([point.offset for point in self._points], np.uint64)
 
     def cut(self, records: Ids) -> tuple[tuple[Any, Any, int], Ids]:
-        """The frames of some records in one piece, as the core gathers from it, and where each is in that."""
+        """The frames of some records as one piece for the core to gather from, and the place of each in it."""
         wanted, places = np.unique(records, return_inverse=True)
         begins, ends = self.index.extents(wanted, np.iinfo(np.int64).max)
         blocks = np.searchsorted(self._begins, begins.astype(np.uint64), side="right") - 1
@@ -102,10 +65,10 @@ class CompressedShard:
 
     def _block(self, number: int) -> bytes:
         key = (self.path, self.index.stamp, number)
-        found = self._blocks.get(key)
+        found: bytes | None = self._blocks.get(key)
         if found is None:
             found = self._inflate(number)
-            self._blocks.put(key, found)
+            self._blocks.put(key, found, len(found))
         return found
 
     def _inflate(self, number: int) -> bytes:
@@ -113,7 +76,7 @@ class CompressedShard:
         last = number + 1 == len(self._points)
         end = self.index.stamp[0] if last else self._points[number + 1].compressed_offset
         data = self._read(point.compressed_offset, end)
-        # Only the front has the header of the file; after a full flush there is bare deflate.
+        # Only the first block has the header of the file; after a full flush there is raw deflate.
         window = (31 if self.index.compression == "gzip" else 15) if number == 0 else -15
         inflate = zlib.decompressobj(wbits=window)
         try:
@@ -121,7 +84,7 @@ class CompressedShard:
                 return self._last(inflate, data, point.offset)
             expected_bytes = self._points[number + 1].offset - point.offset
             block = inflate.decompress(data, expected_bytes)
-            # Whatever comes beyond is not what the index says.
+            # More data than that does not match the index.
             if len(block) == expected_bytes and not inflate.eof:
                 return block
         except zlib.error:
@@ -129,7 +92,7 @@ class CompressedShard:
         raise self._wrong(number)
 
     def _last(self, inflate: Any, data: bytes, base: int) -> bytes:
-        """The last block, which ends with the last record: as long as that says, once its header is proven."""
+        """The last block, up to the end of the last record, whose header is verified first."""
         if not len(self.index):
             return b""
         begin = int(self.index.begins(np.array([len(self.index) - 1]))[0]) - base
@@ -148,14 +111,10 @@ class CompressedShard:
     def _read(self, begin: int, end: int) -> bytes:
         with ROUTED_STORAGE.open_read(self.path) as file:
             file.seek(begin)
-            data = bytearray(end - begin)
-            view, filled = memoryview(data), 0
-            while filled < len(data) and (count := file.readinto(view[filled:])):
-                filled += count
-        return bytes(data[:filled])
+            return read_up_to(file, end - begin)
 
     def _wrong(self, number: int) -> RekordError:
-        """The file is damaged, which reading from its front tells; or the index is not one of this file."""
+        """The damage that reading from the start finds, or X547: the index does not match the file."""
         point = self._points[number]
         with open_frames(self.path) as reader:
             try:
@@ -166,14 +125,14 @@ class CompressedShard:
         return error(
             "X547",
             location=Location(path=self.path, offset=point.offset, compressed_offset=point.compressed_offset),
-            expected="records from the flush point on that the index names",
-            found="other data, in a file that is whole",
-            do="write the dataset again, or read it in file order, which needs no index",
+            expected="records from the flush point of the index on",
+            found="other data, in an intact file",
+            do=rebuild_hint(self.path),
         )
 
 
 def _inflate_up_to(inflate: Any, data: bytes, most_bytes: int) -> bytearray:
-    """So many bytes more, or all that come."""
+    """Up to `most_bytes` more bytes."""
     out = bytearray()
     while len(out) < most_bytes:
         step = inflate.decompress(data, most_bytes - len(out))
@@ -189,7 +148,7 @@ _IDLE_BYTES = 4 << 20
 
 
 class InflatedCopies:
-    """The inflated copies of some shards, each made when it is first needed. Safe to share by threads."""
+    """Inflated copies of shards, each made when it is first needed. Thread-safe."""
 
     def __init__(self, folder: str, storage: Storage) -> None:
         self._folder = folder
@@ -202,7 +161,7 @@ class InflatedCopies:
         """The copy of a shard, and its index."""
         with self._lock:
             lock = self._locks[path]
-        with lock:  # one thread inflates a file; others need not wait for it to read their own
+        with lock:  # one thread inflates a file; others can read other files meanwhile
             if path not in self._copies:
                 self._copies[path] = self._inflated(path, index)
             return self._copies[path]
@@ -215,7 +174,7 @@ class InflatedCopies:
         self._copies.clear()
 
     def _inflated(self, path: str, index: ShardIndex) -> tuple[str, ShardIndex]:
-        # A name that whoever finds it after a crash takes for half done, and removes.
+        # A later run recognises this name as unfinished, and removes it.
         copy = os.path.join(self._folder, f"unpacked-{os.getpid()}-{secrets.token_hex(8)}.tmp")
         file = self._storage.create(copy)
         try:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rekord.dataset.index import BLOCK_BYTES, CHUNK_RECORDS, Offsets
-from rekord.dataset.order import WINDOW_BLOCKS, Ids
+from rekord.dataset.samplers import WINDOW_BLOCKS, Ids
 from rekord.dataset.shard_index import ShardIndex
 from rekord.storage.router import REMOTE
 

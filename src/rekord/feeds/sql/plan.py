@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rekord.dataset.order import Ids
-from rekord.dataset.samplers import expand_selection
+from rekord.dataset.samplers import Ids, expand_selection
 from rekord.feeds.sql.engine import import_duckdb
 from rekord.feeds.sql.tables import QueryTable, QueryTablePart
 

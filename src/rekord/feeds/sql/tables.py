@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rekord.dataset.index import CHUNK_RECORDS
-from rekord.dataset.order import Ids
 from rekord.dataset.read import records
-from rekord.dataset.samplers import Selection, expand_selection, normalize_selection, select_numbers
+from rekord.dataset.samplers import Ids, Selection, expand_selection, normalize_selection, select_numbers
 from rekord.dataset.shard_index import index_mismatch_error
 from rekord.dataset.shards import Shards
 from rekord.dataset.split import Split

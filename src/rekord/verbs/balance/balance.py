@@ -24,8 +24,7 @@ from rekord.conversion.plan import ShardingRule
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.manifest import ManifestSplit
-from rekord.dataset.order import EpochOrder
-from rekord.dataset.samplers import SubsetSampler, digest_selection, normalize_selection
+from rekord.dataset.samplers import EpochOrder, SubsetSampler, digest_selection, normalize_selection
 from rekord.dataset.split import Split
 from rekord.errors import error
 from rekord.location import Location

@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord.dataset.balanced import ClassIndex
-from rekord.dataset.order import Ids
-from rekord.dataset.samplers import expand_selection
+from rekord.dataset.samplers import Ids, expand_selection
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location

@@ -18,7 +18,7 @@ from rekord.codec.encode_columns import written_columns
 from rekord.codec.plan import compile_plan
 from rekord.conversion.copy_records import BufferRing, RecordCopier, RecordRange
 from rekord.conversion.derive import FramedRecords
-from rekord.dataset.order import EpochOrder
+from rekord.dataset.samplers import EpochOrder
 from rekord.errors import RekordError, UsageError, closest_match, error, preview
 from rekord.location import Location
 from rekord.report.formatting import format_byte_size

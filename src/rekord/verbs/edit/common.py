@@ -32,8 +32,7 @@ from rekord.dataset.manifest import (
     read_manifest,
     shard_name,
 )
-from rekord.dataset.order import EpochOrder, Ids
-from rekord.dataset.samplers import SubsetSampler, normalize_selection
+from rekord.dataset.samplers import EpochOrder, Ids, SubsetSampler, normalize_selection
 from rekord.errors import DatasetError, RekordError, UsageError, error
 from rekord.location import Location
 from rekord.schema import Schema

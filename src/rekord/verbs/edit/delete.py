@@ -15,8 +15,7 @@ from rekord.conversion.derive import CopiedShard, DerivedShard
 from rekord.conversion.plan import digest_function
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
-from rekord.dataset.order import Ids
-from rekord.dataset.samplers import digest_selection
+from rekord.dataset.samplers import Ids, digest_selection
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, error, preview
 from rekord.storage.local import PathLike

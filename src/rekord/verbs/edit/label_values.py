@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rekord.arguments import INT64_MAX, INT64_MIN
 from rekord.codec.columns import Batch, Optional, Ragged
-from rekord.dataset.order import Ids
+from rekord.dataset.samplers import Ids
 from rekord.dataset.split import Split
 from rekord.errors import RekordError, closest_match, error, preview
 from rekord.feeds.sql.tables import IndexedColumns

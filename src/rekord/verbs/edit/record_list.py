@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rekord.arguments import invalid
-from rekord.dataset.order import Ids
+from rekord.dataset.samplers import Ids
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.storage.local import read_error

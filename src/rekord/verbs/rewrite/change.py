@@ -13,8 +13,8 @@ from rekord import _core
 from rekord.codec.columns import Optional, Ragged, Strings
 from rekord.codec.decode import SequenceExample, assemble_columns, decode, new_batch, row_error
 from rekord.codec.plan import CodecPlan, compile_plan
-from rekord.dataset.order import Ids
 from rekord.dataset.read import explain_frame_error, next_frames, open_slabs
+from rekord.dataset.samplers import Ids
 from rekord.errors import RekordError, closest_match, error, preview
 from rekord.faults import frame_error
 from rekord.framing.frames import FrameSegment

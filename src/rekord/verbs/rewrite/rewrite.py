@@ -18,8 +18,8 @@ from rekord.dataset.combine import concat, resolve_common_schema
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.dataset import open as open_dataset
 from rekord.dataset.infer import infer
-from rekord.dataset.order import EpochOrder
 from rekord.dataset.samplers import (
+    EpochOrder,
     FileOrderSampler,
     FullSampler,
     Selection,

@@ -139,7 +139,7 @@ def test_datasets_whose_schemas_do_not_agree_are_not_merged(old, tmp_path):
         rewritten([old, tmp_path / "more"], tmp_path / "out")
     assert (caught.value.code, caught.value.what) == (
         "U656",
-        "`x` does not fit together: stored as Text, read as Int64",
+        "`x` differs between splits: stored as Text, read as Int64",
     )
     assert not (tmp_path / "out").exists()
 
