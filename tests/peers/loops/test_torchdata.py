@@ -97,7 +97,7 @@ def test_a_state_of_other_workers_is_refused(make: Make) -> None:
     list(islice(loader, 5))
     resumed = stateful(make, 3)
     resumed.load_state_dict(loader.state_dict())
-    with pytest.raises(RuntimeError, match="the state is one of another worker"):
+    with pytest.raises(RuntimeError, match="state belongs to another worker"):
         numbers(resumed)
 
 

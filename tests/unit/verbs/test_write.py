@@ -276,7 +276,7 @@ def test_other_rows_of_a_list_do_not_replace_a_dataset(tmp_path: Path) -> None:
     execute_conversion([{"a": 1}, {"a": 2}], out, {})
     failure = refused(lambda: execute_conversion([{"a": 1}, {"a": 3}], out, {}))
     assert (failure.code, failure.what, failure.location.path) == ("U618", "output already exists", str(out))
-    assert failure.found == "a dataset with the same options from other rows"
+    assert failure.found == "a dataset with the same options from different rows"
 
 
 @pytest.mark.parametrize("fresh", [False, True])
