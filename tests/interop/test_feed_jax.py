@@ -273,7 +273,7 @@ def test_two_devices_share_a_batch(split: Any) -> None:
     assert told["shards"] == [[batch[:5], batch[5:]] for batch in wanted]
     assert told["codes"] == [
         ["U676", "tokens", 'pad it with map=…: batch["tokens"].to_padded(0, length)'],
-        ["U676", "id", 'remainder="drop", and a batch_size that the devices divide'],
+        ["U676", "id", 'remainder="drop", and a batch size divisible by the number of devices'],
         ["U676", "tfidf", 'make it dense with map=…: batch["tfidf"].to_dense()'],
-        ["U676", "image", "resize=(224, 224), so that all images have one size"],
+        ["U676", "image", "resize=(224, 224) to give all images one size"],
     ]

@@ -235,7 +235,7 @@ def test_weights_that_may_be_missing_must_be_filled(tmp_path: Path) -> None:
     with rk.Writer(tmp_path / "x.tfrecord", schema) as writer:
         writer.write({"a": 1, "x": 2, "t": "t"})
     split = rk.open(tmp_path / "x.tfrecord", schema)
-    for name, do in (("w", "fill={'w': 1}"), ("t", "name a column of numbers")):
+    for name, do in (("w", "fill={'w': 1}"), ("t", "name a numeric column")):
         with pytest.raises(rk.UsageError) as caught:
             split.to_keras(4, x="x", sample_weight=name)
         assert (caught.value.code, caught.value.what, caught.value.location.feature) == (

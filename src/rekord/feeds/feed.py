@@ -242,9 +242,10 @@ class RowReader:
         size = len(self)
         out = np.empty(len(numbers), np.int64)
         for i, number in enumerate(numbers):
-            if isinstance(number, bool) or not hasattr(number, "__index__"):
-                raise RecordIndexError(number, "an integer, or a list of integers")
-            position = index(number)
+            try:  # a tensor of floats has `__index__` too, and raises TypeError
+                position = index(None if isinstance(number, bool) else number)  # type: ignore[arg-type]
+            except TypeError:
+                raise RecordIndexError(number, "an integer, or a list of integers") from None
             if not -size <= position < size:
                 expected = f"an integer from {-size:,} to {size - 1:,}" if size else "no index: there are no records"
                 raise RecordIndexError(position, expected)

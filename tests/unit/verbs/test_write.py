@@ -333,7 +333,7 @@ def test_a_serial_source_that_changed_is_noticed(tmp_path: Path, monkeypatch: py
     changed = [{"a": 1 if i == 3 else i, "text": "x" * i} for i in range(40)]
     failure = refused(lambda: execute_conversion(changed, out, {}))
     assert failure.code == "X513"
-    assert str(failure.found).startswith("other ones in part 1, of ")
+    assert str(failure.found).startswith("different rows in part 1, which has ")
     assert not out.exists()
     execute_conversion(rows, out, {})
     assert read_tree(out) == read_tree(tmp_path / "whole")
