@@ -156,9 +156,9 @@ CODES: dict[str, str] = {
     "E377": "a member of a tar is not what its extension says",
     "E378": "a sample has two values for one column",
     # E38x: rows on their way to a dataset
-    "E380": "the map function failed for a row",
-    "E381": "a row cannot be split by its column",
-    "E382": "a row is of an unknown split",
+    "E380": "map function failed for a row",
+    "E381": "row cannot be split by its column",
+    "E382": "row has an unknown split",
     # E383 and E384: images that a transform cannot change
     "E383": "boxes are not given in fractions of their image",
     "E384": "an image is smaller than the part that is to be cropped",
@@ -197,11 +197,11 @@ CODES: dict[str, str] = {
     "X510": "source has no rows to write",
     "X512": "another process is writing here",
     "X513": "source changed since the conversion started",
-    "X514": "too many invalid rows",
+    "X514": "too many bad rows",
     "X515": "manifest cannot be used",
     "X516": "shard does not match the manifest",
-    "X517": "workers keep dying",
-    "X518": "staging folder of a conversion is damaged",
+    "X517": "worker processes keep dying",
+    "X518": "staged files of a conversion are corrupt",
     "X519": "output does not fit on the disk",
     # X52x and X53x: sources as a whole
     "X520": "there is nothing to read",

@@ -183,22 +183,22 @@ def test_weights_are_those_of_classes_and_samples(split: Any) -> None:
         ({"y": "lable"}, "S116"),
         ({"x": "points"}, "S116"),
         ({"x": 3}, "U605: `x` cannot be 3"),
-        ({"y": "extra", "class_weight": "balanced"}, "U676: `class_weight` needs one `y` that is a class"),
-        ({"y": [], "class_weight": "balanced"}, "U676: `class_weight` needs one `y` that is a class"),
-        ({"class_weight": "even"}, "U676: `class_weight` cannot be used"),
-        ({"class_weight": {"sideways": 1.0}}, "U676: `class_weight` cannot be used"),
-        ({"class_weight": {2: 1.0}}, "U676: `class_weight` cannot be used"),
-        ({"class_weight": {0: -1.0}}, "U676: `class_weight` cannot be used"),
-        ({"class_weight": {0: float("nan")}}, "U676: `class_weight` cannot be used"),
+        ({"y": "extra", "class_weight": "balanced"}, "U676: `class_weight` requires a single label as `y`"),
+        ({"y": [], "class_weight": "balanced"}, "U676: `class_weight` requires a single label as `y`"),
+        ({"class_weight": "even"}, "U676: `class_weight` is not valid"),
+        ({"class_weight": {"sideways": 1.0}}, "U676: `class_weight` is not valid"),
+        ({"class_weight": {2: 1.0}}, "U676: `class_weight` is not valid"),
+        ({"class_weight": {0: -1.0}}, "U676: `class_weight` is not valid"),
+        ({"class_weight": {0: float("nan")}}, "U676: `class_weight` is not valid"),
         ({"x": []}, "U676: `x` names no column"),
-        ({"x": "point", "y": [], "sample_weight": "weight"}, "U676: `sample_weight` needs a `y` to weigh"),
+        ({"x": "point", "y": [], "sample_weight": "weight"}, "U676: `sample_weight` requires `y`"),
         (
             {"x": "sum", "map": lambda batch: {"label": batch["label"]}},
-            "U676: the function for `map` gives no column 'sum'",
+            "U676: function for `map` does not return column 'sum'",
         ),
         (
             {"x": "point", "map": lambda batch: {"point": batch["point"]}},
-            "U676: `y` must be named: no column is declared as rk.Label",
+            "U676: `y` is required: no column is declared as rk.Label",
         ),
         (
             {
@@ -206,7 +206,7 @@ def test_weights_are_those_of_classes_and_samples(split: Any) -> None:
                 "class_weight": "balanced",
                 "map": lambda batch: batch | {"label": batch["label"] / 2},
             },
-            "U676: `class_weight` needs a `y` of class ids, and the function for",
+            "U676: `class_weight` requires class ids, and the function for",
         ),
     ],
 )
@@ -235,12 +235,12 @@ def test_weights_that_may_be_missing_must_be_filled(tmp_path: Path) -> None:
     with rk.Writer(tmp_path / "x.tfrecord", schema) as writer:
         writer.write({"a": 1, "x": 2, "t": "t"})
     split = rk.open(tmp_path / "x.tfrecord", schema)
-    for name, do in (("w", "fill={'w': 1}"), ("t", "name a column of numbers")):
+    for name, do in (("w", "fill={'w': 1}"), ("t", "name a numeric column")):
         with pytest.raises(rk.UsageError) as caught:
             split.to_keras(4, x="x", sample_weight=name)
         assert (caught.value.code, caught.value.what, caught.value.location.feature) == (
             "U676",
-            "`sample_weight` needs a number for every record",
+            "`sample_weight` requires a number for every record",
             name,
         )
         assert caught.value.do == do
@@ -261,8 +261,8 @@ def test_without_one_label_y_must_be_named(tmp_path: Path) -> None:
             rk.open(path, schema).to_keras(4)
         assert caught.value.code == "U676"
         assert caught.value.what in (
-            "`y` must be named: no column is declared as rk.Label",
-            "`y` must be named: 2 columns are declared as rk.Label",
+            "`y` is required: no column is declared as rk.Label",
+            "`y` is required: 2 columns are declared as rk.Label",
             "no column is left for `x`",
         )
 
@@ -348,5 +348,5 @@ def test_the_rest_of_an_epoch_is_not_taken_for_the_length_of_all(split: Any) -> 
     assert len(list(rest)) == 4
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         list(rest)
-    assert "UsageError U609: epoch 1 was gone on with, and is over" in caught.value.message
+    assert "UsageError U609: resumed epoch 1 is over" in caught.value.message
     assert int(split.to_keras(32, x="point", shuffle=True, state=whole.state_after(14)).cardinality()) == 7

@@ -219,7 +219,7 @@ def test_what_is_called_y_is_proposed_to_learn(tmp_path: Path) -> None:
     with pytest.raises(rk.UsageError) as caught:
         split.to_keras(2)
     assert (caught.value.code, caught.value.do) == ("U676", "y='y'")
-    assert caught.value.what.startswith("`y` must be named: ")
+    assert caught.value.what.startswith("`y` is required: ")
 
 
 def test_a_layout_takes_images_and_masks_of_pixels(tmp_path: Path) -> None:
@@ -456,7 +456,7 @@ def test_a_failure_after_long_work_names_the_rows_that_it_may_be(tmp_path: Path,
             "dataset.map(",
         ),
         (lambda: Data.range(3).repeat(), "U616", None, "limit=10_000"),
-        (lambda: Data.range(0), "X510", None, "look at the source"),
+        (lambda: Data.range(0), "X510", None, "check the path of the source"),
     ],
 )
 def test_what_cannot_be_saved_is_refused(

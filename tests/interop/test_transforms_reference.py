@@ -159,7 +159,7 @@ def test_tensorflow_gets_what_was_written(splits):
     with pytest.raises(rk.UsageError) as caught:
         splits[1].to_tensorflow(4, mode="ops")
     assert caught.value.code == "U651"
-    assert caught.value.expected == "what TensorFlow's own operations can do"
+    assert caught.value.expected == "an option that TensorFlow's operations support"
 
 
 def test_keras_gets_what_was_written(splits):

@@ -220,7 +220,7 @@ def test_a_query_over_too_many_columns_names_the_ones_it_needs(
     assert (failure.value.code, failure.value.found) == ("U680", f"{FEW} columns")
     with pytest.raises(UsageError) as failure:
         rk.query(path, "select key_00000x from records")
-    assert failure.value.likely == "`key_000000` is meant by `key_00000x`"
+    assert failure.value.likely == "`key_00000x` stands for `key_000000`"
 
 
 def test_a_table_shows_its_first_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

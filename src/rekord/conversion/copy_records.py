@@ -17,6 +17,7 @@ from rekord.codec.columns import column_to_arrow
 from rekord.codec.decode import assemble_columns, new_batch
 from rekord.codec.plan import CodecPlan, compile_plan
 from rekord.conversion.plan import ShardingRule
+from rekord.conversion.spill import fill_buffer, iter_windows
 from rekord.dataset.index import CHUNK_RECORDS
 from rekord.dataset.readers.pipeline import BatchDecoder
 from rekord.dataset.samplers import Ids, Sampler
@@ -29,7 +30,7 @@ from rekord.storage.router import ROUTED_STORAGE
 
 _POSITIONS = 1 << 16
 _WINDOW_BYTES = 2 << 20
-"""So much is read, verified, hashed and written at once."""
+"""Bytes that are read, verified, hashed and written at once."""
 _IDLE_BYTES = 16 << 20
 
 
@@ -45,11 +46,11 @@ class RecordSequence:
 
     @cached_property
     def frames(self) -> FrameExtents:
-        """Where they lie."""
+        """The frame extents of the shards."""
         return FrameExtents(self.shards)
 
     def pieces(self, begin: int, end: int) -> Iterator[tuple[Ids, Any]]:
-        """The numbers and the framed lengths of the records at positions `begin` to `end`, a part at a time."""
+        """The ids and framed lengths of the records at positions `begin` to `end`, a piece at a time."""
         for at in range(begin, end, _POSITIONS):
             positions = np.arange(at, min(at + _POSITIONS, end), dtype=np.int64)
             ids = self.sampler.records(0, positions)
@@ -58,7 +59,7 @@ class RecordSequence:
 
 @dataclass(frozen=True)
 class RecordRange:
-    """Positions of some records, from and up to but without."""
+    """Positions of a record sequence from `begin` up to, but not including, `end`."""
 
     records: RecordSequence
     begin: int
@@ -106,7 +107,7 @@ class FrameExtents:
         return self._shards.index(shard)
 
     def lengths(self, ids: Ids) -> Any:
-        """Of the frames of these records, in bytes."""
+        """The frame lengths of these records, in bytes."""
         shards, records = self._shards.locate(ids)
         used = _find_unique_shards(shards)
         if len(used) == 1:
@@ -141,14 +142,14 @@ class FrameExtents:
 
 
 class BufferRing:
-    """Memory to read into, one piece after another: each is used again when `LENT_BUFFERS` more were asked for."""
+    """Buffers to read into; each is reused after `LENT_BUFFERS` more calls of `next`."""
 
     def __init__(self) -> None:
         self._buffers = [bytearray() for _ in range(LENT_BUFFERS)]
         self._turn = 0
 
     def next(self, size_bytes: int) -> memoryview:
-        """So many bytes."""
+        """A buffer of `size_bytes`."""
         self._turn = (self._turn + 1) % len(self._buffers)
         if len(self._buffers[self._turn]) < size_bytes:
             self._buffers[self._turn] = bytearray(max(size_bytes, _WINDOW_BYTES + (_WINDOW_BYTES >> 3)))
@@ -178,7 +179,7 @@ class RecordCopier:
         """Frames, their lengths and their index rows; valid until `LENT_BUFFERS` more have been yielded."""
         for ids, lengths in stretch.pieces():
             lines = self._lines(ids)
-            for begin, end in _iter_windows(lengths):
+            for begin, end in iter_windows(lengths, _WINDOW_BYTES):
                 frames = self._frames(ids[begin:end], lengths[begin:end])
                 if lines is None:
                     yield frames, lengths[begin:end], self._decoded(ids[begin:end], frames)
@@ -204,13 +205,13 @@ class RecordCopier:
         return frames
 
     def _index_of(self, shard: int) -> ShardIndex:
-        """The index of a shard, which is looked up once for all of its records that follow each other."""
+        """The index of a shard, looked up once for consecutive records of it."""
         if self._at is None or self._at[0] != shard:
             self._at = shard, self._records.frames.index(shard)
         return self._at[1]
 
     def _read(self, shard: int, begin: int, size_bytes: int) -> memoryview:
-        """So many bytes of a shard, until `LENT_BUFFERS` more calls."""
+        """`size_bytes` of a shard; valid for `LENT_BUFFERS` more calls."""
         if self._open is None or self._open[0] != shard:
             if self._open is not None:
                 self._open[1].close()
@@ -220,13 +221,10 @@ class RecordCopier:
         view = self._buffers.next(size_bytes)
         file = self._open[1]
         file.seek(begin)
-        filled = 0
-        while filled < size_bytes and (count := file.readinto(view[filled:])):
-            filled += count
-        return view[:filled]
+        return view[: fill_buffer(file, view)]
 
     def _damage(self, number: int) -> RekordError:
-        """What is wrong with a record, as reading it says."""
+        """The error that reading this record raises."""
         shards = self._records.shards
         shard, record = (int(one[0]) for one in shards.locate(np.array([number], np.int64)))
         index = self._records.frames.index(shard)
@@ -236,7 +234,7 @@ class RecordCopier:
         return failure
 
     def _lines(self, ids: Ids) -> pa.Table | None:
-        """The index columns of these records, from the index of their shards; None where that lacks one."""
+        """The index columns of these records, from the indexes of their shards; None if one lacks a column."""
         if self._plan is None:
             return pa.table({})
         shards, records = self._records.shards.locate(ids)
@@ -256,7 +254,7 @@ class RecordCopier:
         return together.rename_columns([f"index:{name}" for name in self._index])
 
     def _decoded(self, ids: Ids, frames: memoryview) -> pa.Table:
-        """The index columns, from the records themselves: these are somebody's, and need not fit."""
+        """The index columns, decoded from the records, which may not match the schema."""
         assert self._plan is not None
         slab = self._pool.slab(len(frames))
         slab.view()[: len(frames)] = frames
@@ -267,36 +265,25 @@ class RecordCopier:
             with suppress(RekordError):
                 columns = assemble_columns(self._plan, batch.take(), len(ids))
         if columns is None:
-            # Once more, by somebody who can tell where a record lies.
+            # Again, with a decoder that knows where each record lies, for the location of the error.
             gathered = self._records.shards.gather(ids, self._pool)
             columns = BatchDecoder(self._plan, self._pool).decode(gathered)
         return pa.table({f"index:{name}": column_to_arrow(column) for name, column in columns.items()})
 
 
 def _find_unique_shards(shards: Ids) -> list[int]:
-    """The numbers of the shards that occur, in order: they are few, so that counting beats `np.unique`."""
+    """The shard numbers that occur, in order: they are few, so counting beats `np.unique`."""
     found: list[int] = np.flatnonzero(np.bincount(shards)).tolist()
     return found
 
 
 def _take_index_rows(index: ShardIndex, names: Sequence[str], numbers: Ids) -> pa.Table:
-    """Some lines of an index; where they follow each other, without looking at each."""
+    """Rows of an index; a zero-copy slice where they are consecutive."""
     chunks = numbers // CHUNK_RECORDS
     used = _find_unique_shards(chunks)
     table = pa.Table.from_batches([index.columns(number, names) for number in used])
-    # Their numbers in what was put together: a chunk is full, or it is the last.
+    # Their rows in the concatenated table: every chunk but the last is full.
     places = np.searchsorted(np.array(used), chunks) * CHUNK_RECORDS + numbers % CHUNK_RECORDS
     if bool((np.diff(places) == 1).all()):
         return table.slice(int(places[0]), len(places))
     return table.take(pa.array(places))
-
-
-def _iter_windows(lengths: Any) -> Iterator[tuple[int, int]]:
-    """Records of about so many bytes together, one at the least."""
-    ends = np.cumsum(lengths)
-    at = 0
-    while at < len(lengths):
-        until = int(np.searchsorted(ends, ends[at] - lengths[at] + _WINDOW_BYTES, side="right"))
-        until = max(until, at + 1)
-        yield at, until
-        at = until

@@ -1,7 +1,7 @@
-"""A dataset made of what exists already: shards that stay as they are, records copied, records changed.
+"""A dataset derived from existing ones: shards linked, records copied, records changed.
 
-Nothing is spilled: which record goes where is known before, from the indexes. Each shard is a task of its own, and
-what is finished is found again after a crash, as for a conversion. One rename shows it all.
+Nothing is spilled: the indexes say in advance which record goes where. Each shard is a task; as in a conversion,
+finished shards are found again after a crash, and one rename publishes the dataset.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rekord.conversion.driver import (
     Companions,
     ConversionListener,
     OutputTarget,
+    build_manifest,
     build_manifest_split,
     commit,
     open_staging,
@@ -34,14 +35,7 @@ from rekord.conversion.plan import ConversionPlan
 from rekord.conversion.shards import CompletedShard, StagedShard, load_completed_shard, staged_index_path
 from rekord.conversion.tasks import ThreadTally
 from rekord.dataset.index import compute_blocks, index_path
-from rekord.dataset.manifest import (
-    MANIFEST_FORMAT,
-    Manifest,
-    ManifestSource,
-    ManifestSplit,
-    find_shard_entry,
-    shard_name,
-)
+from rekord.dataset.manifest import Manifest, ManifestSource, ManifestSplit, find_shard_entry, shard_name
 from rekord.dataset.readers.compressed import InflatedCopies
 from rekord.dataset.readers.pipeline import BatchDecoder
 from rekord.dataset.samplers import Ids
@@ -54,7 +48,7 @@ from rekord.storage.router import ROUTED_STORAGE, is_remote
 from rekord.storage.transaction import Staging, Transaction
 
 FramedRecords: TypeAlias = "tuple[Any, Any, pa.Table]"
-"""Frames, the lengths of them, and their lines of the index."""
+"""Frames, their lengths, and their index rows."""
 
 _REENCODE_RECORDS = 1024
 _COPY_BYTES = 4 << 20
@@ -63,7 +57,7 @@ _PIECE_BYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class LinkedShard:
-    """A shard that stays as it is: the new dataset has another name for the same file, or a copy of it."""
+    """A shard that stays as it is: hard-linked into the new dataset, or copied."""
 
     path: str
     done: CompletedShard
@@ -71,27 +65,27 @@ class LinkedShard:
 
 @dataclass(frozen=True, slots=True)
 class CopiedShard:
-    """Records that are copied without a look inside."""
+    """Records that are copied without decoding."""
 
     stretch: RecordRange
 
 
 @dataclass(frozen=True, slots=True)
 class ReencodedShard:
-    """Records that are decoded, changed by a function of columns, and encoded anew.
+    """Records that are decoded, changed by a function of columns, and encoded again.
 
-    `function` may give fewer or more rows than it was given. `before` is the schema that they are decoded by.
+    `function` may return fewer or more rows than it receives. `before` is the schema to decode by.
     """
 
     stretch: RecordRange
     before: Schema
     function: Callable[..., Batch]
-    numbered: bool = False  # the function is given the numbers of the records beside their columns
+    numbered: bool = False  # the function also receives the record numbers
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedShard:
-    """Records that are framed by a function of the stretch, the schema and the columns of the index."""
+    """Records that are framed by a function of the record range, the schema and the index columns."""
 
     stretch: RecordRange
     function: Callable[[RecordRange, Schema, tuple[str, ...]], Iterator[FramedRecords]]
@@ -111,25 +105,25 @@ class DerivedSplit:
 
 @dataclass(frozen=True, kw_only=True)
 class Derivation:
-    """What is to be made, and where."""
+    """What to derive, and where."""
 
     out: str
     splits: Mapping[str, DerivedSplit]
     schema: Schema
     index: tuple[str, ...]
-    plan: ConversionPlan  # its options name the verb and all that decides the bytes
+    plan: ConversionPlan  # its options name the verb and everything that decides the bytes
     version: str
     companions: Companions
     parent: str | None = None  # the digest of the manifest that it comes from
     workers: int = 1
     fresh: bool = False
     storage: Storage = LOCAL
-    framed_bytes: int | None = None  # about how much will be written, for whoever watches
+    framed_bytes: int | None = None  # estimate of what will be written, for progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DerivationResult:
-    """How it ended."""
+    """The result of a derivation."""
 
     manifest: Manifest
     linked: int  # shards
@@ -139,7 +133,7 @@ class DerivationResult:
 
 
 def reuse_shard(records: RecordSequence, shard: int, part: ManifestSplit, index: Sequence[str]) -> DerivedShard:
-    """A whole shard of existing ones: linked where its index has all that the new one is to have, else copied."""
+    """A whole existing shard: linked if its index has all columns that the new one needs, else copied."""
     path, begin = records.shards.paths[shard], int(records.shards.starts[shard])
     end = int(records.shards.starts[shard + 1])
     listed = None if is_remote(path) else find_shard_entry(path)
@@ -162,7 +156,7 @@ def reuse_shard(records: RecordSequence, shard: int, part: ManifestSplit, index:
 
 
 def derive_dataset(wanted: Derivation, watch: ConversionListener | None = None) -> DerivationResult:
-    """Make the dataset, or what is left to make of it."""
+    """Derive the dataset, or resume deriving it."""
     aim = OutputTarget(out=wanted.out, plan=wanted.plan, storage=wanted.storage, fresh=wanted.fresh)
     with open_staging(aim) as (transaction, staging):
         if isinstance(staging, Manifest):
@@ -170,14 +164,14 @@ def derive_dataset(wanted: Derivation, watch: ConversionListener | None = None) 
         try:
             return _DerivationRun(wanted, transaction, staging, watch).run()
         except RekordError:
-            if not staging.has_finished_tasks():  # there is nothing in it to go on from
+            if not staging.has_finished_tasks():  # there is nothing to resume
                 with suppress(RekordError):
                     staging.remove()
             raise
 
 
 def estimate_inflated_bytes(wanted: Derivation) -> int:
-    """About how much room is needed meanwhile, for what can only be read from its front."""
+    """Estimate of the temporary disk space for shards that can only be read from the start."""
     copied = [one for split in wanted.splits.values() for one in split.shards if not isinstance(one, LinkedShard)]
     found = {id(one.stretch.records.shards): one.stretch.records for one in copied}
     return sum(
@@ -209,8 +203,8 @@ class _DerivationRun:
         resumed = len(done)
         left = [place for place in places if place not in done]
         calls = [(i, place) for i, place in enumerate(left)]
-        # Bytes are read, checked, hashed and written without Python's lock: threads will do. While one of them
-        # waits for the disk another one works.
+        # Bytes are read, checked, hashed and written without Python's lock, so threads suffice. While one waits for
+        # the disk, another one works.
         with (
             self._with_inflated_copies([wanted.splits[name].shards[number] for name, number in left]),
             WorkerPool(wanted.workers if wanted.workers == 1 else 2 * wanted.workers) as workers,
@@ -220,7 +214,18 @@ class _DerivationRun:
                     raise result
                 done[left[i]] = result
         shards = {name: [done[name, i] for i in range(len(split.shards))] for name, split in wanted.splits.items()}
-        manifest = write_companions(self._staging, self._manifest(shards), (), shards, wanted.companions)
+        source = ManifestSource(
+            kind="records",
+            fingerprint=wanted.plan.source,
+            rows=sum(one.records for completed in shards.values() for one in completed),
+            rejected=0,
+        )
+        splits = {
+            name: build_manifest_split(split.template, split.compression, shards[name])
+            for name, split in wanted.splits.items()
+        }
+        manifest = build_manifest(wanted.plan, splits, source, version=wanted.version, parent=wanted.parent)
+        manifest = write_companions(self._staging, manifest, (), shards, wanted.companions)
         commit(self._transaction, self._staging)
         linked = sum(isinstance(one, LinkedShard) for split in wanted.splits.values() for one in split.shards)
         return DerivationResult(
@@ -240,28 +245,6 @@ class _DerivationRun:
             except BaseException:
                 unpacked.remove()  # else they go with the staging folder
                 raise
-
-    def _manifest(self, shards: Mapping[str, Sequence[CompletedShard]]) -> Manifest:
-        wanted = self._wanted
-        return Manifest(
-            format=MANIFEST_FORMAT,
-            rekord=wanted.version,
-            plan=wanted.plan.id,
-            schema=dict(wanted.plan.schema),
-            splits={
-                name: build_manifest_split(wanted.splits[name].template, wanted.splits[name].compression, done)
-                for name, done in shards.items()
-            },
-            source=ManifestSource(
-                kind="records",
-                fingerprint=wanted.plan.source,
-                rows=sum(one.records for done in shards.values() for one in done),
-                rejected=0,
-            ),
-            options=dict(wanted.plan.options),
-            companions=[],
-            parent=wanted.parent,
-        )
 
     def _name(self, split: str, number: int) -> str:
         new = self._wanted.splits[split]
@@ -325,7 +308,7 @@ class _DerivationRun:
         return shard.done
 
     def _link_or_copy(self, source: str, target: str) -> None:
-        """A link is complete at once; where there can be none the file is copied."""
+        """A link is complete at once; where links are impossible, the file is copied."""
         staging = self._staging
         staging.remove_file(target)
         if not staging.storage.link(source, target):
@@ -333,7 +316,7 @@ class _DerivationRun:
 
 
 class _ThreadLocal(ThreadTally):
-    """Of each thread: shard after shard is read into the same memory."""
+    """The tally and the buffers of each thread: all of its shards are read into the same memory."""
 
     def __init__(self, folder: str | None) -> None:
         super().__init__(folder)
@@ -341,7 +324,7 @@ class _ThreadLocal(ThreadTally):
 
 
 def _decode_records(decoder: BatchDecoder, shards: Shards, numbers: Ids, schema: Schema) -> Batch:
-    """Some records that are to be encoded anew: a key that the schema does not name would be lost."""
+    """Records to encode again: a key that the schema does not name would be lost."""
     try:
         return decoder.decode(shards.gather(numbers, decoder.pool))
     except DecodeError as failure:
@@ -351,9 +334,9 @@ def _decode_records(decoder: BatchDecoder, shards: Shards, numbers: Ids, schema:
         raise error(
             "X572",
             location=failure.location,
-            expected="records of the columns that the schema names",
+            expected="records with only the columns of the schema",
             found=failure.found,
-            do=f"rekord rewrite IN NEW --keep {columns if len(columns) <= 60 else 'COLUMNS'}, and do this with NEW",
+            do=f"rekord rewrite IN NEW --keep {columns if len(columns) <= 60 else 'COLUMNS'}, then use NEW",
         ) from failure
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -17,20 +17,26 @@ from rekord import _core
 from rekord.conversion.engines.local import WorkerPool
 from rekord.conversion.plan import ConversionJob, ConversionPlan
 from rekord.conversion.shards import CompletedShard, PlannedShard, load_completed_shard, plan_split_shards
-from rekord.conversion.spill import CompletedPart, SplitEdges, assign_stratified_splits, compute_split_edges
+from rekord.conversion.spill import (
+    CompletedPart,
+    SplitEdges,
+    assign_stratified_splits,
+    compute_split_edges,
+    encode_arrow_file,
+)
 from rekord.conversion.tasks import (
+    Done,
     ProgressTally,
     SpillLost,
     ThreadTally,
     compute_part_digests,
     encode_part,
-    encode_part_in_worker,
     load_part_index,
     pickle_job,
+    run_in_worker,
     select_index_kind,
     spill_sequentially,
     write_shard,
-    write_shard_in_worker,
 )
 from rekord.dataset.index import BLOCK_BYTES, CHUNK_RECORDS, METADATA_FOLDER
 from rekord.dataset.manifest import (
@@ -56,38 +62,38 @@ REJECTS = "rejects.jsonl"
 REMARKS = "remarks.jsonl"
 
 Companions: TypeAlias = Callable[[Manifest], Mapping[str, bytes]]
-"""What the manifest says, in the files of other tools: contents by name."""
+"""The manifest in the file formats of other tools: contents by file name."""
 
 _MIN_PART_BYTES = 4 << 20
 _TARGET_PARTS = 16
-"""A source is cut into so many parts at the least, unless they would be smaller than that."""
+"""A source is cut into at least this many parts, unless they would be smaller than `_MIN_PART_BYTES`."""
 
 _MIN_RECORD_BYTES = 4096
-"""Of a record: below this, its handling costs more than its bytes."""
+"""Below this mean size, handling a record costs more than copying its bytes."""
 
 
 class ConversionListener(Protocol):
-    """Whoever wants to know how far a conversion is."""
+    """Receives the progress of a conversion."""
 
     def phase(self, name: str, staging: Staging, total: int | None) -> None:
-        """A step begins: "read" counts rows, "write" bytes; `total` of them, where that is known."""
+        """A phase begins: "read" counts rows, "write" bytes; `total` of them, if known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversionResult:
-    """How a conversion ended."""
+    """The result of a conversion."""
 
     manifest: Manifest
-    rejects: str | None  # where bad rows are listed
+    rejects: str | None  # the file that lists bad rows
     remarks: str | None
     resumed_shards: int
     nothing_to_do: bool = False
-    left: str | None = None  # a folder with files that were in the older dataset and are not ours
+    left: str | None = None  # a folder with files of the old dataset's folder that rekord did not write
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
-    """A job, and where it goes."""
+    """A job and its output."""
 
     job: ConversionJob
     plan: ConversionPlan
@@ -95,7 +101,7 @@ class Conversion:
     version: str
     companions: Companions
     workers: int = 1
-    rows: int | None = None  # how many the source has, where that is known
+    rows: int | None = None  # of the source, if known
     source_bytes: int = 0  # of all its files
     spills: str | None = None
     fresh: bool = False
@@ -123,7 +129,7 @@ def convert(conversion: Conversion, watch: ConversionListener | None = None) -> 
 
 
 class _ConversionRun:
-    """One run of a conversion: the driver, which holds sums and no rows."""
+    """One run of a conversion. It holds sums, and no rows."""
 
     def __init__(
         self,
@@ -141,7 +147,7 @@ class _ConversionRun:
         self.packed = b"" if conversion.workers == 1 else pickle_job(self.job)
         self.parts: list[SourcePart] = []
         self._rebuilt_parts: set[int] = set()
-        self._needed: dict[int, set[int]] | None = None  # which shards are still to be made of a part
+        self._needed: dict[int, set[int]] | None = None  # shards to be written from each part
 
     def run(self) -> ConversionResult:
         with WorkerPool(self.conversion.workers) as workers:
@@ -150,8 +156,19 @@ class _ConversionRun:
             done = self._stratified(done)
             shards = self._cut(done)
             finished, resumed = self._shards(workers, shards, done)
-        manifest = build_manifest(self.job, self.conversion.plan, done, finished, self.conversion.version)
-        manifest = msgspec.structs.replace(manifest, parent=self.conversion.parent)
+        job, conversion = self.job, self.conversion
+        source = ManifestSource(
+            kind=job.source.kind,
+            fingerprint=conversion.plan.source
+            if is_partitioned(job.source)
+            else combine_row_digests([part.digest for part in done]),
+            rows=sum(part.rows for part in done),
+            rejected=sum(part.rejected for part in done),
+        )
+        splits = {name: build_manifest_split(job.template, job.compression, made) for name, made in finished.items()}
+        manifest = build_manifest(
+            conversion.plan, splits, source, version=conversion.version, parent=conversion.parent
+        )
         manifest = write_companions(self.staging, manifest, done, finished, self.conversion.companions)
         left = commit(self.transaction, self.staging)
         ours = os.path.join(self.conversion.out, METADATA_FOLDER)
@@ -165,12 +182,12 @@ class _ConversionRun:
 
     @property
     def tally(self) -> ProgressTally:
-        """What this thread has done."""
+        """The progress of this thread."""
         return self._tallies.own
 
     @property
     def _has_dependent_parts(self) -> bool:
-        """Whether a part cannot be made again without the others."""
+        """Whether a part cannot be encoded again without the others."""
         return not is_partitioned(self.job.source) or self.job.splits.stratify is not None
 
     # Map.
@@ -194,26 +211,22 @@ class _ConversionRun:
         done = self.staging.read_done(self.staging.map_path(number, "done"), CompletedPart)
         if done is None or not _is_index_intact(self.staging, number, done):
             return None
-        # An earlier run may have gone on after a bad row that this one is to stop at.
+        # An earlier run may have continued after a bad row that this one is to stop at.
         return None if done.rejected and self.job.on_bad_row == "stop" else done
 
     def _map_calls(self, workers: WorkerPool, calls: Sequence[Any]) -> Iterator[tuple[int, CompletedPart]]:
-        """The parts as they are finished. The error of the first bad row is raised when all before it are done."""
-        packed, folder, spills = self.packed, self.staging.folder, self.staging.spills
-        bound = [(i, (packed, folder, spills, *arguments)) for i, arguments in calls]
+        """The parts as they finish. The error of the first bad row is raised once all parts before it are done."""
         failures: dict[int, Exception] = {}
         outstanding = {i for i, _ in calls}
 
-        def inline(_packed: bytes, _folder: str, _spills: str, number: int, part: SourcePart) -> CompletedPart:
+        def inline(number: int, part: SourcePart) -> CompletedPart:
             if failures and number > min(failures):
                 raise _PartNotNeeded
-            done = encode_part(self.job, self.staging, number, part, self.tally)
-            self.tally.next()
-            return done
+            return self._run_inline(encode_part, number, part)
 
-        # What a function of the user costs is not known, and is often much.
+        # The cost of a user's function is unknown, and often high.
         patient = self.job.function is None
-        for i, result in workers.run(encode_part_in_worker, inline, bound, patient=patient):
+        for i, result in workers.run(self._worker_task(encode_part), inline, calls, patient=patient):
             outstanding.discard(i)
             if isinstance(result, _PartNotNeeded):
                 continue
@@ -225,6 +238,14 @@ class _ConversionRun:
                 break
         if failures:
             raise failures[min(failures)]
+
+    def _run_inline(self, task: Callable[..., Done], *arguments: Any) -> Done:
+        done = task(self.job, self.staging, *arguments, self.tally)
+        self.tally.next()
+        return done
+
+    def _worker_task(self, task: Callable[..., Done]) -> Callable[..., Done]:
+        return partial(run_in_worker, task, self.packed, self.staging.folder, self.staging.spills)
 
     # Cut.
 
@@ -238,9 +259,9 @@ class _ConversionRun:
                 location=Location(path=getattr(self.job.source, "root", None) or None),
                 expected="at least one row",
                 found="none" if not rejected else f"{rejected:,} rows, all of them bad",
-                do="look at the source: is it the right place?"
+                do="check the path of the source, and what `map=` returns"
                 if not rejected
-                else f"fix the rows: {self._list_rejects(done)} says what is wrong with each",
+                else f"fix the rows: {self._list_rejects(done)} lists the error of each",
             )
         most = self.job.max_rejects * rows if self.job.max_rejects < 1 else self.job.max_rejects
         if rejected > most:
@@ -253,11 +274,11 @@ class _ConversionRun:
                 if self.job.max_rejects >= 1
                 else f"at most {self.job.max_rejects:.2%} of {rows:,} rows",
                 found=f"{rejected:,} bad rows ({share})",
-                do="fix the rows that this file lists, or allow more: --max-rejects",
+                do=f"fix the rows listed in this file, or allow more: max_rejects={rejected}",
             )
 
     def _list_rejects(self, done: Sequence[CompletedPart]) -> str:
-        """The file in which the bad rows of a conversion that ends here are listed."""
+        """Write the list of bad rows of a conversion that fails here; its path."""
         path = os.path.join(self.staging.folder, REJECTS)
         lines = [
             read_bytes(self.staging.storage, self.staging.map_path(i, "rejects"))
@@ -268,7 +289,7 @@ class _ConversionRun:
         return path
 
     def _stratified(self, done: list[CompletedPart]) -> list[CompletedPart]:
-        """With stratified splits: the parts as they are once each row knows its split."""
+        """With stratified splits: the parts once each row has its split."""
         rule = self.job.splits
         if rule.stratify is None:
             return done
@@ -284,10 +305,7 @@ class _ConversionRun:
         table, segments = assign_stratified_splits(
             load_part_index(self.staging, number, "index"), part.segments, edges
         )
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, table.schema) as file:
-            file.write_table(table)
-        self.staging.write(self.staging.map_path(number, "split"), sink.getvalue().to_pybytes())
+        self.staging.write(self.staging.map_path(number, "split"), encode_arrow_file(table))
         return msgspec.structs.replace(part, segments=segments)
 
     def _cut(self, done: Sequence[CompletedPart]) -> list[PlannedShard]:
@@ -316,19 +334,10 @@ class _ConversionRun:
         resumed = len(done)
         while len(done) < len(shards):
             lost = None
-            calls = [
-                (i, (self.packed, self.staging.folder, self.staging.spills, shard))
-                for i, shard in enumerate(shards)
-                if i not in done
-            ]
-
-            def inline(_packed: bytes, _folder: str, _spills: str, shard: PlannedShard) -> CompletedShard:
-                finished = write_shard(self.job, self.staging, shard, self.tally)
-                self.tally.next()
-                return finished
-
+            calls = [(i, (shard,)) for i, shard in enumerate(shards) if i not in done]
             threads = self._is_io_bound(parts)
-            function = None if threads else write_shard_in_worker
+            function = None if threads else self._worker_task(write_shard)
+            inline = partial(self._run_inline, write_shard)
             for i, result in workers.run(function, inline, calls, threads=threads, patient=True):
                 if isinstance(result, SpillLost):
                     lost = result.part
@@ -350,9 +359,9 @@ class _ConversionRun:
         parts: Sequence[CompletedPart],
         done: Mapping[int, CompletedShard],
     ) -> None:
-        """Remove the spills that no shard needs any more; shuffled, every shard needs all of them.
+        """Remove the spills that no shard needs any more; if shuffled, every shard needs all of them.
 
-        A part that could not be made again by itself keeps its spill.
+        A part that could not be encoded again by itself keeps its spill.
         """
         if self.job.shuffle or self._has_dependent_parts:
             return
@@ -370,26 +379,26 @@ class _ConversionRun:
             self.staging.remove_file(self.staging.map_path(part, "spill"))
 
     def _is_io_bound(self, parts: Sequence[CompletedPart]) -> bool:
-        """Whether shards are mostly read, hashed and written, which other threads need not wait for.
+        """Whether shards are mostly read, hashed and written, which happens without Python's lock.
 
-        Small records that were shuffled are picked out one by one, and that they would wait for.
+        Small shuffled records are gathered one by one, under the lock.
         """
         records = sum(part.records for part in parts)
         return not self.job.shuffle or _sum_framed_bytes(parts) >= _MIN_RECORD_BYTES * records
 
     def _again(self, number: int, known: CompletedPart) -> None:
-        """Make a part whose frames were lost once more; it must be what it was."""
+        """Encode a part again whose frames were lost; the result must be the same."""
         if self._has_dependent_parts or number in self._rebuilt_parts:
-            # What was made of all parts together would have to be made again too, which the next run does; and
-            # what is lost twice is not repaired by a third time.
+            # What was computed from all parts together would have to be computed again, which the next run does; and
+            # a third attempt does not repair what is lost twice.
             for kind in ("spent", "done"):
                 self.staging.remove_file(self.staging.map_path(number, kind))
             raise error(
                 "X518",
                 location=Location(path=self.staging.map_path(number, "spill")),
-                expected="the frames that this conversion put there",
+                expected="the frames that this conversion wrote",
                 found="other bytes, or none",
-                do="run the same command again: it makes this part anew and goes on",
+                do="run the same command again: it encodes this part again and resumes",
             )
         self._rebuilt_parts.add(number)
         self.staging.remove_file(self.staging.map_path(number, "spent"))
@@ -398,16 +407,16 @@ class _ConversionRun:
             raise error(
                 "X513",
                 location=Location(path=getattr(self.job.source, "root", None) or None),
-                expected="the rows that were read when the conversion began",
-                found="other ones",
-                do="run it again with --fresh (fresh=True)",
+                expected="the rows that were read when the conversion started",
+                found="different rows",
+                do="fresh=True to start over",
             )
 
 
 def _choose_part_bytes(source_bytes: int) -> int:
     """How much of a source one task reads: less of a small one, so that all workers have something to do.
 
-    Not a matter of how many workers there are: another number of them must find the same parts finished.
+    Independent of the number of workers: a run with another number must find the same parts finished.
     """
     return min(PART_BYTES, max(_MIN_PART_BYTES, source_bytes // _TARGET_PARTS))
 
@@ -417,11 +426,11 @@ def _sum_framed_bytes(parts: Sequence[CompletedPart]) -> int:
 
 
 class _PartNotNeeded(Exception):
-    """A part after a bad row: nobody will ask for it."""
+    """A part after a bad row: its result will not be used."""
 
 
 def _is_index_intact(staging: Staging, number: int, done: CompletedPart) -> bool:
-    """Whether the index of a part, and its frames unless shards took them already, are as they were written."""
+    """Whether the index of a part, and its frames unless shards already took them, are as they were written."""
     try:
         index = read_bytes(staging.storage, staging.map_path(number, "index"))
     except DatasetError:
@@ -435,7 +444,7 @@ def _is_index_intact(staging: Staging, number: int, done: CompletedPart) -> bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputTarget:
-    """Where a dataset is to appear, and what it is to be."""
+    """Where a dataset is to be written, and by which plan."""
 
     out: str
     plan: ConversionPlan
@@ -448,7 +457,7 @@ class OutputTarget:
 
 @contextmanager
 def open_staging(aim: OutputTarget) -> Iterator[tuple[Transaction, Staging | Manifest]]:
-    """The place, locked, and its staging as an earlier run left it; or the manifest, where all of it is done."""
+    """The locked output, and its staging as an earlier run left it; or the manifest, if the dataset is complete."""
     transaction = Transaction(aim.out, aim.storage)
     aim.storage.make_folder(transaction.parent)
     with transaction.lock():
@@ -464,18 +473,19 @@ def open_staging(aim: OutputTarget) -> Iterator[tuple[Transaction, Staging | Man
 
 
 def find_complete_dataset(aim: OutputTarget, transaction: Transaction) -> Manifest | None:
-    """What is at the place already: nothing, the dataset itself, or a reason to stop."""
+    """The manifest of the dataset if it exists already, None if nothing is in the way; raises otherwise."""
     storage, out = aim.storage, aim.out
     if not exists(storage, out):
         return None
     if storage.stat(out).kind != "folder":
-        raise _output_exists_error(out, "a file", "choose another place")
-    if not storage.list(out) or aim.fresh:
-        if not storage.list(out) or exists(storage, manifest_path(out)):
-            return None
-        raise _output_exists_error(out, "a folder that no rekord manifest describes", "choose another place")
+        raise _output_exists_error(out, "a file", "choose another output path")
+    if not storage.list(out):
+        return None
     if not exists(storage, manifest_path(out)):
-        raise _output_exists_error(out, "a folder with other files", "choose another place, or an empty folder")
+        found = "a folder without a rekord manifest" if aim.fresh else "a folder with other files"
+        raise _output_exists_error(out, found, "choose another output path, or an empty folder")
+    if aim.fresh:
+        return None
     manifest = read_manifest(out, storage)
     if manifest.plan != aim.plan.id:
         source = manifest.source.fingerprint if aim.rows_digest is None else aim.plan.source
@@ -484,83 +494,77 @@ def find_complete_dataset(aim: OutputTarget, transaction: Transaction) -> Manife
         many = len(differs) > 1 or differs[0].startswith("the files")
         raise _output_exists_error(
             out,
-            f"a dataset of another plan: {', '.join(differs)} {'differ' if many else 'differs'}",
-            "--fresh (fresh=True) to write it anew, or another place",
+            f"a dataset with a different plan: {', '.join(differs)} {'differ' if many else 'differs'}",
+            _OVERWRITE_HINT,
         )
     if aim.rows_digest is not None and aim.rows_digest() != manifest.source.fingerprint:
-        raise _output_exists_error(
-            out,
-            "a dataset with the same options from other rows",
-            "--fresh (fresh=True) to write it anew, or another place",
-        )
+        raise _output_exists_error(out, "a dataset with the same options from different rows", _OVERWRITE_HINT)
     transaction.staging(aim.plan.id, spills=aim.spills).remove()
     remove_replaced(transaction)
     return manifest
+
+
+_OVERWRITE_HINT = "fresh=True to overwrite it, or choose another output path"
 
 
 def _output_exists_error(out: str, found: str, do: str) -> RekordError:
     return error(
         "U618",
         location=Location(path=out),
-        expected="nothing yet, or what the same command wrote",
+        expected="no file or folder, or what the same command wrote",
         found=found,
         do=do,
     )
 
 
 def _check_stagings(aim: OutputTarget, transaction: Transaction, own: Staging) -> None:
-    """Unfinished conversions to the same place: removed when that is asked for, else a reason to stop."""
+    """Remove unfinished conversions to the same output if `fresh`, else refuse one with a different plan."""
     for other in transaction.stagings():
         if aim.fresh or (other.folder != own.folder and not other.has_finished_tasks()):
-            other.remove()  # as asked, or because there is nothing in it to go on from
+            other.remove()  # with `fresh`, or because there is nothing to resume
         elif other.folder != own.folder:
             differs = aim.plan.differences(other.plan())
             raise error(
                 "U609",
                 "unfinished conversion had a different plan",
                 location=Location(path=aim.out),
-                expected="the same source, schema and options as the unfinished conversion had",
+                expected="the source, schema and options of the unfinished conversion",
                 found=f"a difference in {', '.join(differs)}"[:120],
-                do="run it with what it had to continue, or with --fresh (fresh=True) to start over",
+                do="fresh=True to start over, or run it with the earlier options to resume",
             )
     if aim.fresh:
         remove_tree(aim.storage, own.spills)
 
 
 def build_manifest(
-    job: ConversionJob,
     plan: ConversionPlan,
-    parts: Sequence[CompletedPart],
-    shards: Mapping[str, Sequence[CompletedShard]],
+    splits: dict[str, ManifestSplit],
+    source: ManifestSource,
+    *,
     version: str,
+    parent: str | None,
 ) -> Manifest:
-    """The manifest, from what the finished tasks say."""
+    """The manifest of a dataset before its companions are written."""
     return Manifest(
         format=MANIFEST_FORMAT,
         rekord=version,
         plan=plan.id,
         schema=dict(plan.schema),
-        splits={name: build_manifest_split(job.template, job.compression, done) for name, done in shards.items()},
-        source=ManifestSource(
-            kind=job.source.kind,
-            fingerprint=plan.source
-            if is_partitioned(job.source)
-            else combine_row_digests([part.digest for part in parts]),
-            rows=sum(part.rows for part in parts),
-            rejected=sum(part.rejected for part in parts),
-        ),
+        splits=splits,
+        source=source,
         options=dict(plan.options),
         companions=[],
+        parent=parent,
     )
 
 
 def combine_row_digests(digests: Sequence[str]) -> str:
-    """One digest for the rows of a source that has no files to look at."""
+    """One digest for the rows of a source that has no files to compare."""
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def build_manifest_split(template: str, compression: str, done: Sequence[CompletedShard]) -> ManifestSplit:
-    """A split, from what its finished shards say."""
+    """A split of the manifest, from its completed shards."""
     records = sum(shard.records for shard in done)
     framed = sum(shard.framed_bytes for shard in done)
     classes: dict[str, dict[str, int]] = {}
@@ -598,7 +602,7 @@ def write_companions(
     shards: Mapping[str, Sequence[CompletedShard]],
     companions: Companions,
 ) -> Manifest:
-    """Write everything that goes beside the shards, and the manifest last."""
+    """Write everything that goes next to the shards, and the manifest last."""
     storage = staging.storage
     ours = os.path.join(staging.out, METADATA_FOLDER)
     for name, kind, count in (
@@ -620,7 +624,7 @@ def write_companions(
         staging.write(os.path.join(staging.out, name), data, sync=True)
     manifest = msgspec.structs.replace(manifest, companions=sorted(files))
     staging.write(os.path.join(staging.out, MANIFEST_NAME), manifest.to_json(), sync=True)
-    # A worker whose driver was killed may have begun a file after this run put such files away.
+    # A worker whose driver was killed may have started a file after this run removed such files.
     staging.remove_unfinished(staging.out)
     for folder in (os.path.join(ours, "index"), blocks, ours, staging.out):
         storage.sync_folder(folder)
@@ -643,25 +647,22 @@ def _encode_block_list(shards: Sequence[CompletedShard]) -> bytes:
             "offset": pa.array([line[2] for line in lines], pa.uint64()),
         }
     )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as file:
-        file.write_table(table)
-    return bytes(sink.getvalue().to_pybytes())
+    return encode_arrow_file(table)
 
 
 def commit(transaction: Transaction, staging: Staging) -> str | None:
-    """Make the dataset appear, in place of an older one; the folder that files of others were left in."""
+    """Publish the dataset in place of an older one; the folder in which files of others were left."""
     transaction.commit(staging.out)
     staging.remove()
     return remove_replaced(transaction)
 
 
 def remove_replaced(transaction: Transaction) -> str | None:
-    """Remove older datasets that were put aside; the folder of one in which files of others were left."""
+    """Remove older datasets that were moved aside; the folder of one in which files of others were left."""
     storage = transaction.storage
 
     def remove(folder: str) -> str | None:
-        # Without a manifest it is what was left of one before.
+        # Without a manifest it is the remainder of an earlier removal.
         known = exists(storage, manifest_path(folder)) or not storage.list(folder)
         return remove_dataset(storage, folder) if known else None
 
@@ -669,7 +670,7 @@ def remove_replaced(transaction: Transaction) -> str | None:
 
 
 def remove_dataset(storage: Storage, folder: str) -> str | None:
-    """Remove a dataset of ours: what its manifest lists. What is left is somebody's, and stays where it is."""
+    """Remove the files that a manifest lists. Other files stay; the folder, if any are left."""
     manifest = None
     with suppress(DatasetError):
         manifest = read_manifest(folder, storage)
@@ -680,7 +681,7 @@ def remove_dataset(storage: Storage, folder: str) -> str | None:
             if exists(storage, path):
                 storage.remove(path)
         remove_tree(storage, ours)
-        # Last: without it nobody would know what else is ours.
+        # Last: without it, nothing says which other files are part of the dataset.
         storage.remove(manifest_path(folder))
     if storage.list(folder):
         return folder

@@ -1,15 +1,15 @@
-"""The chunks of a source as encoded rows: mapped, derived, validated, framed, each with its split and key."""
+"""Encodes the chunks of a source: rows are mapped, derived, validated and framed, each with its split and key."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,10 +20,11 @@ from rekord.codec.encode_columns import encode_batches, written_columns
 from rekord.codec.images.inspect import GeneratedBytes
 from rekord.codec.plan import compile_plan
 from rekord.conversion.plan import ConversionJob, OnBadRow
-from rekord.conversion.spill import MIN_DEFERRED_BYTES, BlobInFile, EncodedRows, IntArray, defer_blobs
+from rekord.conversion.spill import MIN_DEFERRED_BYTES, BlobInFile, EncodedRows, defer_blobs
 from rekord.conversion.splits import (
     SPLIT_COLUMN,
     HashArray,
+    Salt,
     hash_rows,
     hash_text,
     hash_values,
@@ -42,7 +43,7 @@ from rekord.transforms.chain import Chain, serialize_transform
 
 
 class BadRows:
-    """What was wrong in one part, in the order of its rows."""
+    """Rejected rows and remarks of one part, in row order."""
 
     def __init__(self, on_bad_row: OnBadRow) -> None:
         self.is_rejecting = on_bad_row == "reject"
@@ -59,48 +60,44 @@ class BadRows:
         return len(self._remarks)
 
     def reject(self, failure: RekordError, place: Location) -> None:
-        """Note a bad row, or raise it."""
+        """Record a bad row, or raise its error."""
         known = failure.location
-        # An image's own file says more than the list that names it; else the place of the row is what to look at.
+        # An image's own file says more than the list that names it; otherwise the location is that of the row.
         if known.path is None or place.path is None or known.path == place.path:
             row = known.row if place.row is None else place.row
             line = place.line if known.line is None else known.line
             failure.location = replace(known, path=known.path or place.path, row=row, line=line)
         if not self.is_rejecting:
             raise failure
-        self._rejects.append(_encode_json_line({"origin": failure.location.to_dict(), **_error_to_dict(failure)}))
+        fields = failure.to_dict()
+        reported = {name: fields[name] for name in _REPORTED_FIELDS}
+        self._rejects.append(_encode_json_line({"origin": failure.location.to_dict(), **reported}))
 
     def add_remark(self, remark: RowRemark, place: Location) -> None:
-        """Note something that is no error."""
+        """Record a remark, which is not an error."""
         self.remark_counts[remark.code] += 1
-        document = {
-            "origin": {**place.to_dict(), "feature": remark.feature},
-            "code": remark.code,
-            "what": remark.what,
-        }
-        self._remarks.append(_encode_json_line(document))
+        origin = {**place.to_dict(), "feature": remark.feature}
+        self._remarks.append(_encode_json_line({"origin": origin, "code": remark.code, "what": remark.what}))
 
     def rejects_file(self) -> bytes:
-        return b"".join([line + b"\n" for line in self._rejects])
+        return b"".join(self._rejects)
 
     def remarks_file(self) -> bytes:
-        return b"".join([line + b"\n" for line in self._remarks])
+        return b"".join(self._remarks)
 
 
-def _error_to_dict(failure: RekordError) -> dict[str, Any]:
-    told = failure.to_dict()
-    return {name: told[name] for name in ("error", "code", "what", "expected", "found", "likely", "do")}
+_REPORTED_FIELDS = ("error", "code", "what", "expected", "found", "likely", "do")
 
 
 def _encode_json_line(document: dict[str, Any]) -> bytes:
     try:
-        return msgspec.json.encode(document)
+        return msgspec.json.encode(document) + b"\n"
     except UnicodeEncodeError:
-        return msgspec.json.encode(_sanitize_text(document))
+        return msgspec.json.encode(_sanitize_text(document)) + b"\n"
 
 
 def _sanitize_text(value: Any) -> Any:
-    """A document whose texts JSON can hold: a name on the disk need not be UTF-8."""
+    """A document whose texts JSON can hold: a file name need not be UTF-8."""
     if isinstance(value, dict):
         return {name: _sanitize_text(inner) for name, inner in value.items()}
     if not isinstance(value, str):
@@ -112,7 +109,7 @@ def _sanitize_text(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class TransformedLayout:
-    """The layout of rows that are transformed. It goes by the name of the one within."""
+    """A layout whose rows are transformed. It has the name of the inner layout."""
 
     layout: Layout
     chain: Chain
@@ -131,19 +128,16 @@ class TransformedLayout:
 
     @property
     def needs_derive(self) -> bool:
-        """Always: each row is made anew."""
+        """Always: transforms build new rows."""
         return True
 
     @property
     def class_names(self) -> Any:
-        """Those of the layout within, which may have some for its companions."""
+        """Those of the inner layout, which may need them for its companions."""
         return getattr(self.layout, "class_names", None)
 
     def options(self) -> Mapping[str, Any]:
-        return {
-            **self.layout.options(),
-            "transforms": [serialize_transform(step) for step in self.chain.steps],
-        }
+        return {**self.layout.options(), "transforms": [serialize_transform(step) for step in self.chain.steps]}
 
     def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
         derived = self.layout.derive(row, verify)
@@ -151,13 +145,13 @@ class TransformedLayout:
 
 
 _PIECE_BYTES = 8 << 20
-"""How many bytes of frames are handed on at once."""
+"""Bytes of frames that are passed on at once."""
 
 _PROGRESS_SECONDS = 0.2
 
 
 class RowEncoding:
-    """Encodes the rows of one part. What is wrong with a row goes to `bad`, which decides what follows from it."""
+    """Encodes the rows of one part. Errors of rows go to `bad`, which rejects the row or raises."""
 
     def __init__(self, job: ConversionJob, bad: BadRows) -> None:
         self._job = job
@@ -166,11 +160,11 @@ class RowEncoding:
         self._index = compile_plan(job.schema, job.index) if job.index else None
         if self._index is not None:
             self._encoder.keep(self._index.context.reading)
-        self._pending = _PendingRows()
+        self._pending: list[_PendingRow] = []
         self._waiting_bytes = 0
         self._columns_as_rows = job.layout.needs_derive or job.function is not None
         self.rows = 0
-        self.on_progress: Callable[[], None] | None = None  # called now and then while rows wait for their piece
+        self.on_progress: Callable[[], None] | None = None  # called now and then while rows wait to be taken
         self._next_progress_at = 0.0
 
     def pieces(self, chunks: Iterable[Chunk]) -> Iterator[EncodedRows]:
@@ -197,7 +191,7 @@ class RowEncoding:
 
     def _row(self, row: SourceRow) -> None:
         self.rows += 1
-        # A function of the user may be slow, and a piece of small rows then takes minutes.
+        # With a slow user function, a piece of small rows takes minutes.
         if self.on_progress is not None and (now := time.monotonic()) >= self._next_progress_at:
             self._next_progress_at = now + _PROGRESS_SECONDS
             self.on_progress()
@@ -217,18 +211,15 @@ class RowEncoding:
                 self.bad.reject(failure, self._place(row))
 
     def _explain_map_columns(self, failure: DataError) -> None:
-        """A column that only the function knows can be declared nowhere but in a schema."""
+        """Point to `schema=`: a column that only the function adds can be declared nowhere else."""
         hinted = (failure.do or "").startswith("did you mean")
         if failure.code == "E309" and self._job.function is not None and self._job.inferred and not hinted:
-            failure.do = (
-                "say what `map=` returns with schema= (--schema FILE): "
-                "without it, the columns are those of the rows before"
-            )
+            failure.do = "declare the columns that `map=` returns: schema=rk.Schema({…})"
 
     def _append(self, row: SourceRow, copy: int, values: Mapping[str, Any]) -> None:
         job = self._job
         rule = job.splits
-        # All that may refuse the row comes before the encoder takes it.
+        # Everything that may reject the row comes before the encoder takes it.
         split = rule.names.index(parse_split_value(values, rule.names)) if rule.from_source else 0
         group = rule.by or job.key
         by = select_split_value(values, group) if group else None
@@ -239,7 +230,7 @@ class RowEncoding:
             given = values
             values = {name: given[name] for name in job.select if name in given}
             if job.inferred and job.function is not None:
-                # What it adds is refused further on, not lost here.
+                # Columns that it adds are reported later, not dropped here.
                 values |= {
                     name: one for name, one in given.items() if name not in job.schema and name != SPLIT_COLUMN
                 }
@@ -257,24 +248,23 @@ class RowEncoding:
             path, data = passed
             self._waiting_bytes, offset = self._encoder.append_blob(values, data)
             blob = None if offset is None else BlobInFile(path, offset, len(data))
-        self._pending.add(row, copy, self._waiting_bytes - before, split, by, stratum)
-        self._pending.blobs.append(blob)
+        length = self._waiting_bytes - before
+        self._pending.append(_PendingRow(row.path, row.position, copy, length, split, by, stratum, blob))
 
     def _mapped(self, values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         assert self._job.function is not None
         try:
             made = self._job.function(values)
             if isinstance(made, Iterable) and not isinstance(made, (Mapping, str, bytes)):
-                made = list(made)  # here, since a generator fails only when it is asked
+                made = list(made)  # here, since a generator fails only when it is consumed
         except RekordError:
             raise
         except Exception as failure:
-            said = f"{type(failure).__name__}: {failure}"
             raise error(
                 "E380",
                 expected="a row, several rows, or None",
-                found=said[:60],
-                do="fix the function, or have it return None for rows to leave out",
+                found=f"{type(failure).__name__}: {failure}"[:60],
+                do="fix the function, or return None to skip a row",
             ) from failure
         if made is None:
             return []
@@ -285,7 +275,7 @@ class RowEncoding:
         if wrong is not None:
             raise error(
                 "E380",
-                "the map function returned something else than rows",
+                "map function returned something other than rows",
                 expected="a row, several rows, or None",
                 found=preview(wrong),
                 do='return {"label": 1, ...}',
@@ -295,38 +285,32 @@ class RowEncoding:
     def _taken(self) -> EncodedRows:
         frames: Any = self._encoder.take()
         self._waiting_bytes = 0
-        pending, self._pending = self._pending, _PendingRows()
-        job = self._job
-        seed = job.seed
-        positions = np.array(pending.positions, np.int64)
-        copies = np.array(pending.copies, np.int64) if any(pending.copies) else None
-        keys = None
+        pending, self._pending = self._pending, []
+        paths, positions, copies, lengths, splits, by, strata, blobs = zip(*pending, strict=True)
+        job, seed = self._job, self._job.seed
+        numbers = np.array(positions, np.int64)
+        encoded = EncodedRows(frames, np.array(lengths, np.int64), np.array(splits, np.uint8))
         if job.shuffle:
-            keys = hash_rows(_compute_path_hashes(seed, "order", pending.paths), positions, copies)
-        hashes = None
+            copy_numbers = np.array(copies, np.int64) if any(copies) else None
+            encoded.keys = hash_rows(_compute_path_hashes(seed, "order", paths), numbers, copy_numbers)
         if len(job.splits.names) > 1 and not job.splits.from_source:
-            if pending.by:
-                hashes = np.array([hash_text(seed, "split", value) for value in pending.by], np.uint64)
+            if by[0] is not None:
+                encoded.hashes = np.array([hash_text(seed, "split", value) for value in by], np.uint64)
             else:
-                # All copies of a row go to one split: what a model has seen in another form it has seen.
-                hashes = hash_rows(_compute_path_hashes(seed, "split", pending.paths), positions, None)
-        strata = None
-        if pending.strata:
-            strata = np.array([hash_text(0, "split", value) for value in pending.strata], np.uint64)
-        splits = np.array(pending.splits, np.uint8)
-        index = None
+                # All copies of a row go to one split: a model must not see one of them in training.
+                encoded.hashes = hash_rows(_compute_path_hashes(seed, "split", paths), numbers, None)
+        if strata[0] is not None:
+            encoded.strata = np.array([hash_text(0, "split", value) for value in strata], np.uint64)
         if self._index is not None:
-            index = written_columns(self._index, self._encoder.take_kept(), len(positions))
-        lengths = np.array(pending.lengths, np.int64)
-        encoded = self._encoded(frames, lengths, splits, keys, hashes, strata, index)
-        if any(pending.blobs):
-            defer_blobs(encoded, pending.blobs)
-        return encoded
+            encoded.index = written_columns(self._index, self._encoder.take_kept(), len(pending))
+        if any(blobs):
+            defer_blobs(encoded, blobs)
+        return self._with_splits(encoded)
 
     # Columns.
 
     def _columns(self, chunk: ColumnChunk, begin: int, end: int) -> Iterator[EncodedRows]:
-        """Rows `begin` to `end` of a chunk; where they cannot be encoded together, the halves of them."""
+        """Rows `begin` to `end` of a chunk; if they cannot be encoded together, each half separately."""
         if begin == end:
             return
         try:
@@ -343,62 +327,44 @@ class RowEncoding:
             return
         done = 0
         for frames, ends, index in batches.iter_with_index(self._index):
-            part = [None if fact is None else fact[done : done + len(ends)] for fact in facts]
-            splits, keys, hashes, strata = part
-            assert splits is not None
-            yield self._encoded(frames, np.diff(ends, prepend=0), splits, keys, hashes, strata, index)
+            part = {name: fact[done : done + len(ends)] for name, fact in facts.items()}
+            yield self._with_splits(EncodedRows(frames, np.diff(ends, prepend=0), **part, index=index))
             done += len(ends)
 
-    def _prepared(self, chunk: ColumnChunk, begin: int, end: int) -> tuple[Any, tuple[Any, ...]]:
-        """What is to be stored of these rows, and (splits, keys, hashes, strata) of them."""
+    def _prepared(self, chunk: ColumnChunk, begin: int, end: int) -> tuple[Any, dict[str, Any]]:
+        """What to store of these rows, and their splits, keys, hashes and strata."""
         job, rule = self._job, self._job.splits
         rows = end - begin
         values = _slice_columns(chunk.values, begin, end)
         names = set(_column_names(values))
         positions = np.arange(chunk.first + begin, chunk.first + end, dtype=np.int64)
-        splits = np.zeros(rows, np.uint8)
-        keys = hashes = strata = None
+        facts: dict[str, Any] = {"splits": np.zeros(rows, np.uint8)}
+
+        def hash_positions(salt: Salt) -> HashArray:
+            return hash_rows(_compute_path_hashes(job.seed, salt, [chunk.path]).repeat(rows), positions, None)
+
         if job.shuffle:
-            keys = hash_rows(_compute_path_hashes(job.seed, "order", [chunk.path]).repeat(rows), positions, None)
+            facts["keys"] = hash_positions("order")
         if rule.from_source:
-            splits = parse_split_column(select_split_column(values, SPLIT_COLUMN, names), rule.names)
+            facts["splits"] = parse_split_column(select_split_column(values, SPLIT_COLUMN, names), rule.names)
         elif len(rule.names) > 1:
             by = rule.by or job.key
-            if by:
-                hashes = hash_values(job.seed, select_split_column(values, by, names))
-            else:
-                hashes = hash_rows(
-                    _compute_path_hashes(job.seed, "split", [chunk.path]).repeat(rows), positions, None
-                )
+            facts["hashes"] = (
+                hash_values(job.seed, select_split_column(values, by, names)) if by else hash_positions("split")
+            )
         if rule.stratify:
-            strata = hash_values(0, select_split_column(values, rule.stratify, names))
+            facts["strata"] = hash_values(0, select_split_column(values, rule.stratify, names))
         wanted = [name for name in _column_names(values) if job.select is None or name in job.select]
         if rule.from_source and SPLIT_COLUMN not in job.schema:
             wanted = [name for name in wanted if name != SPLIT_COLUMN]
-        return _select_columns(values, wanted), (splits, keys, hashes, strata)
+        return _select_columns(values, wanted), facts
 
-    def _encoded(
-        self,
-        frames: Any,
-        lengths: IntArray,
-        splits: Any,
-        keys: HashArray | None,
-        hashes: HashArray | None,
-        strata: HashArray | None,
-        index: dict[str, Any] | None,
-    ) -> EncodedRows:
-        if hashes is not None and strata is None:
-            splits = self._job.splits.assign_splits(hashes)
-            hashes = None
-        return EncodedRows(
-            frames=frames,
-            lengths=lengths,
-            splits=splits,
-            keys=keys,
-            strata=strata,
-            hashes=hashes,
-            index=index,
-        )
+    def _with_splits(self, encoded: EncodedRows) -> EncodedRows:
+        """The rows with their splits, unless these depend on all rows of a class."""
+        if encoded.hashes is not None and encoded.strata is None:
+            encoded.splits = self._job.splits.assign_splits(encoded.hashes)
+            encoded.hashes = None
+        return encoded
 
     # Places.
 
@@ -413,35 +379,21 @@ class RowEncoding:
         return Location(path=path or None, row=chunk.first + row, line=chunk.line_of(row))
 
 
-class _PendingRows:
-    """What is known of the rows that wait in the encoder, besides their bytes."""
+class _PendingRow(NamedTuple):
+    """A row that waits in the encoder."""
 
-    def __init__(self) -> None:
-        self.paths: list[str] = []
-        self.positions: list[int] = []
-        self.copies: list[int] = []
-        self.lengths: list[int] = []
-        self.splits: list[int] = []
-        self.blobs: list[BlobInFile | None] = []
-        self.by: list[bytes] = []
-        self.strata: list[bytes] = []
-
-    def add(
-        self, row: SourceRow, copy: int, length: int, split: int, by: bytes | None, stratum: bytes | None
-    ) -> None:
-        self.paths.append(row.path)
-        self.positions.append(row.position)
-        self.copies.append(copy)
-        self.lengths.append(length)
-        self.splits.append(split)
-        if by is not None:
-            self.by.append(by)
-        if stratum is not None:
-            self.strata.append(stratum)
+    path: str
+    position: int
+    copy: int
+    length: int
+    split: int
+    by: bytes | None
+    stratum: bytes | None
+    blob: BlobInFile | None
 
 
 def _find_passthrough_file(row: Mapping[str, Any], stored: Mapping[str, Any]) -> tuple[str, bytes] | None:
-    """The first file whose bytes are stored as they are, where it is large enough to be read twice."""
+    """The first file whose bytes are stored unchanged, if it is large enough to be worth reading twice."""
     for name, value in row.items():
         if isinstance(value, PurePath):
             data = stored.get(name)
@@ -450,7 +402,7 @@ def _find_passthrough_file(row: Mapping[str, Any], stored: Mapping[str, Any]) ->
     return None
 
 
-def _compute_path_hashes(seed: int, salt: Any, paths: list[str]) -> HashArray:
+def _compute_path_hashes(seed: int, salt: Salt, paths: Sequence[str]) -> HashArray:
     known: dict[str, int] = {}
     for path in paths:
         if path not in known:
@@ -459,7 +411,7 @@ def _compute_path_hashes(seed: int, salt: Any, paths: list[str]) -> HashArray:
 
 
 def _iter_rows(chunk: ColumnChunk) -> Iterator[SourceRow]:
-    """The rows of a chunk one by one, for what must look at each."""
+    """The rows of a chunk one by one."""
     values = chunk.values
     if isinstance(values, pa.RecordBatch):
         dicts = values.to_pylist()

@@ -1,4 +1,4 @@
-"""What a conversion will do: one frozen value that every task is given, and the digest that names it."""
+"""What a conversion will do: one frozen value passed to every task, and the digest that identifies it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from rekord.schema import Schema
 from rekord.sources.base import Source, SourceFacts
 
 PLAN_FORMAT = 2
-"""Of the plan and the manifest; another number means other bytes."""
+"""Version of the plan and the manifest; changes whenever the bytes written change."""
 
-_MAX_DEPTH = 6  # how far the values that a function carries are followed
+_MAX_DEPTH = 6  # to which values carried by a function are followed
 
 _SCALAR_TYPES = frozenset((str, bytes, int, float, complex, bool, type(None)))
 
 OnBadRow: TypeAlias = Literal["stop", "reject"]
 RowFunction: TypeAlias = "Callable[[Mapping[str, Any]], Mapping[str, Any] | Iterable[Mapping[str, Any]] | None]"
-"""The user's: a row becomes another one, several, or (None) none."""
+"""The user's function: turns a row into one row, several, or (None) none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardingRule:
-    """How many shards a split has: as many as `shard_bytes` of frames make, or `shards`."""
+    """The number of shards per split: `shards`, or enough for `shard_bytes` of frames each."""
 
     shard_bytes: int = 128_000_000
     shards: int | None = None
@@ -44,13 +44,13 @@ class ShardingRule:
         """The number of shards for a split."""
         if self.shards is not None:
             return self.shards
-        # No more shards than records: a shard without any would only be in the way.
+        # At most one shard per record: an empty shard would only be in the way.
         return max(1, min(-(-framed_bytes // self.shard_bytes), records))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversionJob:
-    """A conversion. It is pickled once for every worker, and nothing in it changes."""
+    """A conversion; immutable, and pickled once for all workers."""
 
     source: Source
     layout: Layout
@@ -78,9 +78,9 @@ class ConversionJob:
         return shard_name(self.template, split, shard, shards)
 
     def options(self) -> dict[str, Any]:
-        """What was asked for, as the manifest holds it.
+        """The options as the manifest stores them.
 
-        What is to be done about bad rows is not among it: it decides whether there is a dataset, not what is in it.
+        How to treat bad rows is not among them: it decides whether there is a dataset, not what is in it.
         """
         return {
             "source": {"kind": self.source.kind, **self.source.options()},
@@ -121,16 +121,11 @@ class ConversionPlan:
         return hashlib.sha256(self.to_json()).hexdigest()
 
     def to_json(self) -> bytes:
-        document = {
-            "format": PLAN_FORMAT,
-            "options": self.options,
-            "schema": self.schema,
-            "source": self.source,
-        }
-        return msgspec.json.encode(document, order="sorted")
+        fields = {"options": self.options, "schema": self.schema, "source": self.source}
+        return msgspec.json.encode({"format": PLAN_FORMAT, **fields}, order="sorted")
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
-        """What another plan's document says differently, in a few words each."""
+        """How another plan's document differs, in a few words each."""
         found = []
         if other.get("source") != self.source:
             found.append("the files of the source")
@@ -146,17 +141,17 @@ class ConversionPlan:
 
 
 def build_plan(job: ConversionJob, facts: SourceFacts) -> ConversionPlan:
-    """The plan of a job, from what its source is now."""
-    # What a schema was inferred from is no part of it: other rows of the same kind have the same one.
+    """The plan of a job, from the current state of its source."""
+    # Evidence of an inferred schema is left out: other rows of the same kind have the same schema.
     schema = {name: value for name, value in job.schema.to_dict().items() if name != "evidence"}
     return ConversionPlan(options=job.options(), schema=schema, source=fingerprint_source(facts))
 
 
 def digest_function(function: Callable[..., Any]) -> str:
-    """What a function does, as far as its text and the values that it carries say.
+    """A digest of a function: of its source and the values that it carries.
 
-    Of one that was imported, the text is that of its whole file: what it calls there may have changed too. A script
-    may change around the functions that it defines itself: the call that asks for this is among what changes.
+    For an imported function the source of the whole module counts, since what it calls there may have changed too.
+    For one defined in the script that runs, only its own source counts: the script around it may change.
     """
     digest = hashlib.sha256()
     name = inspect.unwrap(function).__module__ if isinstance(function, FunctionType) else "__main__"
@@ -167,7 +162,7 @@ def digest_function(function: Callable[..., Any]) -> str:
 
 
 def _describe_value(value: Any, depth: int) -> Iterator[str]:
-    """A value in words that are the same in every run: no addresses, and no order of a set."""
+    """A value as text that is the same in every run: no addresses, and sets sorted."""
     if isinstance(value, CodeType):
         yield value.co_code.hex()
         # Numbers and names are not in the code itself: `x * 2` and `x * 3` differ only here.
@@ -198,7 +193,7 @@ def _describe_value(value: Any, depth: int) -> Iterator[str]:
     elif " at 0x" not in (text := repr(value)):
         yield text
     elif not isinstance(value, (type, ModuleType)):
-        # An object that says nothing of itself: what it is made of, and what its class does.
+        # The repr is only an address: use the object's attributes and the source of its class.
         yield from _describe_value((_get_source_text(type(value)), getattr(value, "__dict__", None)), depth + 1)
 
 

@@ -1,4 +1,4 @@
-"""Which records each shard of a split gets, and the file that they are written to."""
+"""Which records each shard of a split gets, and the file that they go to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RowSlice:
-    """Rows that follow each other in the index of a part."""
+    """Consecutive rows of the index of a part."""
 
     part: int
     first: int
@@ -45,25 +45,25 @@ class OutputBucket:
     start_record: int
     framed_bytes: int
     records: int
-    slices: tuple[RowSlice, ...] = ()  # unshuffled: the one that it is
-    keys: tuple[int, int] | None = None  # shuffled: from, and up to but without
+    slices: tuple[RowSlice, ...] = ()  # unshuffled: one slice
+    keys: tuple[int, int] | None = None  # shuffled: first key, and first key after it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedShard:
-    """One file that is to be written."""
+    """A file to be written."""
 
     split: str
     number: int
     shards: int
-    begin: int  # the first byte or record that is its own
+    begin: int  # its first byte or record
     end: int
     by_records: bool
-    buckets: tuple[OutputBucket, ...]  # those that hold rows of it
+    buckets: tuple[OutputBucket, ...]  # that hold its rows
     segments: tuple[RowSlice, ...]  # shuffled: where the rows of the split lie
 
     def within(self, bucket: OutputBucket, lengths: Any) -> tuple[int, int]:
-        """Which rows of a bucket are this shard's, given the lengths of their frames."""
+        """Which rows of a bucket belong to this shard, given their frame lengths."""
         if self.by_records:
             starts = bucket.start_record + np.arange(len(lengths))
         else:
@@ -98,32 +98,26 @@ def plan_split_shards(
     by_records = rule.shards is not None
     whole = records if by_records else framed_bytes
     edges = [-(-m * whole // shards) for m in range(shards + 1)]
-    everywhere = tuple([piece for piece, _ in segments]) if shuffled else ()  # one for all: both may be many
+    everywhere = (
+        tuple([piece for piece, _ in segments]) if shuffled else ()
+    )  # shared: there may be many segments and shards
     starts = np.array([bucket.start_record if by_records else bucket.start_byte for bucket in buckets])
     ends = starts + np.array([bucket.records if by_records else bucket.framed_bytes for bucket in buckets])
-    out = []
-    for m in range(shards):
-        out.append(
-            PlannedShard(
-                split=name,
-                number=m,
-                shards=shards,
-                begin=edges[m],
-                end=edges[m + 1],
-                by_records=by_records,
-                buckets=_find_overlapping(buckets, starts, ends, edges[m], edges[m + 1]),
-                segments=everywhere,
-            )
+    firsts = np.searchsorted(ends, edges[:-1], side="right").tolist()
+    lasts = np.searchsorted(starts, edges[1:]).tolist()
+    return [
+        PlannedShard(
+            split=name,
+            number=m,
+            shards=shards,
+            begin=edges[m],
+            end=edges[m + 1],
+            by_records=by_records,
+            buckets=tuple([bucket for bucket in buckets[firsts[m] : lasts[m]] if bucket.records]),
+            segments=everywhere,
         )
-    return out
-
-
-def _find_overlapping(
-    buckets: Sequence[OutputBucket], starts: Any, ends: Any, begin: int, end: int
-) -> tuple[OutputBucket, ...]:
-    first = int(np.searchsorted(ends, begin, side="right"))
-    last = int(np.searchsorted(starts, end))
-    return tuple([bucket for bucket in buckets[first:last] if bucket.records])
+        for m in range(shards)
+    ]
 
 
 def _build_segment_buckets(segments: Sequence[tuple[RowSlice, int]]) -> list[OutputBucket]:
@@ -175,7 +169,7 @@ def _build_key_buckets(
 def find_bucket_slices(
     bucket: OutputBucket, segments: Sequence[RowSlice], index_of: Callable[[int], pa.Table]
 ) -> list[RowSlice]:
-    """Where the rows of a bucket lie."""
+    """The index slices with the rows of a bucket."""
     if bucket.keys is None:
         return list(bucket.slices)
     low, high = bucket.keys
@@ -190,7 +184,7 @@ def find_bucket_slices(
 
 
 class CompletedShard(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a shard when it is finished."""
+    """The facts about a finished shard."""
 
     records: Count
     framed_bytes: Count
@@ -202,7 +196,7 @@ class CompletedShard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StagedShard:
-    """One shard, in a `with` block: without `complete` nothing is left of it."""
+    """A shard being written, in a `with` block: without `complete` the file is discarded."""
 
     def __init__(self, staging: Staging, name: str, compression: str) -> None:
         self._staging = staging
@@ -220,15 +214,15 @@ class StagedShard:
     ) -> None:
         self._output.__exit__(kind, failure, trace)
         if not self._complete:
-            # What is half done is of no use to anybody, and the disk may be full of it.
+            # An incomplete file is useless, and the disk may be full.
             self._file.discard()
 
     def write(self, frames: Buffer) -> None:
-        """Whole frames, in any pieces; they may be used again after that."""
+        """Write whole frames; the buffer may be reused afterwards."""
         (self._deflate or self._output).write(frames)
 
     def write_borrowed(self, frames: Buffer) -> None:
-        """Whole frames that stay as they are until `LENT` more were lent: they are not copied once more."""
+        """Write whole frames without a copy; the buffer must not change until `LENT_BUFFERS` more writes."""
         if self._deflate is None:
             self._output.write_borrowed(frames)
         else:
@@ -237,9 +231,9 @@ class StagedShard:
     def complete(
         self, schema: Schema, index: Sequence[str], lengths: Any, tables: Sequence[pa.Table], done_path: str
     ) -> CompletedShard:
-        """Put the file in its place, with its index; `lengths` are those of its frames.
+        """Commit the file and its index; `lengths` are the frame lengths.
 
-        `tables` have a column `index:<name>` for each column of the index, and a line for each record.
+        `tables` have a column `index:<name>` per index column, and one row per record.
         """
         if self._deflate is not None:
             self._deflate.finish()
@@ -268,12 +262,12 @@ class StagedShard:
 
 
 def staged_index_path(staging: Staging, name: str) -> str:
-    """Where the index of a shard is written."""
+    """The path of a shard's index in the staging folder."""
     return os.path.join(staging.out, METADATA_FOLDER, "index", f"{name}.arrow")
 
 
 def load_completed_shard(staging: Staging, name: str, done_path: str) -> CompletedShard | None:
-    """What an earlier run says of a shard that it finished, where the shard and its index are there."""
+    """A shard that an earlier run finished, if the shard and its index still exist."""
     done = staging.read_done(done_path, CompletedShard)
     if done is None:
         return None

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from io import FileIO
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,10 +17,11 @@ import pyarrow as pa
 
 from rekord import _core
 from rekord.conversion.splits import HASH_BITS, HashArray, SplitRule
+from rekord.storage.local import Readable
 from rekord.storage.transaction import Staging
 
 MIN_DEFERRED_BYTES = 16 << 10
-"""From here on writing a file's bytes to a spill costs more than opening the file a second time."""
+"""From this size on, writing a file's bytes to a spill costs more than opening the file a second time."""
 
 
 class BlobInFile(NamedTuple):
@@ -49,18 +51,31 @@ def defer_blobs(encoded: EncodedRows, blobs: Sequence[BlobInFile | None]) -> Non
 
 
 def read_deferred_blob(path: bytes, hole: memoryview) -> bool:
-    """Read the bytes of a file that a frame left out; False where there are not so many any more."""
+    """Read the bytes of a file that a frame left out; False if the file no longer has that many."""
     try:
         with open(path, "rb", buffering=0) as file:
-            filled = 0
-            while filled < len(hole):
-                count = file.readinto(hole[filled:])
-                if not count:
-                    return False
-                filled += count
+            return fill_buffer(file, hole) == len(hole)
     except OSError:
         return False
-    return True
+
+
+def fill_buffer(file: Readable | FileIO, view: memoryview) -> int:
+    """Read until a buffer is full or the file ends; the number of bytes read."""
+    filled = 0
+    while filled < len(view) and (count := file.readinto(view[filled:])):
+        filled += count
+    return filled
+
+
+def iter_windows(lengths: Any, window_bytes: int) -> Iterator[tuple[int, int]]:
+    """Ranges of records of up to `window_bytes` together, with at least one record each."""
+    ends = np.cumsum(lengths)
+    at = 0
+    while at < len(lengths):
+        until = int(np.searchsorted(ends, ends[at] - lengths[at] + window_bytes, side="right"))
+        until = max(until, at + 1)
+        yield at, until
+        at = until
 
 
 RUN_BYTES = 32 << 20
@@ -73,13 +88,13 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(slots=True, eq=False)
 class DeferredBlobs:
-    """What frames leave out because it lies in a file already: at most one stretch each, read again in the end."""
+    """File contents that frames leave out: at most one stretch per frame, read again when shards are written."""
 
     at: IntArray  # where in the frame
     n_bytes: IntArray  # how much; 0 where nothing is left out
-    paths: list[str | None]
+    paths: list[Any]  # str; bytes as the index has them; None where nothing is left out
 
-    def taken(self, order: IntArray) -> DeferredBlobs:
+    def take(self, order: IntArray) -> DeferredBlobs:
         return DeferredBlobs(self.at[order], self.n_bytes[order], [self.paths[i] for i in order.tolist()])
 
 
@@ -105,7 +120,7 @@ class EncodedRows:
     frames: Any  # a buffer
     lengths: IntArray  # of the frames, in bytes
     splits: npt.NDArray[np.uint8]
-    keys: HashArray | None  # of the order, where rows are shuffled
+    keys: HashArray | None = None  # of the order, where rows are shuffled
     strata: HashArray | None = None  # of the class, where splits wait for all rows to be counted
     hashes: HashArray | None = None  # of the split, likewise
     index: dict[str, Any] | None = None  # Arrow arrays by column
@@ -167,7 +182,7 @@ class RowDigest:
 
 
 class SpillWriter:
-    """Takes the encoded rows of a part; `finish` gives what its `.done` file says of them."""
+    """Takes the encoded rows of a part; `finish` returns what goes into its `.done` file."""
 
     def __init__(self, staging: Staging, part: int, *, sort: bool) -> None:
         self._staging = staging
@@ -187,7 +202,7 @@ class SpillWriter:
         return self._digest.spilled_bytes
 
     def add(self, encoded: EncodedRows) -> None:
-        """Take rows. Those that need no sorting go to the disk at once; what says where they lie is kept."""
+        """Take rows. Without sorting, frames go to disk at once, and only their lengths and keys are kept."""
         self._digest.add(encoded)
         if not self._sort:
             self._write(encoded.frames)
@@ -215,7 +230,7 @@ class SpillWriter:
         )
 
     def discard(self) -> None:
-        """Give up: whoever tries again begins with another file, and may need the room that this one took."""
+        """Give up: the next attempt starts with a new file, and may need the space that this one took."""
         self._file.discard()
 
     def _write(self, frames: Any) -> None:
@@ -260,22 +275,32 @@ class SpillWriter:
         taken = joined if order is None else _take_rows(joined, order)
         offsets = begin + np.cumsum(taken.stored) - taken.stored
         # Splits come one after another where rows are sorted, else there is one, or they are not known yet.
-        splits, firsts = np.unique(taken.splits, return_index=True)
-        ends = [*firsts[1:].tolist(), taken.rows]
-        for split, first, end in zip(splits.tolist(), firsts.tolist(), ends, strict=True):
-            framed = int(taken.lengths[first:end].sum())
-            self._segments.append(SplitSegment(split, self._records + first, end - first, framed))
+        self._segments += _build_segments(taken.splits, taken.lengths, self._records)
         self._records += taken.rows
         self._batches.append(build_index_batch(taken, offsets))
 
 
+def _build_segments(splits: Any, lengths: IntArray, first_row: int) -> list[SplitSegment]:
+    """The segments of rows whose splits come one after another."""
+    return [
+        SplitSegment(split, first_row + first, end - first, int(lengths[first:end].sum()))
+        for split, first, end in _iter_equal_runs(splits)
+    ]
+
+
+def _iter_equal_runs(values: Any) -> Iterator[tuple[int, int, int]]:
+    """Each value of a sorted array, with the positions at which it begins and ends."""
+    found, firsts = np.unique(values, return_index=True)
+    return zip(found.tolist(), firsts.tolist(), [*firsts[1:].tolist(), len(values)], strict=True)
+
+
 def needs_sorting(*, shuffle: bool, splits: int, stratified: bool) -> bool:
-    """Whether the rows of a part change their order on the way to a shard."""
+    """Whether the rows of a part are reordered on the way to a shard."""
     return shuffle or (splits > 1 and not stratified)
 
 
 def build_index_batch(rows: EncodedRows, offsets: IntArray) -> pa.RecordBatch:
-    """The lines of the index for rows that lie at `offsets`."""
+    """The index rows for rows that lie at `offsets`."""
     columns = {"offset": offsets, "length": rows.lengths, "split": rows.splits}
     for name, values in (("key", rows.keys), ("stratum", rows.strata), ("hash", rows.hashes)):
         if values is not None:
@@ -291,19 +316,25 @@ def build_index_batch(rows: EncodedRows, offsets: IntArray) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(arrays)
 
 
-def _encode_index_file(batches: list[pa.RecordBatch]) -> Any:
+def _encode_index_file(batches: list[pa.RecordBatch]) -> bytes:
     if not batches:
         return b""
     # A run without holes lacks their columns.
-    table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
+    return encode_arrow_file(
+        pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
+    )
+
+
+def encode_arrow_file(table: pa.Table) -> bytes:
+    """The bytes of an Arrow IPC file."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as file:
         file.write_table(table)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def read_part_index(path: str) -> pa.Table | None:
-    """The index of a part, mapped and not read; None where it has no rows, or is not there whole."""
+    """The index of a part, memory-mapped; None if it has no rows, is missing or truncated."""
     try:
         return pa.ipc.open_file(pa.memory_map(os.fsencode(path))).read_all()
     except pa.ArrowInvalid:
@@ -314,6 +345,9 @@ def read_part_index(path: str) -> pa.Table | None:
         return None
 
 
+_ROW_ARRAYS = ("lengths", "splits", "keys", "strata", "hashes")
+
+
 def _concat_rows(waiting: list[EncodedRows]) -> EncodedRows:
     if len(waiting) == 1:
         return waiting[0]
@@ -322,18 +356,13 @@ def _concat_rows(waiting: list[EncodedRows]) -> EncodedRows:
         values = [getattr(encoded, name) for encoded in waiting]
         return None if values[0] is None else np.concatenate(values)
 
-    names = waiting[0].index or {}
-    index = {}
-    for name in names:
-        arrays = [encoded.index[name] for encoded in waiting if encoded.index is not None]
-        index[name] = pa.concat_arrays(arrays)
+    index = {
+        name: pa.concat_arrays([encoded.index[name] for encoded in waiting if encoded.index is not None])
+        for name in waiting[0].index or {}
+    }
     return EncodedRows(
         frames=b"",
-        lengths=all_of("lengths"),
-        splits=all_of("splits"),
-        keys=all_of("keys"),
-        strata=all_of("strata"),
-        hashes=all_of("hashes"),
+        **{name: all_of(name) for name in _ROW_ARRAYS},
         index=index,
         holes=concat_deferred_blobs([encoded.holes for encoded in waiting], [encoded.rows for encoded in waiting]),
     )
@@ -347,34 +376,31 @@ def _compute_order(rows: EncodedRows) -> IntArray:
 
 
 def _take_rows(rows: EncodedRows, order: IntArray) -> EncodedRows:
-    def of(values: Any) -> Any:
+    def take(name: str) -> Any:
+        values = getattr(rows, name)
         return None if values is None else values[order]
 
     positions = pa.array(order)
     return EncodedRows(
         frames=b"",
-        lengths=rows.lengths[order],
-        splits=rows.splits[order],
-        keys=of(rows.keys),
-        strata=of(rows.strata),
-        hashes=of(rows.hashes),
+        **{name: take(name) for name in _ROW_ARRAYS},
         index={name: values.take(positions) for name, values in (rows.index or {}).items()},
-        holes=None if rows.holes is None else rows.holes.taken(order),
+        holes=None if rows.holes is None else rows.holes.take(order),
     )
 
 
 _BIN_BITS = 12
 _BINS = 1 << _BIN_BITS
-"""A class's hashes are counted in so many bins; only those bins that hold an edge are then looked at closely."""
+"""Number of bins in which the hashes of a class are counted; only bins that hold an edge are then sorted."""
 
 _MIN_BINNED_ROWS = _BINS
-"""A class of no more has no bins: its hashes are fewer than they would be, and such classes may be very many."""
+"""Smaller classes get no bins: they have fewer hashes than bins, and there may be very many of them."""
 
 SplitEdges = dict[int, npt.NDArray[np.uint64]]
 
 
 def compute_split_edges(tables: Callable[[], Iterator[pa.Table]], rule: SplitRule) -> SplitEdges:
-    """For each class the hashes at which its splits after the first begin; `tables` can be asked three times."""
+    """For each class the hashes at which its splits after the first begin; `tables` is called up to three times."""
     sizes: Counter[int] = Counter()
     for table in tables():
         found, counts = np.unique(table["stratum"].to_numpy(), return_counts=True)
@@ -441,9 +467,7 @@ def _iter_stratum_rows(table: pa.Table) -> Iterator[tuple[int, npt.NDArray[np.in
     """Each class of a table, and where its rows are: sorted once, since classes may be as many as rows."""
     strata = table["stratum"].to_numpy()
     order = np.argsort(strata, kind="stable")
-    found, firsts = np.unique(strata[order], return_index=True)
-    ends = [*firsts[1:].tolist(), len(order)]
-    for stratum, first, end in zip(found.tolist(), firsts.tolist(), ends, strict=True):
+    for stratum, first, end in _iter_equal_runs(strata[order]):
         yield stratum, order[first:end]
 
 
@@ -456,15 +480,11 @@ def assign_stratified_splits(
     for stratum, mine in _iter_stratum_rows(table):
         splits[mine] = np.searchsorted(edges[stratum], hashes[mine], side="right")
     lengths = table["length"].to_numpy()
-    orders, out = [], []
+    orders, out = [np.zeros(0, np.int64)], []
     for run in segments:
         inside = splits[run.first : run.first + run.count]
         order = run.first + np.argsort(inside, kind="stable")
         orders.append(order)
-        found, firsts = np.unique(splits[order], return_index=True)
-        ends = [*firsts[1:].tolist(), run.count]
-        for split, first, end in zip(found.tolist(), firsts.tolist(), ends, strict=True):
-            framed = int(lengths[order[first:end]].sum())
-            out.append(SplitSegment(split, run.first + first, end - first, framed))
-    order = np.concatenate(orders) if orders else np.zeros(0, np.int64)
+        out += _build_segments(splits[order], lengths[order], run.first)
+    order = np.concatenate(orders)
     return table.take(pa.array(order)), out

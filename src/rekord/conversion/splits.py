@@ -1,4 +1,4 @@
-"""Which split a row goes to: by the hash of its key, by its class, or as its source says."""
+"""Which split a row goes to: by the hash of its key, by its class, or by the split its source gives."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _mix_bits(x: HashArray) -> HashArray:
 
 
 def encode_value(value: Any) -> bytes:
-    """A value to be hashed: equal values give equal bytes, and "1" is not 1."""
+    """A value as bytes to hash: equal values give equal bytes, and "1" differs from 1."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bytes):
@@ -64,7 +64,7 @@ def encode_value(value: Any) -> bytes:
 
 
 SPLIT_COLUMN = "split"
-"""The column of a source that knows splits."""
+"""The column that holds the split in sources that have splits."""
 
 
 def select_split_column(values: Any, name: str, names: set[str]) -> Any:
@@ -91,11 +91,11 @@ def hash_values(seed: int, column: Any) -> HashArray:
 
 def parse_split_column(column: Any, names: tuple[str, ...]) -> Any:
     numbers = {name: i for i, name in enumerate(names)}
-    said = column.to_pylist()
-    for row, name in enumerate(said):
+    splits = column.to_pylist()
+    for row, name in enumerate(splits):
         if name not in numbers:
             raise _unknown_split_error(name, names, row)
-    return np.array([numbers[name] for name in said], np.uint8)
+    return np.array([numbers[name] for name in splits], np.uint8)
 
 
 def parse_split_value(values: Mapping[str, Any], names: tuple[str, ...]) -> str:
@@ -115,7 +115,7 @@ def select_split_value(values: Mapping[str, Any], name: str) -> bytes:
         value = value.item()
     if isinstance(value, (str, bytes)):
         return encode_value(value)
-    # A repr with an address in it would be another one in the next run.
+    # A repr with an address in it differs in the next run.
     if isinstance(value, (Mapping, list, tuple, np.ndarray)) or " at 0x" in repr(value):
         raise _multiple_values_error(name)
     return encode_value(value)
@@ -125,31 +125,31 @@ def _missing_column_error(name: str, names: list[str]) -> RekordError:
     near = closest_match(name, names)
     return error(
         "E381",
-        f"the row has no `{name}`, by which rows are to be split",
+        f"row has no column `{name}` to split by",
         location=Location(feature=name),
         expected="one of " + ", ".join(f"`{one}`" for one in names[:8]),
         found="no such column",
-        do=f"did you mean `{near}`?" if near else "name a column that every row has",
+        do=f"did you mean `{near}`?" if near else "split by a column that every row has",
     )
 
 
 def _missing_value_error(row: int | None, name: str | None = None) -> RekordError:
     return error(
         "E381",
-        "the row has no value in the column by which rows are to be split",
+        "row has no value in the column to split by",
         location=Location(feature=name, row=row),
         expected="a value in every row",
         found="None",
-        do="give a value, or split by another column",
+        do="fill in the value, or split by another column",
     )
 
 
 def _multiple_values_error(name: str) -> RekordError:
     return error(
         "E381",
-        f"`{name}` holds no single values, by which rows could be split",
+        f"`{name}` does not hold single values to split by",
         location=Location(feature=name),
-        expected="a text, a number or bytes in every row",
+        expected="a string, a number or bytes in every row",
         found="a list, an array or an object",
         do="split by another column",
     )
@@ -158,11 +158,11 @@ def _multiple_values_error(name: str) -> RekordError:
 def _unknown_split_error(split: Any, names: tuple[str, ...], row: int | None) -> RekordError:
     return error(
         "E382",
-        f"the row is of the split {preview(split)}, which the source did not announce",
+        f"row has unknown split {preview(split)}",
         location=Location(feature=SPLIT_COLUMN, row=row),
         expected="one of " + ", ".join(names),
         found=preview(split),
-        do="fix the row's split",
+        do="fix the `split` of the row, or split by ratios: " + _EXAMPLE,
     )
 
 
@@ -173,11 +173,11 @@ _FORBIDDEN = frozenset("/\\\0")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitRule:
-    """The names of the splits, and how rows find theirs.
+    """The names of the splits, and how rows are assigned to them.
 
-    `ends` cut the range of a 64-bit hash: split i takes the hashes below `ends[i]` that no earlier one takes. The
-    hash is that of the row's identity, or of the column `by`. With `stratify` each class is cut by itself, by
-    the ranks of its rows' hashes. With `from_source` each row says its own.
+    `ends` cut the range of a 64-bit hash: split i takes the hashes below `ends[i]` that no earlier split takes. The
+    hash is that of the row's identity, or of the column `by`. With `stratify` each class is cut separately, by the
+    ranks of its rows' hashes. With `from_source` each row names its split.
     """
 
     names: tuple[str, ...]
@@ -198,7 +198,7 @@ class SplitRule:
         return np.searchsorted(inner, hashes, side="right").astype(np.uint8)
 
     def shares(self, rows: int) -> list[int]:
-        """How many of `rows` rows of one class each split gets: off by less than one from its ratio."""
+        """The number of rows of a class that each split gets: within one of its ratio."""
         ends = [int(end * rows + Fraction(1, 2)) for end in self._sums()]
         return [end - begin for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
@@ -227,45 +227,32 @@ class SplitRule:
 def parse_split_rule(
     split: object, *, by: str | None, stratify: str | None, known: Sequence[str] | None
 ) -> SplitRule:
-    """The rule that `split=`, `split_by=` and `stratify=` ask for; `known` are the source's own splits."""
+    """The rule for `split=`, `split_by=` and `stratify=`; `known` are the source's own splits."""
     if by is not None and stratify is not None:
-        raise invalid("split_by", by, "either split_by= or stratify=", "leave one of them out", found="both")
+        raise invalid("split_by", by, "either split_by= or stratify=", "omit one of them", found="both")
     if isinstance(split, str) and split == "source":
         if not known:
-            raise invalid(
-                "split",
-                split,
-                "a source that knows splits",
-                'split={"train": 0.9, "val": 0.1}',
-                found="one that does not",
-            )
-        _reject_split_options(by, stratify, "the source says the splits")
+            raise invalid("split", split, "a source with splits", _EXAMPLE, found="a source without splits")
+        _reject_split_options(by, stratify, "the splits come from the source")
         return SplitRule(names=_validate_names(tuple(known)), from_source=True)
     if split is None or isinstance(split, str):
-        _reject_split_options(by, stratify, "there is one split only")
+        _reject_split_options(by, stratify, "there is only one split")
         return SplitRule(names=_validate_names(("train" if split is None else split,)))
     if not isinstance(split, Mapping) or not split:
-        raise invalid(
-            "split", split, 'ratios by name, one name, "source" or None', 'split={"train": 0.9, "val": 0.1}'
-        )
+        raise invalid("split", split, 'ratios by name, one name, "source" or None', _EXAMPLE)
     ratios = []
     for name, ratio in split.items():
         if isinstance(ratio, bool) or not isinstance(ratio, (int, float)) or not 0 < ratio <= 1:
-            raise invalid(
-                "split",
-                split,
-                "a ratio above 0 and up to 1 for each name",
-                "0.9",
-                found=f"{preview(name)}: {preview(ratio)}",
-            )
+            found = f"{preview(name)}: {preview(ratio)}"
+            raise invalid("split", split, "a ratio above 0 and at most 1 for each name", _EXAMPLE, found=found)
         ratios.append(float(ratio))
     if abs(sum(ratios) - 1) > 1e-6:
         terms = " + ".join([f"{ratio:g}" for ratio in ratios])
         found = terms if len(ratios) == 1 else f"{terms} = {sum(ratios):g}"
-        raise invalid("split", split, "ratios that add up to 1", "make them add up to 1", found=found)
+        raise invalid("split", split, "ratios that add up to 1", _EXAMPLE, found=found)
     names = _validate_names(tuple(split))
     if len(names) == 1:
-        _reject_split_options(by, stratify, "there is one split only")
+        _reject_split_options(by, stratify, "there is only one split")
     return SplitRule(names=names, ratios=tuple(ratios), by=by, stratify=stratify)
 
 
@@ -279,13 +266,14 @@ def _validate_names(names: tuple[Any, ...]) -> tuple[str, ...]:
             or len(name.encode("utf-8", "surrogatepass")) > 100
             or not name.isprintable()
         ):
-            raise invalid("split", name, "names that a file can begin with", "train")
+            raise invalid("split", name, "names that a file name can start with", 'split="train"')
     if len(set(names)) < len(names) or len(names) > _MAX_SPLITS:
-        raise invalid("split", names, f"up to {_MAX_SPLITS} different names", "fewer splits", found=f"{len(names)}")
+        expected = f"up to {_MAX_SPLITS} different names"
+        raise invalid("split", names, expected, "use fewer splits, without duplicates", found=f"{len(names)}")
     return names
 
 
 def _reject_split_options(by: str | None, stratify: str | None, why: str) -> None:
     for name, value in (("split_by", by), ("stratify", stratify)):
         if value is not None:
-            raise invalid(name, value, f"no {name}=, since {why}", f"leave {name}= out, or give ratios")
+            raise invalid(name, value, f"no {name}=, since {why}", f"omit {name}=, or pass ratios: {_EXAMPLE}")

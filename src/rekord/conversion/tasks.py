@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import cloudpickle
 import numpy as np
@@ -28,16 +28,19 @@ from rekord.conversion.shards import (
 )
 from rekord.conversion.spill import (
     CompletedPart,
+    DeferredBlobs,
     EncodedRows,
     RowDigest,
     SpillWriter,
+    fill_buffer,
+    iter_windows,
     needs_sorting,
     read_deferred_blob,
     read_part_index,
 )
 from rekord.errors import DatasetError, RekordError, error
 from rekord.location import Location
-from rekord.sources.base import PART_BYTES, Chunk, SourcePart, is_partitioned
+from rekord.sources.base import PART_BYTES, SourcePart, is_partitioned
 from rekord.storage.local import Readable
 from rekord.storage.portability import TRIM_THRESHOLD_BYTES, trim_heap
 from rekord.storage.transaction import Staging
@@ -47,12 +50,14 @@ _WINDOW_BYTES = 1 << 20
 _MAX_READ_GAP_BYTES = 64 << 10
 
 
+Done = TypeVar("Done", CompletedPart, CompletedShard)
+
 _COUNTS_STRUCT = struct.Struct("<4q")
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressCounts:
-    """What has been done so far."""
+    """Progress so far."""
 
     rows: int = 0
     spilled_bytes: int = 0
@@ -61,7 +66,7 @@ class ProgressCounts:
 
 
 class ProgressTally:
-    """What a thread has done. Nothing depends on it: a tally that cannot be kept is not kept."""
+    """The progress of one thread. Nothing depends on it: failures to write it are ignored."""
 
     def __init__(self, folder: str | None) -> None:
         self._path: str | None = None
@@ -75,7 +80,7 @@ class ProgressTally:
             self._path = path
 
     def rows(self, rows: int, spilled_bytes: int, rejected: int) -> None:
-        """How far the present part is."""
+        """Set the progress of the current part."""
         self._current[:3] = rows, spilled_bytes, rejected
         self._publish()
 
@@ -84,7 +89,7 @@ class ProgressTally:
         self._publish()
 
     def next(self) -> None:
-        """The present task is finished."""
+        """Finish the current task."""
         self._finished = [a + b for a, b in zip(self._finished, self._current, strict=True)]
         self._current = [0, 0, 0, 0]
 
@@ -103,7 +108,7 @@ class ProgressTally:
 
 
 class ThreadTally(threading.local):
-    """The tally of each thread that asks."""
+    """One tally per thread."""
 
     def __init__(self, folder: str | None) -> None:
         self.own = ProgressTally(folder)
@@ -122,7 +127,7 @@ def sum_progress(folder: str) -> ProgressCounts:
 
 
 class SpillLost(Exception):
-    """The frames of a part are not what its `.done` file says: the part must be made again."""
+    """The frames of a part do not match its `.done` file: the part must be encoded again."""
 
     def __init__(self, part: int) -> None:
         super().__init__(part)
@@ -134,25 +139,18 @@ def encode_part(
 ) -> CompletedPart:
     """Read a part of the source, and spill its rows."""
     source: Any = job.source
-    return spill_rows(job, staging, number, source.read(part), tally)
-
-
-def spill_rows(
-    job: ConversionJob, staging: Staging, number: int, chunks: Iterable[Chunk], tally: ProgressTally
-) -> CompletedPart:
-    """Encode rows and spill them as part `number`."""
     bad = BadRows(job.on_bad_row)
     encoding = RowEncoding(job, bad)
     writer = open_spill_writer(job, staging, number)
 
-    def tell() -> None:
+    def report() -> None:
         tally.rows(encoding.rows, writer.spilled_bytes, bad.rejected)
 
-    encoding.on_progress = tell
+    encoding.on_progress = report
     try:
-        for piece in encoding.pieces(chunks):
+        for piece in encoding.pieces(source.read(part)):
             writer.add(piece)
-            tell()
+            report()
         return finish_part(staging, number, writer, encoding.rows, bad)
     except BaseException:
         writer.discard()
@@ -166,7 +164,7 @@ def open_spill_writer(job: ConversionJob, staging: Staging, number: int) -> Spil
 
 
 def finish_part(staging: Staging, number: int, writer: SpillWriter, rows: int, bad: BadRows) -> CompletedPart:
-    """Write what belongs to a part besides its frames, and `.done` last."""
+    """Write what belongs to a part in addition to its frames, and `.done` last."""
     done = writer.finish(rows=rows, rejected=bad.rejected, remarks=bad.remarked)
     for kind, lines in (("rejects", bad.rejects_file()), ("remarks", bad.remarks_file())):
         if lines:
@@ -186,12 +184,12 @@ def write_shard(job: ConversionJob, staging: Staging, shard: PlannedShard, tally
     with StagedShard(staging, name, job.compression) as file:
         try:
             for bucket in shard.buckets:
-                gathered = _gather_bucket(spills, bucket, shard)
-                for frames in gathered.pieces:
+                pieces, framed, table = _gather_bucket(spills, bucket, shard)
+                for frames in pieces:
                     file.write(frames)
                     tally.shard_bytes(len(frames))
-                lengths.append(gathered.lengths)
-                columns.append(gathered.columns.select([f"index:{column}" for column in job.index]))
+                lengths.append(framed)
+                columns.append(table.select([f"index:{column}" for column in job.index]))
         finally:
             spills.close()
         done_path = staging.shard_done_path(shard.split, shard.number)
@@ -199,12 +197,12 @@ def write_shard(job: ConversionJob, staging: Staging, shard: PlannedShard, tally
 
 
 def select_index_kind(job: ConversionJob) -> str:
-    """Which file says where the rows of a part lie: with stratified splits, the one that was sorted afterwards."""
+    """Which index file of a part to use: with stratified splits, the one that was sorted afterwards."""
     return "index" if job.splits.stratify is None else "split"
 
 
 def load_part_index(staging: Staging, part: int, kind: str) -> pa.Table:
-    """Where the rows of a part lie."""
+    """The index of a part: where its rows lie."""
     table = read_part_index(staging.map_path(part, kind))
     if table is None:
         raise SpillLost(part)
@@ -243,16 +241,12 @@ class _SpillReader:
         except DatasetError:
             raise SpillLost(part) from None
         view = self._read.of(end - begin)
-        filled = 0
-        while filled < len(view):
-            count = file.readinto(view[filled:])
-            if not count:
-                raise SpillLost(part)
-            filled += count
+        if fill_buffer(file, view) < len(view):
+            raise SpillLost(part)
         return view
 
     def scratch(self, n_bytes: int) -> memoryview:
-        """So much memory, until the next call."""
+        """A buffer of `n_bytes`, valid until the next call."""
         return self._gathered.of(n_bytes)
 
     def close(self) -> None:
@@ -261,8 +255,8 @@ class _SpillReader:
 
 
 class _ScratchBuffer:
-    """Memory that is used again: fresh pages cost more than what is done with them, and freed ones are not all given
-    back to the system."""
+    """Memory that is reused: fresh pages cost more than what is done with them, and not all freed ones go back to the
+    system."""
 
     def __init__(self) -> None:
         self._memory = bytearray()
@@ -273,15 +267,10 @@ class _ScratchBuffer:
         return memoryview(self._memory)[:n_bytes]
 
 
-class _GatheredBucket:
-    def __init__(self, pieces: Iterable[Any], lengths: Any, columns: pa.Table) -> None:
-        self.pieces = pieces
-        self.lengths = lengths
-        self.columns = columns
-
-
-def _gather_bucket(spills: _SpillReader, bucket: OutputBucket, shard: PlannedShard) -> _GatheredBucket:
-    """The frames of a bucket that belong to the shard, in order, and their lines of the index."""
+def _gather_bucket(
+    spills: _SpillReader, bucket: OutputBucket, shard: PlannedShard
+) -> tuple[Iterable[Any], Any, pa.Table]:
+    """The frames of a bucket that belong to the shard, in order, their lengths and their index rows."""
     slices = find_bucket_slices(bucket, shard.segments, spills.index)
     tables = [
         spills.index(piece.part)
@@ -298,7 +287,7 @@ def _gather_bucket(spills: _SpillReader, bucket: OutputBucket, shard: PlannedSha
     first, last = shard.within(bucket, lengths)
     table = table.slice(first, last - first)
     lengths = lengths[first:last]
-    return _GatheredBucket(_iter_frames(spills, table, lengths), lengths, table)
+    return _iter_frames(spills, table, lengths), lengths, table
 
 
 def _iter_frames(spills: _SpillReader, table: pa.Table, lengths: Any) -> Iterable[Any]:
@@ -311,41 +300,30 @@ def _iter_frames(spills: _SpillReader, table: pa.Table, lengths: Any) -> Iterabl
     if "hole" in table.column_names or len(breaks) > len(lengths) // 8:
         in_order = bool(np.all(offsets[1:] >= offsets[:-1])) and len(set(parts.tolist())) < 2
         # Rows in the order of the spill can be brought a few at a time, and what is little stays in the cache.
-        for begin, end in _iter_windows(lengths, _WINDOW_BYTES) if in_order else [(0, len(lengths))]:
+        for begin, end in iter_windows(lengths, _WINDOW_BYTES) if in_order else [(0, len(lengths))]:
             yield from _gather_scattered(spills, table.slice(begin, end - begin), lengths[begin:end])
         return
     stretches = [0, *breaks.tolist(), len(lengths)]
     for first, last in pairwise(stretches):
-        for begin, end in _iter_windows(lengths[first:last], _READ_BYTES):
+        for begin, end in iter_windows(lengths[first:last], _READ_BYTES):
             at, until = first + begin, first + end
             data = spills.read(int(parts[at]), int(offsets[at]), int(ends[until - 1]))
             yield _verify_frames(data, parts[at:until])
 
 
-def _iter_windows(lengths: Any, window_bytes: int) -> Iterator[tuple[int, int]]:
-    """Rows of about so many bytes together, one at the least."""
-    ends = np.cumsum(lengths)
-    at = 0
-    while at < len(lengths):
-        until = int(np.searchsorted(ends, ends[at] - lengths[at] + window_bytes, side="right"))
-        until = max(until, at + 1)
-        yield at, until
-        at = until
-
-
 def _gather_scattered(spills: _SpillReader, table: pa.Table, lengths: Any) -> Iterable[Any]:
-    """Frames that lie all over, or have holes: brought together, so that what lies between them is not held."""
+    """Frames that are scattered, or have holes, gathered so that what lies between them is not held in memory."""
     offsets = table["offset"].to_numpy()
     parts = table["part"].to_numpy()
-    holes = _DeferredRows(table)
+    holes = _load_deferred_blobs(table)
     ends = np.cumsum(lengths)
     places = ends - lengths
     held = spills.scratch(int(lengths.sum()))
     for part in np.unique(parts).tolist():
         mine = np.flatnonzero(parts == part)
         mine = mine[np.argsort(offsets[mine], kind="stable")]
-        _copy_frames(spills, part, held, offsets[mine], lengths[mine], places[mine], holes.of(mine))
-    for begin, end in _iter_windows(lengths, _READ_BYTES):
+        _copy_frames(spills, part, held, offsets[mine], lengths[mine], places[mine], holes.take(mine))
+    for begin, end in iter_windows(lengths, _READ_BYTES):
         yield _verify_frames(held[int(places[begin]) : int(ends[end - 1])], parts[begin:end])
 
 
@@ -356,12 +334,12 @@ def _copy_frames(
     offsets: Any,
     lengths: Any,
     places: Any,
-    holes: _DeferredRows,
+    holes: DeferredBlobs,
 ) -> None:
     """Copy frames of one spill, in the order in which they lie there, to their places in `held`."""
     stored = lengths - holes.n_bytes
     ends = offsets + stored
-    # A read ends where more lies before the next frame than it costs to begin anew.
+    # A read ends where the gap before the next frame costs more than another read.
     far = np.append(np.flatnonzero(offsets[1:] - ends[:-1] > _MAX_READ_GAP_BYTES) + 1, len(offsets))
     at = 0
     while at < len(offsets):
@@ -390,23 +368,13 @@ def _copy_frames(
         at = until
 
 
-class _DeferredRows:
-    """What the frames of some rows leave out."""
-
-    def __init__(self, table: pa.Table) -> None:
-        if "hole" in table.column_names:
-            self.paths = table["hole"].to_pylist()
-            self.at = table["hole_at"].fill_null(0).to_numpy()
-            self.n_bytes = table["hole_bytes"].fill_null(0).to_numpy()
-        else:
-            self.paths = [None] * len(table)
-            self.at = self.n_bytes = np.zeros(len(table), np.int64)
-
-    def of(self, rows: Any) -> _DeferredRows:
-        picked = object.__new__(_DeferredRows)
-        picked.paths = [self.paths[row] for row in rows.tolist()]
-        picked.at, picked.n_bytes = self.at[rows], self.n_bytes[rows]
-        return picked
+def _load_deferred_blobs(table: pa.Table) -> DeferredBlobs:
+    """What the frames of some index rows leave out."""
+    if "hole" not in table.column_names:
+        zeros = np.zeros(len(table), np.int64)
+        return DeferredBlobs(zeros, zeros, [None] * len(table))
+    at, n_bytes = (table[name].fill_null(0).to_numpy() for name in ("hole_at", "hole_bytes"))
+    return DeferredBlobs(at, n_bytes, table["hole"].to_pylist())
 
 
 def _verify_frames(data: Any, parts: Any) -> Any:
@@ -417,15 +385,14 @@ def _verify_frames(data: Any, parts: Any) -> Any:
     return data
 
 
-class _PartPiece:
-    """Some encoded rows, and what is known of the part that they belong to."""
+class _PartPiece(NamedTuple):
+    """Encoded rows, and the state of the part that they belong to."""
 
-    def __init__(self, encoded: EncodedRows | None, part: int, rows: int, bad: BadRows, *, last: bool) -> None:
-        self.encoded = encoded
-        self.part = part
-        self.rows = rows  # of the part so far
-        self.bad = bad
-        self.last = last  # of its part
+    encoded: EncodedRows | None
+    part: int
+    rows: int  # of the part so far
+    bad: BadRows
+    last: bool  # of its part
 
 
 def spill_sequentially(
@@ -434,7 +401,7 @@ def spill_sequentially(
     finished: Callable[[int], CompletedPart | None],
     tally: ProgressTally,
 ) -> list[CompletedPart]:
-    """Read the whole source; parts that are finished are only compared."""
+    """Read the whole source; finished parts are only compared."""
     done: list[CompletedPart] = []
     known: CompletedPart | None = None
     sink: SpillWriter | RowDigest | None = None
@@ -464,7 +431,7 @@ def spill_sequentially(
 
 
 def compute_part_digests(job: ConversionJob) -> list[str]:
-    """The digests of the parts that a source would make."""
+    """The digests of the parts of a source."""
     digests: list[str] = []
     digest = RowDigest()
     for piece in _iter_part_pieces(job):
@@ -477,18 +444,18 @@ def compute_part_digests(job: ConversionJob) -> list[str]:
 
 
 def _iter_part_pieces(job: ConversionJob, tally: ProgressTally | None = None) -> Iterator[_PartPiece]:
-    """The rows of the source, cut into parts of about PART_BYTES; at least one part, and its last piece says so."""
+    """The rows of the source, cut into parts of about PART_BYTES; there is at least one part."""
     source: Any = job.source
     encoding = RowEncoding(job, BadRows(job.on_bad_row))
     part = 0
     before = 0
     part_bytes = 0
 
-    def tell() -> None:
+    def report() -> None:
         if tally is not None:
             tally.rows(encoding.rows - before, part_bytes, encoding.bad.rejected)
 
-    encoding.on_progress = tell
+    encoding.on_progress = report
     for encoded in encoding.pieces(source.rows()):
         part_bytes += int(encoded.lengths.sum())
         last = part_bytes >= PART_BYTES
@@ -504,26 +471,26 @@ def _source_changed_error(part: int, known: CompletedPart) -> RekordError:
     return error(
         "X513",
         location=Location(),
-        expected="the rows that were read when the conversion began",
-        found=f"other ones in part {part + 1}, of {known.records:,} rows",
-        do="run it again with --fresh (fresh=True), or give the rows in the same order",
+        expected="the rows that were read when the conversion started",
+        found=f"different rows in part {part + 1}, which has {known.records:,}",
+        do="fresh=True to start over, or provide the rows in the same order",
     )
 
 
 def pickle_job(job: ConversionJob) -> bytes:
-    """A job as other processes get it."""
+    """A job as worker processes receive it."""
     if not is_partitioned(job.source):
-        # They only write shards. A generator could not be sent to them, and a list need not be.
+        # Workers then only write shards. A generator could not be sent to them, and a list need not be.
         job = replace(job, source=None, function=None)  # type: ignore[arg-type]
     try:
         packed: bytes = cloudpickle.dumps(job)
     except Exception as failure:
         raise error(
             "U605",
-            "the source, the layout or the map function cannot be sent to other processes",
+            "source, layout or map function cannot be sent to worker processes",
             expected="objects that can be pickled",
             found=f"{type(failure).__name__}: {failure}"[:60],
-            do="workers=1, or make what they hold (files, locks, connections) where it is used",
+            do="workers=1, or open files, locks and connections where they are used",
         ) from failure
     return packed
 
@@ -539,15 +506,9 @@ def _open_tally(folder: str) -> ProgressTally:
     return ProgressTally(folder)
 
 
-def encode_part_in_worker(packed: bytes, folder: str, spills: str, number: int, part: SourcePart) -> CompletedPart:
+def run_in_worker(task: Callable[..., Done], packed: bytes, folder: str, spills: str, *arguments: Any) -> Done:
+    """Run a task, `encode_part` or `write_shard`, in a worker process."""
     tally = _open_tally(folder)
-    done = encode_part(_unpickle_job(packed), Staging(folder, spills=spills), number, part, tally)
-    tally.next()
-    return done
-
-
-def write_shard_in_worker(packed: bytes, folder: str, spills: str, shard: PlannedShard) -> CompletedShard:
-    tally = _open_tally(folder)
-    done = write_shard(_unpickle_job(packed), Staging(folder, spills=spills), shard, tally)
+    done = task(_unpickle_job(packed), Staging(folder, spills=spills), *arguments, tally)
     tally.next()
     return done

@@ -1,20 +1,23 @@
 """Reader code for a dataset: short programs that match its files, keys, shapes, compression and classes.
 
-Names and paths may be anything: they stand in the code as Python literals and nowhere else, not even in a comment.
+Names and paths may contain anything: they appear in the code only as Python literals, not even in comments.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any
 
+from rekord.arguments import one_of
 from rekord.dataset.dataset import Dataset
 from rekord.dataset.external_index import find_index_root
 from rekord.dataset.shard_index import detect_file_compression
 from rekord.errors import RekordError, error
+from rekord.feeds.tensorflow.ops import TF_COMPRESSION
 from rekord.location import Location
 from rekord.schema import Feature, Image, Mask, Schema, Tensor
 from rekord.schema.base import dtype_name
@@ -35,7 +38,6 @@ FRAMEWORKS = ("tensorflow", "torch", "jax", "dali", "spark")
 _MAX_LISTED_FILES = 8
 _MAX_CLASS_NAMES = 1000
 _SHARD_NUMBER = re.compile(r"\d{5}(?=-of-\d{5})")
-_TF_COMPRESSION = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
 _DALI_TYPES = {
     "bool": "BOOL",
     "float16": "FLOAT16",
@@ -44,6 +46,7 @@ _DALI_TYPES = {
     **{f"{sign}int{bits}": f"{sign}int{bits}".upper() for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 _RAW_DTYPES = (
+    "bool",
     "uint8",
     "uint16",
     "int8",
@@ -54,34 +57,25 @@ _RAW_DTYPES = (
     "float32",
     "float64",
     "bfloat16",
-    "bool",
 )
 
 
 def generate_reader_code(dataset: Dataset, path: str, framework: str) -> str:
-    """A program in Python that reads a dataset, `path` being what it was opened by."""
+    """A Python program that reads a dataset; `path` is the path it was opened by."""
+    one_of("framework", framework, FRAMEWORKS)
     writers: dict[str, Callable[[Dataset, str], Iterable[str]]] = {
         "tensorflow": _tensorflow_lines,
-        "torch": lambda data, where: _rekord_lines(data, where, "torch"),
-        "jax": lambda data, where: _rekord_lines(data, where, "jax"),
         "dali": _dali_lines,
         "spark": _spark_lines,
     }
-    if framework not in writers:
-        raise error(
-            "U605",
-            f"there is no reader for {framework!r:.60}",
-            expected="one of " + ", ".join(FRAMEWORKS),
-            found=repr(framework)[:60],
-            do="--for tensorflow",
-        )
-    return "\n".join(writers[framework](dataset, path)) + "\n"
+    write = writers.get(framework) or partial(_rekord_lines, framework=framework)
+    return "\n".join(write(dataset, path)) + "\n"
 
 
 def _tensorflow_lines(dataset: Dataset, path: str) -> Iterable[str]:
     schema = dataset.schema
     spec = _build_spec(schema)
-    compression = {name: _TF_COMPRESSION[kind] for name, kind in _detect_compressions(dataset).items()}
+    compression = {name: TF_COMPRESSION[kind] for name, kind in _detect_compressions(dataset).items()}
     yield "import tensorflow as tf"
     yield ""
     yield from _file_lines(dataset)
@@ -105,14 +99,14 @@ def _tensorflow_lines(dataset: Dataset, path: str) -> Iterable[str]:
     yield ""
     yield "def read(split, batch_size=32):"
     yield "    records = tf.data.TFRecordDataset(FILES[split], compression_type=COMPRESSION[split])"
-    yield "    # .shuffle(10_000) here, before .batch, mixes the records."
+    yield "    # To shuffle: .shuffle(10_000) here, before .batch."
     yield "    batches = records.batch(batch_size).map(parse, num_parallel_calls=tf.data.AUTOTUNE)"
     yield "    return batches.prefetch(tf.data.AUTOTUNE)"
     yield from _main_lines(dataset, "read({})")
 
 
 def _postprocess_lines(schema: Schema) -> Iterable[str]:
-    """What TensorFlow's parser leaves to be done: raw bytes that are tensors, the sides of boxes, images."""
+    """What TensorFlow's parser leaves to do: decode raw tensors, stack the sides of boxes, decode images."""
     for column, feature in schema.context.items():
         key = _quote_text(feature.key or column)
         if feature.storage == "parallel" and feature.sparse_size is None:
@@ -122,16 +116,15 @@ def _postprocess_lines(schema: Schema) -> Iterable[str]:
         elif _is_tensor(feature) and not feature.optional and dtype_name(feature.dtype) in _RAW_DTYPES:
             yield from _decode_raw_lines(key, dtype_name(feature.dtype), feature.shape)
         elif _has_inner_variable_dimension(feature):
-            shape = [-1 if size is None else size for size in feature.shape]
-            yield f"    # One value: tf.reshape(batch[{key}][i], {shape})"
+            yield f"    # One value: tf.reshape(batch[{key}][i], {_reshape_sizes(feature.shape)})"
         elif feature.is_image and not feature.optional:
             channels = getattr(feature, "channels", 1) or 3
             yield f"    # One image: tf.io.decode_image(batch[{key}][i], channels={channels})"
 
 
 def _decode_raw_lines(key: str, dtype: str, shape: tuple[int | None, ...]) -> Iterable[str]:
-    """Raw bytes as tensors. TensorFlow decodes several at once only where all have one size."""
-    sizes = [-1 if size is None else size for size in shape]
+    """Raw bytes as tensors. TensorFlow decodes several at once only if all have one size."""
+    sizes = _reshape_sizes(shape)
     if None not in shape:
         yield f"    batch[{key}] = tf.reshape(tf.io.decode_raw(batch[{key}], tf.{dtype}), {[-1, *sizes]})"
     elif shape[0] is None and 0 not in shape:
@@ -144,8 +137,12 @@ def _decode_raw_lines(key: str, dtype: str, shape: tuple[int | None, ...]) -> It
         yield f"    # One value: tf.reshape(tf.io.decode_raw(batch[{key}][i], tf.{dtype}), {sizes})"
 
 
+def _reshape_sizes(shape: tuple[int | None, ...]) -> list[int]:
+    return [-1 if size is None else size for size in shape]
+
+
 def _build_spec(schema: Schema) -> Spec | SequenceSpec:
-    """The spec of a schema. Where not the first dimension varies, which no spec can say, values are flat."""
+    """The spec of a schema. No spec can express a variable dimension after the first: such values are flat."""
     flat = {
         column: replace(feature, shape=(None,)) if _has_inner_variable_dimension(feature) else feature  # type: ignore[call-arg]
         for column, feature in schema.context.items()
@@ -176,8 +173,8 @@ def _rekord_lines(dataset: Dataset, path: str, framework: str) -> Iterable[str]:
     yield "def read(split, batch_size=32):"
     yield "    data = rk.open(PATH)[split]"
     if any(feature.is_image for feature in schema.context.values()):
-        yield "    # decode=True, resize=(224, 224) gives images as arrays of one size."
-    yield "    # Across processes: rank=, world= and remainder=; state_dict() and load_state_dict() go on with it."
+        yield "    # decode=True, resize=(224, 224) decodes images into arrays of one size."
+    yield "    # For several processes: rank=, world= and remainder=. To resume: state_dict() and load_state_dict()."
     yield f"    return data.to_{framework}(batch_size, columns=COLUMNS, shuffle=True, seed=0)"
     yield from _main_lines(dataset, "read({})")
 
@@ -188,14 +185,13 @@ def _dali_lines(dataset: Dataset, path: str) -> Iterable[str]:
     if isinstance(spec, SequenceSpec):
         raise _unsupported_reader_error("DALI", "Examples", "SequenceExamples", path)
     if any(kind != "none" for kind in _detect_compressions(dataset).values()):
-        raise _unsupported_reader_error("DALI", "files without compression", "compressed files", path)
+        raise _unsupported_reader_error("DALI", "uncompressed files", "compressed files", path)
     columns = {column: _build_dali_column(column, feature, spec) for column, feature in schema.context.items()}
     if not any(column.features for column in columns.values()):
-        raise _unsupported_reader_error(
-            "DALI", "a column that it can read", "lists of strings and optional columns", path
-        )
+        found = "only lists of strings and optional columns"
+        raise _unsupported_reader_error("DALI", "a column that it can read", found, path)
     after = [line for column in columns.values() for line in column.after]
-    yield "# Index files first, into the folder index-dali:  rekord index PATH --format dali"
+    yield "# First write the index files into the folder index-dali:  rekord index PATH --format dali"
     yield "from pathlib import Path"
     yield ""
     yield f"from nvidia.dali import fn, pipeline_def{', types' if any('types.' in line for line in after) else ''}"
@@ -212,7 +208,7 @@ def _dali_lines(dataset: Dataset, path: str) -> Iterable[str]:
     yield "}"
     for reason in sorted({column.left_out for column in columns.values() if column.left_out}):
         names = [name for name, column in columns.items() if column.left_out == reason]
-        yield f"# Left out: {reason}."
+        yield f"# Skipped: {reason}."
         yield f"#   {', '.join(map(_quote_text, names))}"
     yield ""
     yield ""
@@ -241,7 +237,7 @@ def _dali_lines(dataset: Dataset, path: str) -> Iterable[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _DaliColumn:
-    """What DALI makes of a column: the features by key, and the lines that follow; or why it is left out."""
+    """A column in DALI: its features by key and the lines that decode it, or why it is skipped."""
 
     features: dict[str, str] = field(default_factory=dict)
     after: tuple[str, ...] = ()
@@ -252,9 +248,9 @@ def _build_dali_column(column: str, feature: Feature, spec: Spec) -> _DaliColumn
     kinds = {key: (one, dtype) for name, one in spec.items() for key, dtype in record_keys(name, one).items()}
     keys = {key: kinds[key] for key in feature.record_keys(column)}
     if feature.optional:
-        return _DaliColumn(left_out="what DALI gives where a record lacks the key is not defined")
+        return _DaliColumn(left_out="DALI does not define the value if a record lacks the key")
     if any(dtype == "string" and not _is_scalar(one) for one, dtype in keys.values()):
-        return _DaliColumn(left_out="DALI has no lists of strings")
+        return _DaliColumn(left_out="DALI does not support lists of strings")
     inner = () if feature.storage != "list" else feature.shape[1:]
     features = {
         key: _format_dali_feature(one, dtype, () if None in inner else inner) for key, (one, dtype) in keys.items()
@@ -264,19 +260,18 @@ def _build_dali_column(column: str, feature: Feature, spec: Spec) -> _DaliColumn
 
 @singledispatch
 def dali_lines(feature: Feature, key: str) -> Iterable[str]:
-    """What DALI's reader leaves to be done: images, masks, raw bytes that are tensors, lists that vary inside."""
+    """What DALI's reader leaves to do: images, masks, raw tensors, lists with an inner variable dimension."""
     if _has_inner_variable_dimension(feature):
-        sizes = [-1 if size is None else size for size in feature.shape]
-        yield f"    # columns[{key}] is flat: the shape of a value is {sizes}."
+        yield f"    # columns[{key}] is flat: the shape of a value is {_reshape_sizes(feature.shape)}."
     elif feature.is_text:
-        yield f"    # columns[{key}]: the bytes of a text, as uint8."
+        yield f"    # columns[{key}]: the bytes of a string, as uint8."
 
 
 @dali_lines.register(Image)
 def _(feature: Image, key: str) -> Iterable[str]:
     form = {None: "RGB", 1: "GRAY", 3: "RGB"}.get(feature.channels, "ANY_DATA")
     if feature.format == "gif":
-        yield f"    # columns[{key}] is encoded: DALI has no decoder of GIF."
+        yield f"    # columns[{key}] is encoded: DALI has no GIF decoder."
     else:
         yield from _dali_decode_lines(key, form)
 
@@ -286,7 +281,7 @@ def _(feature: Mask, key: str) -> Iterable[str]:
     if max(feature.classes - 1, feature.ignore or 0) > 255:
         yield f"    # columns[{key}] is encoded: class ids above 255 need dtype=types.UINT16 for 16-bit files."
     else:
-        yield "    # height x width x 1, the ids of classes"
+        yield "    # height x width x 1, class ids"
         yield from _dali_decode_lines(key, "GRAY")
 
 
@@ -294,15 +289,15 @@ def _(feature: Mask, key: str) -> Iterable[str]:
 def _(feature: Tensor, key: str) -> Iterable[str]:
     kind = _DALI_TYPES.get(dtype_name(feature.dtype))
     if kind is None or list(feature.shape).count(None) > 1 or 0 in feature.shape:
-        yield f"    # columns[{key}] is raw bytes."
+        yield f"    # columns[{key}]: raw bytes."
     else:
-        sizes = [-1 if size is None else size for size in feature.shape]
+        sizes = _reshape_sizes(feature.shape)
         yield f"    columns[{key}] = fn.reinterpret(columns[{key}], dtype=types.{kind}, shape={sizes})"
 
 
 def _dali_decode_lines(key: str, form: str) -> Iterable[str]:
     yield f"    columns[{key}] = fn.decoders.image("
-    # As TensorFlow does: boxes and masks are those of the pixels as stored.
+    # As TensorFlow does: boxes and masks refer to the pixels as stored.
     yield f"        columns[{key}], output_type=types.{form}, adjust_orientation=False"
     yield "    )"
 
@@ -312,8 +307,8 @@ def _is_scalar(feature: SpecFeature) -> bool:
 
 
 def _format_dali_feature(feature: SpecFeature, dtype: str, inner: tuple[int | None, ...]) -> str:
-    # DALI wants a value for records that lack the key, and does not use it. Records that rekord writes have the keys
-    # of all columns that are not optional, those with a default too.
+    # DALI requires a value for records that lack the key. It is not used: records that rekord writes have the keys of
+    # all columns that are not optional, including those with a default.
     kind, unused = f"tfrec.{dtype}", {"int64": "0", "float32": "0.0", "string": '""'}[dtype]
     if isinstance(feature, FixedLenSpec):
         return f"tfrec.FixedLenFeature({list(feature.shape)}, {kind}, {unused})"
@@ -325,15 +320,12 @@ def _spark_lines(dataset: Dataset, path: str) -> Iterable[str]:
     schema = dataset.schema
     spec = _build_spec(schema)
     context, steps = (spec.context, spec.steps) if isinstance(spec, SequenceSpec) else (spec, {})
-    fields = [
-        *_format_spark_fields(schema.context, context, 0),
-        *_format_spark_fields(schema.steps, steps, 1),
-    ]
+    fields = [*_format_spark_fields(schema.context, context, 0), *_format_spark_fields(schema.steps, steps, 1)]
     names = ["ArrayType", "BinaryType", "FloatType", "LongType", "StringType", "StructField", "StructType"]
     used = [name for name in names if name.startswith("Struct") or any(name in one for one in fields)]
-    yield "# Needs the package spark-tfrecord, for the Scala that Spark is built with: 2.13 for Spark 4."
+    yield "# Needs the package spark-tfrecord for the Scala version of Spark: 2.13 for Spark 4."
     yield "#   spark-submit --packages com.linkedin.sparktfrecord:spark-tfrecord_2.13:0.7.0 THIS_FILE"
-    yield "# Spark 3.5, which this version of the package is made for, is mostly built with Scala 2.12:"
+    yield "# Spark 3.5, which this version of the package targets, is mostly built with Scala 2.12:"
     yield "#   spark-submit --packages com.linkedin.sparktfrecord:spark-tfrecord_2.12:0.7.0 THIS_FILE"
     yield "from pyspark.sql import SparkSession"
     yield f"from pyspark.sql.types import {', '.join(used)}"
@@ -350,7 +342,7 @@ def _spark_lines(dataset: Dataset, path: str) -> Iterable[str]:
     yield '    reader = spark.read.format("tfrecord").schema(SCHEMA)'
     kind = "SequenceExample" if isinstance(spec, SequenceSpec) else "Example"
     if any(kind != "none" for kind in _detect_compressions(dataset).values()):
-        yield "    # Hadoop tells compression by the ends of file names: .gz, or .deflate for zlib."
+        yield "    # Hadoop detects compression by file extension: .gz, or .deflate for zlib."
     yield f'    return reader.option("recordType", "{kind}").load(FILES[split])'
     yield ""
     yield ""
@@ -383,7 +375,7 @@ def _file_lines(dataset: Dataset) -> Iterable[str]:
 
 
 def _format_paths(paths: tuple[str, ...]) -> str:
-    """The files one by one, or, where there are many, counted by the number in their names."""
+    """The files one by one, or a comprehension over their shard numbers if there are many."""
     count = len(paths)
     found = list(_SHARD_NUMBER.finditer(paths[0])) if count > _MAX_LISTED_FILES else []
     if found:
@@ -409,16 +401,16 @@ def _class_name_lines(schema: Schema) -> Iterable[str]:
 
 
 def _describe_column(feature: Feature, *, in_step: bool) -> str:
-    """What a column of a batch is, in a few words: nothing of them comes from a file but numbers."""
+    """A column of a batch in a few words, with nothing but numbers from the dataset."""
     kind = type(feature).__name__
     if feature.class_count is not None:
-        kind = f"ids of {feature.class_count:,} classes"
+        kind = f"class ids, {feature.class_count:,} classes"
     elif feature.is_image:
         kind = f"encoded {kind.lower()}s"
     elif feature.dtype is not None:
         kind = dtype_name(feature.dtype)
     shape = f" of shape {tuple(feature.shape)}" if feature.shape else ""
-    return kind + shape + (", a step" if in_step else "") + (", optional" if feature.optional else "")
+    return kind + shape + (", per step" if in_step else "") + (", optional" if feature.optional else "")
 
 
 def _main_lines(dataset: Dataset, call: str) -> Iterable[str]:
@@ -436,7 +428,7 @@ def _first_split_name(dataset: Dataset) -> str:
 
 
 def _detect_compressions(dataset: Dataset) -> dict[str, str]:
-    """Of each split, by its first file."""
+    """The compression of each split, detected from its first file."""
     return {
         name: detect_file_compression(split.paths[0]) if split.paths else "none"
         for name, split in dataset.splits.items()
@@ -444,9 +436,9 @@ def _detect_compressions(dataset: Dataset) -> dict[str, str]:
 
 
 def _quote_text(value: Any) -> str:
-    """A text as Python writes it, in ASCII: what a terminal or an editor would act on is escaped."""
+    """A string as a Python literal in ASCII: control characters are escaped."""
     written = ascii(value)
-    # Double quotes, as most people's code has them, where that changes nothing else.
+    # Double quotes, as formatters write them, if that changes nothing else.
     return f'"{written[1:-1]}"' if written[0] == "'" and '"' not in written and "\\'" not in written else written
 
 
@@ -457,5 +449,5 @@ def _unsupported_reader_error(who: str, expected: str, found: str, path: str) ->
         location=Location(path=path),
         expected=expected,
         found=found,
-        do="rekord reader PATH --for torch",
+        do=f"rekord reader {shlex.quote(path)} --for torch",
     )

@@ -1,4 +1,4 @@
-"""What all feeds share: the loader that converts batches to tensors, ranks, rows by number, forms of columns."""
+"""Shared by all feeds: the loader that converts batches to tensors, ranks, rows by number, column types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from rekord import _core
-from rekord.codec.columns import Batch, Optional, Ragged, SparseColumn
+from rekord.codec.columns import Batch, Column, Optional, Ragged, SparseColumn
+from rekord.codec.decode import assemble_columns, new_batch
+from rekord.codec.plan import CodecPlan
 from rekord.dataset.batches import BatchReader, BatchRequest, Loader, read_batches
 from rekord.dataset.options import BatchOptions, validate_ranks
 from rekord.dataset.readers.pipeline import BatchDecoder, IdlePool
@@ -27,9 +29,9 @@ _NUMERIC_KINDS = "biufc"
 
 
 class RaggedTensors(NamedTuple):
-    """Rows of different lengths: row i is `values[offsets[i]:offsets[i + 1]]`; `valid` is None where none is missing.
+    """Rows of different lengths: row i is `values[offsets[i]:offsets[i + 1]]`; `valid` is None if none is missing.
 
-    Where not the first dimension of a row varies, a row is to be reshaped as the schema declares it.
+    If a dimension other than the first varies, reshape each row as the schema declares.
     """
 
     values: Any
@@ -38,14 +40,14 @@ class RaggedTensors(NamedTuple):
 
 
 class MaskedTensors(NamedTuple):
-    """Rows of one shape, of which only those are there that `valid` is True of."""
+    """Rows of one shape; a row is present where `valid` is True."""
 
     values: Any
     valid: Any
 
 
 class SparseTensors(NamedTuple):
-    """Sparse vectors: those of row i are `indices` and `values` from `offsets[i]` to `offsets[i + 1]`."""
+    """Sparse vectors: row i is `indices` and `values` from `offsets[i]` to `offsets[i + 1]`."""
 
     indices: Any
     values: Any
@@ -54,32 +56,28 @@ class SparseTensors(NamedTuple):
 
 
 def convert_column(column: Any, tensor: Callable[[Array], Any]) -> Any:
-    """A column with tensors in place of its arrays of numbers; of images of different sizes, a list of tensors.
+    """A column with tensors in place of its numeric arrays; a list of tensors for images of different sizes.
 
-    Strings, and what is no column, stay as they are.
+    Strings, and values that are not columns, stay as they are.
     """
     column = without_times(column)
     if isinstance(column, np.ndarray):
-        return _convert_array(column, tensor)
+        if is_numeric(column):
+            return tensor(column)
+        return [tensor(image) for image in column] if is_image_column(column) else column
     if isinstance(column, Optional):
         return MaskedTensors(tensor(column.values), tensor(column.valid))
+    if not isinstance(column, (Ragged, SparseColumn)):
+        return column
+    valid = None if column.valid is None else tensor(column.valid)
     if isinstance(column, Ragged):
-        valid = None if column.valid is None else tensor(column.valid)
         return RaggedTensors(convert_column(column.values, tensor), tensor(column.offsets), valid)
-    if isinstance(column, SparseColumn):
-        valid = None if column.valid is None else tensor(column.valid)
-        indices, values = column.indices.values, column.values.values
-        return SparseTensors(
-            convert_column(indices, tensor),
-            convert_column(values, tensor),
-            tensor(column.values.offsets),
-            valid,
-        )
-    return column
+    indices, values = (convert_column(one.values, tensor) for one in (column.indices, column.values))
+    return SparseTensors(indices, values, tensor(column.values.offsets), valid)
 
 
 def without_times(column: Any) -> Any:
-    """A column with numbers in place of datetime64, which no framework has: as they are stored."""
+    """A column with datetime64, which no framework has, as the stored integers."""
     if isinstance(column, np.ndarray) and column.dtype.kind == "M":
         return column.view(np.int64)
     if isinstance(column, Optional) and column.values.dtype.kind == "M":
@@ -91,47 +89,48 @@ def without_times(column: Any) -> Any:
     return column
 
 
-def _convert_array(array: Array, tensor: Callable[[Array], Any]) -> Any:
-    if is_numeric(array):
-        return tensor(array)
-    return [tensor(value) for value in array] if is_image_column(array) else array
-
-
 def is_image_column(column: Any) -> bool:
-    """Whether these are images of different sizes: an array of numbers for each row."""
+    """Whether these are images of different sizes: one numeric array per row."""
     if not isinstance(column, np.ndarray) or column.dtype != object or column.ndim != 1:
         return False
     return all(isinstance(value, np.ndarray) and is_numeric(value) for value in column)
 
 
 def is_numeric(array: Array) -> bool:
-    """Whether these are numbers or truth values, and no objects, texts or times."""
-    # bfloat16 is of kind V for NumPy, which does not know it.
+    """Whether these are numbers or booleans, not objects, strings or times."""
+    # bfloat16 has kind V in NumPy, which does not know it.
     return array.dtype.kind in _NUMERIC_KINDS or array.dtype.name == "bfloat16"
 
 
-def import_framework(name: str, call: str, extra: str) -> Any:
-    """A framework's module, imported now; its absence names the extra to install."""
+def import_package(name: str, call: str, install: str) -> Any:
+    """An optional package; the error for a missing one says what to install."""
     try:
         return import_module(name)
     except ImportError as failure:
-        raise error(
+        from rekord.storage.os_hints import system_limit_error
+
+        raise system_limit_error(failure) or error(
             "U602",
             f"{call} needs {name}, which is not installed",
             expected=f"the package {name}",
             found=str(failure)[:60],
-            do=f"pip install 'rekord[{extra}]'",
+            do=f"pip install {install}",
         ) from failure
 
 
+def make_empty_batch(plan: CodecPlan) -> dict[str, Column]:
+    """A batch of no records: the types of the columns, without reading any."""
+    return assemble_columns(plan, new_batch(plan, _core.Pool(0)).take(), 0)
+
+
 RankLookup: TypeAlias = "Callable[[], tuple[int, int] | None]"
-"""Gives the rank of this process and how many there are; None where the framework does not know yet."""
+"""Returns the rank of this process and the number of processes; None if the framework does not know yet."""
 
 
 def with_ranks(options: BatchOptions, group: RankLookup, *, start: str) -> BatchOptions:
-    """The options with the rank that the framework says for "auto"; a world of several needs a `remainder`.
+    """The options with `rank="auto"` resolved by the framework; several processes require `remainder`.
 
-    `start` is the call that makes the framework know its ranks.
+    `start` is the call that initialises the process group of the framework.
     """
     rank, world, remainder = options.get("rank", 0), options.get("world", 1), options.get("remainder")
     if rank == "auto":
@@ -140,10 +139,10 @@ def with_ranks(options: BatchOptions, group: RankLookup, *, start: str) -> Batch
     if remainder is None and size > 1:
         raise error(
             "U605",
-            f"`remainder` must be chosen for a world of {size}",
+            f"`remainder` is required with world={size}",
             expected='remainder="drop", "pad" or "keep"',
-            found="none given",
-            do='remainder="drop", or "pad" to leave no record out',
+            found="no `remainder`",
+            do='remainder="drop", or remainder="pad" to keep every record',
         )
     return {**options, "rank": number, "world": size, "remainder": checked}
 
@@ -153,18 +152,18 @@ def _detect_ranks(world: int, group: RankLookup, start: str) -> tuple[int, int]:
     if found is None:
         raise error(
             "U605",
-            'rank="auto" finds no ranks',
+            'rank="auto" found no process group',
             expected=f"{start} before this call",
             found="a process that belongs to no group",
-            do=f"{start} first, or rank=0 for a process on its own",
+            do=f"call {start} first, or use rank=0 for a single process",
         )
     if world not in (1, found[1]):
         raise error(
             "U605",
-            f"`world` is {repr(world)[:60]}, and the group of this process has {found[1]}",
+            "`world` does not match the process group",
             expected=f"world={found[1]}",
             found=f"world={repr(world)[:60]}",
-            do='leave `world` out beside rank="auto"',
+            do='omit `world` with rank="auto"',
         )
     return found
 
@@ -175,8 +174,8 @@ TensorBatch: TypeAlias = "dict[str, Any]"
 class Feed(Loader[TensorBatch]):
     """Batches of tensors, `{column: tensor}` each, in the order of `split.batches`: every `iter()` is a whole epoch.
 
-    `state_dict()` counts what was delivered, never what was only prefetched. It has the form of those of
-    `split.batches`, and one can load the other's.
+    `state_dict()` counts batches that were delivered, not those that were only prefetched. It is interchangeable with
+    the state of `split.batches`.
     """
 
     def __init__(self, request: BatchRequest, convert: Callable[[Batch], TensorBatch]) -> None:
@@ -201,7 +200,7 @@ class _ConvertingReader:
 
 
 class RowReader:
-    """The rows that a request asks for, by position. For any number of threads, and to be pickled or forked."""
+    """The rows of a request by position; safe for threads, pickling and forking."""
 
     def __init__(self, request: BatchRequest) -> None:
         self.request = request
@@ -215,9 +214,9 @@ class RowReader:
         return self.request.sampler.size
 
     def batch(self, numbers: Sequence[int]) -> Batch:
-        """These rows as a batch, in the form that was asked for."""
+        """These rows as a batch."""
         if self._process != os.getpid():
-            # Locks and buffers of the process that forked are not ours to use.
+            # Locks and buffers of the parent process must not be used after a fork.
             self.__init__(replace(self.request, shards=copy(self.request.shards)))  # type: ignore[misc]
         request = self.request
         ids = request.sampler.records(request.epoch, self._positions(numbers))
@@ -243,19 +242,12 @@ class RowReader:
         size = len(self)
         out = np.empty(len(numbers), np.int64)
         for i, number in enumerate(numbers):
-            try:
-                position = _to_int(number)
+            try:  # a tensor of floats has `__index__` too, and raises TypeError
+                position = index(None if isinstance(number, bool) else number)  # type: ignore[arg-type]
             except TypeError:
-                raise RecordIndexError(number, "a whole number, or a list of them") from None
+                raise RecordIndexError(number, "an integer, or a list of integers") from None
             if not -size <= position < size:
-                raise RecordIndexError(
-                    position, f"a number from {-size:,} to {size - 1:,}" if size else "no records at all"
-                )
+                expected = f"an integer from {-size:,} to {size - 1:,}" if size else "no index: there are no records"
+                raise RecordIndexError(position, expected)
             out[i] = position + size if position < 0 else position
         return out
-
-
-def _to_int(number: Any) -> int:
-    if isinstance(number, bool):
-        raise TypeError
-    return index(number)

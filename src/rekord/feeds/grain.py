@@ -1,4 +1,4 @@
-"""A data source for Grain, which shuffles, shares and batches rows itself."""
+"""A data source for Grain, which shuffles, shards and batches rows itself."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ if TYPE_CHECKING:
 
 _DIGITS = 16
 
-
 _OF_GRAIN = ("shuffle", "seed", "epoch", "rank", "world", "remainder", "prefetch", "threads")
-"""Options of `batches` that Grain decides."""
+"""Options of `batches` that are Grain's to decide."""
 
 
 @partial(accepts_batch_options, without=_OF_GRAIN)
 def make_data_source(split: Split, **options: Unpack[BatchOptions]) -> GrainDataSource:
-    """The rows of a split for `grain.DataLoader` and `grain.MapDataset.source`; the arguments are those of `batches`.
+    """The rows of a split for `grain.DataLoader` and `grain.MapDataset.source`; takes the arguments of `batches`.
 
-    `map` is given batches, here those of the rows that Grain asks for at once.
+    `map` receives batches: the rows that Grain reads at once.
     """
     return GrainDataSource(split.request(1, **options))
 
 
 class GrainDataSource:
-    """Rows by number, `{column: value}` each: what Grain calls a RandomAccessDataSource. It imports no Grain."""
+    """Rows by number, `{column: value}` each: Grain's RandomAccessDataSource, without importing Grain."""
 
     def __init__(self, request: BatchRequest) -> None:
         self._rows = RowReader(request)
@@ -42,10 +41,10 @@ class GrainDataSource:
         return self._rows.row(number)
 
     def _getitems(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
-        # By this name Grain asks for several rows at once.
+        # The method by which Grain reads several rows at once.
         return self._rows.rows(numbers)
 
     def __repr__(self) -> str:
-        # Grain keeps it in its checkpoints, and compares: no address, the same in every process.
+        # Grain stores and compares it in checkpoints, so it has no address and is the same in every process.
         request = self._rows.request
         return f"DataSource({request.split!r}, {len(self)} rows, {request.dataset()[:_DIGITS]})"

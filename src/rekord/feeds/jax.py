@@ -1,4 +1,4 @@
-"""`split.to_jax(…)`: batches of jax arrays, on a device or shared between devices."""
+"""`split.to_jax(…)`: batches of jax arrays, on one device or sharded over several."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 import numpy as np
 
+from rekord.arguments import invalid
 from rekord.codec.columns import Batch, Column, Ragged, SparseColumn
 from rekord.dataset.batches import BatchReader, BatchRequest
 from rekord.dataset.options import BatchOptions
 from rekord.dataset.samplers import Remainder
 from rekord.errors import RekordError, add_location, error
-from rekord.feeds.feed import Array, Feed, convert_column, import_framework, is_image_column, with_ranks
+from rekord.feeds.feed import Array, Feed, convert_column, import_package, is_image_column, with_ranks
 from rekord.location import Location
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def to_jax(
     **options: Unpack[BatchOptions],
 ) -> Feed:
     """Batches of jax arrays; with a sharding, global batches of all processes."""
-    jax = import_framework("jax", "to_jax", "jax")
+    jax = import_package("jax", "`to_jax`", "'rekord[jax]'")
     chosen = with_ranks(options, lambda: _get_process_rank(jax), start="jax.distributed.initialize(…)")
     if sharding is not None:
         _check_sharding(jax, sharding, device, options.get("remainder"))
@@ -47,12 +48,12 @@ class JaxFeed(Feed):
     """Batches of jax arrays."""
 
     def _read(self, request: BatchRequest, epoch: int, consumed: int) -> BatchReader[dict[str, Any]]:
-        # jax copies to a device in the background, if one asks for it before it is needed.
+        # jax copies to a device in the background, if the copy is started before it is needed.
         return _PrefetchingReader(super()._read(request, epoch, consumed), 1 if request.prefetch else 0)
 
 
 class _PrefetchingReader:
-    """The same, with `count` batches begun before they are asked for. A failure comes after what was before it."""
+    """A reader that starts `count` batches in advance. An error is raised after the batches before it."""
 
     def __init__(self, reading: BatchReader[dict[str, Any]], count: int) -> None:
         self._reading = reading
@@ -79,7 +80,7 @@ class _PrefetchingReader:
 def _put_batch(batch: Batch, put: DevicePut, *, sharded: bool) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, column in batch.items():
-        # Of images one by one, devices would share the rows of each.
+        # For images one by one, jax would shard the rows of pixels.
         if sharded and (isinstance(column, (Ragged, SparseColumn)) or is_image_column(column)):
             raise _sharding_error(name, column)
         with add_location(feature=name):
@@ -100,21 +101,21 @@ def _make_device_put(jax: Any, sharding: Any, device: Any) -> DevicePut:
         except (TypeError, ValueError):
             raise error(
                 "U676",
-                "jax cannot place a column",
+                "jax cannot transfer a column to the device",
                 expected="an array that the sharding can divide"
                 if sharding is not None
-                else "numbers of a dtype that jax has",
+                else "a dtype that jax supports",
                 found=f"shape {array.shape} of {array.dtype}"[:60],
-                do='remainder="drop", and a batch_size that the devices divide'
+                do='remainder="drop", and a batch size divisible by the number of devices'
                 if sharding is not None
-                else "map= with a function that converts the column",
+                else "convert the column with map=…",
             ) from None
 
     return put
 
 
 def _narrow_dtype(array: Array) -> Array:
-    """The array in the 32 bits that jax has, where that changes no value. Left to itself, jax cuts numbers off."""
+    """The array in 32 bits, provided that no value changes; jax itself truncates silently."""
     dtype = np.dtype(_NARROW[array.dtype.name])
     with np.errstate(over="ignore", invalid="ignore"):
         narrow = array.astype(dtype)
@@ -125,50 +126,47 @@ def _narrow_dtype(array: Array) -> Array:
         return narrow
     raise error(
         "U676",
-        f"a column of {array.dtype} has values that {dtype} does not hold, and jax keeps 32 bits",
-        expected=f"values that {dtype} holds",
+        f"column of {array.dtype} has values that do not fit into {dtype}",
+        expected=f"values that fit into {dtype}, since jax uses 32 bits by default",
         found=str(array[changed].flat[0])[:60],
-        do='jax.config.update("jax_enable_x64", True), or map= with a function that converts the column',
+        do='jax.config.update("jax_enable_x64", True), or convert the column with map=…',
     )
 
 
 def _sharding_error(name: str, column: Column) -> RekordError:
     images = isinstance(column, np.ndarray)
-    do = f'map= with a function that pads it: batch["{name[:40]}"].to_padded(0, length)'
+    do = f'pad it with map=…: batch["{name[:40]}"].to_padded(0, length)'
     if images:
-        do = "resize=(224, 224), so that all images have one size"
+        do = "resize=(224, 224) to give all images one size"
     elif isinstance(column, SparseColumn):
-        do = f'map= with a function that makes it dense: batch["{name[:40]}"].to_dense()'
+        do = f'make it dense with map=…: batch["{name[:40]}"].to_dense()'
     return error(
         "U676",
-        f"`{name}` has rows of different {'sizes' if images else 'lengths'}, which devices cannot share",
+        f"`{name}` has rows of different {'sizes' if images else 'lengths'}, which cannot be sharded",
         location=Location(feature=name),
-        expected="a dense column beside sharding=",
-        found="an array for each row" if images else type(column).__name__,
+        expected="a dense column with sharding=…",
+        found="one array per row" if images else type(column).__name__,
         do=do,
     )
 
 
 def _get_process_rank(jax: Any) -> tuple[int, int] | None:
-    # Without jax.distributed there is one process, and that is what jax says.
+    # Without jax.distributed, jax reports a single process.
     return jax.process_index(), jax.process_count()
 
 
 def _check_sharding(jax: Any, sharding: Any, device: Any, remainder: Remainder | None) -> None:
-    if not isinstance(sharding, jax.sharding.Sharding) or device is not None:
-        both = device is not None
-        raise error(
-            "U605",
-            "`sharding` and `device` are both given" if both else f"`sharding` cannot be {sharding!r}"[:90],
-            expected="one of the two" if both else "a jax.sharding.Sharding",
-            found="two places" if both else type(sharding).__name__[:60],
-            do="leave `device` out" if both else 'NamedSharding(mesh, PartitionSpec("data"))',
-        )
+    if device is not None:
+        what = "`sharding` and `device` cannot be combined"
+        raise error("U605", what, expected="one of the two", found="both", do="omit `device`")
+    if not isinstance(sharding, jax.sharding.Sharding):
+        do = 'sharding=NamedSharding(mesh, PartitionSpec("data"))'
+        raise invalid("sharding", sharding, "a jax.sharding.Sharding", do, found=type(sharding).__name__[:60])
     if remainder is None:
         raise error(
             "U605",
-            "`remainder` must be chosen beside a sharding",
+            "`remainder` is required with `sharding`",
             expected='remainder="drop", "pad" or "keep"',
-            found="none given",
-            do='remainder="drop": devices may not be able to share the short last batch',
+            found="no `remainder`",
+            do='remainder="drop": the devices may not divide the short last batch',
         )

@@ -1,4 +1,4 @@
-"""`split.to_keras(…)`: a split as what Keras's `fit` takes: inputs, labels and weights."""
+"""`split.to_keras(…)`: a split as inputs, labels and weights for Keras's `fit`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from rekord.arguments import invalid
 from rekord.dataset.options import BatchOptions, ClassShares
 from rekord.errors import RekordError, error
-from rekord.feeds.feed import import_framework
+from rekord.feeds.feed import import_package
 from rekord.feeds.tensorflow.native import Mode, to_tensorflow
 from rekord.location import Location
 from rekord.schema import Label, Schema
@@ -40,22 +40,13 @@ def to_keras(
 ) -> Any:
     """The dataset of (x, y), or (x, y, weights). One column is a tensor, several are a dict."""
     schema = split.schema
-    # What a function makes of a batch is known once it was tried out; so it is given all columns.
+    # What a function returns is known only after a trial, so it receives all columns.
     is_mapped = options.get("map") is not None or split.batch_map is not None
     chosen = None if is_mapped else _KerasColumns.of(schema, x, y, sample_weight)
     table = None if chosen is None else _build_weight_table(split, schema, chosen.labels, class_weight)
-    tf = import_framework("tensorflow", "to_keras", "tensorflow")
+    tf = import_package("tensorflow", "`to_keras`", "'rekord[tensorflow]'")
     options["columns"] = None if chosen is None else chosen.columns
-    dataset = to_tensorflow(
-        split,
-        batch_size,
-        mode=mode,
-        state=state,
-        one_length=True,
-        call="to_keras",
-        **options,
-    )
-
+    dataset = to_tensorflow(split, batch_size, mode=mode, state=state, one_length=True, call="`to_keras`", **options)
     spec = dataset.element_spec
     if chosen is None:
         chosen = _KerasColumns.of({name: schema.get(name) for name in spec}, x, y, sample_weight)
@@ -97,14 +88,9 @@ class _KerasColumns:
         inputs = _resolve_inputs(known, x, labels, sample_weight)
         weight = None if sample_weight is None else _validate_column(known, "sample_weight", sample_weight)
         if weight is not None and not labels:
-            raise error(
-                "U676",
-                "`sample_weight` needs a `y` to weigh",
-                location=Location(feature=weight),
-                expected="y=…, the name of the column to learn",
-                found="no `y`",
-                do="leave `sample_weight` out, or name `y`",
-            )
+            what = "`sample_weight` requires `y`"
+            expected = "y=…, the name of the target column"
+            raise _keras_error(what, expected, "no `y`", "omit `sample_weight`, or name `y`", feature=weight)
         return cls(inputs, labels, weight)
 
     @property
@@ -128,12 +114,11 @@ def _resolve_labels(known: AvailableColumns, y: ColumnNames) -> tuple[str, ...]:
     if len(found) == 1:
         return found
     proposed = found[-1:] or [name for name in ("y", "label") if name in known] or [*known][-1:] or ["label"]
-    raise error(
-        "U676",
-        f"`y` must be named: {'no column is' if not found else f'{len(found)} columns are'} declared as rk.Label",
-        expected="the name of the column to learn, or [] for none",
-        found=_join_names(found) if found else "columns " + _join_names(known),
-        do=f"y={proposed[0]!r}",
+    raise _keras_error(
+        f"`y` is required: {'no column is' if not found else f'{len(found)} columns are'} declared as rk.Label",
+        "the name of the target column, or [] for none",
+        _join_names(found) if found else "columns " + _join_names(known),
+        f"y={proposed[0]!r}",
     )
 
 
@@ -145,12 +130,11 @@ def _resolve_inputs(
     if inputs:
         return inputs
     others = (*labels, *([weight] if weight else []))
-    raise error(
-        "U676",
+    raise _keras_error(
         "no column is left for `x`" if x is None else "`x` names no column",
-        expected="a column beside " + _join_names(others) if others else "a column",
-        found="columns " + _join_names(known),
-        do='x="…", the name of the column to learn from',
+        "a column other than " + _join_names(others) if others else "a column",
+        "columns " + _join_names(known),
+        'x="…", the name of an input column',
     )
 
 
@@ -160,63 +144,56 @@ def _resolve_names(known: AvailableColumns, argument: str, given: ColumnNames) -
 
 
 def _validate_column(known: AvailableColumns, argument: str, name: object) -> str:
-    if isinstance(name, str):
-        if isinstance(known, Schema):
-            known[name]  # one that is not there names its near misses
-        elif name not in known:
-            raise error(
-                "U676",
-                f"the function for `map` gives no column {name[:60]!r}",
-                location=Location(feature=name),
-                expected="one of " + _join_names(known),
-                found=repr(name)[:60],
-                do=f"let the function keep it, or {argument}={next(iter(known), 'label')!r}",
-            )
-        return name
-    raise invalid(argument, name, "the name of a column", f"{argument}={next(iter(known), 'label')!r}")
+    do = f"{argument}={next(iter(known), 'label')!r}"
+    if not isinstance(name, str):
+        raise invalid(argument, name, "the name of a column", do)
+    if isinstance(known, Schema):
+        known[name]  # raises, with near misses, if it does not exist
+    elif name not in known:
+        what = f"function for `map` does not return column {name[:60]!r}"
+        expected = "one of " + _join_names(known)
+        raise _keras_error(what, expected, repr(name)[:60], f"return it from the function, or {do}", feature=name)
+    return name
 
 
 def _check_weights(tf: Any, name: str, spec: Any) -> None:
     if isinstance(spec, tf.TensorSpec) and spec.dtype != tf.string:
         return
     holes = isinstance(spec, dict) and spec["values"].dtype != tf.string
-    raise error(
-        "U676",
-        "`sample_weight` needs a number for every record",
-        location=Location(feature=name),
-        expected="a column of numbers of one shape",
-        found="one that may be missing" if holes else "a column of another kind",
-        do=f"fill={{{name!r}: 1}}" if holes else "name a column of numbers",
+    raise _keras_error(
+        "`sample_weight` requires a number for every record",
+        "a numeric column of one shape",
+        "a column with missing values" if holes else "a column of another type",
+        f"fill={{{name!r}: 1}}" if holes else "name a numeric column",
+        feature=name,
     )
 
 
 def _check_classes(tf: Any, name: str, spec: Any) -> None:
-    """Only a function can have made something else of a label than one id a record."""
+    """Only a function can have turned a label into something other than one id per record."""
     if not isinstance(spec, tf.TensorSpec) or not spec.dtype.is_integer or spec.shape.rank != 1:
-        raise error(
-            "U676",
-            "`class_weight` needs a `y` of class ids, and the function for `map` gives another one",
-            location=Location(feature=name),
-            expected="whole numbers of shape (rows,)",
-            found=repr(spec)[:60],
-            do="leave `class_weight` out, or let the function keep the ids",
+        raise _keras_error(
+            "`class_weight` requires class ids, and the function for `map` does not return them as `y`",
+            "integers of shape (rows,)",
+            repr(spec)[:60],
+            "omit `class_weight`, or return the ids from the function",
+            feature=name,
         )
 
 
 def _build_weight_table(split: Split, schema: Schema, labels: tuple[str, ...], given: ClassWeight) -> Any:
-    """The weight of each class by its id, as float32; None where none is asked for."""
+    """The weight of each class by its id, as float32; None without `class_weight`."""
     if given is None:
         return None
     name = labels[0] if labels else ""
     feature = schema.get(name)
     if len(labels) != 1 or not isinstance(feature, Label) or feature.shape != () or feature.optional:
-        raise error(
-            "U676",
-            "`class_weight` needs one `y` that is a class",
-            location=Location(feature=name or None),
-            expected="y=…, a column that is declared as rk.Label, with one class a record",
-            found=_join_names(labels) if labels else "no `y`",
-            do="leave `class_weight` out, or give weights as a column with sample_weight=…",
+        raise _keras_error(
+            "`class_weight` requires a single label as `y`",
+            "y=…, a column declared as rk.Label with one class per record",
+            _join_names(labels) if labels else "no `y`",
+            "omit `class_weight`, or provide the weights as a column with sample_weight=…",
+            feature=name or None,
         )
     if feature.count > _MAX_CLASSES:
         raise _class_weight_error(f"at most {_MAX_CLASSES:,} classes", f"{feature.count:,}")
@@ -225,27 +202,27 @@ def _build_weight_table(split: Split, schema: Schema, labels: tuple[str, ...], g
     elif isinstance(given, Mapping):
         weights = given
     else:
-        raise _class_weight_error('"balanced", or a dict of classes and their weights', repr(given)[:60])
+        raise _class_weight_error('"balanced", or a dict of weights by class', repr(given)[:60])
     table = np.ones(feature.count, np.float32)
     for one, weight in weights.items():
         number = feature.id_of(one) if isinstance(one, str) else one
         whole = hasattr(number, "__index__") and not isinstance(number, bool)
         if not whole or not 0 <= int(number) < feature.count:  # type: ignore[arg-type]
-            raise _class_weight_error(f"classes of `{name}`: names, or ids below {feature.count:,}", repr(one)[:60])
+            expected = f"classes of `{name}`: names, or ids below {feature.count:,}"
+            raise _class_weight_error(expected, repr(one)[:60])
         if not isinstance(weight, (int, float, np.number)) or not np.isfinite(weight) or weight < 0:
-            raise _class_weight_error("weights that are numbers from 0 on", repr(weight)[:60])
+            raise _class_weight_error("weights ≥ 0", repr(weight)[:60])
         table[int(number)] = weight  # type: ignore[arg-type]
     return table
 
 
 def _class_weight_error(expected: str, found: str) -> RekordError:
-    return error(
-        "U676",
-        "`class_weight` cannot be used",
-        expected=expected,
-        found=found,
-        do='class_weight="balanced", or {0: 1.0, 1: 2.5}; classes that are not named weigh 1',
-    )
+    do = 'class_weight="balanced", or class_weight={0: 1.0, 1: 2.5}; other classes have weight 1'
+    return _keras_error("`class_weight` is not valid", expected, found, do)
+
+
+def _keras_error(what: str, expected: str, found: str, do: str, *, feature: str | None = None) -> RekordError:
+    return error("U676", what, location=Location(feature=feature), expected=expected, found=found, do=do)
 
 
 def _join_names(names: Any) -> str:

@@ -53,7 +53,7 @@ def test_boxes_are_read_and_lists_of_strings_left_out(tmp_path: Path) -> None:
         assert row["image/object/class/label"].tolist() == [1 + j for j in range(i % 3)]
         assert "image/object/class/text" not in row
     code = generate_reader_code(rk.open(path), path, "dali")
-    assert '# Left out: DALI has no lists of strings.\n#   "class_text"\n' in code
+    assert '# Skipped: DALI does not support lists of strings.\n#   "class_text"\n' in code
 
 
 def test_columns_that_a_record_may_lack_are_left_out(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_columns_that_a_record_may_lack_are_left_out(tmp_path: Path) -> None:
             "d": 4 + i,
         }
     code = generate_reader_code(rk.open(path), path, "dali")
-    left_out = '# Left out: what DALI gives where a record lacks the key is not defined.\n#   "maybe"\n'
+    left_out = '# Skipped: DALI does not define the value if a record lacks the key.\n#   "maybe"\n'
     assert left_out in code
 
 

@@ -209,7 +209,7 @@ def test_a_failure_leaves_no_file_and_one_message(tmp_path: Path, capsys: Captur
         ("copy records to 'x.csv'", "U680: query may only read the records of the dataset", 2),
         (
             "select * from read_csv('/etc/passwd')",
-            "U680: a query reached for something outside of the records",
+            "U680: query may only read the records of the dataset",
             2,
         ),
         ("select cast(name as integer) from records", "U682", 2),

@@ -160,7 +160,7 @@ def test_columns_that_change_from_batch_to_batch_make_no_table(tmp_path: Path) -
     mapped = split.map(lambda batch: {"x": batch["n"] if batch["n"][0] == 0 else batch["n"] / 2})
     with pytest.raises(rk.UsageError) as caught:
         mapped.to_arrow()
-    assert (caught.value.code, caught.value.found) == ("U605", "`x` is not the same in all batches")
+    assert (caught.value.code, caught.value.found) == ("U605", "`x` differs between batches")
 
 
 def test_damage_is_said_with_its_place(put_records: Any) -> None:

@@ -112,7 +112,7 @@ def test_each_split_is_a_table_and_one_can_be_chosen(data: Path) -> None:
     missing = refused(data, "select * from vla")
     assert (missing.expected, missing.likely) == (
         "one of the tables `records`, `train`, `val`",
-        "`val` is meant",
+        "did you mean `val`?",
     )
     with pytest.raises(rk.DatasetError) as caught:
         rk.query(data, "select 1", split="test")
@@ -367,7 +367,7 @@ def test_columns_that_duckdb_lacks_are_lists_or_wider_numbers(put_file: Any) -> 
         ("selekt 1", 'syntax error at or near "selekt"'),
         ("select * from other", "Table with name other does not exist"),
         ("select * from dataset", "Table with name dataset does not exist"),  # no variable of ours either
-        ("select 1; select 2", "2 of them"),
+        ("select 1; select 2", "2 statements"),
         ("", "none"),
         ("-- only a remark", "none"),
         (b"select 1", "bytes"),

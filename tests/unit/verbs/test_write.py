@@ -276,7 +276,7 @@ def test_other_rows_of_a_list_do_not_replace_a_dataset(tmp_path: Path) -> None:
     execute_conversion([{"a": 1}, {"a": 2}], out, {})
     failure = refused(lambda: execute_conversion([{"a": 1}, {"a": 3}], out, {}))
     assert (failure.code, failure.what, failure.location.path) == ("U618", "output already exists", str(out))
-    assert failure.found == "a dataset with the same options from other rows"
+    assert failure.found == "a dataset with the same options from different rows"
 
 
 @pytest.mark.parametrize("fresh", [False, True])
@@ -333,7 +333,7 @@ def test_a_serial_source_that_changed_is_noticed(tmp_path: Path, monkeypatch: py
     changed = [{"a": 1 if i == 3 else i, "text": "x" * i} for i in range(40)]
     failure = refused(lambda: execute_conversion(changed, out, {}))
     assert failure.code == "X513"
-    assert str(failure.found).startswith("other ones in part 1, of ")
+    assert str(failure.found).startswith("different rows in part 1, which has ")
     assert not out.exists()
     execute_conversion(rows, out, {})
     assert read_tree(out) == read_tree(tmp_path / "whole")

@@ -205,7 +205,7 @@ def test_a_map_function_that_returns_no_rows_is_e380(tmp_path: Path, made: Any) 
         lambda: execute_conversion([{"a": 0}], tmp_path / "data", {"schema": SCHEMA, "map": lambda row: made})
     )
     assert (failure.code, failure.location.row) == ("E380", 0)
-    assert failure.what == "the map function returned something else than rows"
+    assert failure.what == "map function returned something other than rows"
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -14,7 +14,7 @@ import rekord as rk
 from rekord.cli.main import run_command_line
 
 ROWS = [{"a": i, "b": i + 1} for i in range(20)]
-NEEDS = "say what `map=` returns with schema= (--schema FILE): without it, the columns are those of the rows before"
+NEEDS = "declare the columns that `map=` returns: schema=rk.Schema({…})"
 
 
 def with_area(row: Any) -> Any:

@@ -20,11 +20,11 @@ from rekord.storage.portability import usable_cores
 _Result = TypeVar("_Result")
 
 _MAX_WORKER_LOSSES = 3
-"""How often workers may die before the cause is taken to be the task and not the weather."""
+"""How often workers may die before the run gives up."""
 
 
 def available_workers() -> int:
-    """The cores that this process may use: its affinity, and the quota of its control group."""
+    """The cores that this process may use: its affinity, and the quota of its cgroup."""
     cores = usable_cores()
     with suppress(OSError, ValueError), open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
         quota, period = file.read().split()
@@ -48,7 +48,7 @@ class WorkerPool:
         # Threads end here, not when somebody lets go of the generator below: that may be a finalizer.
         if self._scheduler is not None:
             self._scheduler.stop()
-        # Nobody waits for their results any more: they need not be asked, nor waited for while they start.
+        # Their results are no longer needed, so neither their tasks nor their start is waited for.
         self._forget()
 
     def run(
@@ -60,10 +60,10 @@ class WorkerPool:
         threads: bool = False,
         patient: bool = False,
     ) -> Iterator[tuple[int, _Result | Exception]]:
-        """The result of each call, or what it raised, as they come; stop asking, and no further call is begun.
+        """The result of each call, or what it raised, as they complete. Closing the generator starts no further call.
 
-        `function` runs in other processes, `inline` in this one; both take the arguments of a call. With `threads`
-        several run in this one at once. If `patient`, no process is started unless there is enough to do for it.
+        `function` runs in worker processes, `inline` in this one; both take the arguments of a call. With `threads`,
+        several run in this process at once. If `patient`, processes start only if there is enough work left for them.
         """
         turns = self._scheduler = CallScheduler(calls)
         others = min(self.count, len(calls)) - 1
@@ -115,10 +115,10 @@ class WorkerPool:
 def _worker_crash_error(losses: int) -> RekordError:
     return error(
         "X517",
-        expected="workers that live until their task is done",
+        expected="workers that run until their task is done",
         found=f"workers that died {losses} times",
-        likely="the machine is short of memory, and the system ends the largest processes",
-        do="run the same command again with fewer --workers: it continues where it stopped",
+        likely="the machine ran out of memory, and the system killed the largest processes",
+        do="workers=1, then run the same command again: it resumes where it stopped",
     )
 
 
@@ -130,7 +130,7 @@ def _try_call(inline: Callable[..., _Result], call: Call) -> _Result | Exception
 
 
 def _init_worker(parent: int) -> None:
-    """Ctrl-C is for the parent to act on; a worker whose parent is gone has nobody to work for."""
+    """Leave Ctrl-C to the parent, and exit when the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
@@ -144,16 +144,16 @@ def _init_worker(parent: int) -> None:
 Call = tuple[int, tuple[Any, ...]]
 
 PROCESS_START_DELAY_SECONDS = 0.3
-"""How long the caller is at work alone before it is asked whether processes would pay."""
+"""How long the caller works alone before starting processes is considered."""
 
 MIN_REMAINING_SECONDS = 1.5
-"""So much work must be left for processes to be started: each takes about half a second until it is of use."""
+"""Processes are started only if this much work is left: each takes about half a second to start."""
 
 _JOIN_SECONDS = 10.0  # for threads to finish what they are doing
 
 
 class CallScheduler:
-    """The calls of one run, and what came of them."""
+    """The calls of one run, and their results."""
 
     def __init__(self, calls: Sequence[Call]) -> None:
         self._waiting = deque(calls)
@@ -164,17 +164,17 @@ class CallScheduler:
         self._stopped = False
         self._began = time.monotonic()
         self._calls = len(calls)
-        self.left = len(calls)  # whose results were not handed out
+        self.left = len(calls)  # whose results were not returned yet
 
     def start_threads(self, count: int, inline: Callable[..., Any]) -> None:
-        """Let so many threads take part."""
+        """Start `count` threads that run calls."""
         for number in range(count):
             thread = threading.Thread(target=self._work, args=(inline,), name=f"rekord-write-{number}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
     def is_long(self) -> bool:
-        """Whether enough is left to do for processes to pay, by how fast it went so far."""
+        """Whether enough work is left for processes to pay off, judging by the speed so far."""
         seconds = time.monotonic() - self._began
         if seconds < PROCESS_START_DELAY_SECONDS:
             return False
@@ -182,21 +182,21 @@ class CallScheduler:
         return finished == 0 or seconds / finished * self.left > MIN_REMAINING_SECONDS
 
     def add_processes(self, pool: Any, count: int, function: Callable[..., Any]) -> None:
-        """Let the processes of a pool take part."""
+        """Let the processes of a pool run calls."""
         if pool is self._pool:
             return
         self._pool = pool
         for _ in range(count):
-            with suppress(Exception):  # a pool that is broken already says so at the next call
+            with suppress(Exception):  # a pool that is already broken raises at the next call
                 pool.submit(_preload_modules).add_done_callback(lambda _: self._dispatch(pool, function))
 
     def drop_processes(self) -> None:
-        """Forget the processes: they are dead."""
+        """Forget the processes, which are dead."""
         with self._lock:
             self._pool = None
 
     def stop(self) -> None:
-        """No further call is begun; what threads are doing is waited for."""
+        """Start no further call, and wait for the running ones of threads."""
         with self._lock:
             self._stopped = True
             self._waiting.clear()
@@ -204,24 +204,24 @@ class CallScheduler:
             thread.join(_JOIN_SECONDS)
 
     def next_call(self) -> Call | None:
-        """A call for whoever asks."""
+        """The next call to run."""
         with self._lock:
             return self._waiting.popleft() if self._waiting else None
 
     def finished(self) -> None:
-        """The caller's own thread is done with its call."""
+        """Count a call that the caller's own thread has run."""
         self.left -= 1
 
     def requeue(self, call: Call) -> None:
-        """A call that was lost with its process."""
+        """Put back a call that was lost with its process."""
         with self._lock:
             self.left += 1
             self._waiting.appendleft(call)
 
     def results(self, *, wait: bool) -> Iterator[tuple[Call, Any, bool]]:
-        """What others have finished; with `wait` there is nothing else to do for a while.
+        """Finished calls with their results; with `wait`, waits up to half a second for the first one.
 
-        False beside what comes from processes that were dismissed: all calls of a dead pool fail, one by one.
+        The flag is False for results of a dropped pool: all calls of a dead pool fail, one by one.
         """
         while self.left:
             try:
@@ -241,7 +241,7 @@ class CallScheduler:
             self._done.put((call, result, None))
 
     def _dispatch(self, pool: Any, function: Callable[..., Any]) -> None:
-        """Give a process its next call. Runs on a thread of the pool, when the call before is done."""
+        """Give a process its next call. Runs on a thread of the pool when the previous call is done."""
         with self._lock:
             if self._stopped or pool is not self._pool or not self._waiting:
                 return
@@ -261,12 +261,12 @@ class CallScheduler:
 
 
 def is_worker_loss(failure: BaseException) -> bool:
-    """Whether a call was lost with its process, and did not fail by itself."""
+    """Whether a call was lost with its process, rather than failing itself."""
     from loky.process_executor import BrokenProcessPool
 
     return isinstance(failure, BrokenProcessPool)
 
 
 def _preload_modules() -> None:
-    """Load in a process what its calls will need."""
+    """Import in a worker process what its calls need."""
     import_module("rekord.conversion.tasks")

@@ -1,4 +1,4 @@
-"""The answer to a query over splits, which reads no more of their records than it needs."""
+"""The result of a query over splits, which reads only the records and columns that it needs."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 _RECORDS_TABLE = "records"
 _RESERVED_NAME = re.compile(r"rk(\d+|index)")
-"""Names that tables have for DuckDB: no split has a table by such a name."""
+"""Internal table names: a split with such a name gets no table."""
 _ROWS, _LARGE_ROWS = 8192, 256
-"""Of a batch of the answer; few where a row may hold an image."""
+"""Rows per batch of the result; few if a row may hold an image."""
 _MAX_FAST_SCAN_BYTES = 2 << 30
-"""What is not read in a moment is read on another thread, so that Ctrl-C is heard."""
+"""Larger files are read on another thread, so that Ctrl-C works."""
 MAX_COLUMNS = 10_000
-"""Of a table that DuckDB is given whole: it takes half a millisecond and 50 kB for each, several times over."""
+"""Columns of a table that is registered whole: DuckDB needs half a millisecond and 50 kB for each, several times."""
 _WITHOUT_ARROW_TYPE = ("bignum", "bit", "time with time zone", "uhugeint", "varint")
 _NESTED = ("array", "list", "map", "struct", "tuple", "union")
 _COMPARED_WORDS = 8
@@ -53,7 +53,7 @@ _SHOWS_TABLES = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 
 
 class QueryResult:
-    """A query that is understood and not yet run. Its connection is closed with it."""
+    """A query that is planned and not yet run; it owns its connection."""
 
     def __init__(self, splits: Sequence[Split], sql: str) -> None:
         self._package = import_duckdb()
@@ -63,7 +63,7 @@ class QueryResult:
         self._reader: Any = None
         self._relation: Any = None
         self._schema: Any = None
-        self.rows = 0  # that were given so far
+        self.rows = 0  # returned so far
         try:
             self._sql = check_statement(self._connection, sql)
             self._relation = _cast_for_arrow(self._prepared(splits))
@@ -73,21 +73,21 @@ class QueryResult:
 
     @property
     def schema(self) -> pa.Schema:
-        """The types of the answer. It begins to run for that."""
+        """The types of the result. This starts the query."""
         if self._schema is None:
             self._schema = self._started().schema
         return self._schema
 
     def table(self) -> pa.Table:
-        """The whole answer."""
+        """The whole result."""
         try:
-            answer = self._relation
-            return self._runner.run(getattr(answer, "to_arrow_table", None) or answer.fetch_arrow_table)
+            relation = self._relation
+            return self._runner.run(getattr(relation, "to_arrow_table", None) or relation.fetch_arrow_table)
         except BaseException as failure:
             raise self._to_error(failure) from None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The answer, batch by batch; at its end all is closed."""
+        """The result, batch by batch; closed at the end."""
         try:
             reader = self._started()
             while (batch := self._runner.run(partial(next, reader, None))) is not None:
@@ -101,7 +101,7 @@ class QueryResult:
             self.close()
 
     def close(self) -> None:
-        """Stop: nothing is read any more."""
+        """Stop reading, and close the connection."""
         self._runner.close()
         self._reader = self._relation = None
         for table in self._tables:
@@ -133,7 +133,7 @@ class QueryResult:
         return self._connection.sql(self._sql)
 
     def _follow_plan(self, names: Sequence[str]) -> None:
-        """Let tables give no more than the plan of the query asks them for."""
+        """Restrict the tables to what the plan of the query needs."""
         try:
             plan = plan_query(self._connection, self._sql, self._tables)
         except self._package.CatalogException as failure:
@@ -157,9 +157,9 @@ class QueryResult:
     def _started(self) -> Any:
         if self._reader is None:
             try:
-                answer = self._relation
-                rows = _ROWS if not any(_is_large(kind) for kind in answer.types) else _LARGE_ROWS
-                start = getattr(answer, "to_arrow_reader", None) or answer.fetch_record_batch
+                relation = self._relation
+                rows = _ROWS if not any(_is_large(kind) for kind in relation.types) else _LARGE_ROWS
+                start = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
                 self._reader = self._runner.run(partial(start, rows))
             except BaseException as failure:
                 self.close()
@@ -167,26 +167,25 @@ class QueryResult:
         return self._reader
 
     def _to_error(self, failure: BaseException) -> BaseException:
-        """What is to be raised: what went wrong while records were read comes through DuckDB as a mere text."""
+        """The error to raise: DuckDB turns errors that were raised while records were read into text."""
         for table in self._tables:
-            if (met := table.take_failure()) is not None:
-                return met
+            if (raised := table.take_failure()) is not None:
+                return raised
         if isinstance(failure, self._package.InterruptException):
             return KeyboardInterrupt()
-        if isinstance(failure, (self._package.Error, pa.ArrowException, OSError)) and not isinstance(
-            failure, RekordError
-        ):
-            names = {
-                (table.number, place): f"`{column.name[:60]}`"
-                for table in self._tables
-                for place, column in enumerate(table.columns)
-            }
-            return explain_duckdb_error(failure, names)
-        return failure
+        reported = isinstance(failure, (self._package.Error, pa.ArrowException, OSError))
+        if not reported or isinstance(failure, RekordError):
+            return failure
+        names = {
+            (table.number, place): f"`{column.name[:60]}`"
+            for table in self._tables
+            for place, column in enumerate(table.columns)
+        }
+        return explain_duckdb_error(failure, names)
 
 
 def _list_table_names(splits: Sequence[Split]) -> dict[str, Sequence[Split]]:
-    """The tables that a query can name: `records`, and each split whose name is free."""
+    """The tables that a query can use: `records`, and one per split whose name is free."""
     tables: dict[str, Sequence[Split]] = {_RECORDS_TABLE: splits}
     taken = {_RECORDS_TABLE}
     for split in splits:
@@ -200,30 +199,30 @@ def _list_table_names(splits: Sequence[Split]) -> dict[str, Sequence[Split]]:
 def _build_tables(
     splits: Sequence[Split], names: dict[str, Sequence[Split]], sql: str, simple: SimpleQuery | None
 ) -> list[QueryTable]:
-    """The tables that a query names, with all of their columns."""
+    """The tables that a query names, with all columns."""
     if splits[0].batch_map is None and len(splits[0].schema) > MAX_COLUMNS:
         raise _too_many_columns_error(splits[0].schema, simple)
     kinds = infer_column_types(splits[0])
     columns = build_query_columns(dict(splits[0].schema.items()) if splits[0].batch_map is None else None, kinds, sql)
     parts = {id(split): QueryTablePart(split, kinds) for split in splits}
-    asked, every = sql.casefold(), bool(_LISTS_TABLES.search(sql))
+    text, every = sql.casefold(), bool(_LISTS_TABLES.search(sql))
     return [
         QueryTable(number, name, [parts[id(split)] for split in within], columns)
         for number, (name, within) in enumerate(names.items())
-        if every or name.casefold() in asked
+        if every or name.casefold() in text
     ]
 
 
 def _build_narrow_table(
     splits: Sequence[Split], names: dict[str, Sequence[Split]], sql: str, simple: SimpleQuery
 ) -> QueryTable | None:
-    """The table of a simple query with the columns that it names, and no others; None where that is not sure."""
+    """The table of a simple query with only the columns that it names; None in doubt."""
     within = [parts for name, parts in names.items() if name.casefold() == simple.table.casefold()]
     if not within or splits[0].batch_map is not None:
         return None
     schema = splits[0].schema
     if len({name.casefold() for name in schema}) < len(schema) or "" in schema:
-        return None  # such columns have other names in SQL
+        return None  # such columns are renamed in SQL
     read = [
         name
         for name, feature in schema.items()
@@ -241,39 +240,38 @@ def _build_narrow_table(
 
 
 def _too_many_columns_error(schema: Schema, simple: SimpleQuery | None) -> RekordError:
-    """The error for a query that needs a table whole, or may; where it names a column wrongly, that is why."""
+    """The error for a query that may need all columns of a wide table; a misspelled column is a likely cause."""
     known = {name.casefold() for name in schema}
     unknown = [] if simple is None else sorted(simple.words - simple.given - known)
     near = {word: closest_match(word, schema) for word in unknown[:_COMPARED_WORDS]}
     return error(
         "U680",
-        "a table has too many columns for this query",
+        "table has too many columns for this query",
         expected=f"at most {MAX_COLUMNS:,} columns, or a query over one table that names the columns it needs",
         found=f"{len(schema):,} columns",
-        likely=next((f"`{name}` is meant by `{word[:60]}`" for word, name in near.items() if name), None),
+        likely=next((f"`{word[:60]}` stands for `{name}`" for word, name in near.items() if name), None),
         do="rekord infer PATH      (lists the columns), then: select COLUMN, COLUMN from records",
     )
 
 
 def _is_fast_scan(table: QueryTable) -> bool:
-    """Whether all files of a table are read in a moment."""
+    """Whether all files of a table are local and small."""
     paths = [path for part in table.parts for path in part.split.paths]
     try:
         return not any(map(is_remote, paths)) and sum(map(os.path.getsize, paths)) <= _MAX_FAST_SCAN_BYTES
     except OSError:
-        return False  # it is said when the file is read
+        return False  # reported when the file is read
 
 
-def _cast_for_arrow(answer: Any) -> Any:
-    """An answer with text in place of what Arrow has no type for: DuckDB would hand over other values, or bytes."""
-    if not any(map(_has_no_arrow_type, answer.types)):
-        return answer
-    return answer.project(
-        ", ".join(
-            f"#{place}::varchar as {quote_identifier(name)}" if _has_no_arrow_type(kind) else f"#{place}"
-            for place, (name, kind) in enumerate(zip(answer.columns, answer.types, strict=True), 1)
-        )
-    )
+def _cast_for_arrow(relation: Any) -> Any:
+    """A relation with text for types that Arrow lacks: DuckDB would return other values, or bytes."""
+    if not any(map(_has_no_arrow_type, relation.types)):
+        return relation
+    columns = [
+        f"#{place}::varchar as {quote_identifier(name)}" if _has_no_arrow_type(kind) else f"#{place}"
+        for place, (name, kind) in enumerate(zip(relation.columns, relation.types, strict=True), 1)
+    ]
+    return relation.project(", ".join(columns))
 
 
 def _has_no_arrow_type(kind: Any) -> bool:
@@ -284,16 +282,16 @@ def _has_no_arrow_type(kind: Any) -> bool:
 
 
 def _is_large(kind: Any) -> bool:
-    """Whether a value of one of DuckDB's types may be an image or a long list."""
+    """Whether a value of a DuckDB type may be an image or a long list."""
     return any(sign in str(kind) for sign in ("BLOB", "[", "STRUCT", "VARCHAR"))
 
 
 def query_split(split: Split, query: str) -> pa.Table:
-    """What a query says of the table `records`. Only columns that it needs are decoded."""
+    """The result of a query over the table `records`. Only columns that it needs are decoded."""
     try:
-        with QueryResult([split], query) as answer:
-            return answer.table()
+        with QueryResult([split], query) as result:
+            return result.table()
     except RekordError as failure:
-        if failure.code in ("U680", "U682"):  # the advice of a query is for the command line
+        if failure.code in ("U680", "U682"):  # the usual advice is for the command line
             failure.do = 'split.sql("select label, count(*) from records group by 1")'
         raise

@@ -1,4 +1,4 @@
-"""DuckDB as queries need it: one database a process, that can read nothing but what it is given."""
+"""DuckDB for queries: one in-memory database per process, without access to files or the network."""
 
 from __future__ import annotations
 
@@ -13,60 +13,47 @@ from contextlib import suppress
 from threading import Lock, current_thread, main_thread
 from typing import Any
 
+from rekord.arguments import is_utf8_encodable
 from rekord.errors import RekordError, closest_match, error
-from rekord.storage.os_hints import (
-    check_address_space,
-    check_working_directory,
-    out_of_memory_error,
-    system_limit_error,
-)
+from rekord.feeds.feed import import_package
+from rekord.storage.os_hints import check_address_space, check_working_directory, out_of_memory_error
 
 _EXAMPLE = 'rekord query PATH "select label, count(*) from records group by 1"'
 _MAX_SHOWN_CHARS, _MAX_VALUE_CHARS = 200, 60
 _LINE_PREFIX = re.compile(r"^LINE \d+: ", re.MULTILINE)
 _PHYSICAL_COLUMN = re.compile(r"\brk(\d+)c(\d+)\b")
 _ADDRESS_SPACE_BYTES = 768 << 20
-"""What DuckDB reserves for its threads as it opens a database. With less it crashes."""
+"""What DuckDB reserves for its threads when it opens a database. With less it crashes."""
 
 _databases: dict[int, Any] = {}
 _lock = Lock()
 
 
 def import_duckdb() -> Any:
-    """The package, or what to install."""
-    try:
-        import duckdb as package
-    except ImportError as failure:
-        raise system_limit_error(failure) or error(
-            "U602",
-            "SQL needs DuckDB, which is not installed",
-            expected="the package duckdb",
-            found=str(failure)[:60],
-            do="pip install 'rekord[sql]'",
-        ) from failure
-    return package
+    """The package, or an error that says what to install."""
+    return import_package("duckdb", "SQL", "'rekord[sql]'")
 
 
 def connect() -> Any:
-    """A connection of its own to the database of this process, which takes far longer to set up than to use."""
+    """A new connection to the database of this process, which takes far longer to set up than to use."""
     with _lock:
-        database = _databases.get(os.getpid())  # one that was forked has locks that nobody may hold any more
+        database = _databases.get(os.getpid())  # the locks of a forked one may be held by no thread
         if database is None:
             database = _databases[os.getpid()] = _new_database()
         return database.cursor()
 
 
 def _new_database() -> Any:
-    # It spills what does not fit into memory; its own choice of place is the folder that one happens to be in.
+    # It spills what does not fit into memory, by default into the working directory.
     spill = os.path.join(tempfile.gettempdir(), f"rekord-sql-{secrets.token_hex(8)}")
     settings = {
         "enable_external_access": False,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
-        # A name that is no table must not be looked for among the variables of whoever called.
+        # An unknown table name must not be looked up among the caller's variables.
         "python_enable_replacements": False,
-        # Records come from Python, as one stream, on the thread that asks: another one would wait for the
-        # interpreter's lock, and who ends it while holding that lock would wait for ever.
+        # Records come from Python, as one stream, on the calling thread: another one would wait for the
+        # interpreter's lock, and ending it while holding that lock would deadlock.
         "threads": 1,
         "temp_directory": spill,
     }
@@ -80,7 +67,7 @@ def _new_database() -> Any:
 
 @atexit.register
 def _close_databases() -> None:
-    """Before the interpreter goes: what DuckDB still holds of Python cannot be let go of later."""
+    """Runs before the interpreter exits: Python objects that DuckDB holds cannot be released later."""
     database = _databases.pop(os.getpid(), None)
     if database is not None:
         with suppress(Exception):
@@ -88,41 +75,42 @@ def _close_databases() -> None:
 
 
 class InterruptibleRunner:
-    """Runs what takes time on a connection, so that Ctrl-C ends it.
+    """Runs slow calls on a connection so that Ctrl-C interrupts them.
 
-    DuckDB does not look for signals, and Python's main thread cannot while it is in there: so it waits for another.
+    DuckDB does not handle signals, and neither does Python while the main thread is in DuckDB: so the call runs on
+    another thread, and the main thread waits.
     """
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._thread: ThreadPoolExecutor | None = None
-        self.inline = False  # of what ends soon, or comes back to Python often: another thread takes a while to begin
+        self.inline = False  # for calls that are short, or return to Python often: starting a thread takes a while
 
     def run(self, call: Callable[[], Any]) -> Any:
-        """What a call gives. A KeyboardInterrupt comes out when the call has ended."""
+        """The result of a call. A KeyboardInterrupt is raised once the call has ended."""
         if self.inline or current_thread() is not main_thread():
             return call()
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="rekord-query")
-        # Made before the thread knows of it: an interrupt may come while the call is being submitted.
+        # Created before the call is submitted: an interrupt may come in between.
         running: Future[Any] = Future()
         try:
             self._thread.submit(_run_call, running, call)
             return running.result()
         except KeyboardInterrupt:
-            while not running.cancel() and not running.done():  # one that comes before the query begins is lost
+            while not running.cancel() and not running.done():  # an interrupt before the query starts is lost
                 self._connection.interrupt()
                 wait([running], timeout=0.05)
             raise
 
     def close(self) -> None:
-        """Let go of the thread, which has nothing to do any more and ends by itself."""
-        # Not waited for: the garbage collector closes an answer that was left behind.
+        """Release the thread, which is idle and ends by itself."""
+        # Not waited for: the garbage collector closes results that were not closed.
         self._thread = None
 
 
 def _run_call(running: Future[Any], call: Callable[[], Any]) -> None:
-    """Make the call, unless it was cancelled, and give its result or exception to who waits for it."""
+    """Make the call, unless it was cancelled, and set the result or exception of the future."""
     if not running.set_running_or_notify_cancel():
         return
     try:
@@ -132,32 +120,34 @@ def _run_call(running: Future[Any], call: Callable[[], Any]) -> None:
 
 
 def check_statement(connection: Any, sql: object) -> str:
-    """One statement, and one that only reads."""
+    """The query, if it is a single statement that only reads."""
     if not isinstance(sql, str):
-        raise query_error("a query, as a str", type(sql).__name__)
+        raise query_error("a query of type str", type(sql).__name__)
+    if not is_utf8_encodable(sql):  # lone surrogates, from a command line in another encoding
+        raise query_error("a query in UTF-8", _truncate(repr(sql), _MAX_VALUE_CHARS))
     package = import_duckdb()
     try:
-        statements = connection.extract_statements(_sanitize_text(sql))
+        statements = connection.extract_statements(sql)
         kinds = [statement.type for statement in statements]
     except package.Error as failure:
         raise explain_duckdb_error(failure, {}) from None
     if len(kinds) != 1:
-        raise query_error("one statement", f"{len(kinds)} of them" if kinds else "none")
+        raise query_error("one statement", f"{len(kinds)} statements" if kinds else "none")
     if kinds[0] != package.StatementType.SELECT:
         raise error(
             "U680",
             "query may only read the records of the dataset",
-            expected="a statement that begins with select, from, with, values, describe or summarize",
+            expected="a statement that starts with select, from, with, values, describe or summarize",
             found=f"{_first_keyword(sql)}, which is another kind of statement",
-            do="select what is wanted; --output writes an answer to a file",
+            do="use select; --output writes the result to a file",
         )
     if statements[0].named_parameters:
-        raise query_error("a query with all of its values", "a parameter, such as ? or $1")
+        raise query_error("a query without parameters", "a parameter, such as ? or $1")
     return sql
 
 
 def missing_table_error(failure: Exception, names: Sequence[str]) -> RekordError | None:
-    """The error for a table that is not there, where that is what DuckDB says."""
+    """The error for an unknown table, if that is what DuckDB reports."""
     found = re.search(r"Table with name (.*) does not exist", str(failure))
     if found is None:
         return None
@@ -165,15 +155,15 @@ def missing_table_error(failure: Exception, names: Sequence[str]) -> RekordError
     return query_error(
         "one of the tables " + ", ".join(f"`{name[:60]}`" for name in names[:8]) + (", …" if names[8:] else ""),
         _truncate(f"Table with name {found[1][:60]} does not exist", _MAX_SHOWN_CHARS),
-        likely=None if near is None else f"`{near}` is meant",
+        likely=None if near is None else f"did you mean `{near}`?",
     )
 
 
-def explain_duckdb_error(failure: Exception, names: dict[tuple[int, int], str]) -> RekordError:
-    """What DuckDB says of a query, with columns by the names that the query has for them."""
+def explain_duckdb_error(failure: BaseException, names: dict[tuple[int, int], str]) -> RekordError:
+    """DuckDB's error, with columns by the names that the query uses."""
     package = import_duckdb()
-    said = _PHYSICAL_COLUMN.sub(lambda found: names.get((int(found[1]), int(found[2])), found[0]), str(failure))
-    message, _, place = said.partition("\n\n")
+    text = _PHYSICAL_COLUMN.sub(lambda found: names.get((int(found[1]), int(found[2])), found[0]), str(failure))
+    message, _, place = text.partition("\n\n")
     what, *more = [line.strip() for line in message.split("\n") if line.strip()] or [type(failure).__name__]
     what = re.sub(r"^[A-Z][\w ]* Error: ", "", what)
     hint = " ".join(more) or None
@@ -182,8 +172,8 @@ def explain_duckdb_error(failure: Exception, names: dict[tuple[int, int], str]) 
     if isinstance(failure, package.PermissionException):
         return error(
             "U680",
-            "a query reached for something outside of the records",
-            expected="the tables of the dataset, and nothing else",
+            "query may only read the records of the dataset",
+            expected="a query that uses only the tables of the dataset",
             found=_truncate(what, _MAX_SHOWN_CHARS),
             do=_EXAMPLE,
         )
@@ -191,31 +181,22 @@ def explain_duckdb_error(failure: Exception, names: dict[tuple[int, int], str]) 
     if isinstance(failure, syntax):
         where = _find_marked_text(place)
         return query_error(
-            "a query that DuckDB takes, over the table `records`",
+            "a valid DuckDB query over the table `records`",
             _truncate(what, _MAX_SHOWN_CHARS) + (f" (at `{where}`)" if where else ""),
             likely=None if hint is None else _truncate(hint, _MAX_SHOWN_CHARS),
             do='rekord query PATH "describe records"' if isinstance(failure, syntax[:2]) else _EXAMPLE,
         )
     return error(
         "U682",
-        expected="values that the query can work with",
+        expected="values that the query can process",
         found=_redact_values(what),
-        do="leave such values out with `where`, or use try_cast(… as …), which gives null for them",
+        do="filter such values out with `where`, or use try_cast(… as …), which returns null for them",
     )
 
 
 def query_error(expected: str, found: str, *, likely: str | None = None, do: str = _EXAMPLE) -> RekordError:
-    """The error for a text that is no query over the records."""
+    """The error for an invalid query."""
     return error("U680", expected=expected, found=found, likely=likely, do=do)
-
-
-def _sanitize_text(sql: str) -> str:
-    """A text that is one: halves of characters, from a command line in another encoding, are none."""
-    try:
-        sql.encode()
-    except UnicodeEncodeError:
-        raise query_error("a query in UTF-8", _truncate(repr(sql), _MAX_VALUE_CHARS)) from None
-    return sql
 
 
 def _first_keyword(sql: str) -> str:
@@ -224,7 +205,7 @@ def _first_keyword(sql: str) -> str:
 
 
 def _find_marked_text(place: str) -> str | None:
-    """The part of the query that DuckDB's marks stand below."""
+    """The part of the query that DuckDB marks with carets."""
     lines = place.split("\n")
     if len(lines) < 2 or not _LINE_PREFIX.match(lines[0]) or "^" not in lines[1]:
         return None
@@ -233,7 +214,7 @@ def _find_marked_text(place: str) -> str | None:
 
 
 def _redact_values(what: str) -> str:
-    """A message that quotes a value, with no more of it than may be shown."""
+    """A message with the quoted value truncated."""
     first, last = what.find("'"), what.rfind("'")
     quoted = what[first + 1 : last] if 0 <= first < last else ""
     if len(quoted) > _MAX_VALUE_CHARS:

@@ -1,4 +1,4 @@
-"""What a query needs of its tables: columns, and records by their indexed values."""
+"""What a query needs from its tables: columns, and records by their indexed values."""
 
 from __future__ import annotations
 
@@ -13,42 +13,62 @@ import pyarrow as pa
 
 from rekord.dataset.samplers import Ids, expand_selection
 from rekord.feeds.sql.engine import import_duckdb
-from rekord.feeds.sql.tables import QueryTable, QueryTablePart
+from rekord.feeds.sql.tables import ArrowStream, QueryTable, QueryTablePart
 
 _EXPRESSIONS = frozenset(
-    {"COLUMN_REF", "CONSTANT", "FUNCTION", "COMPARISON", "CONJUNCTION", "BETWEEN", "CAST", "OPERATOR", "CASE"}
+    {"COLUMN_REF", "CONSTANT", "COMPARISON", "CONJUNCTION", "BETWEEN", "CAST", "OPERATOR", "CASE"}
 )
 _FUNCTIONS = frozenset(
     {"count_star", "count", "sum", "min", "max", "avg", "abs", "round", "+", "-", "*", "/", "//", "%"}
     | {"length", "lower", "upper", "contains", "prefix", "suffix", "~~", "!~~"}
 )
-"""None of them takes longer than a moment for a record, nor makes many values out of one."""
+"""Functions that are fast for every record, and do not turn one value into many."""
 _CLAUSES = ("select_list", "where_clause", "group_expressions", "having", "modifiers")
 _UNSUPPORTED_CLAUSES = ("sample", "qualify")
 
 
 @dataclass(frozen=True)
 class SimpleQuery:
-    """What such a query names."""
+    """The names in a query over one table that uses only simple expressions."""
 
     table: str
-    words: frozenset[str]  # columns, and names that the query itself gives, without their case
-    given: frozenset[str]  # the names that the query itself gives
+    words: frozenset[str]  # columns and aliases, casefolded
+    given: frozenset[str]  # aliases
     filtered: bool
 
     def uses_only(self, columns: Iterable[str]) -> bool:
-        """Whether everything that the query names is a column or a name of its own."""
+        """Whether every name in the query is a column or an alias."""
         return self.words <= self.given | {name.casefold() for name in columns}
 
 
 def parse_simple_query(connection: Any, sql: str, failed: type[Exception]) -> SimpleQuery | None:
-    """A query that is simple; None for one that is not, or of which DuckDB does not say so."""
+    """A simple query; None for any other, or if DuckDB does not serialize it as expected."""
     try:
-        told = connection.execute("select json_serialize_sql($1)", [sql]).fetchall()[0][0]
-        parsed = json.loads(told)
+        parsed = _serialize_query(connection, sql)
         return None if parsed["error"] else _parse_select_node(parsed["statements"][0]["node"])
     except (failed, ValueError, KeyError, IndexError, TypeError, RecursionError):
-        return None  # a DuckDB that writes queries down in another way
+        return None  # a version of DuckDB with another format
+
+
+def _serialize_query(connection: Any, sql: str) -> Any:
+    """The syntax tree of a query."""
+    return json.loads(connection.execute("select json_serialize_sql($1)", [sql]).fetchall()[0][0])
+
+
+def _iter_expressions(node: Any, kinds: frozenset[str], functions: frozenset[str]) -> Iterator[dict[str, Any] | None]:
+    """The expressions of a syntax tree; None for one of another kind, or a call of another function."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, list):
+            waiting += one
+        elif isinstance(one, dict):
+            kind = one.get("class")
+            if kind is not None:
+                allowed = one.get("function_name") in functions if kind == "FUNCTION" else kind in kinds
+                yield one if allowed else None
+            if kind not in ("COLUMN_REF", "CONSTANT"):
+                waiting += one.values()
 
 
 def _parse_select_node(node: dict[str, Any]) -> SimpleQuery | None:
@@ -61,25 +81,15 @@ def _parse_select_node(node: dict[str, Any]) -> SimpleQuery | None:
         return None
     tables = {name.casefold() for name in (source["table_name"], source["alias"]) if name}
     words: set[str] = set()
-    waiting: list[Any] = [node[clause] for clause in _CLAUSES]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, list):
-            waiting += one
-        elif isinstance(one, dict):
-            kind = one.get("class")
-            if kind is not None and kind not in _EXPRESSIONS:
+    for one in _iter_expressions([node[clause] for clause in _CLAUSES], _EXPRESSIONS, _FUNCTIONS):
+        if one is None:
+            return None
+        if one["class"] == "COLUMN_REF":
+            *before, name = [part.casefold() for part in one["column_names"]]
+            # The name of a table alone is a whole row.
+            if name in tables or not (not before or (len(before) == 1 and before[0] in tables)):
                 return None
-            if kind == "FUNCTION" and one["function_name"] not in _FUNCTIONS:
-                return None
-            if kind == "COLUMN_REF":
-                *before, name = [part.casefold() for part in one["column_names"]]
-                # The name of a table alone is a whole row.
-                if name in tables or not (not before or (len(before) == 1 and before[0] in tables)):
-                    return None
-                words.add(name)
-            elif kind != "CONSTANT":
-                waiting += one.values()
+            words.add(name)
     given = {one["alias"].casefold() for one in node["select_list"] if one["alias"]}
     filtered = node["where_clause"] is not None
     return SimpleQuery(source["table_name"], frozenset(words), frozenset(given), filtered)
@@ -89,25 +99,23 @@ _SCAN = "ARROW_SCAN"
 _COLUMN = re.compile(r"\brk(\d+)c(\d+)\b")
 _TABLE = re.compile(r"\brk(\d+)[cn]")
 
-_PURE_EXPRESSIONS = frozenset(
-    {"CONJUNCTION", "COMPARISON", "BETWEEN", "CONSTANT", "COLUMN_REF", "CAST", "OPERATOR", "CASE", "TYPE"}
-)
+_PURE_EXPRESSIONS = _EXPRESSIONS | {"TYPE"}
 _PURE_FUNCTIONS = frozenset(
     {"prefix", "suffix", "contains", "lower", "upper", "length", "abs", "+", "-", "*", "//", "%", "~~", "!~~"}
 )
-"""Expressions that say the same each time they are asked: what is chosen once is looked at again by the query."""
+"""Deterministic functions: the query evaluates its conditions again on the records that are selected here."""
 
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """Which columns each table is asked for, and what the records must fulfil of tables that are scanned once."""
+    """The columns that each table must provide, and the filters of tables that are scanned once."""
 
     columns: dict[int, set[int]]
     filters: dict[int, str]
 
 
 def plan_query(connection: Any, sql: str, tables: Sequence[QueryTable]) -> QueryPlan:
-    """The plan of a query. What it does not say clearly counts as needed."""
+    """The plan of a query. In doubt, a column counts as needed."""
     text = connection.execute("explain (format json) " + sql).fetchall()[0][1]
     everything = QueryPlan({table.number: set(range(len(table.columns))) for table in tables}, {})
     try:
@@ -118,28 +126,23 @@ def plan_query(connection: Any, sql: str, tables: Sequence[QueryTable]) -> Query
     for number, place in _COLUMN.findall(text):
         if int(number) in columns:
             columns[int(number)].add(int(place))
-    scans = [number for node, _ in nodes if _SCAN in _operator_name(node) for number in [_find_scanned_table(node)]]
-    if None in scans:
+    scans = [(_find_scanned_table(node), above) for node, above in nodes if _SCAN in _operator_name(node)]
+    scanned = [number for number, _ in scans]
+    if None in scanned:
         return everything
     filters: dict[int, str] = {}
-    for node, above in nodes:
-        number = _find_scanned_table(node) if _SCAN in _operator_name(node) else None
-        if (
-            number is not None
-            and scans.count(number) == 1
-            and above is not None
-            and _operator_name(above) == "FILTER"
-        ):
-            told = above.get("extra_info", {}).get("Expression")
-            if isinstance(told, str):
-                filters[number] = told
+    for number, above in scans:
+        if number is not None and scanned.count(number) == 1 and above and _operator_name(above) == "FILTER":
+            condition = above.get("extra_info", {}).get("Expression")
+            if isinstance(condition, str):
+                filters[number] = condition
     return QueryPlan(columns, filters)
 
 
 def apply_index_filter(connection: Any, table: QueryTable, condition: str) -> None:
-    """Let a table read those records alone that fulfil what the indexes can say of a condition.
+    """Let a table read only the records that satisfy the parts of a condition that the indexes can answer.
 
-    The query looks at all of its conditions again, so that here one may be left out, but none be added.
+    The query evaluates all of its conditions again, so a part may be left out here, but none added.
     """
     package = import_duckdb()
     for number, part in enumerate(table.parts):
@@ -151,11 +154,11 @@ def apply_index_filter(connection: Any, table: QueryTable, condition: str) -> No
                 continue
             table.choose(number, _find_matching_records(connection, table, part, *sure))
         except package.Error:
-            continue  # what fails on a value here fails, and is said, when the query runs
+            continue  # an error on a value is reported when the query runs
 
 
 def _iter_nodes(plan: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """Every step of a plan, and the step that takes what it gives."""
+    """Every node of a plan, and its parent."""
     waiting: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
         (node, None) for node in (plan if isinstance(plan, list) else [plan])
     ]
@@ -170,7 +173,7 @@ def _operator_name(node: dict[str, Any]) -> str:
 
 
 def _find_scanned_table(node: dict[str, Any]) -> int | None:
-    """The number of the table that is scanned; DuckDB names at least one column of it."""
+    """The number of the table that is scanned; DuckDB names at least one of its columns."""
     found = _TABLE.search(json.dumps(node.get("extra_info", {}).get("Projections", "")))
     return None if found is None else int(found[1])
 
@@ -179,8 +182,7 @@ def _extract_indexed_condition(
     connection: Any, condition: str, table: QueryTable, part: QueryTablePart
 ) -> tuple[dict[str, Any], list[int]] | None:
     """The parts of a condition that the index of a split answers, as a parsed query, and their columns."""
-    sql = f"select rkrow from rkindex where {condition}"
-    parsed = json.loads(connection.execute("select json_serialize_sql($1)", [sql]).fetchall()[0][0])
+    parsed = _serialize_query(connection, f"select rkrow from rkindex where {condition}")
     if parsed.get("error") or len(parsed["statements"]) != 1:
         return None
     node = parsed["statements"][0]["node"]
@@ -203,33 +205,23 @@ def _extract_indexed_condition(
 
 
 def _find_columns(term: Any) -> set[tuple[int, int]] | None:
-    """The columns of an expression; None where it is not sure to say the same a second time."""
+    """The columns of an expression; None if it may not be deterministic."""
     found: set[tuple[int, int]] = set()
-    waiting = [term]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, list):
-            waiting += one
-        elif isinstance(one, dict):
-            kind = one.get("class")
-            if kind == "FUNCTION":
-                if one.get("function_name") not in _PURE_FUNCTIONS:
-                    return None
-            elif kind is not None and kind not in _PURE_EXPRESSIONS:
+    for one in _iter_expressions(term, _PURE_EXPRESSIONS, _PURE_FUNCTIONS):
+        if one is None:
+            return None
+        if one["class"] == "COLUMN_REF":
+            named = _COLUMN.fullmatch(one["column_names"][-1])
+            if named is None:
                 return None
-            if kind == "COLUMN_REF":
-                named = _COLUMN.fullmatch(one["column_names"][-1])
-                if named is None:
-                    return None
-                found.add((int(named[1]), int(named[2])))
-            waiting += one.values()
+            found.add((int(named[1]), int(named[2])))
     return found
 
 
 def _find_matching_records(
     connection: Any, table: QueryTable, part: QueryTablePart, parsed: dict[str, Any], places: list[int]
 ) -> Ids:
-    """The numbers of the records of a split that fulfil a condition on columns that its index knows."""
+    """The numbers of the records of a split that satisfy a condition on indexed columns."""
     sql = connection.execute("select json_deserialize_sql($1::json)", [json.dumps(parsed)]).fetchall()[0][0]
     stream = _IndexStream(table, part, places)
     connection.register("rkindex", stream)
@@ -237,8 +229,8 @@ def _find_matching_records(
         answer = connection.sql(sql)
         rows = (getattr(answer, "to_arrow_table", None) or answer.fetch_arrow_table)()
     except import_duckdb().Error:
-        if stream.failure is not None:
-            raise stream.failure from None
+        if (failure := stream.take_failure()) is not None:
+            raise failure from None
         raise
     finally:
         stream.close()
@@ -247,34 +239,20 @@ def _find_matching_records(
     return np.concatenate(chunks).astype(np.int64) if chunks else np.zeros(0, np.int64)
 
 
-class _IndexStream:
-    """Indexed columns of a split as DuckDB takes a table, with the numbers of the records."""
+class _IndexStream(ArrowStream):
+    """Indexed columns of a split for DuckDB, with the numbers of the records."""
 
     def __init__(self, table: QueryTable, part: QueryTablePart, places: list[int]) -> None:
-        fields = [pa.field(table.column(place), table.columns[place].kind) for place in places]
-        self.schema = pa.schema([pa.field("rkrow", pa.int64()), *fields])
-        self.failure: BaseException | None = None
+        super().__init__()
         self._table = table
         self._part = part
         self._places = places
-        self._running: list[Iterator[Any]] = []
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        running = self._batches()
-        self._running.append(running)
-        return pa.RecordBatchReader.from_batches(self.schema, running).__arrow_c_stream__()
+    @property
+    def schema(self) -> pa.Schema:
+        fields = [pa.field(self._table.column(place), self._table.columns[place].kind) for place in self._places]
+        return pa.schema([pa.field("rkrow", pa.int64()), *fields])
 
-    def close(self) -> None:
-        """Stop reading."""
-        for one in self._running:
-            one.close()  # type: ignore[attr-defined]
-
-    def _batches(self) -> Iterator[Any]:
-        try:
-            for arrays, ids in self._table.read_indexed(self._part, self._places):
-                yield pa.RecordBatch.from_arrays([pa.array(expand_selection(ids)), *arrays], schema=self.schema)
-        except GeneratorExit:
-            raise
-        except BaseException as failure:
-            self.failure = failure
-            raise
+    def _scan(self) -> Iterator[list[Any]]:
+        for arrays, ids in self._table.read_indexed(self._part, self._places):
+            yield [pa.array(expand_selection(ids)), *arrays]

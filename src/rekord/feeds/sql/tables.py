@@ -1,4 +1,4 @@
-"""The tables of a query: the records of some splits, of which DuckDB pulls the columns that it needs."""
+"""The tables of a query: the records of some splits, from which DuckDB pulls the columns that it needs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,9 @@ from rekord.errors import RekordError
 from rekord.feeds.dataframes import infer_arrow_schema, iter_arrow_batches
 from rekord.schema import Feature
 
-CHUNK_ROWS = CHUNK_RECORDS
-"""Of a batch: numbers alone, so that many of them are little; a chunk of the index."""
-
 
 class IndexedColumns:
-    """What is known of the records of some shards without reading them."""
+    """The columns of some shards that their indexes hold, so that no record is read for them."""
 
     def __init__(self, shards: Shards, kinds: dict[str, Any]) -> None:
         self._shards = shards
@@ -47,25 +44,27 @@ class IndexedColumns:
     def batches(
         self, names: Sequence[str], within: Selection | None = None
     ) -> Iterator[tuple[dict[str, Any], Selection]]:
-        """Columns of all records or of a view, and the numbers of these records, some thousands at a time."""
+        """Columns of all records or of a view, and the record numbers, one index chunk at a time."""
         if within is not None:
-            for begin in range(0, len(within), CHUNK_ROWS):
-                some = within[begin : begin + CHUNK_ROWS]
+            for begin in range(0, len(within), CHUNK_RECORDS):
+                some = within[begin : begin + CHUNK_RECORDS]
                 yield self._at(names, expand_selection(some)), some
             return
         starts = self._shards.starts.tolist()
         for shard, count in enumerate(self._shards.counts.tolist()):
-            for begin in range(0, count, CHUNK_ROWS):
-                end = min(begin + CHUNK_ROWS, count)
-                columns = self._chunk(shard, begin // CHUNK_ROWS, names) if names else {}
+            for begin in range(0, count, CHUNK_RECORDS):
+                end = min(begin + CHUNK_RECORDS, count)
+                columns = self._chunk(shard, begin // CHUNK_RECORDS, names) if names else {}
                 yield columns, range(starts[shard] + begin, starts[shard] + end)
 
     def places(self) -> Any:
-        """The names of the shards, by which the place of a record is told."""
+        """The names of the shards: base names if they are unique, else paths."""
         if self._places is None:
             short = [os.path.basename(path) for path in self._shards.paths]
             unique = len(set(short)) == len(short)
-            self._places = pa.array([_decode_name(name) for name in (short if unique else self._shards.paths)])
+            # File names need not be UTF-8.
+            names = [os.fsencode(name).decode(errors="replace") for name in (short if unique else self._shards.paths)]
+            self._places = pa.array(names)
         return self._places
 
     def _has(self, name: str) -> bool:
@@ -79,9 +78,9 @@ class IndexedColumns:
         return index.has_columns([name]) and _is_same_type(index.column_type(name), self._kinds[name])
 
     def _chunk(self, shard: int, number: int, names: Sequence[str]) -> dict[str, Any]:
-        """Columns of ROWS records of a shard."""
+        """Columns of one index chunk of a shard."""
         index = self._shards.index(shard)
-        if not index.keeps(names):  # of another index than before
+        if not index.keeps(names):  # the index was replaced
             raise index_mismatch_error(index.path, "the columns of the index, as before", "an index without them")
         found = index.columns(number, names)
         return {name: _cast(found.column(i), self._kinds[name]) for i, name in enumerate(names)}
@@ -91,14 +90,16 @@ class IndexedColumns:
         if not names:
             return {}
         shards, records = self._shards.locate(ids)
-        used = np.unique(np.stack([shards, records // CHUNK_ROWS]), axis=1).T.tolist()
+        used = np.unique(np.stack([shards, records // CHUNK_RECORDS]), axis=1).T.tolist()
         places = np.concatenate(
-            [np.flatnonzero((shards == shard) & (records // CHUNK_ROWS == number)) for shard, number in used]
+            [np.flatnonzero((shards == shard) & (records // CHUNK_RECORDS == number)) for shard, number in used]
         )
         back = pa.array(np.argsort(places))
         parts: dict[str, list[Any]] = {name: [] for name in names}
         for shard, number in used:
-            here = pa.array(records[(shards == shard) & (records // CHUNK_ROWS == number)] - number * CHUNK_ROWS)
+            here = pa.array(
+                records[(shards == shard) & (records // CHUNK_RECORDS == number)] - number * CHUNK_RECORDS
+            )
             for name, column in self._chunk(shard, number, names).items():
                 parts[name].append(column.take(here))
         return {name: pa.concat_arrays(chunks).take(back) for name, chunks in parts.items()}
@@ -109,65 +110,58 @@ def _cast(column: Any, kind: Any) -> Any:
 
 
 def _is_same_type(stored: Any, kind: Any) -> bool:
-    """Whether what the index stores is, but for its width, what records give."""
+    """Whether the index stores the type of the records, except for its width."""
     if pa.types.is_integer(kind):
         return bool(pa.types.is_integer(stored)) and stored.bit_width <= kind.bit_width
     if pa.types.is_timestamp(kind):
         return bool(pa.types.is_timestamp(stored)) and stored.unit == kind.unit
-    text = (pa.types.is_string, pa.types.is_large_string)
-    data = (pa.types.is_binary, pa.types.is_large_binary)
-    for group in (text, data):
-        if any(test(kind) for test in group):
-            return any(test(stored) for test in group)
+    for group in ((pa.string(), pa.large_string()), (pa.binary(), pa.large_binary())):
+        if kind in group:
+            return stored in group
     return bool(stored == kind)
-
-
-def _decode_name(name: str) -> str:
-    """A file name as a text: one that is not UTF-8 has signs in it that say so."""
-    return os.fsencode(name).decode(errors="replace")
 
 
 _MAX_BATCH_ROWS, _MIN_BATCH_ROWS = 4096, 16
 _BATCH_BYTES = 4 << 20
-"""About how much of images, texts and the like is in a batch: a few of them are made ahead."""
+"""Approximate bytes of images, texts and the like per batch; a few batches are prefetched."""
 
 _MAX_ARRAY_LENGTH = 100_000
-"""DuckDB has no arrays of more elements; such a column is a list to it."""
+"""Maximum of DuckDB's ARRAY type; longer columns become lists."""
 
 _MAX_SELECTED_FRACTION = 0.5
-"""From this share of the records on they are read one behind another, instead of each by its number."""
+"""From this fraction of the records on, all are read sequentially instead of each by its number."""
 
 
 @dataclass(frozen=True)
 class QueryColumn:
-    """A column of a table: one of the records, or one that says more of them."""
+    """A column of a table: one of the records, or a virtual one such as `_split`."""
 
     name: str
     kind: Any  # an Arrow type that DuckDB has
-    record: str | None = None  # the column of the records that it is made of
+    record: str | None = None  # the column of the records that it is computed from
     extra: Literal["", "split", "record", "shard", "shard record", "name"] = ""
     classes: tuple[str, ...] = ()
 
 
 class QueryTablePart:
-    """A split, and what its index knows."""
+    """A split, and its indexed columns."""
 
     def __init__(self, split: Split, kinds: dict[str, Any]) -> None:
         self.split = split
         self.indexed = IndexedColumns(split.view.shards, kinds)
         self.stored = split.batch_map is None and split.row_transforms is None
-        """Whether its columns are those of the files; else the index knows nothing of them."""
+        """Whether its columns are those of the files; otherwise the index does not describe them."""
 
     def numbers(self, places: Ids) -> Ids:
-        """The numbers that records at some places of the split have in its files."""
+        """The record numbers of some positions of the split."""
         return places if self.split.view.ids is None else select_numbers(self.split.view.ids, places)
 
 
 def build_query_columns(schema: Mapping[str, Feature] | None, kinds: dict[str, Any], query: str) -> list[QueryColumn]:
-    """The columns of the records, each by a name of its own in a language that knows no case.
+    """The columns of the records, by names that are unique in SQL, which ignores case.
 
-    Behind them come those that say more, where the query names them: so that `select *` gives records as they are.
-    Without a schema there are none of these: a function made the rows, and they may be no records any more.
+    Virtual columns follow if the query names them, so that `select *` returns the records as they are. Without a
+    schema there are none: the rows come from a function, and may no longer correspond to records.
     """
     taken: set[str] = set()
     columns = [QueryColumn(_make_unique_name(name, taken), _to_duckdb_type(kinds[name]), name) for name in kinds]
@@ -191,47 +185,90 @@ def _is_named_in(query: str, column: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(column)}(?!\w)", query, re.IGNORECASE) is not None
 
 
+class ArrowStream:
+    """A table that DuckDB scans by pulling batches from Python."""
+
+    def __init__(self) -> None:
+        self._failure: BaseException | None = None
+        self._running: list[Iterator[Any]] = []
+
+    @property
+    def schema(self) -> Any:
+        """The columns that are scanned."""
+        raise NotImplementedError
+
+    def _scan(self) -> Iterator[list[Any]]:
+        """The arrays of each batch."""
+        raise NotImplementedError
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """A new stream from the first record on, each time: DuckDB opens some that it never reads."""
+        running = self._batches()
+        self._running.append(running)
+        return pa.RecordBatchReader.from_batches(self.schema, running).__arrow_c_stream__()
+
+    def _batches(self) -> Iterator[Any]:
+        try:
+            schema = self.schema
+            for arrays in self._scan():
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        except GeneratorExit:
+            raise
+        except BaseException as failure:
+            # DuckDB would turn it into text; Ctrl-C may arrive here too.
+            self._failure = failure
+            raise
+
+    def close(self) -> None:
+        """Stop reading: close files and end threads."""
+        running, self._running = self._running, []
+        for one in running:
+            one.close()  # type: ignore[attr-defined]
+
+    def take_failure(self) -> BaseException | None:
+        """The error that was raised while records were read.
+
+        It is not kept, and has no traceback: that leads back to it and to DuckDB's objects, which would wait for the
+        garbage collector and be closed on whichever thread that runs.
+        """
+        failure, self._failure = self._failure, None
+        return None if failure is None else failure.with_traceback(None)
+
+
 @dataclass
-class QueryTable:
-    """What DuckDB sees as one table. Its columns have names of ours there, which a view gives the real ones."""
+class QueryTable(ArrowStream):
+    """One table for DuckDB. Its columns have internal names, which a view maps to the real ones."""
 
     number: int
     name: str
     parts: list[QueryTablePart]
     columns: list[QueryColumn]
     needed: list[int] = field(init=False)
-    _failure: BaseException | None = None
     _chosen: list[Ids | None] = field(init=False)
-    _running: list[Iterator[Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        super().__init__()
         self.needed = list(range(len(self.columns)))
         self._chosen = [None] * len(self.parts)
 
     @property
     def scanned(self) -> str:
-        """The name of what is scanned."""
+        """The internal name of the table."""
         return f"rk{self.number}"
 
     def column(self, place: int) -> str:
-        """The name of a column in what is scanned."""
+        """The internal name of a column."""
         return f"rk{self.number}c{place}"
 
     @property
     def schema(self) -> Any:
-        """What is scanned: first a column that nobody needs, which DuckDB takes to count rows by."""
+        """The needed columns after an empty one, by which DuckDB can count rows."""
         fields = [pa.field(f"rk{self.number}n", pa.bool_())]
         fields += [pa.field(self.column(place), self.columns[place].kind) for place in self.needed]
         return pa.schema(fields)
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        """A new stream over the records, from the first on, each time: DuckDB asks for some that it never reads."""
-        running = self._batches()
-        self._running.append(running)
-        return pa.RecordBatchReader.from_batches(self.schema, running).__arrow_c_stream__()
-
     def view(self) -> str:
-        """The statement that gives the table its name and its columns theirs; what is not needed is null."""
+        """The statement that creates the view; columns that are not needed are null."""
         needed = set(self.needed)
         shown = [
             f"{self.column(place)} as {quote_identifier(column.name)}"
@@ -245,68 +282,42 @@ class QueryTable:
         )
 
     def known(self, part: QueryTablePart, place: int) -> bool:
-        """Whether a column of a part can be told without reading records."""
+        """Whether a column of a part is known without reading records."""
         record = self.columns[place].record
         return record is None or (part.stored and part.indexed.has([record]))
 
     def reads(self, part: QueryTablePart) -> bool:
-        """Whether records of a part have to be read: only a function itself says how many rows it makes."""
+        """Whether records of a part must be read; always with a function, which decides the number of rows."""
         return part.split.batch_map is not None or not all(self.known(part, place) for place in self.needed)
 
     def choose(self, number: int, ids: Ids) -> None:
-        """Read no other records of a part than these, where that is worth it."""
+        """Read only these records of a part, if they are few enough."""
         if len(ids) < _MAX_SELECTED_FRACTION * len(self.parts[number].split):
             self._chosen[number] = ids
 
     def read_indexed(self, part: QueryTablePart, places: Sequence[int]) -> Iterator[tuple[list[Any], Selection]]:
-        """Columns of a part that its index knows, and the numbers of the records."""
+        """Indexed columns of a part, and the record numbers."""
         for columns, ids in part.indexed.batches(self._names(places), part.split.view.ids):
             yield self._arrays(part, places, columns, ids), ids
 
-    def close(self) -> None:
-        """Stop reading: files are closed and threads ended."""
-        running, self._running = self._running, []
-        for one in running:
-            one.close()  # type: ignore[attr-defined]
-
-    def take_failure(self) -> BaseException | None:
-        """What went wrong while records were read.
-
-        Not kept here, and without the places that it went through: these lead back to it and to DuckDB's objects,
-        which would wait for the garbage collector and end in whichever thread that runs.
-        """
-        failure, self._failure = self._failure, None
-        return None if failure is None else failure.with_traceback(None)
-
-    def _batches(self) -> Iterator[Any]:
-        try:
-            schema = self.schema
-            for part, chosen in zip(self.parts, self._chosen, strict=True):
-                if chosen is not None and not len(chosen):
-                    continue
-                made: Iterator[tuple[list[Any], Selection]]
-                made = self._read(part, chosen) if self.reads(part) else self.read_indexed(part, self.needed)
-                for arrays, ids in made:
-                    rows = pa.nulls(len(ids), pa.bool_())
-                    yield pa.RecordBatch.from_arrays([rows, *arrays], schema=schema)
-        except GeneratorExit:
-            raise
-        except BaseException as failure:
-            # On its way through DuckDB it would become a text; Ctrl-C may come up here too.
-            self._failure = failure
-            raise
+    def _scan(self) -> Iterator[list[Any]]:
+        for part, chosen in zip(self.parts, self._chosen, strict=True):
+            if chosen is not None and not len(chosen):
+                continue
+            made: Iterator[tuple[list[Any], Selection]]
+            made = self._read(part, chosen) if self.reads(part) else self.read_indexed(part, self.needed)
+            for arrays, ids in made:
+                yield [pa.nulls(len(ids), pa.bool_()), *arrays]
 
     def _read(self, part: QueryTablePart, chosen: Ids | None) -> Iterator[tuple[list[Any], Selection]]:
-        split = (
-            part.split
-            if chosen is None
-            else part.split.replace(view=part.split.view.select(normalize_selection(chosen)))
-        )
+        split = part.split
+        if chosen is not None:
+            split = split.replace(view=split.view.select(normalize_selection(chosen)))
         names = self._names(self.needed)
-        # What a function makes of the columns does not say which ones it needs.
-        asked = names if split.batch_map is None else None
+        # Which columns a function needs is unknown.
+        columns_read = names if split.batch_map is None else None
         done = 0
-        for batch in iter_arrow_batches(split, asked, rows=self._rows(part, names))[1]:
+        for batch in iter_arrow_batches(split, columns_read, rows=self._rows(part, names))[1]:
             places = np.arange(done, done + batch.num_rows, dtype=np.int64)
             done += batch.num_rows
             ids = part.numbers(places) if chosen is None else chosen[places]
@@ -328,8 +339,7 @@ class QueryTable:
                 where = part.split.view.shards.locate(expand_selection(ids))
             if column.extra == "":
                 assert column.record is not None
-                array = columns[column.record]
-                arrays.append(array if array.type == column.kind else array.cast(column.kind))
+                arrays.append(_cast(columns[column.record], column.kind))
             elif column.extra == "name":
                 assert column.record is not None
                 arrays.append(_map_class_names(columns[column.record], column.classes))
@@ -346,27 +356,27 @@ class QueryTable:
         return arrays
 
     def _rows(self, part: QueryTablePart, names: Sequence[str]) -> int:
-        """How many records make a batch: many numbers, or few images."""
+        """The number of records per batch: many of numbers, few of images."""
         read = set(names)
         kinds = [column.kind for column in self.columns if column.record in read and not column.extra]
         if all(_get_type_width(kind) for kind in kinds):
             width = sum(_get_type_width(kind) for kind in kinds)
         else:
-            # One record tells more of the others than any guess.
+            # The size of one record is the best estimate for the others.
             try:
                 width = next((len(payload) for payload in records(part.split.paths[:1])), 1)
             except RekordError:
-                width = _BATCH_BYTES // 64  # it is said when the record is read
+                width = _BATCH_BYTES // 64  # the error is raised when the record is read
         return max(_MIN_BATCH_ROWS, min(_MAX_BATCH_ROWS, _BATCH_BYTES // max(width, 1)))
 
 
 def quote_identifier(name: str) -> str:
-    """A name in SQL, whatever is in it."""
+    """A name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def quote_literal(text: str) -> str:
-    """A text in SQL."""
+    """A string as a quoted SQL literal."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -376,14 +386,14 @@ def infer_column_types(split: Split, columns: Sequence[str] | None = None) -> di
 
 
 def _map_class_names(ids: Any, classes: tuple[str, ...]) -> Any:
-    """The names of classes; null for an id that has none."""
+    """The class names of ids; null for an id without a name."""
     inside = pc.and_(pc.greater_equal(ids, 0), pc.less(ids, len(classes)))
     places = pc.if_else(inside, ids, pa.scalar(None, ids.type))
     return pa.array(classes, pa.string()).take(places)
 
 
 def _make_unique_name(name: str, taken: set[str]) -> str:
-    """A name that no column before has: names that differ in case alone are one in SQL."""
+    """A name that is not taken; names that differ only in case are equal in SQL."""
     wanted = name or "_"
     number, free = 0, wanted
     while free.casefold() in taken:
@@ -394,11 +404,11 @@ def _make_unique_name(name: str, taken: set[str]) -> str:
 
 
 def _to_duckdb_type(kind: Any) -> Any:
-    """A type that DuckDB has, and that holds the same values."""
+    """A type that DuckDB supports and that holds the same values."""
     if pa.types.is_float16(kind):
         return pa.float32()
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        return pa.timestamp("ns")  # of times with a zone, DuckDB keeps microseconds
+        return pa.timestamp("ns")  # for times with a zone, DuckDB keeps only microseconds
     if pa.types.is_fixed_size_list(kind):
         inner = _to_duckdb_type(kind.value_type)
         usual = 0 < kind.list_size <= _MAX_ARRAY_LENGTH
@@ -436,7 +446,7 @@ _TYPE_NAMES = {
 
 
 def _get_type_name(kind: Any) -> str:
-    """What DuckDB calls a type. To ask it takes longer than many a query."""
+    """DuckDB's name of a type. Looking it up in DuckDB would take longer than many queries."""
     if pa.types.is_fixed_size_list(kind):
         return f"{_get_type_name(kind.value_type)}[{kind.list_size}]"
     if pa.types.is_large_list(kind):
@@ -450,7 +460,7 @@ def _get_type_name(kind: Any) -> str:
 
 
 def _get_type_width(kind: Any) -> int:
-    """How many bytes a value takes at least; 0 where values differ in that."""
+    """The minimum bytes per value; 0 for types of variable size."""
     if pa.types.is_fixed_size_list(kind):
         return int(kind.list_size * _get_type_width(kind.value_type))
     try:

@@ -1,21 +1,19 @@
-"""What a column becomes in TensorFlow: a dense, ragged or sparse tensor, or a pair with a validity mask."""
+"""The form of a column in TensorFlow: a dense, ragged or sparse tensor, or a pair with a validity mask."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from math import prod
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from rekord import _core
 from rekord.codec.columns import Array, Optional, Ragged, SparseColumn, Strings
-from rekord.codec.decode import assemble_columns, new_batch
 from rekord.dataset.batches import Batches, BatchRequest
 from rekord.errors import RekordError, error
+from rekord.feeds.feed import is_numeric, make_empty_batch
 from rekord.location import Location
 
 Shape: TypeAlias = tuple["int | None", ...]
@@ -23,15 +21,15 @@ TensorIterator: TypeAlias = "Iterator[Any]"
 
 INT64_DTYPE = np.dtype(np.int64)
 _MIN_WIDE_ROW_BYTES = 512
-"""Rows of so many bytes cross over in a tensor of their own, without a copy; shorter ones share one."""
+"""Rows of at least this size are passed in a tensor of their own, without a copy; shorter ones share one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TensorPart:
     """One array of a form, flat unless it has another rank; `dtype` is None for byte strings, which are always flat.
 
-    Parts of one dtype travel together where they have as many values: `each` for every row, and `more`. One whose
-    `each` is None travels alone.
+    Parts of one dtype and the same number of values, `each` per row plus `more`, are packed together. A part whose
+    `each` is None is packed alone.
     """
 
     dtype: np.dtype[Any] | None
@@ -47,7 +45,7 @@ class TensorForm(Protocol):
         """The flat arrays that make up a column."""
 
     def put(self, column: Any) -> list[Any]:
-        """These arrays of one column; `Strings` or lists of bytes where byte strings are meant."""
+        """These arrays of one column; `Strings` or lists of bytes for byte strings."""
 
     def take(self, tf: Any, parts: TensorIterator, rows: Any) -> Any:
         """The tensor of a column of `rows`, in the graph."""
@@ -55,14 +53,14 @@ class TensorForm(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DenseForm:
-    """Numbers of one shape, or byte strings where `dtype` is None; a size of None differs from batch to batch."""
+    """Numbers of one shape, or byte strings if `dtype` is None; a size of None varies between batches."""
 
     dtype: np.dtype[Any] | None
     shape: Shape = ()
 
     def parts(self) -> tuple[TensorPart, ...]:
         if None in self.shape:
-            # Numbers cross in their own shape; of strings that is told.
+            # Numbers are passed in their shape; the shape of strings is passed separately.
             own = TensorPart(self.dtype, rank=1 + len(self.shape))
             return (own,) if self.dtype is not None else (TensorPart(None), TensorPart(INT64_DTYPE))
         each: int = prod(self.shape)  # type: ignore[arg-type]
@@ -86,7 +84,7 @@ class DenseForm:
         elif 0 in self.shape:
             out = tf.reshape(out, [rows, *self.shape])
         elif self.shape:
-            # A shape that is known needs no operation of its own: there may be hundreds of columns.
+            # A known shape needs no extra operation: there may be hundreds of columns.
             out = tf.reshape(out, [-1, *self.shape])
         out.set_shape([tf.get_static_value(rows), *self.shape])
         return out
@@ -99,7 +97,7 @@ class RaggedForm:
     values: TensorForm
 
     def parts(self) -> tuple[TensorPart, ...]:
-        # How many values there are in all is known of none.
+        # The total number of values is unknown.
         inner = [replace(part, each=None) for part in self.values.parts()]
         return (TensorPart(INT64_DTYPE, 1, 1), *inner)
 
@@ -114,7 +112,7 @@ class RaggedForm:
 
 @dataclass(frozen=True, slots=True)
 class InnerRaggedForm:
-    """Rows of one shape in which a dimension varies that is not the first: None in `shape`."""
+    """Rows in which a dimension other than the first varies: None in `shape`."""
 
     dtype: np.dtype[Any] | None
     shape: Shape
@@ -125,7 +123,7 @@ class InnerRaggedForm:
     def put(self, column: Ragged) -> list[Any]:
         before, after = self._around()
         lengths = np.repeat(column.lengths // max(prod(before) * prod(after), 1), prod(before))
-        return [np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), column.values]
+        return [compute_row_splits(lengths), column.values]
 
     def take(self, tf: Any, parts: TensorIterator, rows: Any) -> Any:
         before, after = self._around()
@@ -143,7 +141,7 @@ class InnerRaggedForm:
 
 @dataclass(frozen=True, slots=True)
 class SparseForm:
-    """Sparse vectors of `size`, one a row, or one a step of a row."""
+    """Sparse vectors of `size`, one per row, or one per step of a row."""
 
     dtype: np.dtype[Any]
     size: int
@@ -153,22 +151,18 @@ class SparseForm:
         return TensorPart(INT64_DTYPE, rank=2), TensorPart(self.dtype), TensorPart(INT64_DTYPE)
 
     def put(self, column: Any) -> list[Any]:
-        places: list[Array] = []
+        places: list[Array] = [np.arange(len(column))]
         longest = 0
         if isinstance(column, Ragged):
             longest = int(column.lengths.max(initial=0))
-            row = np.repeat(np.arange(len(column)), column.lengths)
+            row = np.repeat(places[0], column.lengths)
             places = [row, np.arange(len(row)) - np.repeat(column.offsets[:-1], column.lengths)]
             column = column.values
         assert isinstance(column, SparseColumn)
-        lengths = column.values.lengths
-        if places:
-            places = [np.repeat(place, lengths) for place in places]
-        else:
-            places = [np.repeat(np.arange(len(column)), lengths)]
+        places = [np.repeat(place, column.values.lengths) for place in places]
         indices = np.stack([*places, np.asarray(column.indices.values)], axis=1)
         values = np.ascontiguousarray(column.values.values, self.dtype)
-        order = np.lexsort(indices.T[::-1])  # as TensorFlow expects; records may have been written otherwise
+        order = np.lexsort(indices.T[::-1])  # TensorFlow expects sorted indices; records may have others
         if (np.diff(order) != 1).any():
             indices, values = indices[order], values[order]
         return [indices, values, np.array([longest], INT64_DTYPE)]
@@ -184,7 +178,7 @@ class SparseForm:
 
 @dataclass(frozen=True, slots=True)
 class ImageForm:
-    """Images in sizes of their own, ragged in height and width; `after` are the channels, where there are any."""
+    """Images of different sizes, ragged in height and width; `after` are the channels, if any."""
 
     dtype: np.dtype[Any]
     after: tuple[int, ...]
@@ -194,14 +188,14 @@ class ImageForm:
 
     def put(self, column: Any) -> list[Any]:
         images = column.values if isinstance(column, Optional) else column
-        none = np.zeros((0, 0, *self.after), self.dtype)
-        there = [none if one is None else one for one in images]
+        empty = np.zeros((0, 0, *self.after), self.dtype)
+        present = [empty if one is None else one for one in images]
         if isinstance(column, Optional):
-            there = [one if valid else none for one, valid in zip(there, column.valid, strict=True)]
-        heights = np.array([one.shape[0] for one in there], np.int64)
-        widths = np.array([one.shape[1] for one in there], np.int64)
-        flat = np.concatenate([one.reshape(-1) for one in there]) if there else none.reshape(-1)
-        return [_compute_row_ends(heights), _compute_row_ends(np.repeat(widths, heights)), flat]
+            present = [one if valid else empty for one, valid in zip(present, column.valid, strict=True)]
+        heights = np.array([one.shape[0] for one in present], np.int64)
+        widths = np.array([one.shape[1] for one in present], np.int64)
+        flat = np.concatenate([empty.reshape(-1), *[one.reshape(-1) for one in present]])
+        return [compute_row_splits(heights), compute_row_splits(np.repeat(widths, heights)), flat]
 
     def take(self, tf: Any, parts: TensorIterator, rows: Any) -> Any:
         heights, widths = _set_row_count(tf, next(parts), rows, more=1), next(parts)
@@ -249,7 +243,7 @@ def infer_form(column: Any, *, optional: bool) -> TensorForm:
 
 
 def _tensor_dtype(values: np.ndarray[Any, Any]) -> np.dtype[Any]:
-    """The dtype of a tensor of these values; TensorFlow has no times, and takes them as they are stored."""
+    """The dtype of a tensor of these values; TensorFlow has no times, and gets the stored integers."""
     return INT64_DTYPE if values.dtype.kind == "M" else values.dtype
 
 
@@ -264,9 +258,9 @@ def _infer_ragged_form(column: Ragged) -> TensorForm:
 
 
 def pad_form(form: TensorForm) -> TensorForm:
-    """The form after ragged="pad": what was ragged is dense, in sizes that differ from batch to batch."""
+    """The form after ragged="pad": what was ragged is dense, with sizes that vary between batches."""
     if isinstance(form, MaskedForm):
-        # Missing rows are all padding then, and no longer told apart.
+        # Missing rows are all padding then, and no longer distinguishable.
         return pad_form(form.values) if isinstance(form.values, (RaggedForm, InnerRaggedForm, ImageForm)) else form
     if isinstance(form, InnerRaggedForm):
         return DenseForm(form.dtype, form.shape)
@@ -282,13 +276,14 @@ def pad_form(form: TensorForm) -> TensorForm:
 
 
 def _set_row_count(tf: Any, flat: Any, rows: Any, more: int = 0) -> Any:
-    """A tensor of a value a row, and `more`, told how many that are where it is known beforehand."""
+    """A tensor of one value per row, plus `more`, with its static shape set if that is known."""
     known = tf.get_static_value(rows)
     flat.set_shape([None if known is None else known + more])
     return flat
 
 
-def _compute_row_ends(lengths: Array) -> Array:
+def compute_row_splits(lengths: Array | list[int]) -> Array:
+    """Offsets from lengths, beginning with 0."""
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
@@ -311,35 +306,33 @@ def _to_bytes(value: Any) -> bytes:
         return value or b""
     raise error(
         "U676",
-        f"an array of objects holds {type(value).__name__}",
-        expected="bytes, str that UTF-8 can hold, or None",
+        f"object array contains {type(value).__name__}",
+        expected="bytes, str that can be encoded as UTF-8, or None",
         found=ascii(value)[:60],
-        do="let the function for `map` give arrays of numbers, or of strings",
+        do="return arrays of numbers or strings from the function for `map`",
     )
 
 
 _PROBE_ROWS = (1, 7)
-"""Of batches of these sizes, what differs in a shape is taken for what varies."""
-
-_NUMERIC_KINDS = "biufc"
+"""Sizes of the trial batches: dimensions that differ between them are taken to vary."""
 
 
 def infer_mapped_forms(request: BatchRequest) -> dict[str, TensorForm]:
-    """The forms of what the function for `map` gives."""
+    """The forms of the columns that the function for `map` returns."""
     schema = request.plan().schema
     tried = [_infer_batch_forms(_read_first_batch(request, rows)) for rows in _PROBE_ROWS]
     forms = _merge_batch_forms(*tried)
     if not forms:
-        raise _map_error("the function for `map` gives no columns", "a column at least", "{}")
+        raise _map_error("function for `map` returns no columns", "at least one column", "{}")
     for name, form in forms.items():
-        # Strings and ragged rows say that some are missing only where some are: a later batch may have holes.
+        # Strings and ragged rows have a mask only if some are missing, which may be so in a later batch.
         if name in schema and schema[name].optional and _has_implicit_missing(form):
             forms[name] = MaskedForm(form)
     return forms
 
 
 def validate_mapped_batch(forms: Mapping[str, TensorForm], batch: Mapping[str, Any]) -> None:
-    """Refuse a batch that is not in these forms: the graph was told them."""
+    """Refuse a batch that does not have these forms, which the graph declares."""
     own = _infer_batch_forms(batch)
     for name, form in _merge_batch_forms(forms, own).items():
         if form != forms[name]:
@@ -347,21 +340,14 @@ def validate_mapped_batch(forms: Mapping[str, TensorForm], batch: Mapping[str, A
     rows = len(next(iter(batch.values()), ()))
     for name, column in batch.items():
         if len(column) != rows:
-            raise _map_error(
-                f"`{name}` has another number of rows than the rest of its batch",
-                f"{rows:,} rows",
-                f"{len(column):,}",
-                feature=name,
-            )
+            what = f"`{name}` has a different number of rows from the rest of its batch"
+            raise _map_error(what, f"{rows:,} rows", f"{len(column):,}", feature=name)
 
 
 def _merge_batch_forms(first: Mapping[str, TensorForm], second: Mapping[str, TensorForm]) -> dict[str, TensorForm]:
     if list(first) != list(second):
-        raise _map_error(
-            "the function for `map` gives other columns for other batches",
-            str(list(first)),
-            str(list(second)),
-        )
+        what = "function for `map` returns different columns for different batches"
+        raise _map_error(what, str(list(first)), str(list(second)))
     return {name: _merge_forms(name, first[name], second[name]) for name in first}
 
 
@@ -372,23 +358,13 @@ def _has_implicit_missing(form: TensorForm) -> bool:
 
 
 def _read_first_batch(request: BatchRequest, rows: int) -> Mapping[str, Any]:
-    """The first records of an epoch as the function gives them, on one thread that ends with this."""
-    alone = replace(
-        request,
-        batch_size=rows,
-        rank=0,
-        world=1,
-        remainder="keep",
-        threads=1,
-        prefetch=0,
-        worker=0,
-        workers=1,
-    )
+    """The first batch of an epoch, read on one thread that ends with this call."""
+    single: dict[str, Any] = {"rank": 0, "world": 1, "threads": 1, "prefetch": 0, "worker": 0, "workers": 1}
+    alone = replace(request, batch_size=rows, remainder="keep", **single)
     with iter(Batches(alone)) as batches:
         for batch in batches:
             return batch
-    plan = request.plan()
-    empty = assemble_columns(plan, new_batch(plan, _core.Pool(0)).take(), 0)
+    empty = make_empty_batch(request.plan())
     return empty if request.finish is None else request.finish(empty)
 
 
@@ -396,10 +372,12 @@ def _infer_batch_forms(batch: Mapping[str, Any]) -> dict[str, TensorForm]:
     forms: dict[str, TensorForm] = {}
     for name, column in batch.items():
         known = isinstance(column, (Strings, Ragged, Optional, SparseColumn))
-        numbers = isinstance(column, np.ndarray) and column.ndim > 0 and _is_tensor(column)
-        if not isinstance(name, str) or not (known or numbers):
+        is_array = isinstance(column, np.ndarray) and column.ndim > 0
+        if not isinstance(name, str) or not (
+            known or (is_array and (is_numeric(column) or column.dtype.kind in "OSUM"))
+        ):
             raise _map_error(
-                f"the function for `map` gives {type(column).__name__} for {repr(name)[:60]}",
+                f"function for `map` returns {type(column).__name__} for {repr(name)[:60]}",
                 "columns by name: arrays of numbers or strings, or columns of rekord",
                 repr(column)[:60],
             )
@@ -408,19 +386,15 @@ def _infer_batch_forms(batch: Mapping[str, Any]) -> dict[str, TensorForm]:
     return forms
 
 
-def _is_tensor(column: np.ndarray[Any, Any]) -> bool:
-    return column.dtype.kind in _NUMERIC_KINDS + "OSUM" or column.dtype.name == "bfloat16"
-
-
 def _merge_forms(name: str, first: TensorForm, second: TensorForm) -> TensorForm:
-    """One form for both: sizes that differ are unknown, and holes in one are holes in all."""
+    """One form for both: sizes that differ are unknown, and missing values in one are possible in all."""
     if isinstance(first, MaskedForm) or isinstance(second, MaskedForm):
         inner = [form.values if isinstance(form, MaskedForm) else form for form in (first, second)]
         return MaskedForm(_merge_forms(name, *inner))
     if isinstance(first, RaggedForm) and isinstance(second, RaggedForm):
         return RaggedForm(_merge_forms(name, first.values, second.values))
     if isinstance(first, DenseForm) and isinstance(second, DenseForm) and len(first.shape) == len(second.shape):
-        pairs = zip_longest(first.shape, second.shape)
+        pairs = zip(first.shape, second.shape, strict=True)
         shape = tuple([one if one == other else None for one, other in pairs])
         if first.dtype == second.dtype:
             return DenseForm(first.dtype, shape)
@@ -430,12 +404,8 @@ def _merge_forms(name: str, first: TensorForm, second: TensorForm) -> TensorForm
 
 
 def _form_mismatch_error(name: str, first: TensorForm, second: TensorForm) -> RekordError:
-    return _map_error(
-        f"the function for `map` gives `{name}` in another form for another batch",
-        _describe_form(first),
-        _describe_form(second),
-        feature=name,
-    )
+    what = f"function for `map` returns `{name}` in different forms"
+    return _map_error(what, _describe_form(first), _describe_form(second), feature=name)
 
 
 def _describe_form(form: TensorForm) -> str:
@@ -456,5 +426,5 @@ def _map_error(what: str, expected: str, found: str, *, feature: str | None = No
         location=Location(feature=feature),
         expected=expected[:60],
         found=found[:60],
-        do="let the function give the same columns for every batch, or use dataset.map with TensorFlow's functions",
+        do="return the same columns for every batch, or use dataset.map(…) with TensorFlow functions",
     )

@@ -6,17 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
-from rekord import _core
-from rekord.arguments import integer, invalid
+from rekord.arguments import integer, one_of
 from rekord.codec.columns import Batch, Column
-from rekord.codec.decode import assemble_columns, new_batch
 from rekord.codec.images.decode import ImageColumnDecoder
-from rekord.codec.plan import CodecPlan
 from rekord.dataset.batches import BatchReader, BatchRequest, LoaderState, read_batches
 from rekord.dataset.options import BatchOptions
 from rekord.dataset.postprocess import Postprocessor
 from rekord.errors import RekordError, error
-from rekord.feeds.feed import import_framework
+from rekord.feeds.feed import import_package, make_empty_batch
 from rekord.feeds.tensorflow.columns import (
     DenseForm,
     ImageForm,
@@ -35,21 +32,21 @@ if TYPE_CHECKING:
 
 
 _MAX_PREFETCH = 1024
-"""More batches read ahead change nothing but the memory that they take."""
+"""More prefetched batches would only take memory."""
 
 
 def build_native_dataset(tf: Any, request: BatchRequest, state: Mapping[str, Any] | None, *, one_length: bool) -> Any:
-    """The dataset of a request, from a state on.
+    """The dataset of a request, resumed from a state.
 
-    Its length is told where it is known without reading. With `one_length` it always is, and all iterations have it:
-    Keras remembers the first, and would cut later epochs to that. So a state in the middle of an epoch is then good
-    for the rest of that epoch alone.
+    It has a cardinality if the length is known without reading. With `one_length` it always has one, and all
+    iterations have that length: Keras remembers the first, and would truncate later epochs to it. So a state in the
+    middle of an epoch is then valid only for the rest of that epoch.
     """
     epochs = EpochTracker(request, state, one_length=one_length)
     is_mapped = isinstance(request.finish, Postprocessor) and request.finish.map is not None
     forms = infer_mapped_forms(request) if is_mapped else plan_forms(request)
     boundary = BatchPacking.of(forms)
-    # Only what is not kept short has one length for sure; a function may have changed it too.
+    # A short last batch or a function may change the number of rows.
     rows = None if is_mapped or request.remainder == "keep" else request.batch_size
 
     def packed(batch: dict[str, Column], begun: int) -> tuple[Any, ...]:
@@ -66,7 +63,7 @@ def build_native_dataset(tf: Any, request: BatchRequest, state: Mapping[str, Any
         def advance() -> Any:
             return tf.numpy_function(epochs.advance, [begun], [], stateful=True)
 
-        # Only here, after all that reads ahead, is it known which batches were delivered.
+        # Only here, after all prefetching, is it known which batches were delivered.
         tf.cond(begun > 0, advance, tf.no_op)
         return columns
 
@@ -77,7 +74,7 @@ def build_native_dataset(tf: Any, request: BatchRequest, state: Mapping[str, Any
     if one_length or (not epochs.resumed and (request.shards.counted or not request.streams)):
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(epochs.first_steps))
     options = tf.data.Options()
-    # A prefetch behind `delivered` would take batches for seen that nobody has seen yet.
+    # A prefetch after `delivered` would count batches that were not delivered yet.
     options.experimental_optimization.inject_prefetch = False
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     dataset = dataset.with_options(options)
@@ -86,9 +83,9 @@ def build_native_dataset(tf: Any, request: BatchRequest, state: Mapping[str, Any
 
 
 class EpochTracker:
-    """Which epoch the next iteration is: the one after the last of which more than the first batch was delivered.
+    """The epoch of the next iteration: the one after the last epoch with more than its first batch delivered.
 
-    So a look at the first batch, as Keras takes one to build a model before it trains, uses no epoch up.
+    So peeking at the first batch, as Keras does to build a model before it trains, does not use up an epoch.
     """
 
     def __init__(self, request: BatchRequest, state: Mapping[str, Any] | None, *, one_length: bool = False) -> None:
@@ -99,7 +96,7 @@ class EpochTracker:
         self._request = request
         self._one_length = one_length
         self._lock = Lock()
-        # Keras takes no epoch without a batch: a state at the very end of an epoch is one at the start of the next.
+        # Keras rejects an epoch without batches: a state at the end of an epoch becomes the start of the next.
         ended = consumed > 0 and not len(request.steps(consumed))
         self._begin = (epoch + 1, 0) if ended else (epoch, consumed)
         self._epoch, self._consumed = self._begin
@@ -111,47 +108,47 @@ class EpochTracker:
 
     @property
     def first_steps(self) -> int:
-        """How many batches the first iteration has."""
+        """The number of batches in the first iteration."""
         return len(self._request.steps(self._begin[1]))
 
     def run(self, packed: Callable[[dict[str, Column], int], tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-        """One iteration: the arrays of each batch, and how many epochs are begun with it, where that changes.
+        """One iteration: the packed arrays of each batch, with the number of epochs begun, where that changes.
 
-        With the second batch of an epoch, or its only one, it counts as begun.
+        An epoch counts as begun with its second batch, or its only one.
         """
         with self._lock:
             epoch, consumed = self._epoch, self._consumed
         try:
             if self._one_length and self.resumed and epoch != self._begin[0]:
                 raise self._ended(epoch)
-            # Not closed here where TensorFlow lets go of this generator: that is a finalizer, which must not wait.
+            # Not closed when TensorFlow drops this generator: that is a finalizer, which must not wait.
             reading = read_batches(self._request, epoch, consumed)
             for number, (batch, last) in enumerate(_flag_last_batch(reading)):
                 yield packed(batch, epoch + 1 if last or number == 1 else 0)
         except RekordError as failure:
-            # TensorFlow keeps the text alone of what Python raises, and calls all but ValueErrors unknown.
+            # TensorFlow keeps only the text of Python exceptions, and reports all but ValueErrors as unknown.
             raise ValueError(failure.message) from None
 
     def _ended(self, epoch: int) -> RekordError:
         return error(
             "U609",
-            f"epoch {self._begin[0]} was gone on with, and is over",
-            expected="one iteration over a dataset that begins in the middle of an epoch",
-            found="another one",
-            do=f"make another dataset for the epochs after it: to_keras(…, epoch={epoch})",
+            f"resumed epoch {self._begin[0]} is over",
+            expected="one iteration over a dataset that starts in the middle of an epoch",
+            found="a second iteration",
+            do=f"create another dataset for the following epochs: to_keras(…, epoch={epoch})",
         )
 
     def advance(self, begun: int) -> None:
-        """So many epochs were begun. Of two loops at once both say so."""
+        """Note that `begun` epochs have begun; concurrent loops may both report it."""
         with self._lock:
             if int(begun) > self._epoch:
                 self._epoch, self._consumed = int(begun), 0
 
     def state_after(self, batches: int) -> dict[str, Any]:
-        """The state once so many batches were used, counted from the dataset's first, through all epochs.
+        """The state after `batches` batches, counted from the dataset's first one, across epochs.
 
-        It is for `state=`, and for `load_state_dict` of any other feed of the same split and order. Only who uses the
-        batches can count them: TensorFlow reads ahead.
+        Pass it as `state=`, or to `load_state_dict` of any other feed of the same split and order. Count the batches
+        that you used: TensorFlow prefetches.
         """
         left = integer("batches", batches, least=0)
         epoch, consumed = self._begin
@@ -162,14 +159,12 @@ class EpochTracker:
             steps = self._request.steps(0)
             if left >= len(steps) > 0:
                 epoch, left = epoch + left // len(steps), left % len(steps)
-        return self._state(epoch, steps.consumed_after(left - 1) if left and len(steps) else consumed)
-
-    def _state(self, epoch: int, consumed: int) -> dict[str, Any]:
+        consumed = steps.consumed_after(left - 1) if left and len(steps) else consumed
         return self._request.state(epoch, consumed).to_dict()
 
 
 def _flag_last_batch(reading: BatchReader[Batch]) -> Iterator[tuple[Batch, bool]]:
-    """Each batch, and whether it is the last; a failure comes after the batch before it."""
+    """Each batch, and whether it is the last; an error is raised after the batch before it."""
     failure: RekordError | None = None
     held: Batch | None = None
     while True:
@@ -190,9 +185,10 @@ def _flag_last_batch(reading: BatchReader[Batch]) -> Iterator[tuple[Batch, bool]
 
 
 def plan_forms(request: BatchRequest) -> dict[str, TensorForm]:
-    """The forms of all columns, by the schema and what becomes of holes, ragged rows and images."""
+    """The forms of all columns, by the schema and the options for missing values, ragged rows and images."""
     plan = request.plan()
-    forms = infer_schema_forms(plan)
+    columns = make_empty_batch(plan).items()
+    forms = {name: infer_form(column, optional=plan.schema[name].optional) for name, column in columns}
     if isinstance(request.images, ImageColumnDecoder):
         decoded = request.images(make_empty_batch(plan))
         for name in request.images.features:
@@ -200,29 +196,15 @@ def plan_forms(request: BatchRequest) -> dict[str, TensorForm]:
             forms[name] = form if request.images.resize else _allow_any_image_size(form)
     if isinstance(request.finish, Postprocessor):
         for name, form in forms.items():
-            if name in request.finish.fill and isinstance(form, MaskedForm) and _is_fillable(form.values):
-                form = form.values
+            inner = form.values if isinstance(form, MaskedForm) else None
+            if name in request.finish.fill and isinstance(inner, DenseForm) and inner.dtype is not None:
+                form = inner
             forms[name] = form if request.finish.pad is None else pad_form(form)
     return forms
 
 
-def infer_schema_forms(plan: CodecPlan) -> dict[str, TensorForm]:
-    """The forms of the wanted columns as they are decoded."""
-    columns = make_empty_batch(plan).items()
-    return {name: infer_form(column, optional=plan.schema[name].optional) for name, column in columns}
-
-
-def make_empty_batch(plan: CodecPlan) -> dict[str, Column]:
-    """A batch of no records: what columns are, without reading any."""
-    return assemble_columns(plan, new_batch(plan, _core.Pool(0)).take(), 0)
-
-
-def _is_fillable(form: TensorForm) -> bool:
-    return isinstance(form, DenseForm) and form.dtype is not None
-
-
 def _allow_any_image_size(form: TensorForm) -> TensorForm:
-    """The form of images that keep their sizes, from that of one batch in which they were alike."""
+    """The form of images that keep their sizes, from that of a batch in which all had one size."""
     if isinstance(form, MaskedForm):
         return MaskedForm(_allow_any_image_size(form.values))
     if isinstance(form, RaggedForm):
@@ -242,12 +224,11 @@ def to_tensorflow(
     mode: Mode,
     state: Mapping[str, Any] | None,
     one_length: bool = False,
-    call: str = "to_tensorflow",
+    call: str = "`to_tensorflow`",
     **options: Unpack[BatchOptions],
 ) -> Any:
     """The dataset in one of the two modes; `one_length` as for native mode."""
-    if mode not in ("native", "ops"):
-        raise invalid("mode", mode, '"native" or "ops"', 'mode="native"')
+    one_of("mode", mode, ("native", "ops"))
     shuffle = options.get("shuffle", False)
     if mode == "ops":
         from rekord.feeds.tensorflow.ops import validate_ops_options
@@ -258,12 +239,12 @@ def to_tensorflow(
     if not request.plan().columns:
         raise error(
             "U605",
-            "a tf.data.Dataset cannot have no columns",
-            expected="a column at least",
+            "tf.data.Dataset requires at least one column",
+            expected="at least one column",
             found="columns=[]" if options.get("columns") is not None else "a schema without columns",
-            do="leave `columns` out, or name one",
+            do="omit `columns`, or name one",
         )
-    tf = import_framework("tensorflow", call, "tensorflow")
+    tf = import_package("tensorflow", call, "'rekord[tensorflow]'")
     if mode == "native":
         return build_native_dataset(tf, request, state, one_length=one_length)
     from rekord.feeds.tensorflow.ops import build_ops_dataset

@@ -1,4 +1,4 @@
-"""Payloads to columns with TensorFlow's own parsers, in the forms that native mode has."""
+"""Parses payloads with TensorFlow's own operations, into the same tensors as native mode."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from rekord.schema import Feature, Schema, Tensor
 from rekord.schema.interop.tf_spec import to_tf_spec
 
 _RAW_DTYPE_SUBSTITUTES = {"uint32": "int32", "uint64": "int64"}
-"""What decode_raw does not know is decoded as its neighbour, and its bits are then taken for what they are."""
+"""Dtypes that decode_raw lacks are decoded as another of the same width, and then bitcast."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpsParser:
-    """The wanted columns of a schema, and what becomes of holes and ragged rows."""
+    """The selected columns of a schema, and how missing values and ragged rows are filled."""
 
     schema: Schema
     spec: Any
@@ -35,7 +35,7 @@ class OpsParser:
 
     @classmethod
     def of(cls, plan: CodecPlan, finish: Postprocessor | None) -> OpsParser:
-        """The parser of a plan; a SchemaError where a column has no spec of TensorFlow."""
+        """The parser of a plan; raises SchemaError if TensorFlow has no spec for a column."""
         wanted = set(plan.columns)
         context = {name: feature for name, feature in plan.schema.context.items() if name in wanted}
         steps = {name: feature for name, feature in plan.schema.steps.items() if name in wanted}
@@ -81,16 +81,14 @@ class OpsParser:
         key = feature.key or name
         if feature.storage == "parallel":
             column, valid = _parse_boxes(tf, name, feature, lists)
-        elif isinstance(lists[key], tf.RaggedTensor):
-            column = _cast_column(tf, feature, _to_int64(tf, lists[key]))
-            valid = column.row_lengths() > 0
-        elif isinstance(lists[key], tf.SparseTensor):
-            column = _cast_column(tf, feature, _to_int64(tf, tf.RaggedTensor.from_sparse(lists[key])))
-            valid = column.row_lengths() > 0
-        else:
-            rows = tf.RaggedTensor.from_tensor(lists[key], lengths=lengths[key])
-            column, valid = _cast_column(tf, feature, _to_int64(tf, rows)), lengths[key] > 0
-        return self._finished(tf, name, feature, column, valid)
+            return self._finished(tf, name, feature, column, valid)
+        rows = lists[key]
+        if isinstance(rows, tf.SparseTensor):
+            rows = tf.RaggedTensor.from_sparse(rows)
+        elif not isinstance(rows, tf.RaggedTensor):
+            rows = tf.RaggedTensor.from_tensor(rows, lengths=lengths[key])
+        column = _cast_column(tf, feature, _to_int64(tf, rows))
+        return self._finished(tf, name, feature, column, column.row_lengths() > 0)
 
     def _finished(self, tf: Any, name: str, feature: Feature, column: Any, valid: Any) -> Any:
         if isinstance(column, tf.RaggedTensor) and self.pad is not None:
@@ -108,7 +106,7 @@ class OpsParser:
 
 
 def _parse_plain(tf: Any, feature: Feature, parsed: Any) -> tuple[Any, Any]:
-    """A column of one key, and which rows are there; an empty list is one that is not, to TensorFlow."""
+    """A column of one key, and which rows are present; to TensorFlow an empty list is a missing one."""
     if isinstance(parsed, tf.SparseTensor):
         rows = _to_int64(tf, tf.RaggedTensor.from_sparse(parsed))
         valid = rows.row_lengths() > 0
@@ -125,7 +123,7 @@ def _parse_plain(tf: Any, feature: Feature, parsed: Any) -> tuple[Any, Any]:
 
 
 def _make_placeholder_bytes(feature: Tensor) -> bytes:
-    """What is decoded in place of a tensor that is missing: zeros, or nothing where the size varies."""
+    """The bytes for a missing tensor: zeros, or nothing if the size varies."""
     if feature.variable:
         return b""
     return bytes(prod(feature.shape) * np.dtype(feature.dtype).itemsize)  # type: ignore[arg-type]
@@ -150,12 +148,10 @@ def _decode_tensors(tf: Any, feature: Tensor, column: Any) -> Any:
         return column.with_flat_values(_decode_tensors(tf, feature, column.flat_values))
     name = np.dtype(feature.dtype).name
     raw, wanted = tf.as_dtype(_RAW_DTYPE_SUBSTITUTES.get(name, name)), tf.as_dtype(feature.dtype)
-    if not feature.variable:
-        flat = tf.io.decode_raw(column, raw, fixed_length=None)
-        flat = flat if raw == wanted else tf.bitcast(flat, wanted)
-        return tf.reshape(flat, [-1, *feature.shape])
-    flat = tf.io.decode_raw(tf.strings.reduce_join(column), raw)
+    flat = tf.io.decode_raw(tf.strings.reduce_join(column) if feature.variable else column, raw)
     flat = flat if raw == wanted else tf.bitcast(flat, wanted)
+    if not feature.variable:
+        return tf.reshape(flat, [-1, *feature.shape])
     at = feature.shape.index(None)
     before, after = feature.shape[:at], feature.shape[at + 1 :]
     around = prod(before) * prod(after)  # type: ignore[arg-type]
@@ -176,7 +172,7 @@ def _parse_sparse(tf: Any, feature: Feature, parsed: Any) -> Any:
 
 
 def _count_row_values(tf: Any, column: Any) -> Any:
-    """How many values each row of a sparse column has."""
+    """The number of values in each row of a sparse column."""
     ones = tf.ones_like(column.indices[:, 0])
     return tf.math.unsorted_segment_sum(ones, column.indices[:, 0], column.dense_shape[0])
 
@@ -193,52 +189,50 @@ def _to_int64(tf: Any, rows: Any) -> Any:
 
 
 SHUFFLE_RECORDS = 16_384
-"""So many records lie in the buffer that a shuffled dataset draws from."""
+"""Size of the shuffle buffer, in records."""
 
 _PARALLEL_FILES = 16
 _INTERLEAVE_BLOCK_RECORDS = 16
-_COMPRESSION = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
+TF_COMPRESSION = {"none": "", "gzip": "GZIP", "zlib": "ZLIB"}
+"""TensorFlow's `compression_type` by our name."""
 
 
 def validate_ops_options(options: BatchOptions, state: object) -> None:
-    """Refuse what TensorFlow's operations cannot do."""
-    for name, given, possible, do in (
-        (
-            "shuffle",
-            options.get("shuffle", False),
-            (False, True),
-            "shuffle=True draws from a buffer of records",
-        ),
-        ("epoch", options.get("epoch", 0), (0,), "another seed gives another order"),
-        ("remainder", options.get("remainder", "keep"), ("keep", "drop"), 'remainder="drop"'),
-        ("decode", options.get("decode", False), (False,), "dataset.map(…) with tf.io.decode_image"),
-        ("map", options.get("map"), (None,), "dataset.map(…) with functions of TensorFlow"),
-        ("state", state, (None,), 'mode="native", which can go on from a state'),
+    """Refuse options that TensorFlow's operations do not support."""
+    given: Mapping[str, Any] = {**options, "state": state}
+    for name, supported, do in (
+        ("shuffle", (False, True), "shuffle=True, which uses a shuffle buffer"),
+        ("epoch", (0,), "seed=1 for another order"),
+        ("remainder", ("keep", "drop"), 'remainder="drop"'),
+        ("decode", (False,), "dataset.map(…) with tf.io.decode_image"),
+        ("map", (None,), "dataset.map(…) with TensorFlow functions"),
+        ("state", (None,), 'mode="native", which can resume from a state'),
     ):
-        if given not in possible:
-            raise _ops_option_error(f'`{name}` cannot be {repr(given)[:60]} with mode="ops"', repr(given)[:60], do)
+        value = given.get(name, supported[0])
+        if value not in supported:
+            raise _ops_option_error(f'`{name}` cannot be {repr(value)[:60]} with mode="ops"', repr(value)[:60], do)
 
 
 def build_ops_dataset(tf: Any, request: BatchRequest, *, shuffle: bool, seed: int, one_length: bool = False) -> Any:
-    """The dataset: file order, or files in an order by the seed and records drawn from a buffer.
+    """The dataset: in file order, or with files shuffled by the seed and records drawn from a shuffle buffer.
 
-    A rank reads files of its own where every rank gets as many, and each `world`-th record of all files elsewhere.
+    A rank reads its own files if all ranks get the same number of them, else every `world`-th record of all files.
 
-    tf.data service and tf.distribute share this dataset out among workers by its source, the list of files. So
-    nothing may stand between that and the reader: under dynamic sharding TensorFlow gives all files to every worker
-    once they are shuffled there. Nor may it claim a number of batches, since a worker has fewer. With ranks, and
-    for Keras (`one_length`), which warns of a dataset without a length, it has one and is not sharded again.
+    tf.data service and tf.distribute shard this dataset by its source, the list of files. So nothing may stand
+    between that and the reader: under dynamic sharding TensorFlow gives all files to every worker if they are
+    shuffled there. Nor may it claim a number of batches, since a worker has fewer. With ranks, and for Keras
+    (`one_length`), which warns about a dataset without a length, it has one and is not sharded again.
     """
     finish = request.finish if isinstance(request.finish, Postprocessor) else None
     if not isinstance(request.sampler, FileOrderSampler) or (finish is not None and finish.map is not None):
         raise _ops_option_error(
-            'mode="ops" reads whole files, and this split is a view of some records, or has a function',
-            "a view, a balanced or mixed split, or one with a `map`",
+            'mode="ops" can only read whole files',
+            "a view of some records, a balanced or mixed split, or one with a `map`",
             'mode="native"',
         )
     if request.transform is not None:
         raise _ops_option_error(
-            'mode="ops" has no operations for the transforms of this split',
+            'mode="ops" does not support transforms',
             "split.transform(…)",
             'mode="native", or write the dataset with these transforms',
         )
@@ -248,15 +242,15 @@ def build_ops_dataset(tf: Any, request: BatchRequest, *, shuffle: bool, seed: in
     by_file = len(paths) % world == 0
     own = list(paths[rank::world] if by_file else paths)
     if shuffle:
-        # By this seed alone: ranks that share all files must see them in one order.
+        # By the seed alone: ranks that share all files must see them in the same order.
         Random(seed).shuffle(own)
-    kinds = [_COMPRESSION[detect_file_compression(path)] for path in own]
+    kinds = [TF_COMPRESSION[detect_file_compression(path)] for path in own]
 
     def records(path: Any, kind: Any) -> Any:
         return tf.data.TFRecordDataset(path, compression_type=kind)
 
     if not shuffle and len(set(kinds)) == 1:
-        # Files in a row, which is faster than an interleave of one at a time.
+        # Sequential files, which is faster than an interleave of one at a time.
         dataset = records(own, kinds[0])
     else:
         dataset = tf.data.Dataset.from_tensor_slices(
@@ -273,7 +267,9 @@ def build_ops_dataset(tf: Any, request: BatchRequest, *, shuffle: bool, seed: in
     is_sized = world > 1 or one_length
     steps = _count_steps(request, by_file) if is_sized else None
     if drop and steps is not None:
-        dataset = dataset.take(steps)  # as many on all ranks: they would wait for each other for ever
+        dataset = dataset.take(
+            steps
+        )  # the same number on all ranks, which would otherwise wait for each other forever
     dataset = dataset.map(
         lambda payloads: parser.parse(tf, payloads), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
     )
@@ -288,7 +284,7 @@ def build_ops_dataset(tf: Any, request: BatchRequest, *, shuffle: bool, seed: in
 
 
 def _count_steps(request: BatchRequest, by_file: bool) -> int | None:
-    """How many batches this rank gets; None where that is not known without reading."""
+    """The number of batches of this rank; None if that is unknown without reading."""
     if not request.shards.counted:
         return None
     counts, world = request.shards.counts.tolist(), request.world
@@ -299,4 +295,4 @@ def _count_steps(request: BatchRequest, by_file: bool) -> int | None:
 
 
 def _ops_option_error(what: str, found: str, do: str) -> RekordError:
-    return error("U651", what, expected="what TensorFlow's own operations can do", found=found, do=do)
+    return error("U651", what, expected="an option that TensorFlow's operations support", found=found, do=do)

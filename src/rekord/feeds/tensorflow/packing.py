@@ -1,8 +1,8 @@
-"""Batches across the border from Python to TensorFlow: few tensors for many columns.
+"""Packs batches from Python to TensorFlow: few tensors for many columns.
 
-Each tensor that crosses costs microseconds under the interpreter's lock, and each Python string about as much as
-parsing it. So columns alike go over as the lines of one matrix, which TensorFlow takes apart without a copy, and
-short strings as a serialized tensor, which TensorFlow parses in other threads.
+Each tensor that is passed costs microseconds under the interpreter's lock, and each Python string about as much as
+parsing it. So columns of the same kind are passed as the rows of one matrix, which TensorFlow unstacks without a
+copy, and short strings as a serialized tensor, which TensorFlow parses on other threads.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ import numpy as np
 
 from rekord.codec.columns import Array, Strings
 from rekord.errors import RekordError, add_location
-from rekord.feeds.tensorflow.columns import INT64_DTYPE, TensorForm, TensorPart, strings_to_bytes
+from rekord.feeds.tensorflow.columns import INT64_DTYPE, TensorForm, TensorPart, compute_row_splits, strings_to_bytes
 
 _MAX_SERIALIZED_MEAN_BYTES = 256
-"""Where strings are longer on average, copying them again costs more than making objects of them."""
+"""If strings are longer on average, copying them again costs more than creating Python objects."""
 
 _MAX_SERIALIZED_BYTES = 1 << 30
-"""What is serialized stays below the 2 GiB that a message of protobuf can have."""
+"""Serialized tensors stay below protobuf's limit of 2 GiB."""
 
 _HEADER = 2  # the note, rows
 
 
 @dataclass(frozen=True, slots=True)
 class BatchPacking:
-    """The forms of all columns, and how their parts travel: (header, a tensor a group of parts…).
+    """The forms of all columns, and how their parts are packed: (header, one tensor per group of parts…).
 
-    The header is [a note, rows, a 1 for each group of strings that is serialized…].
+    The header is [note, rows, 1 for each group of strings that is serialized…].
     """
 
     forms: Mapping[str, TensorForm]
     parts: tuple[TensorPart, ...]
-    groups: tuple[tuple[int, ...], ...]  # the numbers of parts that go over in one tensor
+    groups: tuple[tuple[int, ...], ...]  # the numbers of the parts that share a tensor
 
     @classmethod
     def of(cls, forms: Mapping[str, TensorForm]) -> BatchPacking:
-        """The way over for columns of these forms."""
+        """The packing for columns of these forms."""
         parts = tuple(part for form in forms.values() for part in form.parts())
         groups: dict[Any, list[int]] = {}
         for number, part in enumerate(parts):
-            # By the dtype's name: to NumPy float64 equals None.
+            # By the dtype's name: in NumPy, float64 equals None.
             alike = number if part.each is None else (str(part.dtype), part.each, part.more)
             groups.setdefault(alike, []).append(number)
         return cls(forms, parts, tuple([tuple(group) for group in groups.values()]))
 
     def signature(self, tf: Any) -> tuple[Any, ...]:
-        """What TensorFlow is told of the tensors that cross."""
+        """The specs of the packed tensors."""
         specs = [tf.TensorSpec([_HEADER + len(self._texts())], tf.as_dtype(INT64_DTYPE))]
         for group in self.groups:
             part = self.parts[group[0]]
@@ -62,13 +62,13 @@ class BatchPacking:
         return tuple(specs)
 
     def pack(self, batch: Mapping[str, Any], *, note: int) -> tuple[Any, ...]:
-        """A batch as the arrays that cross, with a number that goes over beside it."""
+        """A batch as packed arrays, with a number next to it."""
         arrays: list[Any] = []
         for name, form in self.forms.items():
             try:
                 arrays += form.put(batch[name])
             except RekordError:
-                # Not around all of it: a context for every column would take longer than the column.
+                # Only here: a context manager for every column would take longer than the column.
                 with add_location(feature=name):
                     raise
         header = [note, len(batch[name])]
@@ -85,7 +85,7 @@ class BatchPacking:
         return (np.array(header, INT64_DTYPE), *crossing)
 
     def unpack(self, tf: Any, tensors: tuple[Any, ...], batch_rows: int | None) -> tuple[Any, dict[str, Any]]:
-        """In the graph: the note, and the columns, of `batch_rows` where that is known."""
+        """In the graph: the note and the columns, of `batch_rows` rows if that is known."""
         note, rows, *serialized = tf.unstack(tensors[0])
         taken: list[Any] = [None] * len(self.parts)
         for group, tensor in zip(self.groups, tensors[1:], strict=True):
@@ -104,14 +104,14 @@ class BatchPacking:
 
 
 def _stack_columns(part: TensorPart, columns: list[Array]) -> Array:
-    """Columns as the lines of a matrix; one alone as it is."""
+    """Columns as the rows of a matrix; a single one as it is."""
     if len(columns) == 1:
         return np.ascontiguousarray(columns[0], part.dtype)
     return np.concatenate(columns, dtype=part.dtype).reshape(len(columns), -1)
 
 
 def _parse_strings(tf: Any, strings: Any, serialized: Any, lines: int) -> Any:
-    """In the graph: strings in so many lines, from one serialized tensor, or from as many as there are."""
+    """In the graph: strings in `lines` rows, from one serialized tensor or from the strings themselves."""
     shape = [lines, -1] if lines > 1 else [-1]
     parsed = tf.cond(
         tf.equal(serialized, 1),
@@ -143,7 +143,7 @@ def _pack_strings(columns: list[Strings | list[bytes]]) -> tuple[bool, Array]:
 
 
 def _serialize_strings(shape: Sequence[int], lengths: Array, data: list[Any]) -> bytes:
-    """A TensorProto of strings: all lengths as varints, and then all strings, are its `tensor_content`."""
+    """A TensorProto of strings: its `tensor_content` is all lengths as varints, then all strings."""
     sizes = [_encode_field(2, b"\x08" + _encode_varint(size)) for size in shape]
     content = _encode_varints(lengths)
     size_bytes = len(content) + sum([len(part) for part in data])
@@ -164,7 +164,7 @@ def _encode_varint(number: int) -> bytes:
 
 
 def _encode_varints(numbers: Array) -> bytes:
-    """Whole numbers from 0 on, below 2^35, in the encoding of protobuf, one after another."""
+    """Integers from 0 up to 2^35 as concatenated protobuf varints."""
     if int(numbers.max(initial=0)) < 1 << 7:
         return numbers.astype(np.uint8).tobytes()
     widths = sum([(numbers >= 1 << 7 * more).astype(np.int64) for more in range(1, 5)], np.ones_like(numbers))
@@ -172,13 +172,13 @@ def _encode_varints(numbers: Array) -> bytes:
     out = np.empty(int(widths.sum()), np.uint8)
     for place in range(int(widths.max())):
         here = widths > place
-        goes_on = (widths[here] > place + 1).astype(np.uint8) << 7
-        out[begins[here] + place] = (numbers[here] >> 7 * place & 127).astype(np.uint8) | goes_on
+        continuation = (widths[here] > place + 1).astype(np.uint8) << 7
+        out[begins[here] + place] = (numbers[here] >> 7 * place & 127).astype(np.uint8) | continuation
     return out.tobytes()
 
 
 def _join_texts(texts: list[bytes]) -> tuple[Array, Array]:
-    ends = np.concatenate([[0], np.cumsum([len(text) for text in texts], dtype=np.int64)])
+    ends = compute_row_splits([len(text) for text in texts])
     return ends, np.frombuffer(b"".join(texts), np.uint8)
 
 

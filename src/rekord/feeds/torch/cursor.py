@@ -1,4 +1,4 @@
-"""Where the workers of a torch DataLoader are to begin, in memory that they share."""
+"""Where the workers of a torch DataLoader start, in memory that they share."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from rekord.errors import error
 
 MAX_WORKERS = 256
 _BLOCK_ORDER_KEYS = ("block", "window", "lanes")
-"""What a state says of a block-wise order, whatever the world is now."""
+"""The parameters of a block-wise order in a state."""
 _STARTS = 64
-"""So many starts are remembered. A worker that is slow to begin looks for the one that was meant when it was made."""
+"""Number of starts that are kept, so that a worker that is slow to start finds the one meant for it."""
 _MARK_RANGE, _REPEAT_RANGE, _COUNT_RANGE = 1 << 16, 1 << 23, 1 << 24
-"""What a cell tells apart: iterators, how often a worker of one began, and iterations. One number holds all three."""
+"""A cell holds three counters in one number: the iterator, how often its worker began, and the iteration."""
 
 
 @dataclass(frozen=True, slots=True)
 class IterationStart:
-    """Where an iteration begins, and what a block-wise order was begun with."""
+    """Where an iteration starts, with the parameters of a block-wise order."""
 
     epoch: int
     consumed: int
@@ -28,20 +28,20 @@ class IterationStart:
 
     @classmethod
     def of(cls, epoch: int, consumed: int, order: Mapping[str, Any]) -> IterationStart:
-        """With what matters here of an order."""
+        """A start with the relevant parameters of an order."""
         return cls(epoch, consumed, {name: order.get(name, 0) for name in _BLOCK_ORDER_KEYS})
 
 
 class SharedCursor:
-    """Where iterations begin.
+    """Where iterations start.
 
-    torch tells a dataset neither the epoch nor that an iteration begins: it makes new workers each time, or lets
+    torch tells a dataset neither the epoch nor that an iteration begins: it creates new workers each time, or lets
     persistent ones iterate again. So each worker counts how often it has begun, in a cell that only it writes to.
-    Cells are kept apart by the number of workers: another DataLoader with more of them must not find some that have
-    counted and some that have not.
+    There are separate cells for each number of workers: another DataLoader with more workers must not find some cells
+    that have counted and some that have not.
 
-    A start is kept with the number of the first iteration that it is for. Counts are never set back: a worker that
-    begins late, while the next start is already known, still begins where the others of its iteration did.
+    A start is stored with the number of its first iteration. Counts never decrease: a worker that begins late, when
+    the next start is already known, still starts where the others of its iteration did.
     """
 
     def __init__(self, epoch: int) -> None:
@@ -59,9 +59,9 @@ class SharedCursor:
             shared.share_memory_()
 
     def set(self, epoch: int, consumed: int, order: Mapping[str, Any]) -> None:
-        """Let the next iteration begin there; those after it are the epochs that follow, from their start.
+        """Start the next iteration there; later ones are the following epochs, from their start.
 
-        Workers may have been made before a state was loaded that says how a block-wise order was begun.
+        Workers may have been created before the state with the parameters of a block-wise order was loaded.
         """
         self._keep(self._begun(), IterationStart.of(epoch, consumed, order))
 
@@ -75,18 +75,18 @@ class SharedCursor:
         self._last[0] = last + 1
 
     def begin(self, worker: int, workers: int, *, seed: int = 0, at: IterationStart | None = None) -> IterationStart:
-        """Where this worker is to begin; `seed` is what torch has drawn for its iterator, one for all workers.
+        """Where this worker starts; `seed` is torch's seed of the iterator, the same for all workers.
 
-        `at` is where it begins by a state that it was given. All workers of an iterator are given one at the same
-        place, and write the same here: it does not matter who is first.
+        `at` is the start from a state that the worker loaded. All workers of an iterator load the same start, and
+        write the same here, so it does not matter which one is first.
         """
         if workers > MAX_WORKERS:
             raise error(
                 "U605",
-                f"a DataLoader with {workers:,} workers is more than can be counted",
+                "DataLoader has too many workers",
                 expected=f"at most {MAX_WORKERS} workers",
                 found=f"num_workers={workers}",
-                do="num_workers=8: as many as there are cores to decode on",
+                do="num_workers=8, or the number of cores",
             )
         self._again += 1
         count = self._count(worker, workers, seed % _MARK_RANGE)
@@ -111,20 +111,20 @@ class SharedCursor:
             return own_count + 1  # a new iterator, for which torch's seed was set to what it was before
         for other_mark, again, count in cells:
             if count and other_mark == mark:
-                return count - (again - self._again)  # of the same iterator, perhaps further on, or behind
-        # The first one of an iterator. Of the last one there may be workers that ended before they had begun.
+                return count - (again - self._again)  # of the same iterator, perhaps ahead or behind
+        # The first worker of an iterator. Workers of the previous one may have ended before they began.
         return max(count for _, _, count in cells) + 1
 
     def next_start(self) -> IterationStart:
-        """Where the next iteration begins."""
+        """Where the next iteration starts."""
         return self._place(self._begun())
 
     def current(self) -> IterationStart:
-        """Where the iteration that was begun last did, or where the next will, if a start was set since."""
+        """Where the latest iteration started, or where the next will, if a start was set since."""
         return self._place(max(self._begun() - 1, int(self._start(int(self._last[0]))[0])))
 
     def _begun(self, *, without: int | None = None) -> int:
-        """How many iterations were begun, by any number of workers, or by any other."""
+        """The number of iterations begun, over all numbers of workers except `without`."""
         counts = (self._cells % _COUNT_RANGE).amax(dim=1)
         return int(counts.sum()) - (0 if without is None else int(counts[without]))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, Unpack
 
 import numpy as np
 
-from rekord.arguments import integer, invalid
+from rekord.arguments import integer, one_of
 from rekord.codec.columns import Batch, Optional, Ragged, SparseColumn, Strings
 from rekord.dataset.batches import BatchReader, BatchRequest, LoaderState, make_worker_request, read_batches
 from rekord.dataset.options import BatchOptions
@@ -23,7 +23,7 @@ from rekord.feeds.feed import (
     RowReader,
     TensorBatch,
     convert_column,
-    import_framework,
+    import_package,
     is_numeric,
     with_ranks,
 )
@@ -39,12 +39,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def build_map_dataset(request: BatchRequest) -> Any:
+def _build_map_dataset(rows: RowReader) -> Any:
     """The rows of a split as a torch Dataset."""
-    return _rebuild_map_dataset(RowReader(request))
-
-
-def _rebuild_map_dataset(rows: RowReader) -> Any:
     return _map_dataset_class()(rows)
 
 
@@ -53,9 +49,9 @@ def _map_dataset_class() -> Any:
     data = import_module("torch.utils.data")
 
     class MapDataset(data.Dataset):  # type: ignore[misc, name-defined]
-        """Rows of a split: `[i]` is one as a dict of tensors, `[[3, 1]]` a batch of them, stacked.
+        """Rows of a split: `[i]` is a dict of tensors, `[[3, 1]]` a batch of rows, stacked.
 
-        What is missing is None, which torch's usual collate function does not take: fill it with `fill=`.
+        Missing values are None, which torch's default collate function rejects: fill them with `fill=`.
         """
 
         def __init__(self, rows: RowReader) -> None:
@@ -73,8 +69,8 @@ def _map_dataset_class() -> Any:
             return _run_in_worker(lambda: [_row_to_tensors(row) for row in self._rows.rows(numbers)])
 
         def __reduce__(self) -> tuple[Any, ...]:
-            # The class was made in a function, and cannot be found by its name.
-            return _rebuild_map_dataset, (self._rows,)
+            # The class is defined in a function, so pickle cannot find it by name.
+            return _build_map_dataset, (self._rows,)
 
         def __repr__(self) -> str:
             return f"MapDataset({self._rows.request.split!r}, {len(self):,} rows)"
@@ -83,12 +79,16 @@ def _map_dataset_class() -> Any:
 
 
 def _row_to_tensors(row: dict[str, Any]) -> dict[str, Any]:
+    return _convert_values(row, _value_to_tensor)
+
+
+def _convert_values(values: Mapping[str, Any], convert: Callable[[Any], Any]) -> dict[str, Any]:
     out = {}
-    for name, value in row.items():
+    for name, value in values.items():
         try:
-            out[name] = _value_to_tensor(value)
+            out[name] = convert(value)
         except TypeError as failure:
-            raise unsupported_dtype_error(name, failure) from None
+            raise _unsupported_dtype_error(name, failure) from None
     return out
 
 
@@ -112,25 +112,20 @@ def _run_in_worker(call: Callable[[], T]) -> T:
 
 
 def worker_error(failure: RekordError) -> Exception:
-    """The failure as torch carries it out of a worker: it makes exceptions anew, from a text alone."""
+    """The error as torch passes it out of a worker: torch recreates exceptions from their text."""
     return RuntimeError(failure.message)
 
 
 _MIN_SHARED_BYTES = 1 << 18
-"""From this size on an array goes through shared memory, which takes a connection of its own between two processes.
-Smaller ones go through the pipe in less time than that."""
+"""From this size on, an array goes through shared memory, which needs a connection between the two processes.
+Smaller ones go through the pipe in less time."""
 _WORKER_STATE_KEY = "share"
-"""In the state of a worker: its number, how many workers there are, and how many batches it has delivered."""
+"""In the state of a worker: its number, the number of workers, and the number of batches it has delivered."""
 _COLUMNS = (np.ndarray, Optional, Ragged, SparseColumn, Strings)
 
 
-def build_loader(request: BatchRequest, workers: int) -> Feed:
-    """Our loader: batches are made by threads of this process, or by worker processes."""
-    return WorkerFeed(request, workers) if workers else Feed(request, batch_to_tensors)
-
-
 class WorkerFeed(Feed):
-    """Batches of tensors that worker processes make. These stay for the next epoch where one was read to its end."""
+    """Batches of tensors from worker processes, which stay for the next epoch if one was read to its end."""
 
     def __init__(self, request: BatchRequest, workers: int) -> None:
         super().__init__(request, batch_to_tensors)
@@ -140,44 +135,44 @@ class WorkerFeed(Feed):
     def close(self) -> None:
         """Close the newest iterator, and end worker processes that are kept for the next epoch."""
         super().close()
-        self._taken()
+        self._take_idle()
 
     def _start(self, request: BatchRequest, epoch: int, consumed: int) -> BatchReader[TensorBatch]:
-        processes = self._taken() or _WorkerProcesses(request, self._workers)
+        processes = self._take_idle() or _WorkerProcesses(request, self._workers)
         return _ProcessReader(processes, self._idle, request, epoch, consumed)
 
-    def _taken(self) -> _WorkerProcesses | None:
-        """Worker processes of this process that are idle; they are not kept any more."""
+    def _take_idle(self) -> _WorkerProcesses | None:
+        """Remove and return idle worker processes of this process."""
         own = [one for one in self._idle if one.process == os.getpid()]
-        # Those of the process that this one was forked from cannot be ended here.
+        # Those of a parent process cannot be ended here after a fork.
         self._idle[:] = [one for one in self._idle if one not in own]
         return own[0] if own else None
 
 
 class _WorkerProcesses:
-    """Worker processes, and where they are to begin."""
+    """Worker processes, and where they start."""
 
     def __init__(self, request: BatchRequest, workers: int) -> None:
         self.process = os.getpid()
         self.places = SharedCursor(request.epoch)
-        # Found out before there are workers, so that not each of them has to.
+        # Computed before the workers start, so that each of them does not have to.
         request.plan()
         len(request.steps(0))
         self.loader = import_module("torch.utils.data").DataLoader(
-            _rebuild_iterable_dataset(request, self.places, True),
+            _build_iterable_dataset(request, self.places, True),
             batch_size=None,
             num_workers=workers,
             collate_fn=_identity,
             persistent_workers=True,
             prefetch_factor=max(request.prefetch, 1),
-            generator=import_module("torch").Generator(),  # the global one is not ours to draw from
+            generator=import_module("torch").Generator(),  # so that the global one is not advanced
         )
 
 
 class _ProcessReader:
-    """An epoch from worker processes, which are put into `idle` at its end.
+    """An epoch from worker processes, which go to `idle` at its end.
 
-    Not before: a worker that was slow to begin would take the next place for the one that was left.
+    Not earlier: a worker that is slow to start would use the next start instead of its own.
     """
 
     def __init__(
@@ -205,7 +200,7 @@ class _ProcessReader:
         sent, after = item
         self._left -= 1
         if not self._left:
-            # Who takes exactly as many batches as there are never asks for the end.
+            # A caller that takes exactly this number of batches never reaches StopIteration.
             more = next(self._items, None)
             if more is None:
                 self._finish()
@@ -226,17 +221,13 @@ def _identity(item: Any) -> Any:
     return item
 
 
-def build_iterable_dataset(request: BatchRequest) -> Any:
-    """The batches as a torch IterableDataset."""
-    return _rebuild_iterable_dataset(request, SharedCursor(request.epoch), False)
-
-
-def _rebuild_iterable_dataset(request: BatchRequest, places: SharedCursor, as_items: bool) -> Any:
+def _build_iterable_dataset(request: BatchRequest, places: SharedCursor, as_items: bool) -> Any:
+    """The batches as a torch IterableDataset; `as_items` for our own loader."""
     return _iterable_dataset_class()(request, places, as_items)
 
 
 class _CursorFeed(Feed):
-    """The batches for a DataLoader without workers. Its epochs are counted with those that workers begin."""
+    """The batches for a DataLoader without workers. Its epochs count together with those of workers."""
 
     def __init__(self, request: BatchRequest, places: SharedCursor) -> None:
         super().__init__(request, batch_to_tensors)
@@ -244,7 +235,7 @@ class _CursorFeed(Feed):
 
     @property
     def request(self) -> BatchRequest:
-        """What is read."""
+        """The request that is read."""
         return self._request
 
     def _next_position(self) -> tuple[int, int]:
@@ -271,8 +262,8 @@ def _iterable_dataset_class() -> Any:
     class BatchDataset(data.IterableDataset):  # type: ignore[misc, name-defined]
         """Batches for `DataLoader(dataset, batch_size=None)`, in the same order for any number of workers.
 
-        Each iteration is the next epoch. Worker w of W makes the steps w, w + W, …, on one thread. torchdata's
-        StatefulDataLoader saves and loads its state.
+        Each iteration is the next epoch. Worker w of W reads the steps w, w + W, …, on one thread. torchdata's
+        StatefulDataLoader saves and restores its state.
         """
 
         def __init__(self, request: BatchRequest, places: SharedCursor, as_items: bool) -> None:
@@ -282,7 +273,7 @@ def _iterable_dataset_class() -> Any:
             self._share: _WorkerShare | None = None
 
         def __len__(self) -> int:
-            """How many batches a whole epoch has."""
+            """The number of batches in a whole epoch."""
             return len(self._feed)
 
         def __iter__(self) -> Iterator[Any]:
@@ -304,13 +295,13 @@ def _iterable_dataset_class() -> Any:
                 raise worker_error(failure) from None
 
         def set_epoch(self, epoch: int) -> None:
-            """Let the next iteration be this epoch, in persistent workers too."""
+            """Make the next iteration this epoch, in persistent workers too."""
             self._feed.set_epoch(epoch)
 
         def state_after(self, batches: int) -> dict[str, Any]:
-            """The state once so many batches of the running epoch came out of torch's own DataLoader.
+            """The state after `batches` batches of the current epoch came out of torch's own DataLoader.
 
-            Workers run ahead, so that only who takes the batches knows.
+            Count the batches that you used: workers prefetch.
             """
             count = integer("batches", batches, least=0)
             request, place = self._feed.request, self._feed.places.current()
@@ -320,19 +311,19 @@ def _iterable_dataset_class() -> Any:
             return request.state(place.epoch, consumed).to_dict()
 
         def state_dict(self) -> dict[str, Any]:
-            """Where the newest iterator of this process is; in a worker, how much of its share is delivered."""
+            """The position of the newest iterator; in a worker, how much of its share was delivered."""
             return self._feed.state_dict() if self._share is None else self._share.state_dict()
 
         def load_state_dict(self, state: Mapping[str, Any]) -> None:
-            """Let the next iteration resume there."""
+            """Resume from this state in the next iteration."""
             if data.get_worker_info() is None:
                 self._feed.load_state_dict(state)
             else:
                 self._resumed = state
 
         def __reduce__(self) -> tuple[Any, ...]:
-            # The class was made in a function, and cannot be found by its name.
-            return _rebuild_iterable_dataset, (self._feed.request, self._feed.places, self._as_items)
+            # The class is defined in a function, so pickle cannot find it by name.
+            return _build_iterable_dataset, (self._feed.request, self._feed.places, self._as_items)
 
         def __repr__(self) -> str:
             return f"BatchDataset({self._feed.request.split!r}, {len(self):,} batches)"
@@ -341,10 +332,10 @@ def _iterable_dataset_class() -> Any:
 
 
 class _WorkerShare:
-    """What one worker of a DataLoader makes of an epoch, and how much of that it has delivered.
+    """The batches of an epoch that one worker of a DataLoader reads, and how many it has delivered.
 
-    The state of a worker is the place where all of them began, with the number of batches that this one has delivered
-    since: their steps would not fit together if each began at a place of its own.
+    The state of a worker is the position at which all workers started, with the number of batches that this one has
+    delivered since: their steps would not fit together if each started at its own position.
     """
 
     def __init__(
@@ -364,7 +355,7 @@ class _WorkerShare:
             at = IterationStart.of(state.epoch, state.consumed, request.sampler.to_dict())
         place = places.begin(worker, workers, seed=seed, at=at)
         own = make_worker_request(_resume_request(request, place), worker, workers, delivered)
-        # The loader prefetches. Locks of the process that forked are not ours to use.
+        # The loader prefetches. Locks of the parent process must not be used after a fork.
         self._request = replace(own, prefetch=0, shards=copy(own.shards))
         self._place = place
         self._consumed = place.consumed
@@ -377,31 +368,31 @@ class _WorkerShare:
         return batch, self._consumed
 
     def state_dict(self) -> dict[str, Any]:
-        """The state, with which worker this is as a part of the order: nobody else can load it."""
+        """The state, with the worker as part of the order: only the same worker can load it."""
         request = self._request
-        alone = request.workers == 1  # then how far it is says all, with short batches before damage too
+        alone = request.workers == 1  # then `consumed` is exact, also for short batches before corrupt records
         state = request.state(self._place.epoch, self._consumed if alone else self._place.consumed)
         share = [request.worker, request.workers, 0 if alone else self._delivered]
         return replace(state, order={**state.order, _WORKER_STATE_KEY: share}).to_dict()
 
 
 def _parse_worker_state(state: LoaderState, worker: int, workers: int) -> tuple[LoaderState, int]:
-    """The state that all workers share, and how many batches this one has delivered since."""
+    """The state that all workers share, and the number of batches that this one has delivered since."""
     order = dict(state.order)
     share = order.pop(_WORKER_STATE_KEY, None)
     if not isinstance(share, list) or share[:2] != [worker, workers] or len(share) != 3:
         raise error(
             "U609",
-            "the state is one of another worker",
+            "state belongs to another worker",
             expected=f"a state of worker {worker} of {workers}",
             found=f"{_WORKER_STATE_KEY} {preview(share)}",
-            do="the num_workers that the state was saved with",
+            do="use the num_workers that the state was saved with",
         )
     return replace(state, order=order), integer("delivered", share[2], least=0)
 
 
 class _WorkerOutput(Iterator[Any]):
-    """Batches out of a worker; for our own loader with what is delivered after each, and failures as items."""
+    """Batches from a worker; for our own loader with the position after each, and errors as items."""
 
     def __init__(self, share: _WorkerShare, *, as_items: bool) -> None:
         self._share = share
@@ -422,9 +413,9 @@ class _WorkerOutput(Iterator[Any]):
 
 
 def _pack_batch(batch: Mapping[str, Any]) -> tuple[bytes, list[Any], dict[str, Any]]:
-    """A batch as it goes out of a worker: our columns in one piece, large arrays beside it, and what is not ours.
+    """A batch as a worker sends it: our columns pickled, their large arrays, and other values.
 
-    Left to itself, torch would connect the two processes for each tensor.
+    torch itself would open a connection between the two processes for each tensor.
     """
     large: list[Any] = []
 
@@ -446,8 +437,6 @@ def _unpack_batch(sent: tuple[bytes, list[Any], dict[str, Any]]) -> dict[str, An
 
 Style: TypeAlias = Literal["loader", "iterable", "map"]
 
-_CALL = "to_torch"
-
 
 def to_torch(
     split: Split,
@@ -457,14 +446,14 @@ def to_torch(
     workers: int,
     **options: Unpack[BatchOptions],
 ) -> Feed | torch.utils.data.Dataset[dict[str, Any]]:
-    """What `style` names: our loader, an IterableDataset of batches, or a map-style Dataset of rows."""
-    _check_style(style)
-    import_framework("torch", _CALL, "torch")
+    """By `style`: our loader, an IterableDataset of batches, or a map-style Dataset of rows."""
+    one_of("style", style, ("loader", "iterable", "map"))
+    import_package("torch", "`to_torch`", "'rekord[torch]'")
     if style == "map":
-        unordered = {"shuffle": False, "rank": 0, "world": 1, "remainder": None}
+        defaults = {"shuffle": False, "rank": 0, "world": 1, "remainder": None}
         _reject_order_options(
             batch_size=batch_size is not None,
-            **{name: options.get(name, usual) != usual for name, usual in unordered.items()},
+            **{name: options.get(name, default) != default for name, default in defaults.items()},
             workers=workers != 0,
         )
         batch_size = 1
@@ -472,27 +461,23 @@ def to_torch(
     request = split.request(batch_size, **chosen)  # type: ignore[arg-type]
     count = integer("workers", workers, least=0)
     if style == "loader":
-        return build_loader(request, count)
-    if style == "iterable":
+        return WorkerFeed(request, count) if count else Feed(request, batch_to_tensors)
+    dataset: torch.utils.data.Dataset[dict[str, Any]]
+    if style == "map":
+        dataset = _build_map_dataset(RowReader(request))
+    else:
         _reject_order_options(workers=count != 0)
-    build = build_map_dataset if style == "map" else build_iterable_dataset
-    dataset: torch.utils.data.Dataset[dict[str, Any]] = build(request)
+        dataset = _build_iterable_dataset(request, SharedCursor(request.epoch), False)
     return dataset
 
 
 def batch_to_tensors(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """A batch with tensors in place of arrays. They share memory with these, which nobody else writes to."""
-    out = {}
-    for name, column in batch.items():
-        try:
-            out[name] = convert_column(column, array_to_tensor)
-        except TypeError as failure:
-            raise unsupported_dtype_error(name, failure) from None
-    return out
+    """A batch with tensors in place of arrays. They share memory with the arrays, which nothing else writes to."""
+    return _convert_values(batch, lambda column: convert_column(column, array_to_tensor))
 
 
 def array_to_tensor(array: np.ndarray[Any, Any]) -> Any:
-    """An array of numbers as a tensor, without a copy unless torch needs one."""
+    """A numeric array as a tensor, without a copy unless torch needs one."""
     import torch
 
     if not array.dtype.isnative:
@@ -504,16 +489,15 @@ def array_to_tensor(array: np.ndarray[Any, Any]) -> Any:
     return torch.from_numpy(array)
 
 
-def unsupported_dtype_error(name: str, failure: Exception) -> RekordError:
-    """The error for a column that torch has no dtype for."""
-    found = str(failure).split(". The only", 1)[0]
+def _unsupported_dtype_error(name: str, failure: Exception) -> RekordError:
+    """The error for a column whose dtype torch lacks."""
     return error(
         "U676",
-        f"`{name}` cannot become a tensor of torch",
+        f"`{name}` cannot be converted to a torch tensor",
         location=Location(feature=name),
-        expected="numbers of a dtype that torch has",
-        found=found[:60],
-        do=f"columns= without {name!r}, or map= with a function that converts it",
+        expected="a dtype that torch supports",
+        found=str(failure).split(". The only", 1)[0][:60],
+        do=f"omit {name!r} from columns=…, or convert it with map=…",
     )
 
 
@@ -525,19 +509,14 @@ def _get_process_group() -> tuple[int, int] | None:
     return group.get_rank(), group.get_world_size()
 
 
-def _check_style(style: object) -> None:
-    if style not in ("loader", "iterable", "map"):
-        raise invalid("style", style, '"loader", "iterable" or "map"', 'style="loader"')
-
-
 def _reject_order_options(**given: bool) -> None:
-    """Raise where something is asked for that torch's DataLoader decides in this style."""
-    for name, asked in given.items():
-        if asked:
+    """Refuse options that are up to torch's DataLoader in this style."""
+    for name, is_given in given.items():
+        if is_given:
             raise error(
                 "U605",
-                f"`{name}` means nothing in this style: torch's DataLoader decides it",
+                f"`{name}` has no effect in this style: torch's DataLoader decides it",
                 expected=f"no `{name}`",
-                found=f"`{name}` given",
-                do=f"leave `{name}` out, and give it to the DataLoader or its sampler",
+                found=f"`{name}`",
+                do=f"omit `{name}`, and pass it to the DataLoader or its sampler",
             )
