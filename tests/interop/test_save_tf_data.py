@@ -419,7 +419,7 @@ def test_a_failure_that_is_elsewhere_each_time_names_no_row(tmp_path: Path) -> N
     dataset = Data.from_generator(make, output_signature=tf.TensorSpec((), tf.int64))
     with pytest.raises(rk.DatasetError) as caught:
         saved(dataset, tmp_path)
-    assert caught.value.what == "a tf.data pipeline failed somewhere in rows 0 to 4,095"
+    assert caught.value.what == "tf.data pipeline failed in rows 0 to 4,095"
     assert caught.value.location.row is None
 
 
@@ -428,7 +428,7 @@ def test_a_failure_after_long_work_names_the_rows_that_it_may_be(tmp_path: Path,
     broken = Data.range(9000).map(lambda i: tf.ensure_shape(tf.zeros([tf.minimum(i // 5000, 1)]), [0]))
     with pytest.raises(rk.DatasetError) as caught:
         saved(broken, tmp_path)
-    assert caught.value.what == "a tf.data pipeline failed somewhere in rows 4,096 to 8,191"
+    assert caught.value.what == "tf.data pipeline failed in rows 4,096 to 8,191"
     assert caught.value.location.row is None
 
 

@@ -1,4 +1,4 @@
-"""What a layout is: a schema, and how a canonical row becomes one of its rows; and the layout of rows as they are."""
+"""What a layout is: a schema, and how canonical rows become its rows; and the layout of rows without changes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rekord.location import Location
 from rekord.schema import Image, Mask, Schema, of_type
 
 Verify: TypeAlias = Literal["full", "headers"]
-"""How closely images and masks are looked at.
+"""How thoroughly images and masks are checked.
 
-full: the structure of every image to its end, and every pixel of a mask. headers: what their first bytes say.
+full: the structure of every image to its end, and every pixel of a mask. headers: the first bytes only.
 """
 
 
 class RowRemark(NamedTuple):
-    """Something about a row that is worth knowing and no error: a finding's code and its sentence."""
+    """A remark about a row that is not an error: the code and the sentence of a finding."""
 
     code: str
     feature: str
@@ -50,13 +50,13 @@ class Layout(Protocol):
 
     @property
     def needs_derive(self) -> bool:
-        """Whether rows must pass through `derive`; False where columns can be stored as they come."""
+        """Whether rows must pass through `derive`; False if columns can be stored unchanged."""
 
     def options(self) -> Mapping[str, Any]:
-        """What was asked for, as JSON holds it."""
+        """The options as JSON."""
 
     def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
-        """The stored row of a canonical one. A row that does not fit is an EncodeError."""
+        """The stored row of a canonical row. Raises EncodeError if it does not fit."""
 
 
 _CHANNEL_NAMES = {1: "grey", 2: "grey with alpha", 3: "RGB", 4: "RGBA"}
@@ -71,34 +71,40 @@ def inspect_row_image(
     if value is None:
         raise error(
             "E301",
-            "`image` has no value, and it is required",
+            "`image` has no value, but is required",
             location=Location(feature="image"),
             expected="a value for Image",
             found="None, or no such key",
-            do="give the row an image: encoded bytes, a pathlib.Path, or an array",
+            do="add an image to the row: encoded bytes, a pathlib.Path, or an array",
         )
-    picture = inspect_or_encode_image(value, Image(), name="image", verify=verify)
-    if picture.format not in ("jpeg", "png"):
+    image = inspect_or_encode_image(value, Image(), name="image", verify=verify)
+    check_decodable(image, ("jpeg", "png"), readers)
+    remarks = [RowRemark(code, "image", what) for code, what in image.remarks]
+    # The keys declare three channels of eight bits, and readers request these from their decoder.
+    if (image.channels != 3 or image.bits > 8) and _CMYK_CODE not in [remark.code for remark in remarks]:
+        whose = "the image" if image.path is None else os.path.basename(image.path)
+        kind = _CHANNEL_NAMES.get(image.channels, f"{image.channels} channels")
+        what = f"{whose} is {kind} of {image.bits} bits: it is stored unchanged, and readers convert it to 8-bit RGB"
+        remarks.append(RowRemark("H738", "image", what))
+    return image, remarks
+
+
+def check_decodable(image: EncodedImage, formats: tuple[str, ...], readers: str) -> None:
+    """Raise E321 for a format that `readers` of a layout do not decode."""
+    if image.format not in formats:
+        *others, last = [format_display_name(one) for one in formats]
         raise error(
             "E321",
-            f"`image` is {format_display_name(picture.format)}, which {readers} do not decode",
-            location=Location(path=picture.path, feature="image"),
-            expected="JPEG or PNG",
-            found=format_display_name(picture.format),
-            do="convert it to PNG, or write with schema= and rk.Image() instead of a layout",
+            f"`image` is {format_display_name(image.format)}, which {readers} do not decode",
+            location=Location(path=image.path, feature="image"),
+            expected=f"{', '.join(others)} or {last}",
+            found=format_display_name(image.format),
+            do='convert it to PNG, or write without a layout: schema=rk.Schema({"image": rk.Image()})',
         )
-    remarks = [RowRemark(code, "image", what) for code, what in picture.remarks]
-    # The keys say three channels of eight bits, and readers ask their decoder for these.
-    if (picture.channels != 3 or picture.bits > 8) and _CMYK_CODE not in [remark.code for remark in remarks]:
-        whose = "the image" if picture.path is None else os.path.basename(picture.path)
-        kind = _CHANNEL_NAMES.get(picture.channels, f"{picture.channels} channels")
-        what = f"{whose} is {kind} of {picture.bits} bits: it is stored so, and readers turn it into RGB of 8 bits"
-        remarks.append(RowRemark("H738", "image", what))
-    return picture, remarks
 
 
 def inspect_or_encode_image(value: Any, image: Image, *, name: str, verify: Verify) -> EncodedImage:
-    """An image as it is stored: encoded bytes, a file, or pixels, which are PNG unless `image` says otherwise."""
+    """An image to store, from encoded bytes, a file, or pixels, which are PNG unless `image` has another format."""
     if not isinstance(value, np.ndarray):
         return inspect_image(value, name=name, verify=verify)
     try:
@@ -110,7 +116,7 @@ def inspect_or_encode_image(value: Any, image: Image, *, name: str, verify: Veri
 
 @dataclass(frozen=True)
 class PlainLayout:
-    """The layout of rows that have a schema and no other."""
+    """The layout of rows with a schema and no other layout."""
 
     schema: Schema
 
@@ -121,7 +127,7 @@ class PlainLayout:
 
     @cached_property
     def needs_derive(self) -> bool:
-        """Whether there are images among the columns."""
+        """Whether any column is an image."""
         return bool(self._images or self._masks)
 
     @cached_property
@@ -130,14 +136,14 @@ class PlainLayout:
 
     @cached_property
     def _masks(self) -> dict[str, tuple[Mask, str]]:
-        """Each mask, and the column of the image that it covers."""
+        """Each mask, and the column of its image."""
         return {
             name: (one, one.of or next(iter(self._images)))
             for name, one in of_type(self.schema.context, Mask).items()
         }
 
     def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
-        """The row with its images looked at. What is missing or unknown is left for the encoder to judge."""
+        """The row with its images checked. Missing and unknown values are left to the encoder."""
         values = dict(row)
         remarks: list[RowRemark] = []
         images: dict[str, EncodedImage] = {}

@@ -1,4 +1,4 @@
-"""The layout of image classification in the style of ImageNet."""
+"""The layout of image classification, as in ImageNet."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def classification(
 ) -> ClassificationLayout:
     """Images with one class each, under the keys of ImageNet's records.
 
-    `classes` are the names by id from 0, or how many there are. Stored ids begin at 1, as those of ImageNet do:
-    0 is left for a background class. So that names stay beside their stored ids, the schema's Label then has a
-    name for 0 too, "background" (in brackets where a class is called so itself). With `zero_based` the stored
-    ids are those of the rows. `synsets` are stored beside the names, one a class.
+    `classes` are the names by id from 0, or their number. Stored ids start at 1, as in ImageNet: 0 is reserved for a
+    background class. To keep names and stored ids aligned, the schema's Label has a name for 0 too, "background" (in
+    brackets if a class already has this name). With `zero_based` the stored ids are those of the rows. `synsets` are
+    stored next to the names, one per class.
 
-    Rows without a label are bad rows, unless `optional_labels`, or where no classes are known: labels are then
-    optional numbers.
+    Rows without a label are bad rows, unless `optional_labels` is set or no classes are known: labels are then
+    optional integers.
     """
     count, names = _count_and_names(classes, synsets)
     return ClassificationLayout(
@@ -125,20 +125,20 @@ class ClassificationLayout:
         if isinstance(label, str):
             if label in self.ids:
                 return self.ids[label]
-            raise self._no_class("E316", "names no class of the layout", label)
+            raise self._no_class("E316", "is not a class of the layout", label)
         try:
             class_id = operator.index(label)
         except TypeError:
-            raise self._no_class("E317", "is no class id", label) from None
+            raise self._no_class("E317", "is not a class id", label) from None
         if isinstance(label, bool) or class_id < 0 or (self.count is not None and class_id >= self.count):
-            raise self._no_class("E317", "is no class id", label)
+            raise self._no_class("E317", "is not a class id", label)
         return class_id
 
     def _no_class(self, code: str, what: str, label: Any) -> RekordError:
-        ids = "an id from 0 on" if self.count is None else f"an id from 0 to {self.count - 1:,}"
+        ids = "an id ≥ 0" if self.count is None else f"an id from 0 to {self.count - 1:,}"
         expected = ids if self.names is None else f"{ids}, or one of {len(self.names):,} names"
         meant = closest_match(label, self.ids) if isinstance(label, str) else None
-        do = "fix the row, or give the layout more classes="
+        do = "fix the row, or add the class: classes=[…]"
         return error(
             code,
             f"`label` {what}",
@@ -160,9 +160,9 @@ def _count_and_names(
     elif isinstance(classes, (list, tuple)):
         count, names = len(classes), tuple(classes)
     else:
-        raise invalid("classes", classes, "names by id, or how many", do)
+        raise invalid("classes", classes, "names by id, or the number of classes", do)
     if count < 1:
-        raise invalid("classes", classes, "at least one class, or None where none are known", do)
+        raise invalid("classes", classes, "at least one class, or None if unknown", do)
     if synsets is not None and (not isinstance(synsets, (list, tuple)) or len(synsets) != count):
-        raise invalid("synsets", synsets, f"{count:,} synsets, one a class", do)
+        raise invalid("synsets", synsets, f"{count:,} synsets, one per class", do)
     return count, names

@@ -1,4 +1,4 @@
-"""The layout of segmentation that DeepLab's readers take."""
+"""The layout of segmentation that DeepLab's readers accept."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def deeplab(
 ) -> DeepLabLayout:
     """Images with a mask of class ids each, under the keys of DeepLab's records.
 
-    `classes` is how many there are (or their names), `ignore` the id of pixels without a class. `colours` gives
-    the id for each colour of RGB masks. The filename is stored without its extension, as DeepLab's builders do.
-    An image without a mask is a bad row, unless `optional_masks`.
+    `classes` is the number of classes (or their names), `ignore` the id of pixels without a class. `colours` maps the
+    colours of RGB masks to ids. The filename is stored without its extension, as DeepLab's builders do. An image
+    without a mask is a bad row, unless `optional_masks` is set.
     """
     count = len(classes) if isinstance(classes, (list, tuple)) else classes
     mask = Mask(
@@ -107,14 +107,14 @@ class DeepLabLayout:
             values["mask_format"] = "png"
             remarks += [RowRemark(code, "mask", what) for code, what in mask.remarks]
         elif not self.optional_masks:
-            # Said here, so that it is the mask that is missed and not the format that comes with it.
+            # Checked here, so that the mask is reported, and not its format.
             raise error(
                 "E301",
-                "`mask` has no value, and it is required",
+                "`mask` has no value, but is required",
                 location=_MASK_LOCATION,
                 expected="a value for Mask",
                 found="None, or no such key",
-                do="give the row a mask, or optional_masks=True",
+                do="add a mask to the row, or optional_masks=True",
             )
         return DerivedRow(values, tuple(remarks))
 
@@ -125,20 +125,22 @@ def _strip_extension(filename: Any) -> Any:
 
 def _validate_colours(colours: object, mask: Mask) -> dict[Colour, int]:
     if not isinstance(colours, Mapping) or not colours:
-        raise _colour_map_error("`colours` is no colour map", "{(red, green, blue): class id, …}", preview(colours))
+        raise _colour_map_error(
+            "`colours` is not a colour map", "{(red, green, blue): class id, …}", preview(colours)
+        )
     checked = {}
     for colour, class_id in colours.items():
         sound = isinstance(colour, tuple) and len(colour) == 3
         if not sound or not all(type(part) is int and 0 <= part <= 255 for part in colour):
             raise _colour_map_error(
-                "a colour map has a key that is no colour", "three numbers from 0 to 255", preview(colour)
+                "key of a colour map is not a colour", "three integers from 0 to 255", preview(colour)
             )
         known = type(class_id) is int and (0 <= class_id < mask.classes or class_id == mask.ignore)
         if not known:
             also = "" if mask.ignore is None else f", or {mask.ignore} (ignore)"
             expected = f"an id from 0 to {mask.classes - 1}{also}"
             raise _colour_map_error(
-                "a colour stands for an id that is no class", expected, f"{colour}: {preview(class_id)}"
+                "colour is mapped to an unknown class id", expected, f"{colour}: {preview(class_id)}"
             )
         checked[colour] = class_id
     return checked

@@ -1,4 +1,4 @@
-"""Object detection's layout: the record keys that TensorFlow's object detection (TFOD) reads."""
+"""The layout of object detection: the record keys that TensorFlow Object Detection (TFOD) reads."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, Literal
 import numpy as np
 
 from rekord.arguments import check_keywords, invalid, one_of
-from rekord.codec.images.inspect import EncodedImage, format_display_name, inspect_image
+from rekord.codec.images.inspect import EncodedImage, inspect_image
 from rekord.codec.images.store import check_mask_size
 from rekord.errors import RekordError, error, preview
-from rekord.layouts.base import DerivedRow, RowRemark, Verify, inspect_or_encode_image
+from rekord.layouts.base import DerivedRow, RowRemark, Verify, check_decodable, inspect_or_encode_image
 from rekord.location import Location
 from rekord.schema import Boxes, Bytes, Feature, Float32, Image, Int64, Schema, Text
 
-# What some sources know of a box, and others do not.
+# Columns of a box that only some sources have.
 _EXTRA_COLUMNS: dict[str, Feature] = {
     "is_crowd": Int64(shape=(None,), key="image/object/is_crowd"),
     "area": Float32(shape=(None,), key="image/object/area"),
@@ -39,16 +39,15 @@ def detection(
     has: Sequence[str] = (),
     bad_boxes: Literal["skip", "refuse"] = "skip",
 ) -> DetectionLayout:
-    """Images with boxes, under the keys of TensorFlow's object detection.
+    """Images with boxes, under the keys of TensorFlow Object Detection (TFOD).
 
-    `classes` gives the names by id, or a list of names whose ids are 1, 2, …; the id 0 is the background's.
-    `has` names what is known of every box beside its class: is_crowd, area, difficult, truncated, occluded,
-    group_of, view. `masks` adds a PNG for each box, as large as the image.
+    `classes` maps ids to names, or is a list of names with the ids 1, 2, …; id 0 is the background. `has` names the
+    other columns of every box: is_crowd, area, difficult, truncated, occluded, group_of, view. `masks` adds a PNG per
+    box, of the size of the image.
 
-    Boxes are divided by the size of the image itself, whatever the annotations say about it, and nothing is
-    clipped beyond a rounding of a millionth. A box without an area, or one that leaves its image, is left out,
-    as TFOD's own converters do, and a remark (H741) says how many; `bad_boxes="refuse"` makes the row a bad
-    one instead.
+    Boxes are divided by the actual size of the image, whatever the annotations say, and nothing is clipped beyond a
+    rounding of one millionth. A box without area, or outside its image, is skipped, as TFOD's own converters do, and
+    a remark (H741) counts them; `bad_boxes="refuse"` makes the row a bad row instead.
     """
     return DetectionLayout(
         _class_items(classes), bool(masks), _extras(has), one_of("bad_boxes", bad_boxes, ("skip", "refuse"))
@@ -86,7 +85,7 @@ class DetectionLayout:
 
     @property
     def class_names(self) -> dict[int, str]:
-        """The classes by id, for the label map beside the shards."""
+        """The classes by id, for the label map next to the shards."""
         return self.names
 
     name = "detection"
@@ -103,7 +102,8 @@ class DetectionLayout:
     def derive(self, row: Mapping[str, Any], verify: Verify) -> DerivedRow:
         """The stored row of an image with its boxes."""
         picture = inspect_or_encode_image(_require_column(row, "image"), Image(), name="image", verify=verify)
-        _check_decodable(picture)
+        # TensorFlow decodes a GIF or a WebP to four dimensions, which readers of these records do not accept.
+        check_decodable(picture, ("jpeg", "png", "bmp"), "readers of TFOD's records")
         remarks = [RowRemark(code, "image", what) for code, what in picture.remarks]
         boxes = _normalize_boxes(row, picture)
         labels = self._ids(row, len(boxes))
@@ -135,7 +135,7 @@ class DetectionLayout:
         """The ids of a row's labels, which may be given by name."""
         labels = _require_column(row, "labels")
         if isinstance(labels, str) or not np.iterable(labels):
-            raise self._no_class("E317", "is no list of class ids", labels)
+            raise self._no_class("E317", "is not a list of class ids", labels)
         given = list(labels)
         if len(given) != count:
             raise _count_error("labels", count, len(given))
@@ -144,12 +144,12 @@ class DetectionLayout:
         for label in given:
             if isinstance(label, str):
                 if label not in of_name:
-                    raise self._no_class("E316", "names no class", label)
+                    raise self._no_class("E316", "is not a class", label)
                 ids.append(of_name[label])
             else:
                 number = label.item() if isinstance(label, np.generic) else label
                 if isinstance(number, bool) or not isinstance(number, (int, float)) or number not in self.names:
-                    raise self._no_class("E317", "is no class id", number)
+                    raise self._no_class("E317", "is not a class id", number)
                 ids.append(int(number))
         return np.array(ids, np.int64)
 
@@ -157,11 +157,13 @@ class DetectionLayout:
         some = ", ".join([f"{number} ({name!r})" for number, name in self.classes[:3]])
         return error(
             code,
-            f"a label {what} of the layout",
+            f"label {what} of the layout",
             location=Location(feature="labels"),
-            expected=f"one of {len(self.classes):,} classes: {some[:80]}" if some else "no class: there are none",
+            expected=f"one of {len(self.classes):,} classes: {some[:80]}"
+            if some
+            else "no label: the layout has no classes",
             found=preview(label),
-            do="fix the label, or give the class in classes=",
+            do='fix the label, or add the class: classes={1: "cat", …}',
         )
 
 
@@ -181,38 +183,25 @@ def _normalize_boxes(row: Mapping[str, Any], picture: EncodedImage) -> np.ndarra
     if boxes.ndim != 2 or boxes.shape[1] != 4:
         raise error(
             "E306",
-            "`boxes` is no list of boxes",
+            "`boxes` is not a list of boxes",
             location=Location(feature="boxes"),
             expected="shape (n, 4): x0, y0, x1, y1",
             found=f"shape {np.shape(given)}"[:60],
-            do="give four numbers for each box",
+            do="pass four numbers per box",
         )
     normalised: np.ndarray[Any, Any] = boxes / sides
     return normalised
 
 
-def _check_decodable(picture: EncodedImage) -> None:
-    # Of a GIF or a WebP TensorFlow makes four dimensions, which readers of these records do not take.
-    if picture.format not in ("jpeg", "png", "bmp"):
-        raise error(
-            "E321",
-            f"`image` is {format_display_name(picture.format)}, which readers of TFOD's records do not decode",
-            location=Location(path=picture.path, feature="image"),
-            expected="JPEG, PNG or BMP",
-            found=format_display_name(picture.format),
-            do="convert it to PNG, or write with schema= and rk.Image() instead of a layout",
-        )
-
-
 def _check_mask_sizes(picture: EncodedImage, masks: Sequence[Any]) -> None:
-    """Each mask is as large as the image itself, whatever the annotations say about it."""
+    """Each mask has the actual size of the image, whatever the annotations say."""
     for mask in masks:
         if isinstance(mask, (bytes, bytearray, memoryview)):
             check_mask_size(picture, inspect_image(mask, name="masks", verify="headers"), name="masks")
 
 
 def _find_valid_boxes(boxes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Which boxes lie in their image and have an area as they are stored; a box with a NaN does not."""
+    """Which boxes are inside their image and have an area as stored; a box with a NaN does not."""
     stored = _to_stored_boxes(boxes)
     kept: np.ndarray[Any, Any] = _is_inside_image(boxes) & (stored[:, 2:] > stored[:, :2]).all(axis=1)
     return kept
@@ -233,7 +222,7 @@ def _to_stored_boxes(boxes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _box_error(row: Mapping[str, Any], picture: EncodedImage, boxes: np.ndarray[Any, Any], at: int) -> RekordError:
     names = row.get("box_names")
     whose = f"box {at}" if names is None else str(names[at])[:60]
-    # One that is inside and was not kept has lost its area to float32.
+    # A box that is inside and was skipped has lost its area in float32.
     flat = boxes[at, 2] <= boxes[at, 0] or boxes[at, 3] <= boxes[at, 1] or _is_inside_image(boxes)[at]
     x0, y0, x1, y1 = _to_pixels(boxes[at], picture)
     return error(
@@ -243,7 +232,7 @@ def _box_error(row: Mapping[str, Any], picture: EncodedImage, boxes: np.ndarray[
         expected=f"0 ≤ x0 < x1 ≤ {picture.width}, 0 ≤ y0 < y1 ≤ {picture.height}",
         found=f"x0 {x0:.6g}, y0 {y0:.6g}, x1 {x1:.6g}, y1 {y1:.6g}",
         likely=_guess_cause(row, picture),
-        do='fix the box, or bad_boxes="skip" leaves such boxes out',
+        do='fix the box, or skip such boxes: bad_boxes="skip"',
     )
 
 
@@ -256,24 +245,26 @@ def _guess_cause(row: Mapping[str, Any], picture: EncodedImage) -> str | None:
     stated = row.get("width"), row.get("height")
     if None in stated or stated == (picture.width, picture.height):
         return None
-    return f"the boxes are meant for another image: the annotation says {stated[0]} × {stated[1]}"
+    return f"the boxes belong to an image of another size: the annotation has {stated[0]} × {stated[1]}"
 
 
 def _collect_remarks(row: Mapping[str, Any], picture: EncodedImage, skipped: int) -> list[RowRemark]:
     found = []
     if skipped:
-        what = "1 box has no area or leaves the image, and was left out"
+        what = "1 box without area or outside the image was skipped"
         if skipped > 1:
-            what = f"{skipped:,} boxes have no area or leave the image, and were left out"
+            what = f"{skipped:,} boxes without area or outside the image were skipped"
         found.append(RowRemark("H741", "boxes", what))
     stated = row.get("width"), row.get("height")
     if None not in stated and stated != (picture.width, picture.height):
-        what = f"the annotation says {stated[0]} × {stated[1]}, the image is {picture.width} × {picture.height}"
+        what = f"annotation has size {stated[0]} × {stated[1]}, image has {picture.width} × {picture.height}"
         found.append(RowRemark("H742", "boxes", what))
     unboxed = row.get("skipped_annotations", 0)
     if unboxed:
-        what = f"{unboxed:,} {'annotation has' if unboxed == 1 else 'annotations have'} no box"
-        found.append(RowRemark("H743", "boxes", f"{what}, and {'was' if unboxed == 1 else 'were'} left out"))
+        what = "1 annotation without a box was skipped"
+        if unboxed > 1:
+            what = f"{unboxed:,} annotations without a box were skipped"
+        found.append(RowRemark("H743", "boxes", what))
     return found
 
 
@@ -291,11 +282,11 @@ def _require_column(row: Mapping[str, Any], column: str) -> Any:
     if value is None:
         raise error(
             "E301",
-            f"`{column}` has no value, and detection needs it",
+            f"`{column}` has no value, but detection requires it",
             location=Location(feature=column),
             expected=f"a row with `{column}`",
             found="None, or no such key",
-            do="give a value; [] for an image without boxes",
+            do="add a value; [] for an image without boxes",
         )
     return value
 
@@ -303,11 +294,11 @@ def _require_column(row: Mapping[str, Any], column: str) -> Any:
 def _count_error(column: str, expected: int, found: int) -> RekordError:
     return error(
         "E307",
-        f"`{column}` has another length than `boxes`",
+        f"`{column}` and `boxes` have different lengths",
         location=Location(feature=column),
-        expected=f"{expected:,}, one for each box",
+        expected=f"{expected:,}, one per box",
         found=f"{found:,}",
-        do=f"give `{column}` and `boxes` in the same order",
+        do=f"pass `{column}` and `boxes` in the same order",
     )
 
 
@@ -328,17 +319,17 @@ def _class_items(classes: Any) -> tuple[tuple[int, str], ...]:
         raise invalid("classes", classes, "names by id, or a list of names", _EXAMPLE)
     for number, name in pairs:
         if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MAX_ID:
-            raise invalid("classes", number, "ids from 1: 0 is the background's", _EXAMPLE)
+            raise invalid("classes", number, "ids ≥ 1: 0 is the background", _EXAMPLE)
         if not isinstance(name, str) or not name:
-            raise invalid("classes", name, "a name for each id", _EXAMPLE)
+            raise invalid("classes", name, "a name per id", _EXAMPLE)
     names = [name for _, name in pairs]
     if len(set(names)) < len(names):
-        raise invalid("classes", next(name for name in names if names.count(name) > 1), "each name once", _EXAMPLE)
+        raise invalid("classes", next(name for name in names if names.count(name) > 1), "unique names", _EXAMPLE)
     return tuple(sorted(pairs))
 
 
 def _extras(has: Any) -> tuple[str, ...]:
     if isinstance(has, str) or not all(name in _EXTRA_COLUMNS for name in has):
         wrong = has if isinstance(has, str) else next(name for name in has if name not in _EXTRA_COLUMNS)
-        raise invalid("has", wrong, "some of " + ", ".join(_EXTRA_COLUMNS), _EXAMPLE)
+        raise invalid("has", wrong, "any of " + ", ".join(_EXTRA_COLUMNS), _EXAMPLE)
     return tuple([name for name in _EXTRA_COLUMNS if name in has])

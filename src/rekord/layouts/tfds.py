@@ -1,4 +1,4 @@
-"""The files beside the shards that let `tfds.builder_from_directory` open a dataset."""
+"""The files next to the shards that let `tfds.builder_from_directory` open a dataset."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from rekord.schema.interop import tfds
 from rekord.schema.interop.tfds import FEATURES_NAME, INFO_NAME
 
 SHARD_TEMPLATE = "{name}-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
-"""How TFDS calls the shards of a split."""
+"""The names of shards in TFDS."""
 
-# Not \w: TFDS takes letters of every script, but its patterns for file names are made of these.
+# Not \w: TFDS accepts letters of every script, but its patterns for file names only have these.
 _NAME_PATTERN = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
 _VERSION_PATTERN = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}")
 _SPLIT_PATTERN = re.compile(r"[a-zA-Z0-9_-]+")
@@ -29,7 +29,7 @@ def format_shard_name(name: str, split: str, shard: int, shards: int) -> str:
 def check_tfds(
     schema: Schema, name: str, version: str, splits: Sequence[str], compression: str | None = None
 ) -> None:
-    """Refuse what TFDS could not open, before anything is written."""
+    """Raise for anything that TFDS could not open, before writing."""
     for what, value, pattern, example in (
         ("name", name, _NAME_PATTERN, "flowers"),
         ("version", version, _VERSION_PATTERN, "1.0.0"),
@@ -42,8 +42,8 @@ def check_tfds(
         failure = tfds.unsupported_column_error(
             first, "files without compression", f"compression {preview(compression)}"
         )
-        failure.what = "a TFDS dataset cannot be compressed"
-        failure.do = "leave compression out"
+        failure.what = "TFDS dataset cannot be compressed"
+        failure.do = "compression=None"
         raise failure
     tfds.features_from_schema(schema)
     tfds.build_label_files(schema)
@@ -52,7 +52,7 @@ def check_tfds(
 def build_tfds_files(
     schema: Schema, name: str, version: str, splits: Mapping[str, tuple[Sequence[int], int]]
 ) -> dict[str, bytes]:
-    """The files by name. `splits` has the records of every shard and the payload bytes of all, for each split."""
+    """The files by name. `splits` has, per split, the records of every shard and the total payload bytes."""
     check_tfds(schema, name, version, list(splits))
     return {
         INFO_NAME: _to_json(tfds.build_dataset_info(name, version, splits)),
@@ -68,12 +68,12 @@ def _to_json(document: dict[str, Any]) -> bytes:
 def _invalid_name_error(what: str, value: object, example: str) -> RekordError:
     rule = {
         "name": "a letter, then letters, digits and `_`",
-        "version": "three numbers with dots between them",
+        "version": "three numbers separated by dots",
         "split": "letters, digits, `_` and `-`",
     }[what]
     return error(
         "U605",
-        f"{preview(value)} cannot be the {what} of a TFDS dataset",
+        f"{preview(value)} is not a valid {what} of a TFDS dataset",
         expected=f"{rule}, such as {example}",
         found=preview(value),
         do=f"choose another {what}",

@@ -36,7 +36,7 @@ _DTYPE_PATTERN = re.compile(r"[<>|=]?[a-zA-Z?][0-9]{0,9}(?:\[[0-9a-zA-Z]{1,12}\]
 
 
 class NpyHeader(NamedTuple):
-    """What a .npy file says of its array, held against the bytes that there are."""
+    """The header of a .npy file, checked against the size of the file."""
 
     dtype: Any
     rows: int
@@ -49,41 +49,41 @@ class NpyHeader(NamedTuple):
 
 
 def read_npy_header(stream: Any, size_bytes: int, path: str, column: str) -> NpyHeader:
-    """The header of the array for `column`, in a file of `size_bytes`. Refuses what holds no rows of values."""
-    parsed = _parse_header(stream)
+    """The header of the array for `column`, in a file of `size_bytes`. Raises if it has no rows of values."""
+    parsed = parse_npy_header(stream)
     if parsed is None:
-        raise base.corrupt_file_error(path, "NumPy file", f"no header of an array for `{column[:60]}`")
+        raise base.corrupt_file_error(path, "NumPy file", f"no valid array header for `{column[:60]}`")
     dtype, by_columns, shape, offset = parsed
     if dtype.hasobject or dtype.names is not None or dtype.kind not in "biufcSU" or _is_platform_dependent(dtype):
-        do = "save an array of numbers or texts"
+        do = "save an array of numbers or strings"
         raise _unsupported_array_error(path, column, f"an array of {preview(str(dtype))}", do)
     if not shape:
         raise _unsupported_array_error(
-            path, column, "an array without dimensions", "save it with the rows first: array[None]"
+            path, column, "an array without dimensions", "save it with rows as the first dimension: array[None]"
         )
     if by_columns and len(shape) > 1:
         do = "np.save(path, np.ascontiguousarray(array))"
-        raise _unsupported_array_error(path, column, "an array that is stored column by column", do)
+        raise _unsupported_array_error(path, column, "an array in Fortran order", do)
     header = NpyHeader(dtype, shape[0], shape[1:], offset)
     if not header.row_bytes:
-        found = f"an array of rows of shape {header.row_shape}, without elements"
-        raise _unsupported_array_error(path, column, found[:80], "leave the array out")
+        found = f"an array of empty rows of shape {header.row_shape}"
+        raise _unsupported_array_error(path, column, found[:80], "remove the array")
     if header.rows * header.row_bytes > size_bytes - offset:
         needed = header.rows * header.row_bytes
-        found = f"{size_bytes - offset:,} bytes of data, where the header of `{column[:60]}` says {needed:,}"
+        found = f"{size_bytes - offset:,} bytes of data, the header of `{column[:60]}` declares {needed:,}"
         raise base.corrupt_file_error(path, "NumPy file", found)
     return header
 
 
 def _is_platform_dependent(dtype: np.dtype[Any]) -> bool:
-    """Whether numbers are of a width that only some machines have."""
+    """Whether numbers have a width that only some platforms support."""
     return (dtype.kind == "f" and dtype.itemsize > 8) or (dtype.kind == "c" and dtype.itemsize > 16)
 
 
-def _parse_header(stream: Any) -> tuple[np.dtype[Any], bool, tuple[int, ...], int] | None:
-    """dtype, whether columns come first, shape, and where data begins; None where this is no header.
+def parse_npy_header(stream: Any) -> tuple[np.dtype[Any], bool, tuple[int, ...], int] | None:
+    """dtype, whether in Fortran order, shape, and the offset of the data; None if the header is invalid.
 
-    NumPy's own parser runs a tokenizer over headers that are not as they should be, and lets its errors out.
+    NumPy's own parser runs a tokenizer over invalid headers, whose exceptions escape.
     """
     front = stream.read(8)
     if front not in [_MAGIC + bytes([version, 0]) for version in (1, 2, 3)]:
@@ -114,7 +114,7 @@ def _unsupported_array_error(path: str, column: str, found: str, do: str) -> Rek
         "X525",
         f"`{column[:60]}` is {found}",
         location=Location(path=path, feature=column[:60]),
-        expected="an array of numbers, bools or texts, with the rows first",
+        expected="an array of numbers, bools or strings, with rows as the first dimension",
         found=found,
         do=do,
     )
@@ -133,7 +133,7 @@ class _ArraySlice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NpySource:
-    """Rows of .npy files, one array each."""
+    """Rows of .npy files."""
 
     path: str
     column: str
@@ -202,7 +202,7 @@ def npy(path: str | os.PathLike[str], *, column: str = "x") -> NpySource:
 def npz(path: str | os.PathLike[str], *, columns: Sequence[str] | None = None) -> NpzSource:
     """Rows of .npz files (a file, a folder or a pattern): each array is a column, its first dimension the rows.
 
-    `columns` names the arrays to keep; None keeps all.
+    `columns` selects arrays; None keeps all.
     """
     return NpzSource(base.source_path(path, "npz"), tables.kept_columns(columns))
 
@@ -242,7 +242,7 @@ def _survey_npz(listing: FileListing, keep: tuple[str, ...] | None) -> tuple[Sch
 
 
 def _take_sample(sample: list[Any], chunks: Iterator[ColumnChunk]) -> None:
-    """Rows from the front of every file; dtypes and shapes are the same in all of it."""
+    """Rows from the start of every file; dtypes and shapes are the same throughout."""
     taken_bytes = 0
     for chunk in chunks:
         sample.append(chunk.values)
@@ -284,7 +284,7 @@ def _describe_header(header: NpyHeader | None) -> str:
 def _open_npz_members(
     path: str, file: SourceFile, keep: tuple[str, ...] | None
 ) -> Iterator[dict[str, tuple[Any, NpyHeader]]]:
-    """The arrays of a .npz file, each open behind its header."""
+    """The arrays of a .npz file, each open after its header."""
     failures = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
     with (
         tables.open_library_file(
@@ -301,13 +301,13 @@ def _open_npz_members(
             if name in members:
                 raise error(
                     "X522",
-                    f"two arrays are called `{name[:60]}`",
+                    f"two arrays are named `{name[:60]}`",
                     location=Location(path=path, feature=name[:60]),
-                    expected="each name once in an archive",
+                    expected="unique names in an archive",
                     found="two arrays of this name",
-                    do="save the arrays again, each under its own name: np.savez(path, x=…, y=…)",
+                    do="save the arrays again under unique names: np.savez(path, x=…, y=…)",
                 )
-            # What an archive says of a size is no more than its bytes can hold.
+            # The size in an archive is believed as far as its bytes can hold it.
             size_bytes = min(info.file_size, _MAX_COMPRESSION_RATIO * info.compress_size + 1024)
             stream = stack.enter_context(archive.open(info))
             members[name] = stream, read_npy_header(stream, size_bytes, path, name)
@@ -315,14 +315,14 @@ def _open_npz_members(
             if name not in members:
                 raise error(
                     "X522",
-                    f"there is no array `{name[:60]}`",
+                    f"array `{name[:60]}` does not exist",
                     location=Location(path=path, feature=name[:60]),
-                    expected="an array of this name, since `columns` has it",
+                    expected="an array with this name, as in `columns`",
                     found="none",
-                    do="name arrays as the file does: np.load(path).files",
+                    do="use the names in the file: np.load(path).files",
                 )
         if not members:
-            expected = "a .npy file in it for each column"
+            expected = "a .npy file per column in it"
             raise base.empty_file_error(path, "an archive without arrays", expected=expected)
         _check_row_counts(members, path)
         yield members
@@ -335,11 +335,11 @@ def _check_row_counts(members: Mapping[str, tuple[Any, NpyHeader]], path: str) -
         if header.rows != rows:
             raise error(
                 "X523",
-                "the arrays of a file have different numbers of rows",
+                "arrays of the file have different numbers of rows",
                 location=Location(path=path, feature=name[:60]),
                 expected=f"{rows:,} rows, as `{first[:60]}` has",
                 found=f"{header.rows:,} rows",
-                do="leave out what is no column: columns=[...]",
+                do=f"select arrays of the same length: columns=[{first[:60]!r}]",
             )
 
 
@@ -358,14 +358,14 @@ def _read_rows(stream: Any, header: NpyHeader, rows: int, path: str) -> Any:
     wanted = rows * header.row_bytes
     data = stream.read(wanted)
     if len(data) != wanted:
-        raise base.corrupt_file_error(path, "NumPy file", f"{len(data):,} bytes where {wanted:,} were to come")
+        raise base.corrupt_file_error(path, "NumPy file", f"{len(data):,} bytes of data, expected {wanted:,}")
     array = np.frombuffer(data, header.dtype).reshape(rows, *header.row_shape)
     if header.dtype.kind in "SU":
         return array.tolist()
     return array.astype(header.dtype.newbyteorder("="), copy=False)
 
 
-# Values of several types, or of one that only a declared feature takes.
+# Values of several types, or of a type that only a declared feature accepts.
 _NOT_INFERABLE_CODES = ("S129", "S130", "S131")
 
 
@@ -380,7 +380,7 @@ class DataFrameSource:
         return {}
 
     def facts(self) -> SourceFacts:
-        """The schema is None where none can be inferred: one that is declared may still hold the values."""
+        """The schema is None if none can be inferred: a declared one may still fit the values."""
         try:
             schema = self.peek_schema()
         except RekordError as failure:
@@ -390,7 +390,7 @@ class DataFrameSource:
         return SourceFacts(layout="table", schema=schema, rows=schema.evidence["rows"], source_bytes=self._size())
 
     def peek_schema(self) -> Schema:
-        """The schema of the columns, or why there is none."""
+        """The schema of the columns. Raises if none can be inferred."""
         return infer_rows(self.frame)
 
     def rows(self) -> Iterator[Chunk]:
@@ -413,14 +413,14 @@ def _column_bytes(column: Any) -> int:
 
 @check_keywords
 def columns(arrays: Mapping[str, npt.ArrayLike]) -> DataFrameSource:
-    """Rows of a dict of columns: arrays with the rows first, or lists. Types are those that `rk.infer` gives."""
+    """Rows of a dict of columns: lists, or arrays with rows first. Types are inferred by `rk.infer`."""
     if not isinstance(arrays, Mapping):
         raise invalid("arrays", arrays, "a dict of columns", 'rk.sources.columns({"label": array})')
     return DataFrameSource(arrays, "columns")
 
 
 class PandasFrame(Protocol):
-    """What is used of a pandas DataFrame, whose package need not be installed."""
+    """The part of a pandas DataFrame that is used; pandas need not be installed."""
 
     @property
     def iloc(self) -> object: ...
@@ -433,7 +433,7 @@ class PandasFrame(Protocol):
 
 @check_keywords
 def pandas(frame: PandasFrame) -> DataFrameSource:
-    """Rows of a pandas DataFrame, without its index. Types are those that `rk.infer` gives."""
+    """Rows of a pandas DataFrame, without its index. Types are inferred by `rk.infer`."""
     if not all(hasattr(frame, name) for name in ("iloc", "dtypes", "columns", "itertuples")):
         raise invalid("frame", frame, "a pandas DataFrame", "rk.sources.pandas(frame)")
     return DataFrameSource(frame, "pandas")

@@ -1,4 +1,4 @@
-"""What a source is: rows of raw data with their origin, and the files they come from."""
+"""What a source is: rows of raw data with their origin, and the files that they come from."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PART_BYTES = 64 << 20
-"""About how much of a source one task reads."""
+"""About how much of a source a task reads."""
 
 
 class SourceRow(NamedTuple):
-    """One row, or why there is none."""
+    """One row, or the error of a row that cannot be read."""
 
-    path: str  # below the source's root, parted by "/"; "" where there are no files
+    path: str  # below the source's root, separated by "/"; "" without files
     position: int
     values: Mapping[str, Any] | RekordError
     line: int | None = None  # in a text file, from 1
@@ -39,14 +39,14 @@ class SourceRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnChunk:
-    """Many rows of one file, side by side: row `i` has the position `first + i`."""
+    """Consecutive rows of one file, in columns: row `i` has the position `first + i`."""
 
     path: str
     first: int
-    values: Any  # a pyarrow RecordBatch, or a dict of columns as `rk.Writer.write_columns` takes
+    values: Any  # a pyarrow RecordBatch, or a dict of columns as `rk.Writer.write_columns` accepts
     rows: int
     first_line: int | None = None
-    lines: Sequence[int] | None = None  # of each row, where rows are not one line each
+    lines: Sequence[int] | None = None  # of each row, if rows are not one line each
 
     def line_of(self, row: int) -> int | None:
         """The line in a text file of this chunk's row `row`."""
@@ -59,7 +59,7 @@ Chunk: TypeAlias = "SourceRow | ColumnChunk"
 
 
 class SourceFile(NamedTuple):
-    """A file that rows come from, as it was when the conversion was planned."""
+    """A file of rows, as it was when the conversion was planned."""
 
     path: str  # below the root
     size_bytes: int
@@ -68,10 +68,10 @@ class SourceFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourcePart:
-    """What one task reads. It is pickled, so it says which rows and holds none."""
+    """What one task reads. It is pickled, so it identifies rows and holds none."""
 
     content: Any  # the source's own: paths, byte ranges, row groups
-    source_bytes: int  # about how much reading it costs
+    source_bytes: int  # about how much is read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +79,14 @@ class SourceFacts:
     """What a source knows before its rows are read."""
 
     layout: str  # the one that fits: "classification", "deeplab", "detection", "text" or "table"
-    schema: Schema | None = None  # of the rows as they come; None where the layout alone decides
-    classes: tuple[str, ...] | None = None  # names by id, where labels are classes
-    class_ids: tuple[int, ...] | None = None  # the ids that a label map gives them, where not 0, 1, 2, …
-    rows: int | None = None  # how many, where that is known
+    schema: Schema | None = None  # of the rows; None if the layout alone decides
+    classes: tuple[str, ...] | None = None  # names by id, if labels are classes
+    class_ids: tuple[int, ...] | None = None  # their ids in a label map, if not 0, 1, 2, …
+    rows: int | None = None  # their number, if known
     source_bytes: int = 0  # of all files
-    splits: tuple[str, ...] | None = None  # where folders or lists say them
-    files: tuple[SourceFile, ...] = ()  # sorted by path; what the fingerprint is made of
-    extra: Mapping[str, Any] = field(default_factory=dict)  # hints of one source to one layout
+    splits: tuple[str, ...] | None = None  # if folders or lists define them
+    files: tuple[SourceFile, ...] = ()  # sorted by path; the fingerprint is computed from them
+    extra: Mapping[str, Any] = field(default_factory=dict)  # hints for the layout
 
 
 class PartitionedSource(Protocol):
@@ -98,19 +98,19 @@ class PartitionedSource(Protocol):
 
     @property
     def root(self) -> str:
-        """The folder that paths of rows are below; "" where they stand for themselves."""
+        """The folder that the paths of rows are relative to; "" if they are complete."""
 
     def options(self) -> Mapping[str, Any]:
-        """What was asked for, as JSON holds it; without the root, so that a moved source is the same source."""
+        """The options as JSON; without the root, so that a moved source is the same source."""
 
     def facts(self) -> SourceFacts:
-        """Look at the files, without reading all rows. Raises where there is nothing to read."""
+        """Inspect the files, without reading all rows. Raises if there is nothing to read."""
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
-        """The whole source, cut up in order: the files by path, and each file from its beginning."""
+        """The whole source, in order: the files by path, and each file from its beginning."""
 
     def read(self, part: SourcePart) -> Iterator[Chunk]:
-        """The rows of a part, in order. A row that cannot be made is a SourceRow with its error, not an exception."""
+        """The rows of a part, in order. A row that cannot be read is a SourceRow with its error, not an exception."""
 
 
 class SequentialSource(Protocol):
@@ -124,14 +124,14 @@ class SequentialSource(Protocol):
     def facts(self) -> SourceFacts: ...
 
     def rows(self) -> Iterator[Chunk]:
-        """All rows, in order, from the first one. Positions count from 0, the path is "" unless files are known."""
+        """All rows, in order, from the first. Positions count from 0; the path is "" unless files are known."""
 
 
 Source: TypeAlias = "PartitionedSource | SequentialSource"
 
 
 class IndexedRows(Protocol):
-    """Rows by number, as a torch Dataset has them."""
+    """Rows by number, as in a torch Dataset."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int, /) -> object: ...
@@ -139,22 +139,22 @@ class IndexedRows(Protocol):
 
 ArrowRows: TypeAlias = "pa.Table | pa.RecordBatch"
 RowsLike: TypeAlias = "Source | PathLike | Iterable[object] | Mapping[str, npt.ArrayLike] | ArrowRows | IndexedRows"
-"""What a source is made of: see `rk.write`. DataFrames, tf.data and Hugging Face datasets are iterables."""
+"""What can become a source: see `rk.write`. DataFrames, tf.data and Hugging Face datasets are iterables."""
 
 
 def is_partitioned(source: Source) -> bool:
-    """Whether tasks can read parts of it."""
+    """Whether tasks can read parts of the source."""
     return hasattr(source, "parts")
 
 
 def full_path(source: Source, path: str) -> str:
-    """A row's file, as a person finds it."""
+    """The path of a row's file, as a user finds it."""
     root = getattr(source, "root", "")
     return os.path.join(root, *path.split("/")) if root and path else path
 
 
 READ_BYTES = 4 << 20
-"""How much of a file is read at once."""
+"""The size of one read from a file."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _GLOB_CHARACTERS = re.compile(r"[*?[]")
@@ -164,7 +164,7 @@ _MAX_LEVELS = 64
 
 @dataclass(frozen=True, slots=True)
 class FileListing:
-    """The files that a path means, sorted by the bytes of their paths below `root`."""
+    """The files of a path, sorted by the bytes of their paths below `root`."""
 
     root: str
     files: tuple[SourceFile, ...]
@@ -174,26 +174,26 @@ class FileListing:
         return sum(file.size_bytes for file in self.files)
 
     def full(self, file: SourceFile) -> str:
-        """A file's path, as a person finds it."""
+        """The path of a file, as a user finds it."""
         return os.path.join(self.root, *file.path.split("/"))
 
 
 def list_files(path: str, extensions: Sequence[str]) -> FileListing:
-    """The files that `path` means: a file whatever its name, or those of a folder or pattern by their extension.
+    """The files of `path`: a file whatever its name, or those of a folder or pattern with one of the extensions.
 
-    Hidden names are passed over, as are folders behind links: nothing is read twice. A pattern knows `*`, `?`,
-    `[…]`, and `**` for any number of folders; something that is there under its very name wins over it.
+    Hidden names and links to folders are skipped: nothing is read twice. A pattern may contain `*`, `?`, `[…]`, and
+    `**` for any number of folders; a path that exists is not a pattern.
     """
-    there = _stat_or_none(path)
-    if there is not None and there.kind != "folder":
+    stat = _stat_or_none(path)
+    if stat is not None and stat.kind != "folder":
         root, name = os.path.split(path)
-        return FileListing(root, (_to_source_file(name, path, there),))
-    if there is not None:
+        return FileListing(root, (_to_source_file(name, path, stat),))
+    if stat is not None:
         root, pattern = path, None
     elif _GLOB_CHARACTERS.search(path):
         root, pattern = _split_pattern(path)
     else:
-        LOCAL.stat(path)  # says what is missing
+        LOCAL.stat(path)  # raises X501
         raise AssertionError("it was missing a moment ago")
     names = list(_iter_names(root or ".", ""))
     kept = [name for name in names if _is_match(name, pattern) and _has_extension(name, extensions, pattern)]
@@ -205,30 +205,30 @@ def list_files(path: str, extensions: Sequence[str]) -> FileListing:
 
 
 def source_path(path: str | os.PathLike[str], kind: str) -> str:
-    """A path as it is kept in a source."""
+    """The path argument of a source."""
     expected = "a path: a file, a folder or a pattern"
     return as_path("path", path, expected=expected, do=f'rk.sources.{kind}("data")')
 
 
 def is_gzip_name(path: str, extensions: Sequence[str]) -> bool:
-    """Whether any file that `path` means is called as if compressed; what is missing is not."""
+    """Whether any file of `path` is named as if compressed; False for a missing path."""
     if _stat_or_none(path) is None and not _GLOB_CHARACTERS.search(path):
         return path.lower().endswith(".gz")
     return any(file.path.lower().endswith(".gz") for file in list_files(path, extensions).files)
 
 
 class ByteStream(Protocol):
-    """The bytes of a file, from where reading began."""
+    """The bytes of a file, from where reading started."""
 
     def read(self, size_bytes: int, /) -> bytes:
-        """Up to so many bytes; none at the end."""
+        """Up to `size_bytes` bytes; none at the end."""
 
     def rewind(self) -> None:
-        """Go back to where reading began."""
+        """Return to where reading started."""
 
 
 class SizeCheckedFile:
-    """A file open for reading that must be as long as it was when the source was looked at."""
+    """A file open for reading that must be as long as when the source was inspected."""
 
     def __init__(self, path: str, file: SourceFile, begin: int = 0, end: int | None = None) -> None:
         self.path = path
@@ -259,7 +259,7 @@ class SizeCheckedFile:
         self._at = self._begin
 
     def readinto(self, buffer: memoryview, /) -> int:
-        """What `io` asks of a raw file, so that decompressors can read from this."""
+        """The method of a raw file in `io`, so that decompressors can read from this."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -291,7 +291,9 @@ class GzipStream:
             return bytes(self._stream.read(size_bytes))
         except (EOFError, zlib.error, gzip.BadGzipFile) as failure:
             raise corrupt_file_error(
-                self.path, "gzip file", f"compressed data that is {_describe_failure(failure)}"
+                self.path,
+                "gzip file",
+                "truncated compressed data" if isinstance(failure, EOFError) else "invalid compressed data",
             ) from None
 
 
@@ -305,9 +307,9 @@ def open_source_file(
     gzipped: bool = False,
     opened: SizeCheckedFile | None = None,
 ) -> Iterator[ByteStream]:
-    """The bytes of a file from `begin` to `end`; those inside, where it is `gzipped` and is really that.
+    """The bytes of a file from `begin` to `end`, decompressed if it is `gzipped` and really is a gzip file.
 
-    `opened` is the file where it is open already; it stays open.
+    `opened` is the file if it is already open; it stays open.
     """
     with SizeCheckedFile(path, file, begin, end) if opened is None else nullcontext(opened) as stream:
         if opened is not None:
@@ -318,18 +320,34 @@ def open_source_file(
         yield GzipStream(path, stream) if is_gzip else stream
 
 
+Item = TypeVar("Item")
 Survey = TypeVar("Survey")
+_MAX_ITEMS = 1 << 16  # in one part, however small they are
+
+
+def group_by_bytes(items: Iterable[tuple[Item, int]], part_bytes: int) -> Iterator[tuple[tuple[Item, ...], int]]:
+    """Items with their sizes, in order, as groups of about `part_bytes` with the size of each group."""
+    group: list[Item] = []
+    group_bytes = 0
+    for item, size_bytes in items:
+        if group and (group_bytes + size_bytes > part_bytes or len(group) >= _MAX_ITEMS):
+            yield tuple(group), group_bytes
+            group, group_bytes = [], 0
+        group.append(item)
+        group_bytes += size_bytes
+    if group:
+        yield tuple(group), group_bytes
 
 
 class SurveyCache(Generic[Survey]):
-    """What was found out about the last few sources: files that did not change are inspected once."""
+    """The surveys of the last few sources: files that did not change are inspected once."""
 
     def __init__(self, most: int = 4) -> None:
         self._surveys: OrderedDict[Hashable, Survey] = OrderedDict()
         self._most = most
 
     def get(self, key: Hashable, survey: Callable[[], Survey]) -> Survey:
-        """What `survey` gave for this key, or gives now."""
+        """The survey of this key, from the cache or computed now."""
         if key in self._surveys:
             self._surveys.move_to_end(key)
         else:
@@ -340,7 +358,7 @@ class SurveyCache(Generic[Survey]):
 
 
 def check_unchanged(path: str, file: SourceFile) -> None:
-    """Raise X526 where a file has another size than when the source was looked at."""
+    """Raise X526 if a file has another size than when the source was inspected."""
     size_bytes = LOCAL.stat(path).size_bytes
     if size_bytes != file.size_bytes:
         raise changed_file_error(path, file.size_bytes, size_bytes)
@@ -350,27 +368,27 @@ def changed_file_error(path: str, expected_bytes: int, found_bytes: int) -> Reko
     return error(
         "X526",
         location=Location(path=path),
-        expected=f"{expected_bytes:,} bytes, as when the source was looked at",
+        expected=f"{expected_bytes:,} bytes, as when the source was inspected",
         found=f"{found_bytes:,} bytes",
         do="wait until the file is complete, then run the same command again",
     )
 
 
 def corrupt_file_error(path: str, kind: str, found: str, *, do: str | None = None) -> RekordError:
-    """The error for a file that does not hold what its format promises."""
+    """The error for a file whose bytes do not follow its format."""
     return error(
         "X524",
-        f"this {kind} is damaged",
+        f"{kind} is corrupt",
         location=Location(path=path),
-        expected=f"a whole {kind}",
+        expected=f"an intact {kind}",
         found=found,
-        do=do or "fetch the file again from its origin, or leave it out",
+        do=do or "copy the file again from its origin, or skip it",
     )
 
 
 def disk_failure_error(path: str, failure: Exception) -> RekordError | None:
-    """The error where it was the disk that failed, and not what a library made of the bytes."""
-    # What a file claims can send a library to a place that no file has: that is EINVAL, and damage.
+    """The error if the disk failed, and None if the bytes are invalid."""
+    # An offset in a corrupt file can send a library outside the file: that is EINVAL, and corruption.
     if not isinstance(failure, OSError) or failure.errno in (None, errno.EINVAL):
         return None
     return read_error(path, failure)
@@ -380,18 +398,14 @@ def empty_file_error(path: str | None, found: str, *, expected: str) -> RekordEr
     """The error for a file without a single row."""
     return error(
         "X520",
-        f"{found} where rows were expected",
+        "table has no rows" if path is None else "file has no rows",
         location=Location(path=path),
         expected=expected,
         found=found,
-        do="give a table that has rows"
+        do="pass a table with rows"
         if path is None
-        else "fetch the file again, or leave it out: name the others by a pattern",
+        else "copy the file again, or skip it: select the others with a pattern",
     )
-
-
-def _describe_failure(failure: Exception) -> str:
-    return "cut off" if isinstance(failure, EOFError) else "not what gzip wrote"
 
 
 def _stat_or_none(path: str) -> Stat | None:
@@ -407,22 +421,22 @@ def _to_source_file(name: str, path: str, facts: Stat) -> SourceFile:
     if facts.kind != "file":
         raise error(
             "X503",
-            "a pipe or a device cannot be a source",
+            "pipe or device cannot be a source",
             location=Location(path=path),
-            expected="a regular file, which can be read from any place",
-            found="something else of this name",
+            expected="a regular file, which can be read from any offset",
+            found="a pipe, a socket or a device",
             do="write its content to a file first",
         )
     return SourceFile(name, facts.size_bytes, facts.mtime_ns)
 
 
 def _split_pattern(pattern: str) -> tuple[str, str]:
-    """The folder that a pattern begins in, and the pattern below it."""
+    """The folder that a pattern starts in, and the pattern below it."""
     parts = pattern.split("/")
     fixed = next(i for i, part in enumerate(parts) if _GLOB_CHARACTERS.search(part))
     root = "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else "")
     if root:
-        LOCAL.stat(root)  # says what is missing
+        LOCAL.stat(root)  # raises X501
     return root, "/".join(part for part in parts[fixed:] if part)
 
 
@@ -449,7 +463,7 @@ def _is_parts_match(names: list[str], patterns: list[str]) -> bool:
 
 
 def _has_extension(name: str, extensions: Sequence[str], pattern: str | None) -> bool:
-    # A pattern that spells an extension out has chosen.
+    # A pattern with an extension has already selected.
     if pattern is not None and "." in pattern.rsplit("/", 1)[-1].lstrip("."):
         return True
     return name.lower().endswith(tuple(extensions))
@@ -458,9 +472,9 @@ def _has_extension(name: str, extensions: Sequence[str], pattern: str | None) ->
 def _no_files_error(path: str, extensions: Sequence[str], others: int, pattern: bool) -> RekordError:
     return error(
         "X520",
-        "no file matches" if pattern else f"this folder holds no {extensions[0]} files",
+        "no file matches the pattern" if pattern else f"folder has no {extensions[0]} files",
         location=Location(path=path),
         expected=f"files that end in {', '.join(extensions[:4])}",
         found=f"{others:,} other files" if others else "no files",
-        do="name the file itself: a file that is named is always read",
+        do="pass the file itself: it is read whatever its extension",
     )

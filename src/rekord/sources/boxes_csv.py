@@ -1,4 +1,4 @@
-"""A CSV of boxes as rows: one an image, with the boxes of all its lines."""
+"""A CSV of boxes as rows: one per image, with the boxes of all its lines."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from rekord.arguments import as_path, check_keywords
 from rekord.errors import RekordError, error, preview
@@ -27,8 +24,8 @@ _MAX_PIXELS = 1e9
 _MAX_NUMERIC_CLASSES = 1 << 16
 _INTEGER_PATTERN = re.compile(r"0|[1-9]\d{0,9}")
 
-# The usual names of each column, folded: small letters and digits alone. The first that is there is taken.
-_COLUMN_ALIASES = {
+# The usual names of each column, in order of preference, as compared: lower-case letters and digits only.
+COLUMN_ALIASES = {
     "file": "filename file imagefile imagefilename image imagepath filepath path img imgpath imagename imageid id",
     "class": "class classname label labelname category categoryname object objectclass name type target",
     "xmin": "xmin x1 x0 left bboxxmin bboxx1 minx",
@@ -39,7 +36,7 @@ _COLUMN_ALIASES = {
     "height": "height imageheight imgheight h",
     "split": "split set subset usage",
 }
-_SIDES = ("xmin", "ymin", "xmax", "ymax")
+BOX_SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
 @check_keywords
@@ -49,17 +46,16 @@ def boxes_csv(
     *,
     label_map: str | os.PathLike[str] | None = None,
 ) -> BoxesCsvSource:
-    """The images that a CSV names with the boxes of their lines, which need not stand together.
+    """Images with boxes from a CSV with a line per box, in any order.
 
-    Columns are known by their names, in any order and in the usual spellings: filename, class, xmin, ymin,
-    xmax, ymax, and where they are there width, height and split. A column of another name is the class where
-    it is the only one left. Without a header a line is `path,x1,y1,x2,y2,class`. A line without coordinates
-    is an image without boxes.
+    Columns are identified by name, in any order and in the usual spellings: filename, class, xmin, ymin, xmax,
+    ymax, and optionally width, height and split. A column of another name is the class if it is the only one left.
+    Without a header a line is `path,x1,y1,x2,y2,class`. A line without coordinates is an image without boxes.
 
-    `images` is the folder of the images, guessed around the CSV where it is not given. Classes get ids from 1
-    in the order of their names' bytes; where all are whole numbers these are the ids, or one less than them where
-    there is a 0. `label_map` gives ids by name instead. Coordinates are pixels, except
-    where no number in the file is above 1 and some are fractions: then they are from 0 to 1.
+    `images` is the folder of the images; by default it is searched for around the CSV. Class ids start at 1, in the
+    byte order of the names; if all classes are integers they are the ids, or one less than them if there is a 0.
+    `label_map` gives ids by name instead. Coordinates are pixels, unless no number in the file is above 1 and some
+    are fractions: then they are from 0 to 1.
     """
     place = as_path("path", path)
     folder = None if images is None else as_path("images", images)
@@ -75,19 +71,9 @@ class _CsvBox(NamedTuple):
 class _CsvImage(NamedTuple):
     image: str  # below the root
     name: str
-    width: int | None
-    height: int | None
+    size: tuple[int | None, int | None]  # width, height
     split: str | None
     boxes: tuple[_CsvBox, ...]
-
-
-class _InvalidCsvRow(NamedTuple):
-    """A row that there is not; its error is made where the row is read."""
-
-    kind: str
-    name: str
-    found: str
-    line: int
 
 
 class _CsvColumns(NamedTuple):
@@ -98,13 +84,13 @@ class _CsvColumns(NamedTuple):
 
 @dataclass(slots=True)
 class _ImageLines:
-    """The lines of one image, as they are met."""
+    """The lines of one image."""
 
     line: int
     boxes: list[_CsvBox]
     size: tuple[int | None, int | None]
     split: str | None
-    bad: _InvalidCsvRow | None = None
+    broken: RekordError | None = None
 
 
 @dataclass(eq=False)
@@ -117,28 +103,27 @@ class BoxesCsvSource(AnnotationSource):
     kind = "boxes_csv"
 
     def options(self) -> Mapping[str, Any]:
-        images = None if self.images is None else detection.relative_path(self.root, self.images)
         return {
-            "csv": detection.relative_path(self.root, self.csv),
-            "images": images,
+            "csv": self.relative(self.csv),
+            "images": None if self.images is None else self.relative(self.images),
             "label_map": detection.label_items_to_json(self.items),
         }
 
     def scan(self) -> AnnotationListing:
         groups: dict[str, _ImageLines] = {}
         entries: list[RowEntry] = []
-        own = detection.relative_path(self.root, self.csv)
+        own = self.relative(self.csv)
         for line, fields, columns in _read_lines(self.csv):
-            bad = _add_line(line, fields, columns, groups)
-            if bad is not None:
-                entries.append(RowEntry(own, line - 1, 0, bad, line))
+            broken = _add_line(self.csv, line, fields, columns, groups)
+            if broken is not None:
+                entries.append(RowEntry(own, line - 1, 0, broken, line))
         if not groups and not entries:
             raise detection.no_data_error(
                 self.csv,
-                "there are no boxes in this CSV",
-                "a line for each box, below the header",
+                "CSV has no boxes",
+                "a line per box, below the header",
                 "no lines",
-                "name the CSV that has the boxes",
+                "pass the CSV that has the boxes",
             )
         folder = (
             self.images
@@ -147,28 +132,29 @@ class BoxesCsvSource(AnnotationSource):
             or "."
         )
         files: dict[str, os.stat_result] = {}
-        facts = detection.stat_file(self.csv)
-        if facts is not None:
-            files[own] = facts
+        self.add_file(files, self.csv)
         found_at: dict[str, str] = {}
         splits: list[str | None] = []
         for name, group in groups.items():
-            bad = group.bad
+            broken = group.broken
             found = detection.find_image(folder, name)
-            path = own if found is None else detection.relative_path(self.root, found[0])
+            path = own if found is None else self.relative(found[0])
             if found is None:
-                bad = bad or _InvalidCsvRow("missing", name, folder, group.line)
+                at = Location(path=self.csv, line=group.line)
+                broken = broken or detection.missing_image_error(name, folder, at)
             elif path in found_at:
-                bad = bad or _InvalidCsvRow("twice", name, found_at[path], group.line)
-            if bad is not None or found is None:
-                entries.append(RowEntry(own, group.line - 1, 0, bad, group.line))
+                what, expected = "image is listed under two names", "one name per image"
+                broken = broken or _csv_error(
+                    self.csv, what, expected, preview(found_at[path]), group.line, code="E370"
+                )
+            if broken is not None or found is None:
+                entries.append(RowEntry(own, group.line - 1, 0, broken, group.line))
                 continue
             found_at[path] = name
             files[path] = found[1]
             splits.append(group.split)
-            content = _CsvImage(
-                path, detection.relative_path(folder, found[0]), *group.size, group.split, tuple(group.boxes)
-            )
+            below = detection.relative_path(folder, found[0])
+            content = _CsvImage(path, below, group.size, group.split, tuple(group.boxes))
             entries.append(RowEntry(path, 0, found[1].st_size, content))
         classes = {box.name for group in groups.values() for box in group.boxes}
         ids = detection.assign_class_ids(_order_classes(classes), self.items)
@@ -180,67 +166,31 @@ class BoxesCsvSource(AnnotationSource):
             context=(ids, _has_normalized_boxes(groups.values())),
         )
 
-    def row(self, entry: RowEntry, context: tuple[dict[str, int], bool]) -> dict[str, Any]:
-        content = entry.content
-        if isinstance(content, _InvalidCsvRow):
-            raise self._refused(content)
+    def row(self, content: _CsvImage, context: tuple[dict[str, int], bool]) -> dict[str, Any]:
         ids, normalised = context
         for box in content.boxes:
             if box.name not in ids:
                 at = Location(path=self.csv, line=box.line)
-                raise detection.unknown_class_error("a box", box.name, "a class of the label map", at)
-        values: dict[str, Any] = {
-            "image": Path(self.root) / content.image,
-            "filename": content.name,
-            "source_id": content.name,
-            "boxes_normalised" if normalised else "boxes": detection.to_box_array(
-                [box.sides for box in content.boxes]
-            ),
-            "labels": np.array([ids[box.name] for box in content.boxes], np.int64),
-            "class_names": [box.name for box in content.boxes],
-            "box_names": [f"line {box.line:,} of the CSV" for box in content.boxes],
-        }
-        if content.width is not None and content.height is not None:
-            values.update({"width": content.width, "height": content.height})
-        if content.split is not None:
-            values["split"] = content.split
-        return values
-
-    def _refused(self, bad: _InvalidCsvRow) -> RekordError:
-        at = Location(path=self.csv, line=bad.line)
-        if bad.kind == "missing":
-            return detection.missing_image_error(bad.name, bad.found, at)
-        what, expected, code = {
-            "twice": ("an image is listed by two names", "one name for each image", "E370"),
-            "fields": (
-                "a line has another number of fields than the header",
-                "as many fields as columns",
-                "E374",
-            ),
-            "file": ("a line names no image", "the name of an image", "E374"),
-            "class": ("a box has no class", "the name of a class", "E374"),
-            "number": ("a side of a box is no number", "xmin, ymin, xmax and ymax in pixels", "E374"),
-            "size": ("the lines of an image disagree about its size or split", "one for all lines", "E374"),
-        }[bad.kind]
-        return error(
-            code,
-            what,
-            location=at,
-            expected=expected,
-            found=bad.found if bad.kind == "fields" else preview(bad.found),
-            do=f"fix line {bad.line:,} of the CSV",
+                raise detection.unknown_class_error("box", box.name, "a class of the label map", at)
+        return self.build_row(
+            content.image,
+            content.name,
+            boxes=[box.sides for box in content.boxes],
+            labels=[ids[box.name] for box in content.boxes],
+            class_names=[box.name for box in content.boxes],
+            box_names=[f"line {box.line:,} of the CSV" for box in content.boxes],
+            size=content.size,
+            split=content.split,
+            normalised=normalised,
         )
 
 
 def _read_lines(path: str) -> Iterator[tuple[int, list[str], _CsvColumns]]:
-    """Every line below the header: where it begins, its fields, and the columns."""
+    """Every line below the header: its number, its fields, and the columns."""
     data = detection.read_small_file(path, MAX_CSV_BYTES, "X534")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as failure:
-        line = data.count(b"\n", 0, failure.start) + 1
-        found = data[failure.start : failure.start + 8].hex(" ")
-        raise _csv_error(path, "a CSV is not UTF-8", "a text in UTF-8", found, line) from None
+    text = detection.decode_text(
+        data, lambda line, found: _csv_error(path, "CSV is not UTF-8", "text in UTF-8", f"bytes {found}", line)
+    )
     del data
     first = text.partition("\n")[0]
     separator = max(",;\t", key=first.count)
@@ -259,7 +209,7 @@ def _read_lines(path: str) -> Iterator[tuple[int, list[str], _CsvColumns]]:
             yield line, [field.strip() for field in fields], columns
     except csv.Error as failure:
         raise _csv_error(
-            path, "a CSV cannot be parsed", "fields, quoted in pairs", str(failure)[:60], begin
+            path, "CSV cannot be parsed", "fields with balanced quotes", str(failure)[:60], begin
         ) from failure
 
 
@@ -269,23 +219,23 @@ def _find_columns(header: list[str], path: str, line: int) -> _CsvColumns:
         and is_image_name(header[0])
         and all(_parse_number(one) is not None or not one for one in header[1:5])
     ):
-        order = ("file", *_SIDES, "class")
+        order = ("file", *BOX_SIDES, "class")
         return _CsvColumns({name: i for i, name in enumerate(order)}, 6, False)
     folded = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in header]
     at: dict[str, int] = {}
-    for column, spellings in _COLUMN_ALIASES.items():
+    for column, spellings in COLUMN_ALIASES.items():
         place = next((folded.index(one) for one in spellings.split() if one in folded), None)
         if place is not None and place not in at.values():
             at[column] = place
     left = [i for i in range(len(header)) if i not in at.values() and folded[i] not in ("depth", "", "index")]
     if "class" not in at and len(left) == 1:
         at["class"] = left[0]
-    missing = [name for name in ("file", "class", *_SIDES) if name not in at]
+    missing = [name for name in ("file", "class", *BOX_SIDES) if name not in at]
     if missing:
         usual = {"file": "filename"}.get(missing[0], missing[0])
         raise _csv_error(
             path,
-            f"a table of boxes has no column `{usual}`",
+            f"CSV of boxes has no column `{usual}`",
             "filename, class, xmin, ymin, xmax, ymax, in any order",
             ", ".join(header)[:60] or "no header",
             line,
@@ -294,32 +244,40 @@ def _find_columns(header: list[str], path: str, line: int) -> _CsvColumns:
 
 
 def _add_line(
-    line: int, fields: list[str], columns: _CsvColumns, groups: dict[str, _ImageLines]
-) -> _InvalidCsvRow | None:
-    """Put a line with those of its image; where it names none, say what is wrong with it."""
+    path: str, line: int, fields: list[str], columns: _CsvColumns, groups: dict[str, _ImageLines]
+) -> RekordError | None:
+    """Add a line to those of its image; the error if it names no image."""
+
+    def line_error(what: str, expected: str, found: str) -> RekordError:
+        return _csv_error(path, what, expected, found, line, code="E374")
+
     at = columns.at
     if len(fields) != columns.fields:
-        return _InvalidCsvRow("fields", "", f"{len(fields)} fields, {columns.fields} columns", line)
+        found = f"{len(fields)} fields, {columns.fields} columns"
+        return line_error("row has the wrong number of fields", f"{columns.fields} fields", found)
     name = fields[at["file"]]
     if not name:
-        return _InvalidCsvRow("file", "", name, line)
+        return line_error("row has no image", "the name of an image", preview(name))
     size = tuple([_parse_size(fields[at[side]]) if side in at else None for side in ("width", "height")])
     split = fields[at["split"]].lower() or None if "split" in at else None
     group = groups.setdefault(name, _ImageLines(line, [], (size[0], size[1]), split))
-    if group.bad is not None:
+    if group.broken is not None:
         return None
     if (group.size, group.split) != (size, split):
-        group.bad = _InvalidCsvRow("size", name, f"{size[0]} × {size[1]}, {split}", line)
+        found = preview(f"{size[0]} × {size[1]}, {split}")
+        what = "rows of an image disagree about its size or split"
+        group.broken = line_error(what, "the same size and split in all rows", found)
         return None
-    texts = [fields[at[side]] for side in _SIDES]
+    texts = [fields[at[side]] for side in BOX_SIDES]
     if not any(texts):
         return None
     sides = [_parse_number(text) for text in texts]
     known = [side for side in sides if side is not None]
     if len(known) < 4:
-        group.bad = _InvalidCsvRow("number", name, texts[sides.index(None)], line)
+        expected = "xmin, ymin, xmax and ymax in pixels"
+        group.broken = line_error("side of a box is not a number", expected, preview(texts[sides.index(None)]))
     elif not fields[at["class"]]:
-        group.bad = _InvalidCsvRow("class", name, "", line)
+        group.broken = line_error("box has no class", "a class name", preview(""))
     else:
         group.boxes.append(_CsvBox(line, fields[at["class"]], tuple(known)))
     return None
@@ -331,7 +289,7 @@ def _has_normalized_boxes(groups: Iterable[_ImageLines]) -> bool:
 
 
 def _order_classes(classes: set[str]) -> list[str]:
-    """Classes in the order of their ids. Numbers are ids already; where there is a 0, ids are one higher."""
+    """Classes in the order of their ids. Integers are the ids; if there is a 0, ids are one higher."""
     if classes and all(_INTEGER_PATTERN.fullmatch(name) for name in classes):
         numbers = sorted(map(int, classes))
         if numbers[-1] < _MAX_NUMERIC_CLASSES:
@@ -341,7 +299,7 @@ def _order_classes(classes: set[str]) -> list[str]:
 
 
 def _candidate_folders(path: str) -> Sequence[str]:
-    """Where the images of a CSV may lie, the likeliest place first."""
+    """Folders that may hold the images of a CSV, the likeliest first."""
     folder = os.path.dirname(path) or "."
     name = os.path.splitext(os.path.basename(path))[0].removesuffix("_labels")
     inner = ("", "images", "JPEGImages", "img", "imgs", "Images", name, f"images/{name}")
@@ -350,7 +308,7 @@ def _candidate_folders(path: str) -> Sequence[str]:
 
 def _parse_number(text: str) -> float | None:
     try:
-        number = float("" if "_" in text else text)  # to Python 1_0 is ten
+        number = float("" if "_" in text else text)  # Python reads 1_0 as ten
     except ValueError:
         return None
     return number if abs(number) < _MAX_PIXELS else None
@@ -361,9 +319,9 @@ def _parse_size(text: str) -> int | None:
     return int(number) if number is not None and number >= 1 else None
 
 
-def _csv_error(path: str, what: str, expected: str, found: str, line: int) -> RekordError:
+def _csv_error(path: str, what: str, expected: str, found: str, line: int, *, code: str = "X534") -> RekordError:
     return error(
-        "X534",
+        code,
         what,
         location=Location(path=path, line=line),
         expected=expected,

@@ -1,13 +1,13 @@
-"""COCO's JSON files as rows: one per image, with its boxes and masks."""
+"""COCO JSON files as rows: one per image, with its boxes and masks."""
 
 from __future__ import annotations
 
 import io
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,16 +21,16 @@ from rekord.sources import detection_common as detection
 from rekord.sources.detection_common import AnnotationListing, AnnotationSource, RowEntry
 from rekord.storage.local import LOCAL
 
-_MAX_MASK_PIXELS = 1 << 26  # an image of 8,192 × 8,192; what a file claims beyond that is not believed
+_MAX_MASK_PIXELS = 1 << 26  # an image of 8,192 × 8,192; larger claims are not believed
 _MAX_DIGITS = 13  # of 5 bits each: a run length is below 2**63
 
 
 class _InvalidOutline(Exception):
-    """What is wrong with an outline: expected, found."""
+    """Why an outline is invalid: expected, found."""
 
 
 def draw_outline(outline: bytes, size: tuple[int | None, int | None], whose: str, location: Location) -> bytes:
-    """The PNG of one object, as large as its image; `outline` is the json of its `segmentation`.
+    """The PNG of one object, as large as its image; `outline` is the JSON of its `segmentation`.
 
     A pixel belongs to a polygon when its centre is inside, and to an object when it is in any of its polygons.
     """
@@ -40,11 +40,11 @@ def draw_outline(outline: bytes, size: tuple[int | None, int | None], whose: str
         expected, found = problem.args
         raise error(
             "E375",
-            f"the outline of {whose} cannot be drawn",
+            f"outline of {whose} cannot be rasterised",
             location=location,
             expected=expected,
             found=found,
-            do="fix its `segmentation`, or leave masks out",
+            do="fix its `segmentation`, or masks=False",
         ) from None
 
 
@@ -52,7 +52,7 @@ def _parse_outline(outline: bytes) -> Any:
     try:
         return msgspec.json.decode(outline) if outline else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _InvalidOutline("polygons or run lengths", "json that cannot be parsed") from None
+        raise _InvalidOutline("polygons or run lengths", "malformed JSON") from None
 
 
 def _rasterize(outline: Any, size: tuple[int | None, int | None]) -> np.ndarray[Any, Any]:
@@ -60,9 +60,9 @@ def _rasterize(outline: Any, size: tuple[int | None, int | None]) -> np.ndarray[
     if isinstance(outline, dict):
         stated = outline.get("size")
         if not isinstance(stated, list) or [type(one) for one in stated] != [int, int] or min(stated) < 1:
-            raise _InvalidOutline("run lengths with `size`: height, width", preview(stated))
+            raise _InvalidOutline("run lengths with `size`: [height, width]", preview(stated))
         if height is not None and width is not None and stated != [height, width]:
-            raise _InvalidOutline(f"the size of the image: {[height, width]}", f"`size` {stated}")
+            raise _InvalidOutline(f"`size` of the image: {[height, width]}", f"`size` {stated}")
         height, width = stated
     if height is None or width is None:
         raise _InvalidOutline("`height` and `width` of the image", "none")
@@ -81,11 +81,11 @@ def _rasterize(outline: Any, size: tuple[int | None, int | None]) -> np.ndarray[
 def _rasterize_polygon(polygon: Any, height: int, width: int) -> np.ndarray[Any, Any]:
     numbers = isinstance(polygon, list) and all(type(one) in (int, float) for one in polygon)
     if not numbers or len(polygon) < 6 or len(polygon) % 2:
-        raise _InvalidOutline("a polygon: x, y, x, y, … of three points or more", preview(polygon))
+        raise _InvalidOutline("a polygon: x, y, x, y, … with at least three points", preview(polygon))
     points = np.array(polygon, np.float64).reshape(-1, 2)
     if not (np.abs(points) < 1e9).all():
-        raise _InvalidOutline("coordinates in pixels", "a number that is none")
-    # Each edge turns inside into outside, from the first pixel on whose centre lies right of it.
+        raise _InvalidOutline("finite coordinates in pixels", "an infinite or huge number")
+    # Each edge toggles between inside and outside, starting at the first pixel whose centre lies to its right.
     turns = np.zeros((height, width + 1), np.uint8)
     for (x0, y0), (x1, y1) in zip(points, np.roll(points, -1, axis=0), strict=True):
         first, end = sorted((_clamp_row(y0, height), _clamp_row(y1, height)))
@@ -103,25 +103,25 @@ def _clamp_row(y: float, height: int) -> int:
 
 
 def _rasterize_runs(counts: Any, height: int, width: int) -> np.ndarray[Any, Any]:
-    """Runs of 0 and 1 in turn, down the columns."""
+    """Alternating runs of 0 and 1, column by column."""
     runs = _decode_run_lengths(counts) if isinstance(counts, str) else counts
     whole = isinstance(runs, list) and all(type(one) is int and one >= 0 for one in runs)
     if not whole or sum(runs) != height * width:
         found = f"{sum(runs):,}" if whole else preview(counts)
-        raise _InvalidOutline(f"`counts` of {height * width:,} pixels in all", found)
+        raise _InvalidOutline(f"`counts` that sum to {height * width:,} pixels", found)
     values = (np.arange(len(runs)) & 1).astype(np.uint8)
     mask: np.ndarray[Any, Any] = np.repeat(values, runs).reshape(width, height).T
     return mask
 
 
 def _decode_run_lengths(text: str) -> list[int]:
-    """The run lengths of COCO's short form: base 32, and from the third on the change since the one before last."""
+    """Run lengths of COCO's compressed RLE: base 32, from the third on as the difference to the one before last."""
     runs: list[int] = []
     number = digits = 0
     for letter in text:
         digit = ord(letter) - 48
         if not 0 <= digit < 64 or digits == _MAX_DIGITS:
-            raise _InvalidOutline("`counts` in COCO's short form", preview(text))
+            raise _InvalidOutline("`counts` in COCO's compressed RLE", preview(text))
         number |= (digit & 31) << (5 * digits)
         digits += 1
         if digit & 32:
@@ -131,7 +131,7 @@ def _decode_run_lengths(text: str) -> list[int]:
         runs.append(number + (runs[-2] if len(runs) > 2 else 0))
         number = digits = 0
     if digits:
-        raise _InvalidOutline("`counts` in COCO's short form", "a number that does not end")
+        raise _InvalidOutline("`counts` in COCO's compressed RLE", "an unterminated number")
     return runs
 
 
@@ -139,7 +139,7 @@ def _encode_png(mask: np.ndarray[Any, Any]) -> bytes:
     from PIL import Image
 
     file = io.BytesIO()
-    # Eight bits a pixel: TensorFlow scales the 1 of a smaller PNG up to 255.
+    # Eight bits per pixel: TensorFlow scales the 1 of a PNG with fewer bits up to 255.
     Image.fromarray(np.ascontiguousarray(mask)).save(file, "PNG")
     return file.getvalue()
 
@@ -147,14 +147,14 @@ def _encode_png(mask: np.ndarray[Any, Any]) -> bytes:
 MAX_JSON_BYTES = 8 << 30
 ROBOFLOW_FILE_NAME = "_annotations.coco.json"
 
-# In the order of preference; "" stands for names that say no kind.
+# In order of preference; "" stands for names without a kind.
 _FILE_KINDS = ("instances", "", "person_keypoints", "stuff", "panoptic", "image_info", "labels", "captions")
 _ANNOTATION_FOLDERS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
 _BYTE_PATTERN = re.compile(r"\(byte (\d+)\)")
 
 
 class CocoFile(NamedTuple):
-    """One json file, with what its name says."""
+    """A JSON file, with the facts in its name."""
 
     path: str
     token: str  # the rest of the name after the kind: `train2017`
@@ -200,7 +200,7 @@ class _JsonOutlinedDocument(msgspec.Struct):
 
 
 class CocoDocument(NamedTuple):
-    """The members of a json file that boxes are made of."""
+    """The members of a JSON file that boxes come from."""
 
     images: list[Any]
     annotations: list[Any]  # panoptic files: one for each segment
@@ -210,7 +210,7 @@ class CocoDocument(NamedTuple):
 
 
 def find_root(path: str, images: str | None) -> str:
-    """The folder that both the json files and the images are below."""
+    """The folder that contains both the JSON files and the images."""
     if LOCAL.stat(path).kind == "folder":
         root = path
     else:
@@ -222,11 +222,11 @@ def find_root(path: str, images: str | None) -> str:
     if LOCAL.stat(images).kind != "folder":
         raise error(
             "U605",
-            "`images` is a file, and a folder is needed",
+            "`images` is a file, expected a folder",
             location=Location(path=images),
-            expected="the folder that the images lie in",
+            expected="the folder of the images",
             found="a file",
-            do="images=pathlib.Path(…)",
+            do=f"images={os.path.dirname(images) or '.'!r}",
         )
     if os.path.isabs(root) != os.path.isabs(images):
         root, images = os.path.abspath(root), os.path.abspath(images)
@@ -237,7 +237,7 @@ def find_root(path: str, images: str | None) -> str:
 
 
 def find_json_files(path: str) -> list[CocoFile]:
-    """The json files that a path means: itself, or those of a folder, one for each split."""
+    """The JSON files of a path: itself, or those of a folder, one per split."""
     if LOCAL.stat(path).kind != "folder":
         token = _split_file_name(path)[1]
         return [CocoFile(path, token, None)]
@@ -245,10 +245,10 @@ def find_json_files(path: str) -> list[CocoFile]:
     if not found:
         raise detection.no_data_error(
             path,
-            "no COCO json files here",
-            f"annotations/instances_train.json, train/{ROBOFLOW_FILE_NAME} or another json file",
+            "folder has no COCO JSON files",
+            f"annotations/instances_train.json, train/{ROBOFLOW_FILE_NAME} or another JSON file",
             "none of them",
-            "name the json file itself",
+            "pass the path of the JSON file itself",
         )
     splits = {file: detection.parse_split_name(file.token) for file in found}
     if len(found) > 1:
@@ -276,7 +276,7 @@ def _iter_json_files(folder: str) -> Iterator[CocoFile]:
 
 
 def _select_best_kind(folder: str) -> list[CocoFile]:
-    """The json files of a folder, of the one kind that has the most to say about boxes."""
+    """The JSON files of a folder, of the kind that best describes boxes."""
     kinds: dict[str, list[CocoFile]] = {}
     for entry in LOCAL.list(folder):
         if entry.kind == "file" and entry.name.lower().endswith(".json") and not entry.name.startswith("."):
@@ -286,7 +286,7 @@ def _select_best_kind(folder: str) -> list[CocoFile]:
 
 
 def _split_file_name(path: str) -> tuple[str, str]:
-    """The kind and the rest of a json file's name."""
+    """The kind in a JSON file's name, and the rest of the name."""
     name = os.path.basename(path)
     if name == ROBOFLOW_FILE_NAME:
         return "", os.path.basename(os.path.dirname(os.path.abspath(path)))
@@ -298,7 +298,7 @@ def _split_file_name(path: str) -> tuple[str, str]:
 
 
 def candidate_image_folders(file: CocoFile, root: str) -> Iterator[str]:
-    """Where the images of a json file may lie, the likeliest place first."""
+    """Folders that may hold the images of a JSON file, the likeliest first."""
     folder = os.path.dirname(file.path) or "."
     if os.path.basename(file.path) == ROBOFLOW_FILE_NAME:
         yield folder
@@ -313,7 +313,7 @@ def candidate_image_folders(file: CocoFile, root: str) -> Iterator[str]:
 
 
 def read_document(path: str, *, masks: bool) -> CocoDocument:
-    """The content of a json file; refused where it is damaged, or has no boxes to give."""
+    """The content of a JSON file. Raises if it is corrupt or has no boxes."""
     data = detection.read_small_file(path, MAX_JSON_BYTES, "X531")
     kind: Any = _JsonOutlinedDocument if masks else _JsonDocument
     try:
@@ -336,10 +336,10 @@ def read_document(path: str, *, masks: bool) -> CocoDocument:
     if unboxed and not boxed:
         raise detection.no_data_error(
             path,
-            "the annotations of this file have no boxes",
+            "annotations of this file have no boxes",
             "annotations with a `bbox`, as in instances_*.json",
             f"{unboxed:,} {'annotation' if unboxed == 1 else 'annotations'} without one",
-            "name the json file of the instances",
+            "pass the JSON file of the instances: instances_*.json",
         )
     names = [image.file_name for image in content.images if isinstance(image.file_name, str)]
     return CocoDocument(content.images, annotations, content.categories or [], names, used)
@@ -354,7 +354,7 @@ def normalize_id(value: Any) -> str | None:
 
 
 def parse_integer(value: Any) -> int | None:
-    """A number from 0, however the json writes it; None where it is none."""
+    """An integer ≥ 0, however the JSON writes it; None for anything else."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, str) and value.isdecimal() and len(value) < 10:
@@ -382,13 +382,13 @@ def _panoptic_objects(panoptic: _JsonAnnotation) -> list[_JsonAnnotation]:
 
 
 def _corrupt_json_error(path: str, data: bytes, failure: Exception) -> RekordError:
-    """Where the json breaks, as line and column."""
+    """The error for malformed JSON, with its line and column."""
     shift = 3 if data[:3] == b"\xef\xbb\xbf" else 0
     at: int | None = None
-    found = "values inside each other, deeper than can be read"
+    found = "values nested too deeply"
     match = _BYTE_PATTERN.search(str(failure))
     if match:
-        # What follows the document is reported one byte late.
+        # Trailing characters are reported one byte late.
         at = int(match[1]) + shift - ("trailing characters" in str(failure))
         found = str(failure).removeprefix("JSON is malformed: ").partition(" (byte")[0]
         found += f": {preview(data[at : at + 16])[1:]}" if at < len(data) else ""
@@ -404,12 +404,12 @@ def _corrupt_json_error(path: str, data: bytes, failure: Exception) -> RekordErr
         column = at - (data.rfind(b"\n", 0, at) + 1) + 1
     return error(
         "X530",
-        "the json cannot be parsed" + ("" if line is None else f" at line {line:,}, column {column:,}"),
+        "JSON cannot be parsed" + ("" if line is None else f" at line {line:,}, column {column:,}"),
         location=Location(path=path, line=line),
-        expected="a json document",
+        expected="a JSON document",
         found=found,
-        likely="the file was not copied to its end" if at == len(data) and data else None,
-        do="fetch the file again" if at == len(data) else f"look at line {line}" if line else "write it again",
+        likely="the file is truncated" if at == len(data) and data else None,
+        do="copy the file again from its origin" if at == len(data) or not line else f"fix line {line:,} of the file",
     )
 
 
@@ -425,15 +425,15 @@ def _unreadable_json_error(path: str, problem: str) -> RekordError:
     what, _, where = problem.partition(" - at ")
     return error(
         "X531",
-        "this is json, and not COCO's",
+        "JSON file is not in COCO format",
         location=Location(path=path),
         expected='{"images": [...], "annotations": [...], "categories": [...]}',
         found=what[:60] + (f" at {where[:60]}" if where else ""),
-        do="name a file of COCO's form",
+        do="pass a JSON file in COCO format",
     )
 
 
-_MAX_COORDINATE = 1e9  # where a coordinate stops being one
+_MAX_COORDINATE = 1e9  # anything larger is not a coordinate
 
 
 @check_keywords
@@ -444,17 +444,17 @@ def coco(
     masks: bool = False,
     label_map: str | os.PathLike[str] | None = None,
 ) -> CocoSource:
-    """The images of a COCO json file with their boxes; or of a folder, with a json file for each split.
+    """Images with boxes from a COCO JSON file, or from a folder with a JSON file per split.
 
-    In a folder the files are `annotations/instances_SPLIT.json` (or another kind, where there are no
-    instances), Roboflow's `SPLIT/_annotations.coco.json`, or any json beside the images. `images` is the
-    folder of the images, guessed where it is not given.
+    In a folder the files are `annotations/instances_SPLIT.json` (or another kind, if there are no instances),
+    Roboflow's `SPLIT/_annotations.coco.json`, or any JSON file next to the images. `images` is the folder of the
+    images; by default it is guessed.
 
-    Ids of classes are the category ids, gaps included; where a box has the id 0, which detection reserves for
-    the background, all ids are one higher. `label_map` gives ids by name instead. The objects of panoptic
-    files are boxes too. Annotations without a box are left out, and each row counts its own in
-    `skipped_annotations`; a file in which no annotation has a box is refused. A missing `iscrowd` is 0, a
-    missing `area` that of the box. `masks` draws the outline of every object as a PNG of 0 and 1.
+    Class ids are the category ids, including gaps; if a box has id 0, which detection reserves for the background,
+    all ids are one higher. `label_map` gives ids by name instead. The segments of panoptic files are boxes too.
+    Annotations without a box are skipped, and each row counts its own in `skipped_annotations`; a file in which no
+    annotation has a box is refused. A missing `iscrowd` is 0, a missing `area` that of the box. `masks` rasterises
+    the outline of every object to a PNG of 0 and 1.
     """
     place = as_path("path", path)
     folder = None if images is None else as_path("images", images)
@@ -466,24 +466,14 @@ class _CocoImage(NamedTuple):
     image: str
     name: str
     id: str
-    width: int | None
-    height: int | None
+    size: tuple[int | None, int | None]  # width, height
     split: str | None
     annotations: tuple[tuple[Any, ...], ...]  # id, category, bbox, iscrowd, area, segmentation
     unboxed_count: int
 
 
-class _InvalidCocoRow(NamedTuple):
-    """A row that there is not; its error is made where the row is read."""
-
-    kind: str
-    name: Any
-    other: Any
-    json: str
-
-
 class _CocoContext(NamedTuple):
-    ids: dict[str, int]  # of classes, by the category id as text
+    ids: dict[str, int]  # class ids by category id as text
     names: dict[int, str]
     categories: dict[str, str]  # names by category id, for messages
 
@@ -499,10 +489,9 @@ class CocoSource(AnnotationSource):
     kind = "coco"
 
     def options(self) -> Mapping[str, Any]:
-        images = None if self.images is None else detection.relative_path(self.root, self.images)
         return {
-            "json": detection.relative_path(self.root, self.json),
-            "images": images,
+            "json": self.relative(self.json),
+            "images": None if self.images is None else self.relative(self.images),
             "masks": self.masks,
             "label_map": detection.label_items_to_json(self.items),
         }
@@ -519,25 +508,23 @@ class CocoSource(AnnotationSource):
             documents.append((file, document._replace(annotations=[])))
             crowd |= any(one.iscrowd is not None for one in document.annotations)
             area |= any(one.area is not None for one in document.annotations)
-            facts = detection.stat_file(file.path)
-            if facts is not None:
-                files[detection.relative_path(self.root, file.path)] = facts
+            self.add_file(files, file.path)
             entries += self._entries(file, document, files, taken)
             splits.append(file.split)
         context = _build_context(documents, self.items)
         if not entries:
             raise detection.no_data_error(
                 self.json,
-                "there are no images in the json",
+                "JSON file lists no images",
                 "at least one entry in `images`",
                 "none",
-                "name the json file that lists the images",
+                "pass the JSON file that lists the images",
             )
         return AnnotationListing(
             entries=detection.sort_entries(entries),
             files=detection.to_source_files(files),
             classes=context.names,
-            has=tuple([name for name, there in (("is_crowd", crowd), ("area", area)) if there]),
+            has=tuple([name for name, known in (("is_crowd", crowd), ("area", area)) if known]),
             masks=self.masks,
             splits=detection.order_splits(splits),
             context=context,
@@ -546,127 +533,115 @@ class CocoSource(AnnotationSource):
     def _entries(
         self, file: CocoFile, document: CocoDocument, files: dict[str, os.stat_result], taken: dict[str, str]
     ) -> list[RowEntry]:
-        json = detection.relative_path(self.root, file.path)
+        json = self.relative(file.path)
+        at = Location(path=self.place(json))
         folder = self.images
         if folder is None:
             folder = detection.find_image_folder(
                 document.names, candidate_image_folders(file, self.root)
             ) or os.path.dirname(file.path)
-        of_image: dict[str, list[Any]] = {}
+        annotations: dict[str, list[Any]] = {}
         entries: list[RowEntry] = []
         ids: dict[str, str] = {}
-        whole: list[tuple[int, Any, str, str, os.stat_result]] = []
+        intact: list[tuple[Any, str, str, os.stat_result]] = []
         for i, image in enumerate(document.images):
             key, name = normalize_id(image.id), image.file_name
-            bad: _InvalidCocoRow | None = None
-            found = None
             if key is None or not isinstance(name, str):
-                bad = _InvalidCocoRow("image", i, "id" if key is None else "file_name", json)
+                missing = "id" if key is None else "file_name"
+                whose = f"image {i:,} of `images`"
+                entries.append(
+                    RowEntry(json, i, 0, _malformed_error(whose, missing, "an id and a file_name", None, at))
+                )
+                continue
+            annotations.setdefault(key, [])
+            same_id = detection.remember_key(ids, key, name)
+            found = detection.find_image(folder, name)
+            path = json if found is None else self.relative(found[0])
+            if same_id is not None:
+                broken = detection.duplicate_image_error(f"{name}, id {key}", preview(same_id), at)
+            elif found is None:
+                broken = detection.missing_image_error(name, self.place(self.relative(folder)), at)
+            elif (first := detection.remember_key(taken, path, json)) is not None:
+                broken = detection.duplicate_image_error(name, first, at)
             else:
-                of_image.setdefault(key, [])
-                before = detection.remember_key(ids, key, name)
-                found = detection.find_image(folder, name)
-                if before is not None:
-                    bad = _InvalidCocoRow("twice", f"{name}, id {key}", preview(before), json)
-                elif found is None:
-                    bad = _InvalidCocoRow("missing", name, detection.relative_path(self.root, folder), json)
-                elif (
-                    first := detection.remember_key(taken, detection.relative_path(self.root, found[0]), json)
-                ) is not None:
-                    bad = _InvalidCocoRow("twice", name, first, json)
-            if bad is not None or key is None or found is None:
-                entries.append(RowEntry(json, i, 0, bad))
-            else:
-                whole.append((i, image, key, detection.relative_path(self.root, found[0]), found[1]))
-        unboxed: dict[str, int] = {}
+                intact.append((image, key, path, found[1]))
+                continue
+            entries.append(RowEntry(json, i, 0, broken))
+        unboxed: Counter[str] = Counter()
         for i, one in enumerate(document.annotations, len(document.images)):
             key = normalize_id(one.image_id)
-            if key is None or key not in of_image:
-                entries.append(RowEntry(json, i, 0, _InvalidCocoRow("orphan", one.id, one.image_id, json)))
+            if key is None or key not in annotations:
+                entries.append(RowEntry(json, i, 0, self._orphan_error(one.id, one.image_id, at)))
             elif one.bbox is None or one.bbox == []:
-                unboxed[key] = unboxed.get(key, 0) + 1
+                unboxed[key] += 1
             else:
                 outline = bytes(one.segmentation) if self.masks else b""
-                of_image[key].append((one.id, one.category_id, one.bbox, one.iscrowd, one.area, outline))
-        for _, image, key, path, facts in whole:
+                annotations[key].append((one.id, one.category_id, one.bbox, one.iscrowd, one.area, outline))
+        for image, key, path, facts in intact:
             files[path] = facts
-            width, height = _parse_size(image.width), _parse_size(image.height)
-            objects, left_out = tuple(of_image[key]), unboxed.get(key, 0)
-            content = _CocoImage(json, path, image.file_name, key, width, height, file.split, objects, left_out)
+            size = _parse_size(image.width), _parse_size(image.height)
+            objects = tuple(annotations[key])
+            content = _CocoImage(json, path, image.file_name, key, size, file.split, objects, unboxed[key])
             entries.append(RowEntry(path, 0, facts.st_size, content))
         return entries
 
-    def row(self, entry: RowEntry, context: _CocoContext) -> dict[str, Any]:
-        content = entry.content
-        if isinstance(content, _InvalidCocoRow):
-            raise self._refused(content)
+    def row(self, content: _CocoImage, context: _CocoContext) -> dict[str, Any]:
         at = Location(path=self.place(content.json))
-        boxes, labels, crowds, areas, outlines = [], [], [], [], []
+        boxes, labels, crowds, areas, masks = [], [], [], [], []
+        width, height = content.size
         for number, category, bbox, crowd, area, outline in content.annotations:
             whose = f"annotation {preview(number)} of image {content.id}"
             key = normalize_id(category)
             if key is None or key not in context.ids:
                 known = "a class of the label map" if self.items else "one of `categories`"
                 raise detection.unknown_class_error(whose, context.categories.get(key or "", category), known, at)
-            x, y, width, height = _validate_numbers(bbox, 4, whose, "bbox", "four numbers: x, y, width, height", at)
-            boxes.append((x, y, x + width, y + height))
+            x, y, box_width, box_height = _validate_numbers(
+                bbox, 4, whose, "bbox", "four numbers: x, y, width, height", at
+            )
+            boxes.append((x, y, x + box_width, y + box_height))
             labels.append(context.ids[key])
             if crowd not in (None, 0, 1):
                 raise _malformed_error(whose, "iscrowd", "0 or 1", crowd, at)
             crowds.append(int(crowd or 0))
             areas.append(
-                abs(width * height)
+                abs(box_width * box_height)
                 if area is None
                 else _validate_numbers([area], 1, whose, "area", "a number", at)[0]
             )
-            outlines.append((outline, whose))
-        values: dict[str, Any] = {
-            "image": Path(self.root) / content.image,
-            "filename": content.name,
-            "source_id": content.id,
-            "boxes": detection.to_box_array(boxes),
-            "labels": np.array(labels, np.int64),
-            "class_names": [context.names[label] for label in labels],
-            "is_crowd": np.array(crowds, np.int64),
-            "area": np.array(areas, np.float32),
-            "box_names": [f"annotation {preview(one[0])}" for one in content.annotations],
-        }
-        if content.width is not None and content.height is not None:
-            values.update({"width": content.width, "height": content.height})
+            masks.append((outline, whose))
+        values = self.build_row(
+            content.image,
+            content.name,
+            boxes=boxes,
+            labels=labels,
+            class_names=[context.names[label] for label in labels],
+            box_names=[f"annotation {preview(one[0])}" for one in content.annotations],
+            size=content.size,
+            split=content.split,
+            source_id=content.id,
+        )
+        values |= {"is_crowd": np.array(crowds, np.int64), "area": np.array(areas, np.float32)}
         if content.unboxed_count:
             values["skipped_annotations"] = content.unboxed_count
-        if content.split is not None:
-            values["split"] = content.split
         if self.masks:
-            size = content.height, content.width
-            values["masks"] = [draw_outline(outline, size, whose, at) for outline, whose in outlines]
+            values["masks"] = [draw_outline(outline, (height, width), whose, at) for outline, whose in masks]
         return values
 
-    def _refused(self, bad: _InvalidCocoRow) -> RekordError:
-        at = Location(path=self.place(bad.json))
-        match bad.kind:
-            case "missing":
-                return detection.missing_image_error(bad.name, self.place(bad.other), at)
-            case "twice":
-                return detection.duplicate_image_error(bad.name, bad.other, at)
-            case "image":
-                return _malformed_error(
-                    f"image {bad.name:,} of `images`", bad.other, "an id and a file_name", None, at
-                )
+    def _orphan_error(self, number: Any, image_id: Any, at: Location) -> RekordError:
         return error(
             "E367",
-            f"annotation {preview(bad.name)} is of an image that there is not",
+            f"annotation {preview(number)} refers to an unknown image",
             location=at,
             expected="the id of one of `images`",
-            found=f"image_id {preview(bad.other)}",
-            do="add the image to `images`, or take the annotation out",
+            found=f"image_id {preview(image_id)}",
+            do="add the image to `images`, or remove the annotation",
         )
 
 
 def _build_context(
     documents: Sequence[tuple[CocoFile, CocoDocument]], items: tuple[LabelItem, ...] | None
 ) -> _CocoContext:
-    """What categories mean, in all files together."""
+    """The classes, from the categories of all files."""
     names: dict[int, str] = {}
     where: dict[int, str] = {}
     used: set[str] = set()
@@ -675,7 +650,9 @@ def _build_context(
         for i, category in enumerate(document.categories):
             number = parse_integer(category.id)
             if number is None or not isinstance(category.name, str) or not category.name:
-                raise _not_coco_error(file.path, f"category {i:,} has no id and name", f"id {preview(category.id)}")
+                raise _not_coco_error(
+                    file.path, f"category {i:,} lacks an id or a name", f"id {preview(category.id)}"
+                )
             if names.setdefault(number, category.name) != category.name:
                 other = "" if where[number] == file.path else f", in {where[number]}"
                 raise _not_coco_error(
@@ -684,7 +661,7 @@ def _build_context(
                     f"{preview(category.name)} and {preview(names[number])}{other}",
                 )
             where.setdefault(number, file.path)
-    # Roboflow lists the name of the whole project as category 0, and no box has it.
+    # Roboflow lists the project name as category 0, which no box has.
     kept = {number: name for number, name in names.items() if number != 0 or "0" in used}
     ids = {str(number): number + (0 in kept) for number in kept}
     if items is None:
@@ -692,7 +669,7 @@ def _build_context(
         for number, name in kept.items():
             if of_name.setdefault(name, number) != number:
                 found = f"{of_name[name]} and {number}, both {preview(name)}"
-                raise _not_coco_error(where[number], "two categories have one name", found)
+                raise _not_coco_error(where[number], "two categories have the same name", found)
         return _CocoContext(ids, {ids[str(number)]: name for number, name in kept.items()}, _names_by_text_id(kept))
     by_name = detection.assign_class_ids(list(kept.values()), items)
     chosen = {str(number): by_name[name] for number, name in kept.items() if name in by_name}
@@ -708,20 +685,20 @@ def _not_coco_error(path: str, what: str, found: str) -> RekordError:
         "X531",
         what,
         location=Location(path=path),
-        expected="categories with an id from 0 and a name, each id and each name once",
+        expected="categories with an id ≥ 0 and a name, both unique",
         found=found,
-        do="fix `categories` in the json file",
+        do="fix `categories` in the JSON file",
     )
 
 
 def _malformed_error(whose: str, member: str, expected: str, found: Any, location: Location) -> RekordError:
     return error(
         "E369",
-        f"{whose} has no usable `{member}`",
+        f"{whose} has no valid `{member}`",
         location=location,
         expected=expected,
         found=preview(found),
-        do="fix it in the json file, or take it out",
+        do="fix it in the JSON file, or remove it",
     )
 
 

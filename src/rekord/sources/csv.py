@@ -1,10 +1,11 @@
-"""CSV and TSV files: rows in parts, the types of columns fixed before the first one is read."""
+"""CSV and TSV files: rows in parts, with column types determined before the first row is read."""
 
 from __future__ import annotations
 
 import math
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ import numpy as np
 
 from rekord import _core
 from rekord.arguments import check_keywords, invalid, is_utf8_encodable, name_list
-from rekord.errors import RekordError, closest_match, error, preview
+from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema import Feature, Float32, Int64, Schema, Tensor, Text
 from rekord.schema.column_evidence import is_lossy_in_float32
@@ -50,20 +51,19 @@ from rekord.sources.lines import (
     read_row_blocks,
     read_text_head,
     skip_to_row,
-    split_into_spans,
     to_column_chunk,
     unreadable_row_error,
 )
-from rekord.sources.tables import SAMPLE_ROWS, inconsistent_file_error
+from rekord.sources.tables import SAMPLE_ROWS, build_facts, inconsistent_file_error, missing_column_error
 
 FieldType: TypeAlias = Literal["whole", "real", "truth", "text", "bytes"]
 
 MAX_FULL_SURVEY_BYTES = 256 << 20
-"""Sources up to this size are looked at from end to end."""
+"""Sources up to this size are inspected completely."""
 
 HEAD_SURVEY_BYTES = 64 << 20
 SAMPLE_BYTES = 64 << 20
-"""Of larger ones, so much at the beginning, and so much in evenly spread samples."""
+"""Larger ones are inspected at the beginning, and in evenly spread samples."""
 
 _MAX_COLUMNS = 100_000
 _DELIMITERS = ",\t;|"
@@ -71,7 +71,7 @@ _DELIMITERS = ",\t;|"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvOptions:
-    """What was asked of a CSV source."""
+    """The options of a CSV source."""
 
     delimiter: str | None
     keep: tuple[str, ...] | None
@@ -81,7 +81,7 @@ class CsvOptions:
 
 
 class CsvColumn(NamedTuple):
-    """A column that is kept, and how its fields are read."""
+    """A selected column, and how its fields are read."""
 
     name: str
     place: int
@@ -92,13 +92,13 @@ class CsvColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CsvTable:
-    """All that is needed to read rows; small, as it goes to every task."""
+    """All that is needed to read rows; small, as every task gets it."""
 
     names: tuple[str, ...]  # of all columns of the file
     columns: tuple[CsvColumn, ...]
     delimiter: str
     na: tuple[str, ...]
-    sampled: bool  # the types come from a part of the rows only
+    sampled: bool  # the types come from some of the rows only
 
     @property
     def rules(self) -> RowSyntax:
@@ -107,12 +107,12 @@ class CsvTable:
 
 @dataclass(frozen=True, slots=True)
 class CsvSurvey:
-    """What was found out about a source."""
+    """What the inspection of a source found."""
 
     listing: FileListing
     table: CsvTable
     indexes: tuple[RowIndex, ...]
-    rows: int | None
+    rows: int
 
 
 class _CsvStart(NamedTuple):
@@ -120,7 +120,7 @@ class _CsvStart(NamedTuple):
 
     delimiter: str
     names: tuple[str, ...]
-    begin: RowStart  # of the first row that is data
+    begin: RowStart  # of the first row after the header
     line: int  # of the header
 
 
@@ -156,32 +156,31 @@ def _survey_files(
     rows = sum(index.rows for index in indexes)
     if not rows:
         path = listing.full(listing.files[0])
-        raise empty_file_error(path, "a header without rows", expected="a line for each row below the header")
+        raise empty_file_error(path, "a header without rows", expected="a line per row below the header")
     table = _build_table(first, requested, seen, sampled, listing)
     table = replace(table, columns=_widen_lossy_floats(table, look.first))
     return CsvSurvey(listing, table, tuple(indexes), rows)
 
 
 def _widen_lossy_floats(table: CsvTable, block: RowBlock | None) -> tuple[CsvColumn, ...]:
-    """The columns, with doubles as they are where float32 would not tell those of the first block apart."""
+    """The columns, with float64 kept where float32 would merge different values of the first block."""
     if not any(column.form == "real" and not column.declared for column in table.columns):
         return table.columns
-    # A first row that cannot be read, or one that is not in the table: whoever reads the rows says what is wrong.
+    # If the first row cannot be read, or does not fit the table, reading the rows reports it.
     batch = CsvParser(table).parse(block.data, block.rows) if block is not None and not block.first else None
-    return table.columns if batch is None else tuple([_widen_if_lossy(one, batch) for one in table.columns])
-
-
-def _widen_if_lossy(column: CsvColumn, batch: Any) -> CsvColumn:
-    if column.form != "real" or column.declared:
-        return column
-    values = batch.column(column.name).slice(0, SAMPLE_ROWS).drop_null().to_numpy()
-    if not is_lossy_in_float32(values):
-        return column
-    return column._replace(feature=Tensor("float64", optional=column.feature.optional))
+    if batch is None:
+        return table.columns
+    columns = list(table.columns)
+    for i, column in enumerate(columns):
+        if column.form == "real" and not column.declared:
+            values = batch.column(column.name).slice(0, SAMPLE_ROWS).drop_null().to_numpy()
+            if is_lossy_in_float32(values):
+                columns[i] = column._replace(feature=Tensor("float64", optional=column.feature.optional))
+    return tuple(columns)
 
 
 class _SurveySampler:
-    """Passes rows on to be looked at: all, or those in samples."""
+    """Passes rows to the survey: all, or those in samples."""
 
     def __init__(self, seen: _core.FieldSurvey, sampled_of: int | None) -> None:
         self.seen = seen
@@ -200,7 +199,7 @@ class _SurveySampler:
         begin = self.before_bytes + block.offset
         if begin < HEAD_SURVEY_BYTES:
             return True
-        # Blocks in which a multiple of the stride falls.
+        # Blocks that contain a multiple of the stride.
         stride = max(1, (self._sampled_of - HEAD_SURVEY_BYTES) * max(len(block.data), 1) // SAMPLE_BYTES)
         return begin // stride != (begin + len(block.data)) // stride
 
@@ -210,13 +209,13 @@ def _read_start(stream: ByteStream, path: str, file: SourceFile, requested: CsvO
     delimiter = requested.delimiter or _sniff_delimiter(file.path, head)
     first = next(read_row_blocks(stream, RowSyntax(delimiter), RowStart(offset, 0, 1), head=head), None)
     if first is None:
-        raise empty_file_error(path, "no line with anything in it", expected="a header and rows")
+        raise empty_file_error(path, "only empty lines", expected="a header and rows")
     if isinstance(first, UnreadableRow):
         raise _header_error(
             path,
             first.line,
-            expected="a first line of names",
-            found="a quote that is not closed" if first.code == "E358" else "a line of more than 64 MiB",
+            expected="a first line of column names",
+            found="an unclosed quote" if first.code == "E358" else "a line of more than 64 MiB",
         )
     fields = split_fields(first.row(0), delimiter)
     line = int(first.lines[0])
@@ -250,7 +249,7 @@ def split_fields(row: bytes, delimiter: str) -> list[bytes]:
     at = 0
     while True:
         found = field.match(row, at)
-        assert found is not None  # it matches nothing at all, too
+        assert found is not None  # it matches the empty string as well
         quoted, rest = found.groups()
         fields.append(rest if quoted is None else quoted.replace(b'""', b'"') + rest)
         at = found.end()
@@ -272,10 +271,10 @@ def _parse_header(fields: list[bytes], path: str, line: int) -> tuple[str, ...]:
             raise _header_error(
                 path,
                 line,
-                what=f"the name of column {place:,} is not UTF-8",
+                what=f"name of column {place:,} is not UTF-8",
                 expected="names in UTF-8",
                 found=f"the byte 0x{field[failure.start]:02x}",
-                do="iconv -f LATIN1 -t UTF-8 IN > OUT      (if the text is in Latin-1)",
+                do=f"if the text is in Latin-1: iconv -f LATIN1 -t UTF-8 {shlex.quote(path)} > converted.csv",
             ) from None
         if not name:
             raise _header_error(
@@ -283,8 +282,8 @@ def _parse_header(fields: list[bytes], path: str, line: int) -> tuple[str, ...]:
                 line,
                 what=f"column {place:,} has no name",
                 expected="a name for every column",
-                found=f"{len(fields):,} columns, of which number {place:,} is empty",
-                do="name it in the first line, or read without a header: header=False, columns=[...]",
+                found=f"{len(fields):,} columns, number {place:,} with an empty name",
+                do="name it in the first line, or read without a header: header=False, columns=[…]",
             )
         names.append(name)
     twice = [name for name, count in Counter(names).items() if count > 1]
@@ -293,11 +292,11 @@ def _parse_header(fields: list[bytes], path: str, line: int) -> tuple[str, ...]:
         raise _header_error(
             path,
             line,
-            what=f"two columns are called `{twice[0][:60]}`",
+            what=f"two columns are named `{twice[0][:60]}`",
             feature=twice[0][:60],
-            expected="each name once",
-            found=f"columns {' and '.join(places[:2])} of this name",
-            do="rename one in the first line, or read without a header: header=False, columns=[...]",
+            expected="unique names",
+            found=f"columns {' and '.join(places[:2])} with this name",
+            do="rename one in the first line, or read without a header: header=False, columns=[…]",
         )
     return tuple(names)
 
@@ -308,11 +307,11 @@ def _choose_names(requested: CsvOptions, count: int, path: str) -> tuple[str, ..
     if len(requested.keep) != count:
         raise error(
             "X522",
-            "`columns` names another number of columns than the file has",
+            "`columns` has the wrong number of names",
             location=Location(path=path, line=1),
-            expected=f"{count:,} names, as the first row has fields",
+            expected=f"{count:,} names, one per field of the first row",
             found=f"{len(requested.keep):,} names",
-            do="name every column in order, since header=False",
+            do="name every column, in order: with header=False the file has no names",
         )
     return requested.keep
 
@@ -325,7 +324,7 @@ def _header_error(
     found: str,
     what: str | None = None,
     feature: str | None = None,
-    do: str = "put a line of names first, or say header=False",
+    do: str = "add a line of column names, or read without a header: header=False",
 ) -> RekordError:
     where = Location(path=path, line=line, feature=feature)
     return error("X522", what, location=where, expected=expected, found=found, do=do)
@@ -351,15 +350,7 @@ def _build_table(
     types = dict(requested.types)
     for name in (*(requested.keep or ()), *types):
         if name not in known:
-            near = closest_match(name, start.names)
-            raise error(
-                "X522",
-                f"there is no column `{name[:60]}`",
-                location=Location(path=listing.full(listing.files[0]), line=start.line, feature=name[:60]),
-                expected=f"one of {preview(list(start.names))}",
-                found=preview(name),
-                do=f"did you mean `{near}`?" if near else "name columns as the first line does",
-            )
+            raise missing_column_error(name, start.names, listing.full(listing.files[0]), start.line)
     places = {name: i for i, name in enumerate(start.names)}
     counts = seen.counts()
     columns = []
@@ -394,14 +385,9 @@ def _has_missing(counts: tuple[int, ...], form: FieldType) -> bool:
 
 
 def _feature_for_type(form: FieldType, optional: bool) -> Feature:
-    match form:
-        case "whole":
-            return Int64(optional=optional)
-        case "real":
-            return Float32(optional=optional)
-        case "truth":
-            return Int64(dtype="bool", optional=optional)
-    return Text(optional=optional)
+    if form in ("whole", "truth"):
+        return Int64(dtype="bool" if form == "truth" else "int64", optional=optional)
+    return Float32(optional=optional) if form == "real" else Text(optional=optional)
 
 
 _TRUE_WORDS = ("true", "True", "TRUE")
@@ -412,7 +398,7 @@ _FLOAT_PATTERN = re.compile(
     r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|inf|infinity)", re.IGNORECASE
 )
 _FIELD_TYPE_NAMES: dict[FieldType, str] = {
-    "whole": "a whole number",
+    "whole": "an integer",
     "real": "a number",
     "truth": "true or false",
 }
@@ -426,7 +412,7 @@ _FIELD_TYPE_FEATURES: dict[FieldType, str] = {
 def read_rows(
     blocks: Iterable[RowBlock | UnreadableRow], table: CsvTable, path: str, full_path: str
 ) -> Iterator[Chunk]:
-    """Rows in order. What Arrow takes goes through it whole; only where it does not are rows looked at."""
+    """Rows in order. Arrow parses whole blocks; only a block that it refuses is parsed row by row."""
     parser = CsvParser(table)
     for block in blocks:
         if isinstance(block, UnreadableRow):
@@ -464,9 +450,9 @@ class CsvParser:
         self._wholes = [c.place for c in table.columns if c.form == "whole" and not c.declared]
 
     def is_arrow_safe(self, data: bytes) -> bool:
-        """Whether Arrow would not change what is written.
+        """Whether Arrow keeps the values as written.
 
-        It reads 007 as 7. Where all rows were looked at, a column of such numbers is one of texts.
+        It reads 007 as 7. If all rows were inspected, a column of such numbers is text.
         """
         if not self.table.sampled or not self._wholes:
             return True
@@ -476,7 +462,7 @@ class CsvParser:
         return not any(counts[place][2] or counts[place][7] for place in self._wholes)
 
     def parse(self, data: bytes, rows: int) -> Any:
-        """A batch of `rows` rows, or None where they do not fit."""
+        """A batch of `rows` rows, or None if they do not fit."""
         import pyarrow as pa
         from pyarrow import csv
 
@@ -498,13 +484,13 @@ class CsvParser:
         return self._nan_to_null(table.combine_chunks().to_batches()[0])
 
     def has_infinite(self, batch: Any) -> bool:
-        """Whether a number is infinite; Arrow reads 1e999 as that, too."""
+        """Whether a number is infinite; Arrow also reads 1e999 as infinite."""
         from pyarrow import compute
 
         return any(compute.any(compute.is_inf(batch.column(place))).as_py() for place in self._reals)
 
     def _nan_to_null(self, batch: Any) -> Any:
-        """NaN in a file is how a hole is written."""
+        """NaN in a file stands for a missing value."""
         import pyarrow as pa
         from pyarrow import compute
 
@@ -528,18 +514,18 @@ def _read_row_by_row(block: RowBlock, parser: CsvParser, path: str, full_path: s
         batch = parser.parse(b"".join(_ensure_newline(block.row(i)) for i in good), len(good))
         if batch is not None or not good:
             break
-        # Arrow sees something that we do not; the row in which it does is found by halving.
+        # Arrow refuses something that we accept; bisection finds the row.
         i = _find_rejected_row(block, good, parser)
         where = Location(path=full_path, row=block.first + i, line=int(block.lines[i]))
         problems[i] = error(
             "E356",
-            "a row cannot be read as its columns' types",
+            "row does not fit the column types",
             location=where,
             expected="fields of the types of their columns",
             found=preview(block.row(i)[:60]),
             do='read its columns as text: columns={"name": rk.Text()}',
         )
-    given = 0  # good rows so far
+    done = 0  # good rows so far
     i = 0
     while i < block.rows:
         if i in problems:
@@ -549,8 +535,8 @@ def _read_row_by_row(block: RowBlock, parser: CsvParser, path: str, full_path: s
         end = i
         while end < block.rows and end not in problems:
             end += 1
-        yield to_column_chunk(batch.slice(given, end - i), block, i, end, path)
-        given += end - i
+        yield to_column_chunk(batch.slice(done, end - i), block, i, end, path)
+        done += end - i
         i = end
 
 
@@ -571,11 +557,11 @@ def _find_problem(row: bytes, table: CsvTable, where: Location) -> RekordError |
     if len(fields) != len(table.names):
         return error(
             "E354",
-            f"a row has {len(fields):,} fields, and the table {len(table.names):,} columns",
+            f"row has {len(fields):,} fields, table has {len(table.names):,} columns",
             location=where,
             expected=f"{len(table.names):,} fields",
             found=f"{len(fields):,} fields: {preview(row[:60].rstrip().decode(errors='replace'))}",
-            do="fix this line: quote a field that holds the delimiter",
+            do="fix this line: quote fields that contain the delimiter",
         )
     for column in table.columns:
         field = fields[column.place]
@@ -611,7 +597,7 @@ def _is_valid_field(text: str, column: CsvColumn) -> bool:
 def _field_error(text: str, column: CsvColumn, where: Location) -> RekordError:
     return error(
         "E356",
-        f"`{column.name[:60]}` holds {preview(text)}, which is not {_FIELD_TYPE_NAMES[column.form]}",
+        f"`{column.name[:60]}` has value {preview(text)}, expected {_FIELD_TYPE_NAMES[column.form]}",
         location=where.within(feature=column.name[:60]),
         expected=f"{_FIELD_TYPE_NAMES[column.form]}: the column is {_FIELD_TYPE_FEATURES[column.form]}",
         found=preview(text),
@@ -621,14 +607,14 @@ def _field_error(text: str, column: CsvColumn, where: Location) -> RekordError:
 
 EXTENSIONS = (".csv", ".tsv", ".tab", ".csv.gz", ".tsv.gz", ".tab.gz")
 DEFAULT_NA = ("", "NA", "N/A", "null", "NULL")
-"""Fields that stand for no value. NaN does too, in columns of numbers."""
+"""Fields that stand for a missing value. So does NaN in columns of numbers."""
 
 ColumnSelection: TypeAlias = "Sequence[str] | Mapping[str, Feature] | None"
 
 
 @dataclass(frozen=True, slots=True)
 class _CsvFiles:
-    """CSV or TSV files, by where they are and what was asked of them."""
+    """CSV or TSV files and their options."""
 
     path: str
     requested: CsvOptions
@@ -651,16 +637,11 @@ class _CsvFiles:
 
     def facts(self, opened: SizeCheckedFile | None = None) -> SourceFacts:
         seen = self.survey(opened)
-        return SourceFacts(
-            layout="table",
-            schema=Schema({column.name: column.feature for column in seen.table.columns}),
-            rows=seen.rows,
-            source_bytes=seen.listing.source_bytes,
-            files=seen.listing.files,
-        )
+        schema = Schema({column.name: column.feature for column in seen.table.columns})
+        return build_facts(schema, seen.rows, seen.listing)
 
     def survey(self, opened: SizeCheckedFile | None = None) -> CsvSurvey:
-        """Inspect all files, each opened once; `opened` is the only one where it is open already."""
+        """Inspect all files, each opened once; `opened` is the only file if it is already open."""
         listing, requested, gzipped = list_files(self.path, EXTENSIONS), self.requested, self.gzipped
         key = listing, requested, gzipped
         return _surveys.get(key, lambda: _survey_files(listing, requested, gzipped, opened))
@@ -674,8 +655,7 @@ class CsvSource(_CsvFiles):
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         seen = self.survey()
-        cut = group_spans(split_into_spans(seen.indexes, part_bytes), part_bytes)
-        return [SourcePart((seen.table, seen.listing.root, part.content), part.source_bytes) for part in cut]
+        return group_spans(seen.indexes, part_bytes, seen.table, seen.listing.root)
 
     def read(self, part: SourcePart) -> Iterator[Chunk]:
         table, root, pieces = part.content
@@ -689,7 +669,7 @@ class CsvSource(_CsvFiles):
 
 @dataclass(frozen=True, slots=True)
 class GzipCsvSource(_CsvFiles):
-    """Rows of CSV or TSV files that are compressed, and so can only be read from their beginning."""
+    """Rows of compressed CSV or TSV files, which can only be read from their beginning."""
 
     gzipped = True
 
@@ -715,13 +695,13 @@ def csv(
 ) -> CsvSource | GzipCsvSource:
     """Rows of CSV or TSV files: a file, a folder or a pattern.
 
-    Whole numbers are Int64, other numbers Float32 (Tensor of float64 where float32 would not tell them apart), true
-    and false Int64 of dtype bool, everything else Text as it is written: dates, digits after a leading zero,
-    numbers beyond int64. A column in which a field is one of `na` is optional.
+    Integers are Int64, other numbers Float32 (Tensor of float64 if float32 would merge different values), true and
+    false Int64 of dtype bool, everything else Text as written: dates, digits after a leading zero, numbers beyond
+    int64. A column in which a field is one of `na` is optional.
 
-    `delimiter` is a tab for .tsv and .tab, else what the first line is parted by. `columns` is a list of the
-    columns to keep, or a dict of the types that some have, such as {"zip": rk.Text()}. With `header=False` the
-    first line is a row, and `columns` names all columns in order; without, they are column_0, column_1, ….
+    `delimiter` is a tab for .tsv and .tab, else detected from the first line. `columns` is a list of the columns to
+    keep, or a dict of types for some of them, such as {"zip": rk.Text()}. With `header=False` the first line is a
+    row, and `columns` names all columns in order; by default they are column_0, column_1, ….
     """
     place = source_path(path, "csv")
     requested = CsvOptions(
@@ -739,7 +719,7 @@ def csv(
 def _delimiter(given: object) -> str | None:
     if given is None or (isinstance(given, str) and re.fullmatch(r'[^"\r\n\0\x80-\U0010ffff]', given)):
         return given
-    expected = "one ASCII character that is no quote and no end of a line"
+    expected = "one ASCII character, except quotes and line endings"
     raise invalid("delimiter", given, expected, 'delimiter=";"')
 
 
@@ -759,7 +739,7 @@ def _types(columns: object) -> tuple[tuple[str, Feature], ...]:
             raise error(
                 "U605",
                 f"`columns` declares {preview(name)} as {preview(feature)}",
-                expected="one of rk.Int64(), rk.Float32(), rk.Text(), rk.Bytes(), rk.Timestamp(), each of one value",
+                expected="rk.Int64(), rk.Float32(), rk.Text(), rk.Bytes() or rk.Timestamp(), without a shape",
                 found=preview(feature),
                 do='columns={"zip": rk.Text()}',
             )
@@ -769,4 +749,4 @@ def _types(columns: object) -> tuple[tuple[str, Feature], ...]:
 def _missing_words(na: object) -> tuple[str, ...]:
     if isinstance(na, (list, tuple)) and all(isinstance(word, str) and is_utf8_encodable(word) for word in na):
         return tuple(na)
-    raise invalid("na", na, "a list of the texts that stand for no value", 'na=["", "NA"]')
+    raise invalid("na", na, "a list of the texts that stand for a missing value", 'na=["", "NA"]')

@@ -1,4 +1,4 @@
-"""Which source a path is, recognised by names and by the first bytes of a few files, and that source itself."""
+"""The source for a path, detected from names and the first bytes of a few files."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from rekord.errors import RekordError, error, preview
 from rekord.framing.inflate import read_head, starts_with_record
 from rekord.location import Location
 from rekord.sources.base import SizeCheckedFile, Source, list_files
+from rekord.sources.boxes_csv import BOX_SIDES, COLUMN_ALIASES
 from rekord.sources.coco import ROBOFLOW_FILE_NAME
 from rekord.sources.image_csv import ImageCsvReader, find_columns
 from rekord.sources.image_folder import IMAGE_EXTENSIONS, SPLIT_NAMES, is_image_name, join_path
@@ -33,17 +34,10 @@ _COCO_MEMBERS = {b'"images"', b'"annotations"'}
 _CONTENT_MAGIC = ((b"PAR1", "parquet"), (b"ARROW1", "arrow"), (b"\x93NUMPY", "npy"))
 _TAR_MAGIC_OFFSET = 257
 _IMAGE_NAME_END = re.compile("|".join(map(re.escape, sorted(IMAGE_EXTENSIONS))).encode(), re.IGNORECASE)
-# As they are compared: in small letters, letters and digits alone.
-_BOX_SIDE_ALIASES = (
-    ("xmin", "x1", "x0", "left", "bboxxmin", "bboxx1", "minx"),
-    ("ymin", "y1", "y0", "top", "bboxymin", "bboxy1", "miny"),
-    ("xmax", "x2", "right", "bboxxmax", "bboxx2", "maxx"),
-    ("ymax", "y2", "bottom", "bboxymax", "bboxy2", "maxy"),
-)
 
 
 def detect_content_kind(path: str) -> str | None:
-    """The source for a file whose name does not say it."""
+    """The source for a file whose name does not tell."""
     head = _read_head(path)
     for magic, kind in _CONTENT_MAGIC:
         if head.startswith(magic):
@@ -54,9 +48,9 @@ def detect_content_kind(path: str) -> str | None:
 
 
 def is_coco(head: bytes) -> bool:
-    """Whether a json file is one of COCO's: an object with the members `images` and `annotations`.
+    """Whether a JSON file is in COCO format: an object with the members `images` and `annotations`.
 
-    One of the two is enough where the head of the file ends before the object does.
+    One of the two is enough if the head ends before the object does.
     """
     head = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not head.startswith(b"{"):
@@ -92,7 +86,7 @@ def is_image_list(path: str, head: bytes) -> bool:
         for _, (_, row) in zip(range(_SAMPLE_ROWS), columns.rows, strict=False):
             fields.append(row)
     except RekordError:
-        if not (is_cut and fields):  # else the head may end in a field with quotes
+        if not (is_cut and fields):  # else the head may end in a quoted field
             return False
     named = [row[columns.image] for row in fields if len(row) > columns.image and row[columns.image]]
     return bool(named) and all(is_image_name(name) for name in named)
@@ -110,13 +104,13 @@ def is_boxes_csv(head: bytes) -> bool:
     if not rows:
         return False
     header = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in rows[0]]
-    if all(any(one in header for one in names) for names in _BOX_SIDE_ALIASES):
+    if all(set(COLUMN_ALIASES[side].split()) & set(header) for side in BOX_SIDES):
         return len(rows) == 1 or any(is_image_name(field) for field in rows[1]) or "filename" in header
     return len(rows[0]) == 6 and is_image_name(rows[0][0]) and all(_is_number(one) for one in rows[0][1:5])
 
 
 def is_yolo_label(path: str) -> bool:
-    """Whether a text file begins like the label file of an image: a class, then four numbers or more."""
+    """Whether a text file starts like the label file of an image: a class, then at least four numbers."""
     line = next((line for line in _read_head(path, 4096).splitlines() if line.strip()), b"")
     words = line.decode("utf-8", "replace").split()
     return len(words) >= 5 and words[0].isdigit() and all(_is_number(word) for word in words[1:])
@@ -131,7 +125,7 @@ def _is_number(text: str) -> bool:
 
 
 def _read_head(path: str, most_bytes: int = _HEAD_BYTES) -> bytes:
-    """The first bytes of a file; none where it cannot be read, which whoever reads it will say."""
+    """The first bytes of a file; none if it cannot be read, which reading it reports."""
     if not os.path.isfile(path):
         return b""
     try:
@@ -157,7 +151,7 @@ _KIND_BY_EXTENSION = {
     **dict.fromkeys((".tar", ".tgz"), "webdataset"),
     **dict.fromkeys(IMAGE_EXTENSIONS, "image_folder"),
 }
-_WEAK_KINDS = ("jsonl", "text")  # a .json or .txt beside other data tells about it, more often than not
+_WEAK_KINDS = ("jsonl", "text")  # a .json or .txt next to other data usually describes it
 _IMAGE_FOLDERS = ("images", "image", "imgs", "img", "jpegimages", "photos", "rgb", "inputs", "input")
 _MASK_FOLDERS = (
     *("masks", "mask", "segmentationclass", "segmentationclassaug", "labels", "label", "annotations"),
@@ -167,13 +161,13 @@ _JSON_FOLDERS = ("annotations", "annotation", "labels", "json", "jsons", "gt")
 _GLOB_CHARACTERS = re.compile(r"[*?[]")
 _HIDDEN_PREFIXES = (".", "_", "@")
 
-_MAX_NAMES = 20_000  # looked at in all, whatever a folder holds
+_MAX_NAMES = 20_000  # inspected in all, however large a folder is
 _MAX_LEVELS = 8
 _MAX_TRIED = 20  # files of a kind that are opened
 
 
 class DetectedSource(NamedTuple):
-    """A source by its name in `rk.sources`, and the one or two paths that it is made of."""
+    """A source by its name in `rk.sources`, and its one or two paths."""
 
     kind: str
     path: str
@@ -181,21 +175,21 @@ class DetectedSource(NamedTuple):
 
 
 def detect_source(path: str | os.PathLike[str], *, layout: str | None = None) -> Source:
-    """The source that a path is, with nothing said about it but perhaps the layout that is wanted."""
+    """The source for a path, given only the path and optionally the wanted layout."""
     return build_source(identify_source(path, layout=layout))
 
 
 def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) -> DetectedSource:
-    """What a path is: a file, a folder, or a pattern of files. The same names give the same answer."""
+    """The kind of source of a file, a folder, or a pattern. The same names give the same answer."""
     place = as_path("path", path)
     if is_remote(place):
         raise error(
             "U604",
-            "raw data is not read from remote places yet",
+            "raw data cannot be read from remote storage yet",
             location=Location(path=place),
-            expected="a path on this machine",
+            expected="a local path",
             found=place.partition("://")[0][:30] + "://",
-            do="copy it here, and write from the copy",
+            do="copy the data to local storage, and write from the copy",
         )
     if not os.path.lexists(place) and _GLOB_CHARACTERS.search(place):
         kind = _kind_by_name(os.path.basename(place))
@@ -208,7 +202,7 @@ def identify_source(path: str | os.PathLike[str], *, layout: str | None = None) 
 
 
 def _kind_by_name(name: str) -> str | None:
-    """What a file is called like; an ending of compression aside."""
+    """The kind that a file is named like, ignoring a compression suffix."""
     lower = name.lower()
     bare = re.sub(r"\.(gz|bz2|xz)$", "", lower)
     kind = _KIND_BY_EXTENSION.get(os.path.splitext(bare)[1])
@@ -220,7 +214,7 @@ def _kind_by_name(name: str) -> str | None:
 
 
 def _correct_tar_kind(kind: str | None, path: str) -> str | None:
-    """The kind of a file, unless it is called a tar and holds records: Ray calls its record files so."""
+    """The kind of a file; a file named .tar may contain records, as those of Ray do."""
     return "records" if kind == "webdataset" and detect_content_kind(path) == "records" else kind
 
 
@@ -237,9 +231,9 @@ def _identify_file(path: str, layout: str | None) -> DetectedSource:
         folder = os.path.dirname(path) or "."
         raise _unknown_source_error(path, "a single image", f"rekord write {join_path(folder, '')} OUT")
     if kind is None:
-        found = f"a file called {preview(os.path.basename(path))}"
+        found = f"a file named {preview(os.path.basename(path))}"
         raise _unknown_source_error(
-            path, found[:80], "rename it to what it is, or read it with Python: rk.write(rows, OUT)"
+            path, found[:80], "rename it to end in its real extension, or read it in Python: rk.write(rows, out)"
         )
     return DetectedSource(kind, path)
 
@@ -263,11 +257,11 @@ def _identify_json(path: str, layout: str | None) -> str:
 
 
 def _inspect_file(path: str, table: str | None, identify: Callable[[bytes], str]) -> str:
-    """The kind of a file, by its first bytes. A table is surveyed while it is open: `facts` then has the answer."""
+    """The kind of a file, by its first bytes. A table is surveyed while it is open, which caches its `facts`."""
     if not os.path.isfile(path):
         return identify(b"")
     kind = None
-    # What is wrong with the file is said by `facts`, which then inspects it again.
+    # `facts` reports what is wrong with the file: it inspects it again.
     with suppress(RekordError), SizeCheckedFile(path, list_files(path, ()).files[0]) as opened:
         kind = identify(opened.read(_HEAD_BYTES))
         if kind == table:
@@ -280,13 +274,13 @@ def _inspect_file(path: str, table: str | None, identify: Callable[[bytes], str]
 
 
 class _FolderEntries(NamedTuple):
-    """What lies directly in a folder, sorted by name; hidden names left out."""
+    """The direct entries of a folder, sorted by name, without hidden ones."""
 
     folders: tuple[str, ...]
     files: tuple[str, ...]
 
     def folder(self, *names: str) -> str | None:
-        """The first folder that is called so, in letters of any case, in the order of the names."""
+        """The folder with one of these names, ignoring case; earlier names win."""
         lower = {name.lower(): name for name in reversed(self.folders)}
         return next((lower[name] for name in names if name in lower), None)
 
@@ -305,7 +299,7 @@ def _list_folder(folder: str) -> _FolderEntries:
 
 
 def _iter_files(folder: str, most: int, levels: int = _MAX_LEVELS) -> Iterator[str]:
-    """Paths of files, those nearest to the top first, `most` at the most."""
+    """Paths of at most `most` files, those nearest to the top first."""
     left = most
     level = [folder]
     for _ in range(levels):
@@ -338,14 +332,14 @@ def _identify_folder(path: str, layout: str | None, *, levels: int) -> DetectedS
 
 
 def _has_several_classes(folder: str) -> bool:
-    """Whether a folder that is alone in another is no class: it has folders itself, or is called `images`."""
+    """Whether the only folder in another one is not a class: it has no images itself, or is named `images`."""
     entries = _list_folder(folder)
-    pictures = any(is_image_name(name) for name in entries.files)
-    return not pictures or os.path.basename(folder).lower() in _IMAGE_FOLDERS
+    has_images = any(is_image_name(name) for name in entries.files)
+    return not has_images or os.path.basename(folder).lower() in _IMAGE_FOLDERS
 
 
 def _identify_dataset(path: str, entries: _FolderEntries, layout: str | None) -> DetectedSource | None:
-    """A folder that is laid out as one of the well-known datasets of images."""
+    """A folder in the layout of a well-known image dataset."""
     if {"leftImg8bit", "gtFine"} <= set(entries.folders):
         return DetectedSource("cityscapes", path)
     wants_masks = layout == "deeplab"
@@ -384,7 +378,7 @@ def _identify_voc_masks(path: str, entries: _FolderEntries) -> DetectedSource | 
 
 
 def _identify_image_mask_pair(path: str, entries: _FolderEntries) -> DetectedSource | None:
-    """A folder of images beside one of masks."""
+    """A folder of images next to a folder of masks."""
     found = _find_image_and_mask_folders(path, entries)
     if found is not None:
         return DetectedSource("segmentation", *found)
@@ -395,7 +389,7 @@ def _identify_image_mask_pair(path: str, entries: _FolderEntries) -> DetectedSou
             images, masks = [join_path(one, "") for one in found]
             raise _unknown_source_error(
                 path,
-                "images and masks in folders below each split",
+                "folders of images and masks below each split",
                 f"rekord write --images {images} --masks {masks} --split {split.lower()} OUT",
             )
     return None
@@ -479,8 +473,7 @@ def _identify_by_count(path: str, entries: _FolderEntries, layout: str | None) -
         if listed != "csv":
             return DetectedSource(listed, os.path.join(path, lists[0]))
     if kinds[best] < 10 * sum(kinds[kind] for kind in wanted if kind != best):
-        told = join_path(first[best], "")
-        instead = join_path(os.path.dirname(first[best]), "") if best == "image_folder" else told
+        instead = join_path(os.path.dirname(first[best]) if best == "image_folder" else first[best], "")
         raise _unknown_source_error(
             path, f"data of several kinds: {_summarize_files(seen)}", f"rekord write {instead} OUT"
         )
@@ -495,21 +488,21 @@ def _is_nonempty(path: str) -> bool:
     try:
         return os.path.getsize(path) > 0
     except OSError:
-        return True  # reading it will say why not
+        return True  # reading it reports the cause
 
 
 def _identify_records_by_content(path: str, seen: Sequence[str]) -> DetectedSource:
-    """A last look: record files may be called anything."""
+    """A last try: record files may have any name."""
     for file in seen[:_MAX_TRIED]:
         if is_record_name(os.path.basename(file)) is None and detect_content_kind(file) == "records":
             return DetectedSource("records", path)
     raise _unknown_source_error(
-        path, _summarize_files(seen) or "no files", "name the folder or the file that holds the data"
+        path, _summarize_files(seen) or "no files", "pass the folder or the file that contains the data"
     )
 
 
 def _reject_several_datasets(path: str, entries: _FolderEntries, layout: str | None) -> None:
-    """Folders of annotated images are datasets, and no classes."""
+    """Raise if the folders are datasets of annotated images, and not classes."""
     for name in entries.folders[:_MAX_TRIED]:
         inner = os.path.join(path, name)
         found = _identify_dataset(inner, _list_folder(inner), layout)
@@ -522,10 +515,10 @@ def _reject_several_datasets(path: str, entries: _FolderEntries, layout: str | N
 
 
 def _summarize_files(files: Sequence[str]) -> str:
-    """What was seen, in a few words: `12 .pdf, 3 .docx`."""
+    """A summary of files: `12 .pdf, 3 .docx`."""
     endings = Counter(os.path.splitext(file)[1].lower() or "without an extension" for file in files)
-    told = [f"{number:,} {preview(ending)[1:-1][:20]}" for ending, number in endings.most_common(5)]
-    return ", ".join(told) + (", …" if len(endings) > 5 else "")
+    counts = [f"{number:,} {preview(ending)[1:-1][:20]}" for ending, number in endings.most_common(5)]
+    return ", ".join(counts) + (", …" if len(endings) > 5 else "")
 
 
 def _unknown_source_error(path: str, found: str, do: str) -> RekordError:
@@ -541,12 +534,12 @@ def _unknown_source_error(path: str, found: str, do: str) -> RekordError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOverrides:
-    """What may be said of a source beside its path; None is nothing."""
+    """Options of a source besides its path; None is not given."""
 
     classes: int | Sequence[str] | None = None
     ignore: int | None = None  # the id of pixels without a class
     label_map: str | None = None
-    images: str | None = None  # the folder of images that a list or a json names
+    images: str | None = None  # the folder of the images that a list or a JSON file names
     optional_masks: bool | None = None
 
 
@@ -564,26 +557,26 @@ _ACCEPTED_OVERRIDES = {
 }
 
 
-def build_source(found: DetectedSource, said: SourceOverrides = _NO_OVERRIDES) -> Source:
-    """The source. What was said and means nothing to it is refused, not passed over."""
+def build_source(found: DetectedSource, overrides: SourceOverrides = _NO_OVERRIDES) -> Source:
+    """The source. An option that it does not have is refused, not ignored."""
     accepted = _ACCEPTED_OVERRIDES.get(found.kind, ())
     for name in ("classes", "ignore", "label_map", "images", "optional_masks"):
-        value = getattr(said, name)
+        value = getattr(overrides, name)
         if value is not None and name not in accepted:
             raise _unused_override_error(found, name, value)
-    classes = said.classes
+    classes = overrides.classes
     if isinstance(classes, int) and found.kind in ("image_folder", "image_csv"):
         raise _unused_override_error(found, "classes", classes)
-    arguments = {name: getattr(said, name) for name in accepted}
+    arguments = {name: getattr(overrides, name) for name in accepted}
     if found.kind == "segmentation":
-        arguments |= {"masks": found.masks or found.path, "optional_masks": bool(said.optional_masks)}
+        arguments |= {"masks": found.masks or found.path, "optional_masks": bool(overrides.optional_masks)}
     elif "classes" in arguments:
-        # How many classes there are is for the layout to know; the names are VOC's own, or those of the folder.
+        # The number of classes is for the layout; the names are VOC's own, or those of the folder.
         arguments["classes"] = None if classes is None or isinstance(classes, int) else list(classes)
     if found.kind == "image_csv":
         arguments["root"] = arguments.pop("images")
     if found.kind in ("voc_segmentation", "cityscapes"):
-        del arguments["ignore"]  # the layout is told; the source has its own
+        del arguments["ignore"]  # for the layout; the source has its own
     source: Source = getattr(import_module("rekord.sources"), found.kind)(found.path, **arguments)
     return source
 
@@ -591,16 +584,16 @@ def build_source(found: DetectedSource, said: SourceOverrides = _NO_OVERRIDES) -
 def _unused_override_error(found: DetectedSource, name: str, value: object) -> RekordError:
     takes = _ACCEPTED_OVERRIDES.get(found.kind, ())
     expected = (
-        "a file of names, one a line"
+        "a file of class names, one per line"
         if name in takes
         else f"options for {found.kind}: "
         + (", ".join(f"--{one.replace('_', '-')}" for one in takes) or "none of these")
     )
     return error(
         "U605",
-        f"`{name}` means nothing for a source of the kind {found.kind}",
+        f"`{name}` does not apply to source {found.kind}",
         location=Location(path=join_path(found.path, "")),
         expected=expected,
         found=f"{name} = {preview(value)}",
-        do=f"leave --{name.replace('_', '-')} out" if name not in takes else "--classes names.txt",
+        do="--classes names.txt" if name in takes else f"remove --{name.replace('_', '-')}",
     )

@@ -1,13 +1,14 @@
-"""What the detection sources share: the images that annotations name, their classes, and rows cut into parts."""
+"""What the detection sources share: finding images, numbering classes, and building rows with boxes."""
 
 from __future__ import annotations
 
 import os
 import re
-import stat as modes
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,68 +17,69 @@ from rekord.arguments import as_path, is_utf8_encodable
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem, read_label_items
-from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow
+from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow, group_by_bytes
 from rekord.sources.image_folder import (
     SPLIT_NAMES,
     ListingSource,
     fingerprint,
-    group_by_bytes,
     join_path,
     name_error,
+    sort_splits,
+    stat_file,
     to_printable_path,
 )
 from rekord.storage.local import read_error
 
 MAX_LABEL_BYTES = 16 << 20
-"""The largest file of one image's annotations: far above a real one, and nothing that memory would feel."""
+"""The largest annotation file of one image: far above a real one, and small in memory."""
 
-_EXTENSIONS = (".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".bmp", ".webp", ".gif")
+IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".bmp", ".webp", ".gif")
 _DRIVE_PATTERN = re.compile(r"[A-Za-z]:/")
-_MAX_TRIED = 50  # names that are looked up to tell whether a folder is the one of the images
+_MAX_TRIED = 50  # names looked up to decide whether a folder holds the images
 
 
 class RowEntry(NamedTuple):
-    """One row to be: where it stands, and what its source needs to make it."""
+    """One row before it is read: its place, and what its source builds it from, or the error that replaces it."""
 
     path: str
     position: int
     cost_bytes: int
-    content: Any
+    content: Any | RekordError
     line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotationListing:
-    """All that a source found when it looked at its files."""
+    """All that a source found when it listed its files."""
 
     entries: tuple[RowEntry, ...]
     files: tuple[SourceFile, ...]
     classes: Mapping[int, str]  # names by id
-    has: tuple[str, ...] = ()  # which values of a box all rows have, beside its class
-    masks: bool = False  # whether rows have the outlines of their boxes
+    has: tuple[str, ...] = ()  # the optional columns of a box that all rows have
+    masks: bool = False  # whether rows have a mask per box
     splits: tuple[str, ...] | None = None
-    context: Any = None  # what every row needs; small, for it goes into every part
+    context: Any = None  # what every row needs; small, as every part holds it
 
 
 class AnnotationSource(ListingSource, ABC):
-    """A source of images with boxes. It looks at its files once, where a conversion is planned."""
+    """A source of images with boxes. It lists its files once, when a conversion is planned."""
 
     kind: str
     root: str
 
     @abstractmethod
     def scan(self) -> AnnotationListing:
-        """Look at all files, now."""
+        """List all files, now."""
 
     @abstractmethod
-    def row(self, entry: RowEntry, context: Any) -> dict[str, Any]:
-        """The canonical row of an entry, or the error that it deserves."""
+    def row(self, content: Any, context: Any) -> dict[str, Any]:
+        """The canonical row of an entry's content. Raises the error of a row that is bad."""
 
     @abstractmethod
     def options(self) -> Mapping[str, Any]: ...
 
     def facts(self) -> SourceFacts:
-        """Look at the files, without reading all rows. Raises where there is nothing to read."""
+        """List the files, without reading all rows. Raises if there is nothing to read."""
         listing: AnnotationListing = self._refresh()
         ids = sorted(listing.classes)
         return SourceFacts(
@@ -92,7 +94,7 @@ class AnnotationSource(ListingSource, ABC):
         )
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
-        """The whole source, cut up in order of its rows' paths."""
+        """The whole source, in parts, in the order of the rows' paths."""
         listing: AnnotationListing = self._last_listing()
         sized = ((entry, entry.cost_bytes) for entry in listing.entries)
         return [SourcePart((entries, listing.context), size) for entries, size in group_by_bytes(sized, part_bytes)]
@@ -105,48 +107,82 @@ class AnnotationSource(ListingSource, ABC):
             try:
                 if not is_utf8_encodable(entry.path):
                     raise name_error(self.root, entry.path)
-                values = self.row(entry, context)
+                # Whoever reads a row may add to the location of its error: not to the one in the part.
+                broken = isinstance(entry.content, RekordError)
+                values = copy(entry.content) if broken else self.row(entry.content, context)
             except RekordError as failure:
                 values = failure
             yield SourceRow(to_printable_path(entry.path), entry.position, values, entry.line)
 
     def place(self, path: str) -> str:
-        """A file below the root, as a person finds it."""
+        """A file below the root, as a user finds it."""
         return join_path(self.root, path)
+
+    def relative(self, path: str) -> str:
+        """A path below the root."""
+        return relative_path(self.root, path)
+
+    def add_file(self, files: dict[str, os.stat_result], path: str) -> None:
+        """Add a file of annotations to those in the fingerprint."""
+        facts = stat_file(path)
+        if facts is not None:
+            files[self.relative(path)] = facts
+
+    def build_row(
+        self,
+        image: str,
+        name: str,
+        *,
+        boxes: Sequence[Sequence[float]],
+        labels: Sequence[int],
+        class_names: Sequence[str],
+        box_names: Sequence[str],
+        size: tuple[int | None, int | None] = (None, None),
+        split: str | None,
+        source_id: str | None = None,
+        normalised: bool = False,
+    ) -> dict[str, Any]:
+        """The values of an image; `size` is the annotated (width, height), boxes are pixels or `normalised`."""
+        width, height = size
+        values: dict[str, Any] = {
+            "image": Path(self.root) / image,
+            "filename": name,
+            "source_id": name if source_id is None else source_id,
+            "boxes_normalised" if normalised else "boxes": np.array(boxes, np.float32).reshape(-1, 4),
+            "labels": np.array(labels, np.int64),
+            "class_names": class_names,
+            "box_names": box_names,
+        }
+        if width and height:
+            values |= {"width": width, "height": height}
+        if split is not None:
+            values["split"] = split
+        return values
 
     def _list(self) -> AnnotationListing:
         return self.scan()
 
 
 def sort_entries(entries: Iterable[RowEntry]) -> tuple[RowEntry, ...]:
-    """Entries as rows come: by the bytes of their paths, then by position."""
+    """Entries in the order of rows: by the bytes of their paths, then by position."""
     return tuple(sorted(entries, key=lambda entry: (os.fsencode(entry.path), entry.position)))
 
 
 def to_source_files(files: Mapping[str, os.stat_result]) -> tuple[SourceFile, ...]:
-    """What the fingerprint is made of."""
+    """The files that the fingerprint is computed from."""
     return fingerprint([SourceFile(path, facts.st_size, facts.st_mtime_ns) for path, facts in files.items()])
 
 
 def relative_path(root: str, path: str) -> str:
-    """A path as it stands below the root, parted by "/"."""
+    """A path below the root, separated by "/"."""
     return os.path.relpath(path, root).replace(os.sep, "/")
 
 
-def stat_file(path: str) -> os.stat_result | None:
-    """What the system says of a file; None where there is none, or no regular one."""
-    try:
-        facts = os.stat(path)
-    except (OSError, ValueError):  # a name out of a file may be anything, a zero byte included
-        return None
-    return facts if modes.S_ISREG(facts.st_mode) else None
-
-
 def find_image(folder: str, name: str) -> tuple[str, os.stat_result] | None:
-    """The file that annotations mean by `name`: below `folder`, and never outside of it.
+    """The file that annotations mean by `name`: below `folder`, and never outside it.
 
-    Names that were made on another machine are absolute, lead upwards, or have the backslashes of Windows: of
-    those the last part is looked for. A name without an extension is tried with those of images.
+    Names written on another machine are absolute, lead upwards, or have the backslashes of Windows: only their
+    last part is looked up. A name without an extension is tried with those of images.
     """
     plain = name.replace("\\", "/") if "\\" in name and "/" not in name else name
     parts = [part for part in plain.split("/") if part not in ("", ".")]
@@ -158,7 +194,7 @@ def find_image(folder: str, name: str) -> tuple[str, os.stat_result] | None:
         tried.append(parts[-1])
     for one in tried:
         path = os.path.join(folder, *one.split("/"))
-        endings = ("",) if os.path.splitext(one)[1] else ("", *_EXTENSIONS)
+        endings = ("",) if os.path.splitext(one)[1] else ("", *IMAGE_ENDINGS)
         for ending in endings:
             facts = stat_file(path + ending)
             if facts is not None:
@@ -167,7 +203,7 @@ def find_image(folder: str, name: str) -> tuple[str, os.stat_result] | None:
 
 
 def find_image_folder(names: Sequence[str], candidates: Iterable[str]) -> str | None:
-    """The first folder that has any of the images; where none has, the first that is there."""
+    """The first folder that has any of the images; if none has, the first that exists."""
     there = []
     for folder in dict.fromkeys(os.path.normpath(candidate) for candidate in candidates):
         if not os.path.isdir(folder):
@@ -179,7 +215,7 @@ def find_image_folder(names: Sequence[str], candidates: Iterable[str]) -> str | 
 
 
 def read_small_file(path: str, most_bytes: int, code: str) -> bytes:
-    """The bytes of a file that is held in memory; one that is larger than it can be meant to be is refused."""
+    """The bytes of a file that is held in memory; one that is implausibly large is refused."""
     try:
         with open(path, "rb") as file:
             data = file.read(most_bytes + 1)
@@ -188,52 +224,59 @@ def read_small_file(path: str, most_bytes: int, code: str) -> bytes:
     if len(data) > most_bytes:
         raise error(
             code,
-            "a file of annotations is too large to be read",
+            "annotation file is too large",
             location=Location(path=path),
             expected=f"at most {most_bytes:,} bytes",
             found="more",
-            do="look whether this file is what its name says, or split it",
+            do="check that the file is what its name says, or split it",
         )
     return data
 
 
+def decode_text(data: bytes, not_utf8: Callable[[int, str], RekordError]) -> str:
+    """A text in UTF-8; `not_utf8` makes the error from a line number and the bytes there in hexadecimal."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as failure:
+        line = data.count(b"\n", 0, failure.start) + 1
+        raise not_utf8(line, data[failure.start : failure.start + 8].hex(" ")) from None
+
+
 def parse_split_name(name: str) -> str | None:
-    """The split that the name of a folder or a file says: `train2017` and `Train` are train."""
+    """The split that a folder or a file is named after: `train2017` and `Train` are train."""
     bare = re.sub(r"[-_]?\d{4}$", "", name.lower())
     return bare if bare in (*SPLIT_NAMES, "trainval") else None
 
 
 def drop_trainval(splits: Iterable[str]) -> list[str]:
-    """The splits to read: trainval is train and val once more, where these are there."""
+    """The splits to read: not trainval, if there is train or val."""
     names = list(splits)
     return [name for name in names if name != "trainval" or not {"train", "val"} & set(names)]
 
 
 def order_splits(splits: Iterable[str | None]) -> tuple[str, ...] | None:
-    """The splits of all rows, the usual ones first; None where some row has none."""
+    """The splits of all rows, the usual ones first; None if some row has none."""
     found = set(splits)
     if not found or None in found:
         return None
-    names = sorted(name for name in found if name is not None)
-    usual = [*SPLIT_NAMES, "trainval"]
-    return tuple(sorted(names, key=lambda name: usual.index(name) if name in usual else len(usual)))
+    return sort_splits([name for name in found if name is not None], (*SPLIT_NAMES, "trainval"))
 
 
 def load_label_items(path: object) -> tuple[LabelItem, ...] | None:
-    """The label map that was given as an argument, if one was."""
+    """The label map given as an argument, if any."""
     return None if path is None else read_label_items(as_path("label_map", path))
 
 
 def label_items_to_json(items: tuple[LabelItem, ...] | None) -> list[list[Any]] | None:
-    """A label map as options hold it."""
+    """A label map as JSON."""
     return None if items is None else [[item.id, item.name, item.display_name] for item in items]
 
 
 def assign_class_ids(names: Sequence[str], items: tuple[LabelItem, ...] | None) -> dict[str, int]:
-    """The ids of classes by name: those of the label map, else from 1 in the order of `names`.
+    """Class ids by name: those of the label map, else from 1 in the order of `names`.
 
-    The label map knows a class by its name or its display name. A class that it lacks has no id here, and rows
-    with it are bad ones.
+    The label map identifies a class by its name or its display name. A class that it lacks has no id here, and rows
+    with it are bad rows.
     """
     if items is None:
         return {name: i for i, name in enumerate(names, 1)}
@@ -245,62 +288,56 @@ def assign_class_ids(names: Sequence[str], items: tuple[LabelItem, ...] | None) 
 
 
 def class_names_by_id(ids: Mapping[str, int], items: tuple[LabelItem, ...] | None) -> dict[int, str]:
-    """The names of all classes by id; those of the label map too that no box has."""
+    """The names of all classes by id, including those of the label map that no box has."""
     classes = {} if items is None else {item.id: item.name for item in items}
     classes.update({number: name for name, number in ids.items()})
     return classes
 
 
 def unknown_class_error(whose: str, name: object, known: str, location: Location) -> RekordError:
-    """The error for a box of a class that there is not."""
+    """The error for a box whose class does not exist."""
     return error(
         "E367",
-        f"{whose} is of a class that there is not",
+        f"{whose} has an unknown class",
         location=location,
         expected=known,
         found=preview(name),
-        do="add the class, or take the box out",
+        do="add the class, or remove the box",
     )
 
 
 def missing_image_error(name: str, folder: str, location: Location, *, named_folder: bool = True) -> RekordError:
-    """The error for an image that is listed and not there."""
+    """The error for an image that is listed and does not exist."""
+    do = "add the image, remove it from the list, or name its folder: images=…"
     return error(
         "E366",
-        f"the image {preview(name)} is listed, and it is not there",
+        f"listed image {preview(name)} does not exist",
         location=location,
         expected=f"a file in {folder}",
         found="no such file",
-        do="fetch the image, take it off the list, or name the folder with images="
-        if named_folder
-        else "fetch the image, or take it off the list",
+        do=do if named_folder else "add the image, or remove it from the list",
     )
 
 
 def duplicate_image_error(name: str, where: str, location: Location) -> RekordError:
-    """The error for an image that was there already."""
+    """The error for an image that was listed before."""
     return error(
         "E370",
-        f"the image {preview(name)} is listed twice",
+        f"image {preview(name)} is listed more than once",
         location=location,
         expected="each image once",
-        found=f"the same one in {where}",
-        do="take one of the two off the list",
+        found=f"the same image in {where}",
+        do="remove one of the two entries",
     )
 
 
 def no_data_error(path: str, what: str, expected: str, found: str, do: str) -> RekordError:
-    """The error for a place that holds nothing of the kind that the source reads."""
+    """The error for a path that has nothing that the source reads."""
     return error("X532", what, location=Location(path=path), expected=expected, found=found, do=do)
 
 
-def to_box_array(boxes: Sequence[Sequence[float]]) -> Any:
-    """Boxes as canonical rows hold them."""
-    return np.array(boxes, np.float32).reshape(-1, 4)
-
-
 def remember_key(taken: dict[str, str], key: str, where: str) -> str | None:
-    """Where a key was met before; None, and remembered, where it was not."""
+    """Where a key was first seen; None, and now remembered, if it is new."""
     before = taken.get(key)
     if before is None:
         taken[key] = where

@@ -1,4 +1,4 @@
-"""Rows from torch and Hugging Face datasets, which are recognised without importing their libraries."""
+"""Rows from torch and Hugging Face datasets, recognised without importing their libraries."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Label, Schema, Tensor, Text
 from rekord.schema.base import FLOAT_DTYPES, INTEGER_DTYPES, TENSOR_DTYPES, Shape
 from rekord.schema.column_evidence import Float32CollisionDetector
-from rekord.schema.interop.tfds import FLAT_VALUES, ROW_LENGTHS
 from rekord.sources.base import ColumnChunk, IndexedRows, SourceFacts, SourceRow
 from rekord.sources.rows import PEEK_ROWS, RowsSource, infer_row_schema, to_pixels
-from rekord.sources.tf_data import element_error, tf_data
+from rekord.sources.tf_data import element_error, nested_feature, tf_data
 
 _HUGGING_FACE_CLASSES = ("Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict")
 
 
 def find_framework_source(value: object) -> Callable[..., Any] | None:
-    """What makes a source of this object, where it is a dataset of another library; that library is not imported."""
+    """The source function for a dataset of another library; that library is not imported."""
     classes = [(cls.__module__.split(".")[0], cls.__name__) for cls in type(value).__mro__]
     # Before torch: datasets' streams are also torch's.
     if any(module == "datasets" and name in _HUGGING_FACE_CLASSES for module, name in classes):
@@ -38,28 +37,25 @@ def find_framework_source(value: object) -> Callable[..., Any] | None:
 def torch_dataset(dataset: IndexedRows | Iterable[object], *, names: Sequence[str] | None = None) -> RowsSource:
     """The items of a torch Dataset or IterableDataset, one row each: dicts, tuples or single values.
 
-    The parts of a tuple are called `names` (x, y and weight unless told), a single value x.
+    The parts of a tuple are named `names` (default: x, y and weight), a single value x.
     """
     tuple_names(names)
     given: Any = dataset
-    if hasattr(type(dataset), "__iter__"):
-        known = len(given) if hasattr(type(dataset), "__len__") else None
-        return RowsSource(
-            "torch_dataset", lambda: iter(given), names=names, known_rows=known, convert=_convert_torch_row
-        )
-    try:
-        count = len(given)
-    except TypeError:
-        raise element_error(
-            None, "a torch dataset with __len__, or an IterableDataset", preview(type(dataset).__name__)
-        ) from None
-    return RowsSource(
-        "torch_dataset",
-        lambda: (given[i] for i in range(count)),
-        names=names,
-        known_rows=count,
-        convert=_convert_torch_row,
-    )
+    is_iterable = hasattr(type(dataset), "__iter__")
+    count = None
+    if not is_iterable or hasattr(type(dataset), "__len__"):
+        try:
+            count = len(given)
+        except TypeError:
+            if is_iterable:
+                raise
+            expected = "a torch dataset with __len__, or an IterableDataset"
+            raise element_error(None, expected, preview(type(dataset).__name__)) from None
+
+    def begin() -> Iterator[Any]:
+        return iter(given) if is_iterable else (given[i] for i in range(count or 0))
+
+    return RowsSource("torch_dataset", begin, names=names, known_rows=count, convert=_convert_torch_row)
 
 
 def _convert_torch_row(item: Any) -> Any:
@@ -88,10 +84,10 @@ def _convert_torch_value(value: Any) -> Any:
     except (TypeError, RuntimeError) as failure:  # sparse and quantised tensors, and those without values
         raise error(
             "E302",
-            "a tensor cannot become an array",
+            "tensor cannot be converted to an array",
             expected="a dense tensor with values",
             found=str(failure).split("\n", 1)[0][:60],
-            do="tensor.to_dense() for one that is sparse",
+            do="tensor.to_dense(), if it is sparse",
         ) from None
     return array[()] if array.ndim == 0 else array
 
@@ -104,7 +100,7 @@ _ARRAY_FEATURES = ("Array2D", "Array3D", "Array4D", "Array5D")
 
 @check_keywords
 def huggingface(dataset: Iterable[object] | Mapping[str, Iterable[object]]) -> HuggingFaceSource | RowsSource:
-    """A `datasets` Dataset in columns, an IterableDataset in rows; of a dict of them all, with a `split`."""
+    """Rows of a `datasets` Dataset or IterableDataset, or of all in a dict of them, with a `split`."""
     splits = dict(dataset) if isinstance(dataset, Mapping) else None
     parts: list[Any] = [dataset] if splits is None else list(splits.values())
     names = None if splits is None else tuple(splits)
@@ -114,10 +110,10 @@ def huggingface(dataset: Iterable[object] | Mapping[str, Iterable[object]]) -> H
     if names is not None and any("split" in (part.features or ()) for part in parts):
         raise error(
             "X539",
-            "a dict of datasets has its own column `split`",
+            "dict of datasets has a column `split`",
             location=Location(feature="split"),
-            expected="another name: `split` says which of the datasets a row is from",
-            found="a column of that name",
+            expected="another name: `split` is the dataset that a row comes from",
+            found="a column with that name",
             do='rename it: dataset.rename_column("split", "part")',
         )
     if all(hasattr(part, "with_format") and hasattr(part, "data") for part in parts):
@@ -126,7 +122,7 @@ def huggingface(dataset: Iterable[object] | Mapping[str, Iterable[object]]) -> H
 
 
 class HuggingFaceSource:
-    """The source that `huggingface` makes of datasets that lie in Arrow."""
+    """Hugging Face datasets stored in Arrow."""
 
     kind = "huggingface"
 
@@ -139,13 +135,13 @@ class HuggingFaceSource:
         return {}
 
     def facts(self) -> SourceFacts:
-        """The schema is that of the dataset's features; None where these have no like, and rows must be looked at."""
+        """The schema of the dataset's features; None if these have no equivalent, and rows must be inspected."""
         rows = sum(len(part) for part in self._parts)
         schema = self._schema or _build_schema(self._parts)
         return SourceFacts(layout="table", schema=schema, rows=rows, splits=self._splits)
 
     def peek_schema(self, limit_rows: int = PEEK_ROWS) -> Schema:
-        """The schema of the features, or of the first rows where these have no like."""
+        """The schema of the features, or of the first rows if these have no equivalent."""
         if self._schema is None:
             self._schema = _build_schema(self._parts)
         if self._schema is None:
@@ -175,9 +171,9 @@ class HuggingFaceSource:
                     if twice is not None:
                         raise error(
                             "X539",
-                            f"two columns are called `{twice[:60]}`",
+                            f"two columns are named `{twice[:60]}`",
                             location=Location(feature=twice[:60]),
-                            expected="names that differ when those of nested values are joined with `/`",
+                            expected="unique names after nested names are joined with `/`",
                             found="the same name twice",
                             do=f"rename one of them: dataset.rename_column({twice[:60]!r}, …)",
                         )
@@ -194,7 +190,7 @@ def _get_item(column: Any, row: int) -> Any:
 
 
 def _flatten_column(name: str, column: Any, feature: Any) -> dict[str, Any]:
-    """A column, or those that a struct is made of, named with `/`."""
+    """A column, or the fields of a struct, named with `/`."""
     if type(feature).__name__ in _FILE_FEATURES:
         return {name: _read_encoded_files(column)}
     if hasattr(column.type, "num_fields") and str(column.type).startswith("struct"):
@@ -207,7 +203,7 @@ def _flatten_column(name: str, column: Any, feature: Any) -> dict[str, Any]:
 
 
 def _read_encoded_files(column: Any) -> Any:
-    """Encoded files: their bytes, or where these are not kept the path that they are read from."""
+    """Encoded files: their bytes, or the paths of files whose bytes are not stored."""
     if not str(column.type).startswith("struct"):
         return column
     names = [field.name for field in column.type]
@@ -231,7 +227,7 @@ def _iter_stream(parts: list[Any], splits: tuple[str, ...] | None) -> Iterator[A
 
 
 def _disable_decoding(part: Any) -> tuple[Any, set[str]]:
-    """A stream whose files come as bytes, and the columns that hold files."""
+    """A stream that yields files as bytes, and the columns of files."""
     files = set()
     for name, feature in (part.features or {}).items():
         if type(feature).__name__ in _FILE_FEATURES and is_dataclass(feature) and hasattr(feature, "decode"):
@@ -265,7 +261,7 @@ def _build_schema(parts: list[Any]) -> Schema | None:
 
 
 def _convert_features(name: str, feature: Any, arrays: list[Any]) -> dict[str, Feature] | None:
-    """The columns that a feature becomes; `arrays` hold its values."""
+    """The columns of a feature; `arrays` hold its values."""
     optional = any(array.null_count for array in arrays)
     if type(feature).__name__ == "Translation":
         return {f"{name}/{language}": Text(optional=optional) for language in feature.languages}
@@ -306,7 +302,9 @@ def _convert_feature(name: str, feature: Any, above: Shape, optional: bool, arra
 
 def _convert_number(name: str, dtype: str, shape: Shape, optional: bool, arrays: list[Any]) -> Feature | None:
     if shape.count(None) > 1:
-        return _convert_nested(name, dtype, shape) if not optional else None
+        # Lists of lists of any length: a fixed dimension among them is not supported.
+        nested = not optional and shape == (None,) * len(shape)
+        return nested_feature(name, dtype, shape, len(shape) - 1, strings=Text) if nested else None
     if dtype in ("string", "large_string"):
         return Text(shape, optional=optional)
     if dtype in ("binary", "large_binary"):
@@ -323,23 +321,8 @@ def _convert_number(name: str, dtype: str, shape: Shape, optional: bool, arrays:
     return Tensor(dtype, shape, optional=optional) if dtype in TENSOR_DTYPES else None
 
 
-def _convert_nested(name: str, dtype: str, shape: Shape) -> Feature | None:
-    """Lists of lists of any lengths: flat values, and the lengths of the rows."""
-    if shape != (None,) * len(shape):
-        return None
-    key = f"{name}/{FLAT_VALUES}"
-    lengths = tuple(f"{name}/{ROW_LENGTHS}{level}" for level in range(len(shape) - 1))
-    if dtype in ("string", "large_string"):
-        return Text(shape, key=key, partitions=lengths)
-    if dtype in INTEGER_DTYPES:
-        return Int64(shape, dtype=dtype, key=key, partitions=lengths)
-    if dtype in FLOAT_DTYPES:
-        return Float32(shape, dtype=dtype, key=key, partitions=lengths)
-    return None
-
-
 def _is_lossy_in_float32(arrays: list[Any]) -> bool:
-    """Whether float32 would make one of two different numbers among the first rows."""
+    """Whether float32 would merge different numbers among the first rows."""
     merging = Float32CollisionDetector()
     left = PEEK_ROWS
     for array in arrays:

@@ -1,34 +1,34 @@
-"""A CSV of images as rows: each line names a file and its class, and perhaps its split."""
+"""A CSV of images as rows: each line has a file and its class, and optionally its split."""
 
 from __future__ import annotations
 
 import csv
 import os
 import re
-import stat as modes
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from rekord.arguments import as_path, check_keywords, invalid, is_utf8_encodable
 from rekord.errors import RekordError, closest_match, error, preview
 from rekord.location import Location
-from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow
+from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow, group_by_bytes
 from rekord.sources.image_folder import (
     SPLIT_NAMES,
     ListingSource,
     class_names,
     fingerprint,
-    group_by_bytes,
     is_image_name,
     join_path,
+    sort_splits,
+    stat_file,
     to_printable_path,
 )
 from rekord.storage.local import read_error
 
-# As they are compared: in small letters, without spaces, hyphens and underscores.
+# As compared: in lower case, without spaces, hyphens and underscores.
 _COLUMN_ALIASES = {
     "image": (
         *("image", "imagepath", "imagefile", "imagename", "imageuri", "imageurl", "img"),
@@ -41,17 +41,17 @@ _MAX_LINE_CHARACTERS = 1 << 20
 
 
 class ImageCsvColumns(NamedTuple):
-    """Which field of a row is what."""
+    """The positions of the columns."""
 
     image: int
     label: int
     split: int | None
     width: int
-    rows: Iterator[tuple[int, list[str]]]  # that follow the header
+    rows: Iterator[tuple[int, list[str]]]  # after the header
 
 
 class ImageCsvReader:
-    """A CSV being read: the file as it is now, and its rows, each with the line that it begins on."""
+    """An open CSV: the file as it is now, and its rows, each with its first line."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -59,7 +59,7 @@ class ImageCsvReader:
 
     def __enter__(self) -> tuple[SourceFile, Iterator[tuple[int, list[str]]]]:
         try:
-            # What is not UTF-8 is kept, so that its line can be named.
+            # Bytes that are not UTF-8 are kept, so that their line can be reported.
             self.file = open(self.path, encoding="utf-8-sig", errors="surrogateescape", newline="")
             facts = os.fstat(self.file.fileno())
         except OSError as failure:
@@ -83,17 +83,17 @@ class ImageCsvReader:
                 fields = next(reader, None)
             except csv.Error as failure:
                 raise unreadable_csv_error(
-                    self.path, "is no CSV", found=str(failure)[:60], line=reader.line_num
+                    self.path, "is not a valid CSV", found=str(failure)[:60], line=reader.line_num
                 ) from failure
             if fields is None:
                 return
-            if self.ended:  # the reader asks for more lines only while a quote is open
+            if self.ended:  # the reader reads more lines only while a quote is open
                 raise unreadable_csv_error(
                     self.path,
-                    "has a quote that is not closed",
-                    expected='a second " that ends the field',
+                    "has an unclosed quote",
+                    expected='a closing " at the end of the field',
                     found="the end of the file",
-                    do="close the quote in the row that begins at this line",
+                    do=f"close the quote in the row that begins at line {number:,}",
                     line=number,
                 )
             if any(field.strip() for field in fields):
@@ -112,7 +112,7 @@ class ImageCsvReader:
                 found = f"a line of more than {_MAX_LINE_CHARACTERS:,} characters"
                 raise unreadable_csv_error(self.path, "has a line that is too long", found=found, line=number)
             if "\0" in line:
-                raise unreadable_csv_error(self.path, "is no text", found="a zero byte", line=number)
+                raise unreadable_csv_error(self.path, "is not text", found="a zero byte", line=number)
             if not line:
                 self.ended = True
                 return
@@ -120,12 +120,12 @@ class ImageCsvReader:
 
 
 def find_columns(
-    path: str, asked: Mapping[str, str | None], rows: Iterator[tuple[int, list[str]]]
+    path: str, requested: Mapping[str, str | None], rows: Iterator[tuple[int, list[str]]]
 ) -> ImageCsvColumns:
     first = next(rows, None)
     head = first[1] if first else []
     at: dict[str, int | None] = {}
-    for role, column in asked.items():
+    for role, column in requested.items():
         if column is None:
             plain = [re.sub(r"[\s_-]", "", name).lower() for name in head]
             at[role] = next((plain.index(name) for name in _COLUMN_ALIASES[role] if name in plain), None)
@@ -138,26 +138,26 @@ def find_columns(
                 f"has no column {preview(column)}",
                 expected="a header with this column",
                 found=_preview_header(head),
-                do=f'{role}="{meant}"' if meant else f"{role}= as the header has it",
+                do=f'{role}="{meant}"' if meant else f'name one of these columns: {role}="…"',
             )
     image, label = at["image"], at["label"]
     if image is not None and label is not None:
         return ImageCsvColumns(image, label, at["split"], len(head), rows)
-    pictures = [i for i, field in enumerate(head) if is_image_name(field)]
-    if image is None and label is None and len(pictures) == 1 and first:
-        # A first line like the others: its image says which column is which.
+    images = [i for i, field in enumerate(head) if is_image_name(field)]
+    if image is None and label is None and len(images) == 1 and first:
+        # No header: the image in the first line tells which column is which.
         splits = [i for i, field in enumerate(head) if field.lower() in SPLIT_NAMES]
-        others = [i for i in range(len(head)) if i not in (*pictures, *splits[:1])]
+        others = [i for i in range(len(head)) if i not in (*images, *splits[:1])]
         if len(others) == 1:
             whole = chain([first], rows)
-            return ImageCsvColumns(pictures[0], others[0], splits[0] if splits else None, len(head), whole)
+            return ImageCsvColumns(images[0], others[0], splits[0] if splits else None, len(head), whole)
     missing = "image" if image is None else "label"
     raise unreadable_csv_error(
         path,
-        f"has no column of {missing}s",
+        f"has no {missing} column",
         expected=f"a header with {' or '.join(_COLUMN_ALIASES[missing][:2])}",
         found=_preview_header(head),
-        do=f'{missing}="…", the name of the column that holds the {missing}s',
+        do=f'name the column of the {missing}s: {missing}="…"',
     )
 
 
@@ -170,14 +170,14 @@ def unreadable_csv_error(
     what: str,
     *,
     found: str,
-    expected: str = "a CSV with a header, one line an image",
+    expected: str = "a CSV with a header, and a line per image",
     do: str = "save it as CSV in UTF-8, with the columns image and label",
     line: int | None = None,
 ) -> RekordError:
     name = join_path("", path)
     return error(
         "X528",
-        f"the list of images {what}",
+        f"list of images {what}",
         location=Location(path=name, line=line),
         expected=expected,
         found=found,
@@ -200,21 +200,20 @@ def image_csv(
     root: str | os.PathLike[str] | None = None,
     classes: Sequence[str] | None = None,
 ) -> ImageCsvSource:
-    """The images that a CSV names, one row a line, with their class and perhaps their split.
+    """Images listed in a CSV, one row per line, with their class and optionally their split.
 
-    `image`, `label` and `split` name columns; where they are not given, the header is searched for usual names
-    (image, path, filename, …; label, class, …; split, set, subset). A file without a header is taken where its
-    first line holds the name of an image, one other field, and perhaps a split. Paths are below `root`, or the
-    folder of the CSV. Where none of them is there, the leading folders that all of them share are left off, as
-    many as needed.
+    `image`, `label` and `split` name columns; by default the header is searched for the usual names (image, path,
+    filename, …; label, class, …; split, set, subset). A file without a header is accepted if its first line has the
+    name of an image, one other field, and optionally a split. Paths are relative to `root`, or to the folder of the
+    CSV. If none of them exists, leading folders that all of them share are dropped, as many as needed.
 
-    Classes get ids in the order of their names' bytes. Labels that are all whole numbers from 0 or 1 up keep
-    their order, and numbers between that no line has count too. `classes` gives the names by id instead.
+    Class ids follow the byte order of the names. Labels that are all integers, starting at 0 or 1, keep their order,
+    and integers between that no line has are classes too. `classes` gives the names by id instead.
     """
     columns = {"image": image, "label": label, "split": split}
     for name, column in columns.items():
         if column is not None and not isinstance(column, str):
-            raise invalid(name, column, "the name of a column", f'{name}="…"')
+            raise invalid(name, column, "a column name", f'{name}="…"')
     return ImageCsvSource(
         as_path("path", path),
         tuple(columns.items()),
@@ -224,7 +223,7 @@ def image_csv(
 
 
 class _ImageCsvLine(NamedTuple):
-    """What one row of the CSV says; `code` is that of what is wrong with it, `detail` what its message names."""
+    """A row of the CSV; `code` is the error of a bad one, `detail` a value in its message."""
 
     position: int
     line: int
@@ -270,7 +269,7 @@ class ImageCsvSource(ListingSource):
             classes=self.classes or _order_classes(labels) or None,
             rows=len(listing.lines),
             source_bytes=sum(listing.sizes),
-            splits=tuple(sorted(splits, key=_split_sort_key)) or None,
+            splits=sort_splits(splits) or None,
             files=listing.files,
             extra={"labels": bool(labels)},
         )
@@ -294,7 +293,7 @@ class ImageCsvSource(ListingSource):
             yield SourceRow(name, line.position, values, line.line)
 
     def _list(self) -> _ImageCsvListing:
-        """Read the CSV now, and look for every file."""
+        """Read the CSV, and look up every file."""
         base = self.images or self.root
         with ImageCsvReader(self.path) as (own, rows):
             columns = find_columns(self.path, dict(self.columns), rows)
@@ -303,7 +302,7 @@ class ImageCsvSource(ListingSource):
                 for position, (number, fields) in enumerate(columns.rows)
             ]
         if not lines:
-            raise unreadable_csv_error(self.path, "has no rows", found="a header alone")
+            raise unreadable_csv_error(self.path, "has no rows", found="only a header")
         left_off = _count_leading_folders([line.image for line in lines if line.code is None], base)
         sizes, files = [], [own]
         first: dict[str, int] = {}
@@ -312,50 +311,40 @@ class ImageCsvSource(ListingSource):
                 sizes.append(0)
                 continue
             path = _strip_folders(line.image, left_off)
-            facts = _stat_image(base, path)
+            facts = stat_file(os.path.join(base, path))
             lines[i] = line = line._replace(image=path)
             if facts is None:
                 lines[i] = line._replace(code="E360")
             elif (earlier := first.setdefault(os.path.normpath(path), line.line)) != line.line:
-                lines[i] = line._replace(code="E362", detail=earlier)
+                lines[i] = line._replace(code="E362", detail=f"{earlier:,}")
             else:
                 files.append(SourceFile(path, facts.st_size, facts.st_mtime_ns))
             sizes.append(0 if facts is None else facts.st_size)
         return _ImageCsvListing(lines, sizes, fingerprint(files))
 
     def _row_error(self, line: _ImageCsvLine) -> RekordError:
-        def line_error(what: str, feature: str, expected: str, found: str, do: str) -> RekordError:
-            where = Location(path=to_printable_path(self.path), line=line.line, feature=feature)
-            return error(line.code or "", what, location=where, expected=expected, found=found, do=do)
-
-        match line.code:
-            case "E360" if not line.image:
-                return line_error("a line names no image", "image", "a path", "nothing", "fix or remove the line")
-            case "E360":
-                return line_error(
-                    "an image that a line names is missing",
-                    "image",
-                    "a file below " + ("the folder of the list" if self.images is None else "root="),
-                    f"no file {preview(line.image)}",
-                    "fix the path, or give root= as the folder that the paths are below",
-                )
-            case "E361":
-                return line_error(
-                    "a line has no label",
-                    "label",
-                    "a class",
-                    line.detail,
-                    "give the line a label, or remove it",
-                )
-            case "E362":
-                return line_error(
-                    f"lines {line.detail:,} and {line.line:,} name the same image",
-                    "image",
-                    "each image once",
-                    preview(line.image),
-                    "remove one of the two lines: the image would be in the dataset twice",
-                )
-        return line_error("a line is not UTF-8", line.detail, "UTF-8", "other bytes", "save the file as UTF-8")
+        below = "the folder of the list" if self.images is None else "root="
+        what, feature, expected, found, do = {
+            "no image": ("line has no image", "image", "a path", "nothing", "fix or remove the line"),
+            "E360": (
+                "listed image does not exist",
+                "image",
+                f"a file below {below}",
+                f"no file {preview(line.image)}",
+                "fix the path, or pass the folder that the paths are relative to: root=…",
+            ),
+            "E361": ("line has no label", "label", "a class", line.detail, "add a label to the line, or remove it"),
+            "E362": (
+                f"lines {line.detail} and {line.line:,} list the same image",
+                "image",
+                "each image once",
+                preview(line.image),
+                "remove one of the two lines: the image would be in the dataset twice",
+            ),
+            "E318": ("line is not UTF-8", line.detail, "UTF-8", "other bytes", "save the file as UTF-8"),
+        }["no image" if line.code == "E360" and not line.image else line.code or ""]
+        where = Location(path=to_printable_path(self.path), line=line.line, feature=feature)
+        return error(line.code or "", what, location=where, expected=expected, found=found, do=do)
 
 
 def _parse_line(position: int, line: int, fields: list[str], columns: ImageCsvColumns) -> _ImageCsvLine:
@@ -371,8 +360,8 @@ def _parse_line(position: int, line: int, fields: list[str], columns: ImageCsvCo
     if odd is not None:
         return _ImageCsvLine(position, line, "", None, None, "E318", odd)
     if len(fields) > columns.width:
-        # Most often a comma in a path: the label would be another field than it seems.
-        found = f"{len(fields)} fields, where the first line has {columns.width}"
+        # Usually a comma in a path: the label would be in another field.
+        found = f"{len(fields)} fields; the first line has {columns.width}"
         return _ImageCsvLine(position, line, image, None, None, "E361", found)
     if not image:
         return _ImageCsvLine(position, line, "", None, None, "E360")
@@ -383,45 +372,29 @@ def _parse_line(position: int, line: int, fields: list[str], columns: ImageCsvCo
     return _ImageCsvLine(position, line, image, label, split or None)
 
 
-def _stat_image(base: str, path: str) -> os.stat_result | None:
-    try:
-        facts = os.stat(os.path.join(base, path))
-    except (OSError, ValueError):
-        return None
-    return facts if modes.S_ISREG(facts.st_mode) else None
-
-
 def _strip_folders(path: str, left_off: int) -> str:
     return path.split("/", left_off)[left_off] if left_off else path
 
 
 def _count_leading_folders(paths: list[str], base: str) -> int:
-    """How many leading folders must go for the paths to be found: only ones that all share, and only if none is
-    found as it is, so that no path can lead to another one's file."""
-    if not paths or any(_stat_image(base, path) for path in paths):
+    """The number of leading folders to drop so that paths are found: only folders that all share, and only if no path
+    exists as it is, so that no path can lead to another one's file."""
+    if not paths or any(stat_file(os.path.join(base, path)) for path in paths):
         return 0
     shortest, longest = min(paths), max(paths)
     pairs = zip(shortest.split("/")[:-1], longest.split("/")[:-1], strict=False)
-    shared = 0
-    for one, other in pairs:
-        if one != other:
-            break
-        shared += 1
+    shared = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
     for count in range(1, min(shared, 64) + 1):
-        if any(_stat_image(base, _strip_folders(path, count)) for path in paths[:_SAMPLE_LINES]):
+        if any(stat_file(os.path.join(base, _strip_folders(path, count))) for path in paths[:_SAMPLE_LINES]):
             return count
     return 0
 
 
 def _order_classes(labels: set[str]) -> tuple[str, ...]:
-    """Classes by id. Numbers are ids already, as far as ids from 0 or 1 up can be."""
+    """Classes by id. Integers that start at 0 or 1 are the ids."""
     if labels and all(_INTEGER_PATTERN.fullmatch(label) for label in labels):
         numbers = sorted(map(int, labels))
         if numbers[0] <= 1 and numbers[-1] < _MAX_NUMERIC_CLASSES:
             return tuple([str(number) for number in range(numbers[0], numbers[-1] + 1)])
         return tuple(map(str, numbers))
     return tuple(sorted(labels, key=os.fsencode))
-
-
-def _split_sort_key(name: str) -> tuple[int, str]:
-    return (SPLIT_NAMES.index(name) if name in SPLIT_NAMES else len(SPLIT_NAMES)), name

@@ -1,4 +1,4 @@
-"""Folders of images: their files in a stable order, and a row per image with the class that its folder names."""
+"""Folders of images: their files in a stable order, and a row per image with its folder as class."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import stat as modes
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from rekord.arguments import as_path, check_keywords, is_utf8_encodable, name_list
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
-from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow
+from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow, group_by_bytes
 from rekord.storage.local import read_error
 
-T = TypeVar("T")
-
-# Also formats that no layout stores: an image is refused by its name, and does not vanish from a dataset.
+# Also formats that no layout stores: such an image is reported, and does not vanish from a dataset.
 IMAGE_EXTENSIONS = frozenset(
     (
         *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".dib", ".webp", ".tif", ".tiff"),
@@ -27,8 +25,7 @@ IMAGE_EXTENSIONS = frozenset(
 SPLIT_NAMES = ("train", "val", "valid", "validation", "dev", "eval", "test")
 
 _IGNORED_NAMES = frozenset(("thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "@eadir"))
-_MAX_FILES = 1 << 16  # in one part, however small they are
-_MAX_PATHS_TO_FOLDER = 16  # to one folder through links, before it is taken for a trap
+_MAX_PATHS_TO_FOLDER = 16  # to one folder through links, before they count as a cycle
 _MAX_LEVELS = 64
 
 
@@ -42,8 +39,8 @@ class ImageTree(NamedTuple):
 def find_images(root: str) -> ImageTree:
     """Every image below a folder, by its extension.
 
-    Hidden names and what operating systems leave behind are passed over. Links are followed, except back into
-    a folder that they lie in. A link to nothing is listed with no bytes, so that its row can say so.
+    Hidden files and those of operating systems are skipped. Links are followed, except back into a folder that
+    contains them. A broken link is listed with no bytes, so that its row can report it.
     """
     walk = _FolderWalk(root)
     files = list(walk.files(root, "", ()))
@@ -90,7 +87,7 @@ def _is_ignored(name: str) -> bool:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # links in a circle; what they should have been, their row says
+    except OSError:  # a cycle of links; reported by its row
         return False
 
 
@@ -99,7 +96,7 @@ def _to_source_file(entry: os.DirEntry[str], below: str) -> SourceFile | None:
         facts = entry.stat()
     except OSError:
         return SourceFile(below + entry.name, 0, 0)
-    # To read a pipe that is called .jpg would wait for ever.
+    # Reading a pipe named .jpg would block for ever.
     if not modes.S_ISREG(facts.st_mode):
         return None
     return SourceFile(below + entry.name, facts.st_size, facts.st_mtime_ns)
@@ -108,32 +105,46 @@ def _to_source_file(entry: os.DirEntry[str], below: str) -> SourceFile | None:
 def _link_cycle_error(folder: str) -> RekordError:
     return error(
         "X503",
-        "links between folders lead to the same files again and again",
+        "links between folders form a cycle",
         location=Location(path=folder),
-        expected=f"a folder reached in at most {_MAX_PATHS_TO_FOLDER} ways, at most {_MAX_LEVELS} levels deep",
+        expected=f"at most {_MAX_PATHS_TO_FOLDER} paths to a folder, at most {_MAX_LEVELS} levels deep",
         found="more",
         do="remove the links that lead back up: find . -type l",
     )
 
 
 def is_image_name(name: str) -> bool:
-    """Whether a file is called like an image, in letters of any case."""
+    """Whether a file is named like an image, ignoring case."""
     return os.path.splitext(name)[1].lower() in IMAGE_EXTENSIONS
 
 
 def strip_image_extension(path: str) -> str:
-    """A path without its extension, where that is one of images."""
+    """A path without its extension, if that is an image extension."""
     head, extension = os.path.splitext(path)
     return head if extension.lower() in IMAGE_EXTENSIONS else path
 
 
+def stat_file(path: str) -> os.stat_result | None:
+    """The facts of a regular file; None if there is none."""
+    try:
+        facts = os.stat(path)
+    except (OSError, ValueError):  # a name read from a file may be anything, a zero byte included
+        return None
+    return facts if modes.S_ISREG(facts.st_mode) else None
+
+
+def sort_splits(names: Iterable[str], usual: Sequence[str] = SPLIT_NAMES) -> tuple[str, ...]:
+    """Splits in the usual order, then those of other names."""
+    return tuple(sorted(names, key=lambda name: (usual.index(name) if name in usual else len(usual), name)))
+
+
 def to_printable_path(path: str) -> str:
-    """A path as messages, journals and manifests hold it: bytes that are no UTF-8 are escaped."""
+    """A path for messages, journals and manifests: bytes that are not UTF-8 are escaped."""
     return path if is_utf8_encodable(path) else os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def fingerprint(files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
-    """Files by their printable paths, each once, in order."""
+    """Files with printable paths, each once, in order."""
     listed = {file.path: file for file in files}
     return tuple(
         [
@@ -144,15 +155,15 @@ def fingerprint(files: Iterable[SourceFile]) -> tuple[SourceFile, ...]:
 
 
 def join_path(root: str, path: str) -> str:
-    """A file below a root, as a person finds it."""
+    """A file below a root, as a user finds it."""
     return to_printable_path(os.path.normpath(os.path.join(root, path)))
 
 
 def name_error(root: str, path: str) -> RekordError:
-    """The error for a file whose name is not UTF-8, and so cannot be stored."""
+    """The error for a file name that is not UTF-8, and cannot be stored."""
     return error(
         "E318",
-        "the name of a file is not UTF-8",
+        "file name is not UTF-8",
         location=Location(path=join_path(root, path), feature="filename"),
         expected="UTF-8",
         found=preview(os.fsencode(os.path.basename(path))[:16]),
@@ -160,22 +171,8 @@ def name_error(root: str, path: str) -> RekordError:
     )
 
 
-def group_by_bytes(items: Iterable[tuple[T, int]], part_bytes: int) -> Iterator[tuple[tuple[T, ...], int]]:
-    """Items with their bytes, in order, as parts of about `part_bytes` with the bytes of each."""
-    group: list[T] = []
-    group_bytes = 0
-    for item, size_bytes in items:
-        if group and (group_bytes + size_bytes > part_bytes or len(group) >= _MAX_FILES):
-            yield tuple(group), group_bytes
-            group, group_bytes = [], 0
-        group.append(item)
-        group_bytes += size_bytes
-    if group:
-        yield tuple(group), group_bytes
-
-
 def validate_folder(path: object, *, name: str = "path") -> str:
-    """A folder that was given as an argument."""
+    """A folder given as an argument."""
     text = as_path(name, path)
     try:
         is_folder = modes.S_ISDIR(os.stat(text).st_mode)
@@ -184,20 +181,20 @@ def validate_folder(path: object, *, name: str = "path") -> str:
     if not is_folder:
         raise error(
             "U605",
-            f"`{name}` is a file, and a folder is needed",
+            f"`{name}` is a file, expected a folder",
             location=Location(path=text),
             expected="a folder",
             found="a file",
-            do="name the folder that it is in",
+            do="pass the folder that contains it",
         )
     return text
 
 
 class ListingSource:
-    """A source that lists its files for its facts. `parts` speaks of the same files; workers get parts alone."""
+    """A source that lists its files for its facts. `parts` uses the same listing; workers only get parts."""
 
     def _list(self) -> Any:
-        """Look at the files, now."""
+        """List the files, now."""
         raise NotImplementedError
 
     def _refresh(self) -> Any:
@@ -213,15 +210,14 @@ class ListingSource:
 
 @check_keywords
 def image_folder(path: str | os.PathLike[str], *, classes: Sequence[str] | None = None) -> ImageFolderSource:
-    """The images below a folder, one row each, with the folder that they are in as their class.
+    """Images below a folder, one row each, with their folder as class.
 
-    `path/cat/1.jpg` and `path/cat/more/2.jpg` are of class `cat`. Where every folder of the first level that
-    has images is called like a split (train, val, valid, validation, dev, eval, test, in letters of any case),
-    the folders of the second level are the classes, and rows have a `split`. An image that is in no class
-    folder has no label.
+    `path/cat/1.jpg` and `path/cat/more/2.jpg` have the class `cat`. If every first-level folder with images is named
+    like a split (train, val, valid, validation, dev, eval, test, ignoring case), the second-level folders are the
+    classes, and rows have a `split`. An image outside of class folders has no label.
 
-    Classes get their ids from 0 in the order of their names' bytes; `classes` gives the names by id instead,
-    so that several folders agree. Files that are not called like images are left out.
+    Class ids start at 0, in the byte order of the names; `classes` gives the names by id instead, so that several
+    folders agree. Files that are not named like images are skipped.
     """
     return ImageFolderSource(as_path("path", path), class_names(classes))
 
@@ -304,20 +300,20 @@ def _parse_label_and_split(path: str, has_splits: bool) -> _LabelAndSplit:
 
 
 def no_images_error(root: str, ignored: int, *, name: str = "images") -> RekordError:
-    """The error for a folder that has no images."""
+    """The error for a folder without images."""
     return error(
         "X527",
-        f"no {name} here",
+        f"folder has no {name}",
         location=Location(path=join_path(root, "")),
-        expected="files called .jpg, .png or like other images, at any depth",
-        found=f"{ignored:,} files, none of them an image" if ignored else "no files",
-        do="name the folder that holds the images, or unpack them first",
+        expected="files that end in .jpg, .png or another image extension, at any depth",
+        found=f"{ignored:,} files that are not images" if ignored else "no files",
+        do="pass the folder that contains the images, or unpack them first",
     )
 
 
 def class_names(classes: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Names of classes by id, as they were given."""
+    """Class names by id, as given."""
     if classes is None:
         return None
-    expected = "a list of names by id, each of them once"
+    expected = "a list of unique names, by id"
     return name_list("classes", classes, expected=expected, do='classes=["cat", "dog"]')

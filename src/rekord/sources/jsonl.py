@@ -1,10 +1,11 @@
-"""JSON files of one object a line, or of one array of objects."""
+"""JSON files with one object per line, or one array of objects."""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,13 +39,13 @@ from rekord.sources.lines import (
 from rekord.sources.tables import build_facts
 
 BASE64_MARKER = b'"base64"'
-"""What a line with bytes in it has in it."""
+"""Every line with bytes contains this."""
 
 _MAX_DEPTH = 32
 
 
 def decode_base64_values(value: Any, depth: int = 0) -> Any:
-    """A value with bytes in the place of such objects; ValueError where one is not base64."""
+    """A value with every {"base64": "…"} replaced by its bytes. Raises ValueError if one is not base64."""
     if isinstance(value, dict):
         encoded = value.get("base64")
         if len(value) == 1 and isinstance(encoded, str):
@@ -67,7 +68,7 @@ EXTENSIONS = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz
 HEAD_ROWS = 10_000
 HEAD_SAMPLE_BYTES = 64 << 20
 SAMPLE_ROWS = 10_000
-"""The schema comes from so many rows at the beginning, and from so many in all of the rest, evenly spread."""
+"""The schema comes from the first `HEAD_ROWS` rows, and from `SAMPLE_ROWS` of the rest, evenly spread."""
 
 _MAX_ARRAY_BYTES = 256 << 20
 _WHITESPACE = b" \t\r\n"
@@ -86,8 +87,7 @@ class JsonSource(LineSource):
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[base.SourcePart]:
         seen = survey_files(self.listing(), gzipped=False)
-        cut = lines.group_spans(lines.split_into_spans(seen.indexes, part_bytes), part_bytes)
-        return [base.SourcePart((seen.listing.root, seen.arrays, part.content), part.source_bytes) for part in cut]
+        return lines.group_spans(seen.indexes, part_bytes, seen.listing.root, seen.arrays)
 
     def read(self, part: base.SourcePart) -> Iterator[Chunk]:
         root, arrays, pieces = part.content
@@ -102,7 +102,7 @@ class JsonSource(LineSource):
 
 @dataclass(frozen=True, slots=True)
 class GzipJsonSource(LineSource):
-    """Rows of JSON files that are compressed, and so can only be read from their beginning."""
+    """Rows of compressed JSON files, which can only be read from their beginning."""
 
     kind = "jsonl"
     extensions = EXTENSIONS
@@ -124,11 +124,11 @@ class GzipJsonSource(LineSource):
 
 @check_keywords
 def jsonl(path: str | os.PathLike[str]) -> JsonSource | GzipJsonSource:
-    """Rows of JSON files, one object a line: a file, a folder or a pattern.
+    """Rows of JSON files, one object per line: a file, a folder or a pattern.
 
-    Objects in objects join their names with `/`. A file that is one array of objects is read as well, up to
-    256 MiB. Lines without anything are passed over. An object {"base64": "…"} and nothing else is bytes, as
-    `rk.export` writes them.
+    The names of nested objects are joined with `/`. A file that is one array of objects is read as well, up to
+    256 MiB. Empty lines are skipped. An object {"base64": "…"} without other members is bytes, as `rk.export` writes
+    them.
     """
     place = base.source_path(path, "jsonl")
     return GzipJsonSource(place) if base.is_gzip_name(place, EXTENSIONS) else JsonSource(place)
@@ -150,7 +150,7 @@ _surveys: SurveyCache[_JsonSurvey] = SurveyCache()
 
 
 def survey_files(listing: FileListing, *, gzipped: bool, opened: SizeCheckedFile | None = None) -> _JsonSurvey:
-    """Inspect all files, each opened once; `opened` is the only one where it is open already."""
+    """Inspect all files, each opened once; `opened` is the only file if it is already open."""
     return _surveys.get((listing, gzipped), lambda: _survey_files(listing, gzipped, opened))
 
 
@@ -184,12 +184,12 @@ def _survey_files(listing: FileListing, gzipped: bool, opened: SizeCheckedFile |
 
 
 class _JsonRowSample:
-    """The rows that the schema comes from: the first ones, and every so many of the others."""
+    """The rows that the schema comes from: the first ones, and every n-th of the others."""
 
     def __init__(self) -> None:
         self.first: list[Mapping[str, Any]] = []
         self.later: list[Mapping[str, Any]] = []
-        self.problem: RekordError | None = None  # of the first row that is none
+        self.problem: RekordError | None = None  # of the first bad row
         self.path = ""
         self._first_bytes = 0
         self._later_bytes = 0
@@ -197,7 +197,7 @@ class _JsonRowSample:
         self._count = 0
 
     def scan(self, block: RowBlock) -> None:
-        """Look at some rows of a block."""
+        """Sample the rows of a block."""
         for i in range(block.rows):
             if self._is_next_sampled():
                 raw = block.row(i)
@@ -206,7 +206,7 @@ class _JsonRowSample:
                     self._add(_parse_line(raw, where), len(raw))
 
     def add(self, values: Mapping[str, Any] | RekordError) -> None:
-        """Look at a row that is there already, and takes no more memory if it is kept."""
+        """Sample a row that is in memory anyway."""
         if self._is_next_sampled():
             self._add(values, 0)
 
@@ -226,14 +226,14 @@ class _JsonRowSample:
             self.later.append(values)
             self._later_bytes += size_bytes
             if len(self.later) > SAMPLE_ROWS or self._later_bytes > HEAD_SAMPLE_BYTES:
-                # Every second one of them is still evenly spread.
+                # Every second one is still evenly spread.
                 self.later = self.later[::2]
                 self._later_bytes //= 2
                 self._every *= 2
 
 
 def _is_array(head: bytes) -> bool:
-    """Whether a file is one array, and not lines that are arrays each."""
+    """Whether a file is one array, and not lines of arrays."""
     if not head.lstrip(_WHITESPACE).startswith(b"["):
         return False
     line, _, rest = head.lstrip(_WHITESPACE).partition(b"\n")
@@ -257,17 +257,17 @@ def _parse_line(raw: bytes, where: Location) -> Mapping[str, Any] | RekordError:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
         return _json_error(raw, failure, where)
-    # Where every colon stands behind a name of this object, no name can have been there twice.
+    # If every colon follows a name of this object, no name is a duplicate.
     if isinstance(value, dict) and raw.count(b":") != len(value):
         twice = _find_duplicate_name(raw)
         if twice is not None:
             return error(
                 "E355",
-                f"an object has two values for {preview(twice)}",
+                f"JSON object has duplicate name {preview(twice)}",
                 location=where,
-                expected="each name once in an object",
+                expected="unique names in an object",
                 found="the same name twice",
-                do="fix this line: take one of the two out, or rename it",
+                do="fix this line: remove one of the two, or rename it",
             )
     if BASE64_MARKER in raw:
         try:
@@ -275,21 +275,21 @@ def _parse_line(raw: bytes, where: Location) -> Mapping[str, Any] | RekordError:
         except ValueError as failure:
             return error(
                 "E355",
-                'a value {"base64": …} is not base64',
+                'value {"base64": …} is not base64',
                 location=where,
-                expected="bytes in base64, with their padding",
+                expected="bytes in base64, with padding",
                 found=preview(str(failure)),
-                do="encode the bytes again, or give the member another name than base64",
+                do="encode the bytes again, or rename the member",
             )
     return _to_row(value, where)
 
 
 class _DuplicateName(Exception):
-    """An object has a name twice."""
+    """An object has a duplicate name."""
 
 
 def _find_duplicate_name(raw: bytes) -> str | None:
-    """A name that one object of a line has twice: parsers keep one of the two values and say nothing."""
+    """A duplicate name in an object of a line: parsers keep one of the two values silently."""
 
     def once(members: list[tuple[str, Any]]) -> None:
         names: set[str] = set()
@@ -302,7 +302,7 @@ def _find_duplicate_name(raw: bytes) -> str | None:
         json.loads(raw, object_pairs_hook=once)
     except _DuplicateName as found:
         return str(found)
-    except (ValueError, RecursionError):  # what another parser took is not judged here
+    except (ValueError, RecursionError):  # another parser accepted it
         return None
     return None
 
@@ -311,11 +311,11 @@ def _to_row(value: object, where: Location) -> Mapping[str, Any] | RekordError:
     if not isinstance(value, dict):
         return error(
             "E350",
-            f"a row is {_json_type_name(value)}, not an object",
+            f"row is {_json_type_name(value)}, not an object",
             location=where,
             expected='an object such as {"label": 3}',
             found=preview(value),
-            do="write every row as an object with names: {...}",
+            do="write every row as a JSON object",
         )
     if not any(isinstance(inner, dict) for inner in value.values()):
         return value
@@ -327,7 +327,7 @@ def _to_row(value: object, where: Location) -> Mapping[str, Any] | RekordError:
 
 
 def _json_type_name(value: object) -> str:
-    names = {list: "an array", str: "a text", bool: "true or false", type(None): "null"}
+    names = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")
 
 
@@ -339,9 +339,9 @@ def _json_error(raw: bytes, failure: Exception, where: Location) -> RekordError:
     return error(
         "E355",
         location=where,
-        expected="one whole JSON object in a line",
+        expected="one complete JSON object per line",
         found=f"{_describe_failure(failure)}: {preview(raw[:60].strip().decode(errors='replace'))}",
-        do="fix this line, or leave it out",
+        do="fix or remove this line",
     )
 
 
@@ -360,11 +360,11 @@ def _read_array_rows(stream: ByteStream, file: SourceFile, path: str, head: byte
         if size_bytes > _MAX_ARRAY_BYTES:
             raise error(
                 "E357",
-                "a JSON file that is one array is too large to be read whole",
+                "JSON array is too large to be read into memory",
                 location=Location(path=path),
                 expected=f"at most {_MAX_ARRAY_BYTES >> 20} MiB",
                 found="more",
-                do="write one object a line: jq -c '.[]' IN.json > OUT.jsonl",
+                do=f"write one object per line: jq -c '.[]' {shlex.quote(path)} > rows.jsonl",
             )
     raw = b"".join(pieces).removeprefix(b"\xef\xbb\xbf")
     try:

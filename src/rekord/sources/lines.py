@@ -1,4 +1,4 @@
-"""Text files as rows: where rows begin, their bytes in blocks of whole rows, and a row for each line of text."""
+"""Text files as rows: where rows begin, blocks of whole rows, and a row per line of text."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from rekord.sources.base import (
     SourcePart,
     SourceRow,
     empty_file_error,
+    group_by_bytes,
     is_gzip_name,
     list_files,
     open_source_file,
@@ -35,7 +36,7 @@ from rekord.sources.base import (
 )
 
 MAX_ROW_BYTES = 64 << 20
-"""A row that is longer than this is taken for a mistake."""
+"""A longer row is taken for a mistake."""
 
 _MIN_CUT_BYTES = 64 << 10
 _MAX_SMALL_FILE_CUTS = 64  # how finely a small file can be cut
@@ -46,7 +47,7 @@ _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class RowSyntax(NamedTuple):
-    """How rows end. With a delimiter, newlines may stand in quoted fields."""
+    """How rows end. With a delimiter, quoted fields may contain newlines."""
 
     delimiter: str | None = None
 
@@ -55,7 +56,7 @@ class RowSyntax(NamedTuple):
 
 
 class RowStart(NamedTuple):
-    """A place where a row begins."""
+    """The start of a row."""
 
     offset: int
     row: int
@@ -63,10 +64,10 @@ class RowStart(NamedTuple):
 
 
 class RowBlock(NamedTuple):
-    """Whole rows: row `i` is `data[starts[i]:starts[i + 1]]`, with the end of its line."""
+    """Whole rows: row `i` is `data[starts[i]:starts[i + 1]]`, including its line ending."""
 
     data: bytes
-    starts: Any  # int64, one more than there are rows
+    starts: Any  # int64, one more than the number of rows
     lines: Any  # int64
     first: int  # the number of the first row in the file
     offset: int  # of data in the file
@@ -81,15 +82,15 @@ class RowBlock(NamedTuple):
 
 
 class UnreadableRow(NamedTuple):
-    """A row whose bytes were not kept."""
+    """A row whose bytes were discarded."""
 
     row: int
     line: int
-    code: str  # E357: too large. E358: a quote that is not closed
+    code: str  # E357: too large. E358: an unclosed quote
 
 
 class FileSpan(NamedTuple):
-    """What one task reads of one file."""
+    """A range of a file that one task reads."""
 
     file: SourceFile
     begin: RowStart
@@ -97,7 +98,7 @@ class FileSpan(NamedTuple):
 
 
 class RowIndex(NamedTuple):
-    """Where a file can be cut."""
+    """The places where a file can be split."""
 
     file: SourceFile
     cuts: tuple[RowStart, ...]
@@ -105,20 +106,20 @@ class RowIndex(NamedTuple):
 
 
 def read_text_head(stream: ByteStream, path: str) -> tuple[bytes, int]:
-    """The first bytes of a text file without the mark that may stand before them, and where they begin."""
+    """The first bytes of a text file after a byte order mark, and their offset."""
     head = stream.read(_HEAD_BYTES)
     if head.startswith(_UTF16_BOMS):
         raise _not_text_error(
             path,
             "text in UTF-16",
-            likely="it was saved as `Unicode text`: such files begin with these two bytes",
+            likely="it was saved as `Unicode text`: such files start with these two bytes",
             do=f"iconv -f UTF-16 -t UTF-8 {shlex.quote(path)} > converted.txt",
         )
     if head.startswith(_GZIP_MAGIC):
         do = f"mv {shlex.quote(path)} {shlex.quote(path + '.gz')}"
-        raise _not_text_error(path, "gzip data, though its name does not end in .gz", do=do)
+        raise _not_text_error(path, "gzip data in a file whose name does not end in .gz", do=do)
     if b"\0" in head:
-        raise _not_text_error(path, f"a zero byte at {head.index(0):,}", do="name a text file")
+        raise _not_text_error(path, f"a zero byte at {head.index(0):,}", do="pass a text file")
     marked = len(_UTF8_BOM) if head.startswith(_UTF8_BOM) else 0
     return head[marked:], marked
 
@@ -129,7 +130,7 @@ def _not_text_error(path: str, found: str, *, likely: str | None = None, do: str
 
 
 def skip_to_row(stream: ByteStream, head: bytes, head_offset: int, begin: RowStart) -> bytes:
-    """What was read of a stream from `begin` on; where nothing was, the stream is moved there."""
+    """The part of `head` from `begin` on; if that is later in the stream, the stream is moved there."""
     skipped = begin.offset - head_offset
     while skipped > len(head):
         head_part = stream.read(min(skipped - len(head), READ_BYTES))
@@ -142,12 +143,12 @@ def skip_to_row(stream: ByteStream, head: bytes, head_offset: int, begin: RowSta
 def read_row_blocks(
     stream: ByteStream, rules: RowSyntax, begin: RowStart, *, head: bytes = b"", block_bytes: int = READ_BYTES
 ) -> Iterator[RowBlock | UnreadableRow]:
-    """All rows from `begin` on, in order. `head` are bytes that were already read from the stream."""
+    """All rows from `begin` on, in order. `head` was already read from the stream."""
     scanner = rules.scanner(begin.offset, begin.line)
-    row = begin.row  # the number of the first row that is not yet given out
-    pieces: list[bytes] = []  # what was read and not given out
-    base = begin.offset  # where that begins in the file
-    open_row: tuple[int, int] | None = None  # first byte and line of a row whose end was not yet seen
+    row = begin.row  # the number of the next row to yield
+    pieces: list[bytes] = []  # read and not yet yielded
+    base = begin.offset  # the offset of that in the file
+    open_row: tuple[int, int] | None = None  # offset and line of a row whose end is not yet known
     lost = False
     while True:
         block = head or stream.read(block_bytes)
@@ -158,7 +159,7 @@ def read_row_blocks(
         end = scanner.offset
         if not len(starts):
             if open_row is None:
-                # A \r at the end may turn out to be the first byte of a row.
+                # A \r at the end may be the first byte of a row.
                 keep = 1 if block.endswith(b"\r") else 0
                 pieces, base = [block[len(block) - keep :]], end - keep
             elif not lost:
@@ -206,7 +207,7 @@ def index_file(
     head: bytes = b"",
     look: Callable[[RowBlock], None] | None = None,
 ) -> RowIndex:
-    """Find the places where a file can be cut, and let `look` see its rows on the way."""
+    """Find the places where a file can be split, and pass its rows to `look` on the way."""
     grain = max(1, min(_MIN_CUT_BYTES, file.size_bytes // _MAX_SMALL_FILE_CUTS))
     cuts = [begin]
     rows = begin.row
@@ -216,7 +217,7 @@ def index_file(
             continue
         rows = block.first + block.rows
         starts = block.starts[:-1] + block.offset
-        # The first row that begins in each grain.
+        # The first row that starts in each grain.
         chosen = np.flatnonzero(np.diff(starts // grain, prepend=cuts[-1].offset // grain))
         cuts += [RowStart(int(starts[i]), block.first + int(i), int(block.lines[i])) for i in chosen]
         if look is not None:
@@ -225,7 +226,7 @@ def index_file(
 
 
 def split_into_spans(indexes: tuple[RowIndex, ...], part_bytes: int) -> Iterator[FileSpan]:
-    """The rows of all files in pieces of about `part_bytes`."""
+    """The rows of all files in spans of about `part_bytes`."""
     for index in indexes:
         if not index.rows:
             continue
@@ -237,45 +238,37 @@ def split_into_spans(indexes: tuple[RowIndex, ...], part_bytes: int) -> Iterator
         yield FileSpan(index.file, begin, index.file.size_bytes)
 
 
-def group_spans(pieces: Iterator[FileSpan], part_bytes: int) -> list[SourcePart]:
-    """Parts of one or several spans, so that many small files do not become many tasks."""
-    parts: list[SourcePart] = []
-    group: list[FileSpan] = []
-    group_bytes = 0
-    for piece in pieces:
-        piece_bytes = piece.end - piece.begin.offset
-        if group and group_bytes + piece_bytes > part_bytes:
-            parts.append(SourcePart(tuple(group), group_bytes))
-            group, group_bytes = [], 0
-        group.append(piece)
-        group_bytes += piece_bytes
-    if group:
-        parts.append(SourcePart(tuple(group), group_bytes))
-    return parts
+def group_spans(indexes: tuple[RowIndex, ...], part_bytes: int, *context: Any) -> list[SourcePart]:
+    """The rows of all files in parts of one or several spans, so that many small files do not become many tasks.
+
+    The content of a part is `context`, and its spans.
+    """
+    sized = ((span, span.end - span.begin.offset) for span in split_into_spans(indexes, part_bytes))
+    return [SourcePart((*context, spans), size_bytes) for spans, size_bytes in group_by_bytes(sized, part_bytes)]
 
 
 def unreadable_row_error(lost: UnreadableRow, path: str) -> RekordError:
-    """What is said of a row whose bytes were not kept."""
+    """The error of a row whose bytes were discarded."""
     where = Location(path=path, row=lost.row, line=lost.line)
     if lost.code == "E358":
         return error(
             "E358",
             location=where,
-            expected='a second " that ends the field',
+            expected='a closing " at the end of the field',
             found="the end of the file",
-            do="close the quote in the row that begins at this line",
+            do=f"close the quote in the row that starts at line {lost.line:,}",
         )
     return error(
         "E357",
         location=where,
-        expected=f"at most {MAX_ROW_BYTES >> 20} MiB in a row",
+        expected=f"at most {MAX_ROW_BYTES >> 20} MiB per row",
         found="more bytes before the row ends",
-        do="look at this line: a quote that is not closed joins all lines after it into one row",
+        do=f"check line {lost.line:,}: an unclosed quote joins all lines after it into one row",
     )
 
 
 def not_utf8_error(data: bytes, at: int, where: Location, column: str | None) -> RekordError:
-    """The error for a text whose byte `at` is the first that UTF-8 does not allow there."""
+    """The error for a text whose byte `at` is the first that is not valid UTF-8."""
     latin = data[at : at + 1] >= b"\xa0" and data[at + 1 : at + 2] < b"\x80"
     return error(
         "E353",
@@ -290,12 +283,12 @@ def not_utf8_error(data: bytes, at: int, where: Location, column: str | None) ->
 LINE_SYNTAX = RowSyntax()
 
 ReadBlock: TypeAlias = Callable[[RowBlock, str, str], Iterator[Chunk]]
-"""The rows of a block, of a file that has one path below the root and another one for people."""
+"""The rows of a block; the two paths of its file are the one below the root, and the one that users see."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineSource:
-    """The files of a source, by where they are and what they are called."""
+    """A source of text files."""
 
     path: str
 
@@ -315,7 +308,7 @@ class LineSource:
 
 
 def read_span(span: FileSpan, root: str, read: ReadBlock) -> Iterator[Chunk]:
-    """The rows of a piece of a file."""
+    """The rows of a span of a file."""
     path = FileListing(root, ()).full(span.file)
     with open_source_file(path, span.file, span.begin.offset, span.end) as stream:
         yield from _read_blocks(read_row_blocks(stream, LINE_SYNTAX, span.begin), span.file.path, path, read)
@@ -324,7 +317,7 @@ def read_span(span: FileSpan, root: str, read: ReadBlock) -> Iterator[Chunk]:
 def read_stream(
     stream: ByteStream, head: tuple[bytes, int], path: str, full_path: str, read: ReadBlock
 ) -> Iterator[Chunk]:
-    """The rows of a whole file whose head was looked at."""
+    """The rows of a whole file whose head was already read."""
     data, offset = head
     yield from _read_blocks(
         read_row_blocks(stream, LINE_SYNTAX, RowStart(offset, 0, 1), head=data), path, full_path, read
@@ -358,8 +351,7 @@ class TextSource(LineSource):
 
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         listing = self.listing()
-        cut = group_spans(split_into_spans(_index_files(listing), part_bytes), part_bytes)
-        return [SourcePart((listing.root, part.content), part.source_bytes) for part in cut]
+        return group_spans(_index_files(listing), part_bytes, listing.root)
 
     def read(self, part: SourcePart) -> Iterator[Chunk]:
         root, pieces = part.content
@@ -369,7 +361,7 @@ class TextSource(LineSource):
 
 @dataclass(frozen=True, slots=True)
 class GzipTextSource(LineSource):
-    """Rows of text files that are compressed, and so can only be read from their beginning."""
+    """Rows of compressed text files, which can only be read from their beginning."""
 
     kind = "text"
     extensions = EXTENSIONS
@@ -390,9 +382,9 @@ class GzipTextSource(LineSource):
 
 @check_keywords
 def text(path: str | os.PathLike[str]) -> TextSource | GzipTextSource:
-    """Rows of text files, one a line, in the column `text`: a file, a folder or a pattern.
+    """Rows of text files, one per line, in the column `text`: a file, a folder or a pattern.
 
-    The end of a line is not part of its text. Empty lines are passed over: they count as lines, not as rows.
+    Line endings are not part of the text. Empty lines are skipped: they count as lines, not as rows.
     """
     place = source_path(path, "text")
     return GzipTextSource(place) if is_gzip_name(place, EXTENSIONS) else TextSource(place)
@@ -422,11 +414,11 @@ def _index_files(listing: FileListing) -> tuple[RowIndex, ...]:
 
 
 def _no_lines_error(listing: FileListing) -> RekordError:
-    return empty_file_error(listing.full(listing.files[0]), "no line with anything in it", expected="lines of text")
+    return empty_file_error(listing.full(listing.files[0]), "only empty lines", expected="lines of text")
 
 
 def _parse_block(block: RowBlock, path: str, full_path: str) -> Iterator[Chunk]:
-    # Empty lines stand behind the row before them.
+    # Empty lines belong to the row before them.
     lines = (line.removesuffix(b"\r") for line in block.data.split(b"\n"))
     rows = [line for line in lines if line]
     values = _decode_rows(rows)
@@ -443,7 +435,7 @@ def _parse_block(block: RowBlock, path: str, full_path: str) -> Iterator[Chunk]:
 
 
 def _decode_rows(rows: list[bytes]) -> Any:
-    """Rows as a record batch of texts; None where one is not UTF-8."""
+    """Rows as a record batch of text; None if one is not UTF-8."""
     import pyarrow as pa
 
     try:
@@ -465,7 +457,7 @@ def _find_invalid_rows(rows: list[bytes], block: RowBlock, path: str) -> Iterato
 
 
 def to_column_chunk(batch: Any, block: RowBlock, begin: int, end: int, path: str) -> ColumnChunk:
-    """Rows `begin` to `end` of a block, as a record batch has them."""
+    """Rows `begin` to `end` of a block, with their values in a record batch."""
     lines = block.lines[begin:end]
     even = int(lines[-1]) - int(lines[0]) == end - begin - 1
     return ColumnChunk(

@@ -1,4 +1,4 @@
-"""TFRecord files as rows, under a schema: to be written again in another form."""
+"""TFRecord files as rows of a schema, to be written again in another form."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ from rekord.sources.base import (
     SourceRow,
     check_unchanged,
     empty_file_error,
+    group_by_bytes,
 )
-from rekord.sources.image_folder import group_by_bytes, to_printable_path
+from rekord.sources.image_folder import to_printable_path
 from rekord.storage.find import resolve_record_files
 from rekord.storage.local import LOCAL, PathLike
 
@@ -48,9 +49,9 @@ def records(
 ) -> RecordsSource:
     """The records of a file, a folder, a pattern, or several of these, one row each.
 
-    `schema` says what they hold; a TFDS folder says it itself. `splits` gives the split of each file, by the
-    path that it was found under; a TFDS folder says that too. With `strict` a key that the schema lacks makes a
-    row bad: right for a schema that was inferred, which claims to know them all.
+    `schema` describes them; a TFDS folder has its own. `splits` gives the split of each file, by the path that it
+    was found under; a TFDS folder has these too. With `strict` a key that the schema lacks makes a row bad: right
+    for an inferred schema, which claims to be complete.
     """
     paths = resolve_record_files(path, starts_with_record).paths
     root = _common_root(path, paths)
@@ -67,11 +68,11 @@ def records(
         if splits is not None:
             raise error(
                 "U605",
-                "`splits` cannot be given for records that have a column `split`",
+                "`splits` conflicts with the column `split` of the records",
                 location=Location(feature="split"),
-                expected="a schema without it, or no `splits`",
+                expected="a schema without this column, or no `splits`",
                 found="both",
-                do="leave `splits` out, or the column",
+                do="splits=None, or remove the column from the schema",
             )
         known = None
     return RecordsSource(root, tuple(files), schema, known, strict, _count_tfds_records(tfds, known))
@@ -79,7 +80,7 @@ def records(
 
 @dataclass(frozen=True)
 class RecordsSource:
-    """The source that `records` makes. A part is one file or several small ones."""
+    """TFRecord files. A part is one file or several small ones."""
 
     root: str
     files: tuple[SourceFile, ...]
@@ -99,11 +100,11 @@ class RecordsSource:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The files as a person finds them, for whoever infers a schema from them."""
+        """The files as a user finds them, to infer a schema from."""
         return tuple(self._full(file) for file in self.files)
 
     def facts(self) -> SourceFacts:
-        """The files, and the schema where one was given or found; the rows where TFDS counted them."""
+        """The files, the schema if given or found, and the number of rows if TFDS has it."""
         if not any(file.size_bytes or not os.path.isfile(self._full(file)) for file in self.files):
             raise empty_file_error(self._full(self.files[0]), "an empty file", expected="a file of records")
         names = dict.fromkeys(self.splits or ())
@@ -121,13 +122,13 @@ class RecordsSource:
         return [SourcePart(numbers, cost) for numbers, cost in group_by_bytes(sized, part_bytes)]
 
     def read(self, part: SourcePart) -> Iterator[Chunk]:
-        """The rows of a part. A damaged record is a bad row; after it reading goes on where a whole one begins."""
+        """The rows of a part. A corrupt record is a bad row; reading resumes at the next intact record."""
         if self.schema is None:
             raise error(
                 "X535",
                 location=Location(path=self._full(self.files[part.content[0]])),
                 expected="a schema for the records",
-                found="none, and no features.json beside them",
+                found="no schema, and no features.json next to the files",
                 do="rk.sources.records(path, schema=rk.infer(path))",
             )
         plan = compile_plan(self.schema, None, strict=self.strict)
@@ -142,7 +143,7 @@ class RecordsSource:
 
 
 class _RecordFileReader:
-    """One record file on its way to rows."""
+    """Reads the rows of one record file."""
 
     def __init__(self, path: str, below: str, plan: CodecPlan, split: str | None) -> None:
         self.path = path
@@ -152,7 +153,7 @@ class _RecordFileReader:
         self._pool = _core.Pool(_MAX_IDLE_BYTES)
 
     def chunks(self) -> Iterator[Chunk]:
-        """Columns while headers agree; what is behind a header that does not, record by record."""
+        """Columns up to the first corrupt header; the rest record by record."""
         sized = LOCAL.stat(self.path).kind == "file"
         with SlabReader(
             LOCAL.open_read(self.path), path=self.path, sized=sized, pool=self._pool, reuse=False
@@ -162,7 +163,7 @@ class _RecordFileReader:
                     segment = reader.next(_MAX_BATCH_ROWS)
                 except CompressionError as failure:
                     yield self._bad(reader.record, reader.offset, failure)
-                    return  # nothing behind it can be decompressed
+                    return  # nothing after it can be decompressed
                 except RekordError:
                     break
                 if segment is None:
@@ -179,14 +180,14 @@ class _RecordFileReader:
             try:
                 values = assemble_columns(self.plan, batch.take(), segment.frames)
             except RekordError:
-                pass  # which rows are wrong is found out below
+                pass  # the bad rows are found below
             else:
                 yield self._columns(segment.first_record, values, segment.frames)
                 return
         yield from self._one_by_one(segment)
 
     def _one_by_one(self, segment: FrameSegment) -> Iterator[SourceRow]:
-        """The rows of a segment of which some are bad. Its headers are known to be good."""
+        """The rows of a segment with some bad rows. Its headers are known to be good."""
         frames = bytearray(segment.slab.view()[segment.begin : segment.end])
         at, record = 0, segment.first_record
         while at < len(frames):
@@ -204,7 +205,7 @@ class _RecordFileReader:
             at, record = end, record + 1
 
     def _searched(self, offset: int, record: int, *, sized: bool) -> Iterator[SourceRow]:
-        """From damage on: the bad row, and then what is whole behind it."""
+        """From a corrupt record on: the bad row, and then the intact records after it."""
         reader = FrameReader(LOCAL.open_read(self.path), path=self.path, sized=sized)
         with reader:
             begins_there = reader.start_at(offset=offset, record=record)
@@ -214,11 +215,11 @@ class _RecordFileReader:
                         yield from self._stretch(stretch, 0 if begins_there else offset)
                     return
                 except RekordError as met:
-                    failure, goes_on = reader.recover(met)
+                    failure, can_resume = reader.recover(met)
                     place, number = failure.location.offset or 0, failure.location.record or 0
-                    if place >= offset or not goes_on:
+                    if place >= offset or not can_resume:
                         yield self._bad(max(number, record), max(place, offset), failure)
-                    if not goes_on:
+                    if not can_resume:
                         return
 
     def _stretch(self, stretch: VerifiedFrames, least_offset: int) -> Iterator[SourceRow]:
@@ -258,7 +259,7 @@ def _common_root(path: PathLike | Iterable[PathLike], paths: Sequence[str]) -> s
     folders = {os.path.dirname(place) for place in paths}
     try:
         return folders.pop() if len(folders) == 1 else os.path.commonpath(folders)
-    except ValueError:  # absolute paths beside relative ones
+    except ValueError:  # absolute and relative paths
         return ""
 
 
@@ -277,7 +278,7 @@ def _assign_splits(
 
 
 def _count_tfds_records(tfds: TfdsFolder | None, splits: tuple[str | None, ...] | None) -> int | None:
-    """How many records TFDS says there are, where every file belongs to its list."""
+    """The number of records according to TFDS, if all its files and no others are read."""
     if tfds is None or splits is None or None in splits:
         return None
     expected = sum(len(lengths) for lengths in tfds.shard_lengths.values())

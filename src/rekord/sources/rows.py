@@ -19,24 +19,24 @@ from rekord.schema.row_adapters import flatten_row
 from rekord.sources.base import Chunk, ColumnChunk, Source, SourceFacts, SourceRow, is_partitioned
 
 PEEK_ROWS = 10_000
-"""How many rows a schema is inferred from, unless they are large."""
+"""The number of rows that a schema is inferred from, unless they are large."""
 
 PEEK_BYTES = 64 << 20
-"""How many bytes of values it is inferred from at the most, give or take a row."""
+"""The most bytes of values that it is inferred from, give or take a row."""
 
 _VALUE_BYTES = 8
 
 
 @check_keywords
 def rows(iterable: Iterable[object], *, names: Sequence[str] | None = None) -> RowsSource:
-    """Rows from an iterable: mappings (nested ones join their names with `/`), or tuples whose parts are `names`.
+    """Rows from an iterable: mappings (nested names are joined with `/`), or tuples whose parts are `names`.
 
-    Tuples without `names` have the columns x, y and weight. What gives a new iterator each time, such as a list,
-    can be read again; an iterator or a generator once.
+    Tuples without `names` have the columns x, y and weight. An iterable that starts again each time, such as a list,
+    can be read several times; an iterator or a generator once.
     """
     tuple_names(names)
     if isinstance(iterable, (str, bytes, bytearray, Mapping)) or not isinstance(iterable, Iterable):
-        do = 'give a list such as [{"label": 3}, …]'
+        do = 'pass a list such as [{"label": 3}, …]'
         raise invalid("iterable", iterable, "an iterable of mappings or tuples", do)
     once = isinstance(iterable, Iterator)
     known = len(iterable) if isinstance(iterable, Sized) else None
@@ -44,9 +44,9 @@ def rows(iterable: Iterable[object], *, names: Sequence[str] | None = None) -> R
 
 
 class RowsSource:
-    """A serial source of single rows. `begin` gives an iterator over them from the first one.
+    """A sequential source of single rows. `begin` returns an iterator over them from the first.
 
-    `once` says that it can do so only once. `convert` makes of an item what a row can hold.
+    With `once` it can do so only once. `convert` turns an item into a row.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RowsSource:
         self._splits = splits
         self._convert = convert
         self._begun = False
-        self._waiting: list[SourceRow] = []  # rows of a running iterator that a look at the first ones took from it
+        self._waiting: list[SourceRow] = []  # rows that `peek_schema` took from the running iterator
         self._running: Iterator[SourceRow] | None = None
         self._schema: Schema | None = None
 
@@ -76,13 +76,13 @@ class RowsSource:
         return {"names": None if self._names is None else list(self._names)}
 
     def facts(self) -> SourceFacts:
-        """What is known without reading; the schema only after `peeked`."""
+        """What is known without reading; the schema only after `peek_schema`."""
         return SourceFacts(layout="table", schema=self._schema, rows=self._known_rows, splits=self._splits)
 
     def peek_schema(self, limit_rows: int = PEEK_ROWS, limit_bytes: int = PEEK_BYTES) -> Schema:
-        """The schema of the first rows, which are not lost: `rows` begins with them.
+        """The schema of the first rows, which are not lost: `rows` starts with them.
 
-        Rows that are none are passed over; where there are no others, the first of them is raised.
+        Bad rows are skipped; if there are no others, the first error is raised.
         """
         if self._schema is None:
             running = self._start()
@@ -100,7 +100,7 @@ class RowsSource:
         return self._schema
 
     def rows(self) -> Iterator[SourceRow]:
-        """All rows, in order. An exception of the iterable's own passes through, with the row in its notes."""
+        """All rows, in order. An exception of the iterable passes through, with the row in its notes."""
         waiting, running = self._waiting, self._running
         self._waiting, self._running = [], None
         if running is None:
@@ -111,10 +111,10 @@ class RowsSource:
         if self._begun and self._once:
             raise error(
                 "U616",
-                "the rows come from an iterator, which has been read already",
-                expected="an iterator that nobody has read from, or a list",
-                found="one that was read before",
-                do="make the iterator again, or give a list or an object whose iter() begins anew",
+                "iterator of rows was already read",
+                expected="an unread iterator, or a list",
+                found="an iterator that was read before",
+                do="create the iterator again, or pass a list",
             )
         self._begun = True
         return self._read()
@@ -146,15 +146,15 @@ class RowsSource:
 
 
 def add_row_note(failure: Exception, position: int) -> None:
-    """Say in an exception that is not ours which row it kept from us."""
+    """Add the row to an exception."""
     if isinstance(failure, RekordError):
         failure.location = failure.location.within(row=position)
-    elif hasattr(failure, "add_note"):  # from Python 3.11 on
-        failure.add_note(f"rekord was reading row {position:,} when this was raised")
+    else:
+        failure.add_note(f"rekord was reading row {position:,}")
 
 
 def infer_row_schema(rows: Iterable[SourceRow], *, complete: bool, has_splits: bool = False) -> Schema:
-    """The schema that the good ones of these rows fit. `split` says where a row goes, and is no column of it."""
+    """The schema of the good rows. `split` assigns a row to a split, and is not a column."""
     good: list[Mapping[str, Any]] = []
     bad: RekordError | None = None
     for row in rows:
@@ -171,7 +171,7 @@ def infer_row_schema(rows: Iterable[SourceRow], *, complete: bool, has_splits: b
 
 
 def estimate_row_bytes(values: Mapping[str, Any]) -> int:
-    """About how much memory the values of a row take."""
+    """The approximate size of the values of a row in memory."""
     total = 0
     for value in values.values():
         if isinstance(value, (bytes, str)):
@@ -184,7 +184,7 @@ def estimate_row_bytes(values: Mapping[str, Any]) -> int:
 
 
 def to_pixels(value: Any) -> Any:
-    """A Pillow image as an array, where that is its pixels and nothing else; other values as they are."""
+    """A Pillow image as an array, if that holds all of it; other values unchanged."""
     mode = getattr(value, "mode", None)
     if mode in ("L", "RGB", "RGBA", "I;16", "F") and hasattr(value, "getbands"):
         return np.asarray(value)
@@ -210,7 +210,7 @@ def _to_values(
 
 
 def _is_flat(row: dict[Any, Any], plain: set[type]) -> bool:
-    """Whether a dict is a row as it stands. `plain` are the types of values that are known to be no mappings."""
+    """Whether a dict is a row without changes. `plain` are types of values known not to be mappings."""
     for name, value in row.items():
         if type(name) is not str:
             return False
@@ -223,7 +223,7 @@ def _is_flat(row: dict[Any, Any], plain: set[type]) -> bool:
 
 
 def drain_rows(rows: list[SourceRow]) -> Iterator[SourceRow]:
-    """The rows one after another, each let go before the next."""
+    """The rows in order, each released before the next."""
     rows.reverse()
     while rows:
         yield rows.pop()
@@ -231,7 +231,7 @@ def drain_rows(rows: list[SourceRow]) -> Iterator[SourceRow]:
 
 @dataclass(frozen=True, slots=True)
 class LimitedSource:
-    """At most `limit` rows, read from the beginning, the bad ones counted too."""
+    """At most `limit` rows, read from the beginning, including bad ones."""
 
     source: Source
     limit: int
@@ -262,7 +262,7 @@ class LimitedSource:
                 kept = min(left, chunk.rows)
                 left -= kept
                 yield _take_first_rows(chunk, kept)
-            # Before the next one is asked for: it may take long, or be the one that fails.
+            # Before the next row is read: it may take long, or fail.
             if not left:
                 return
 

@@ -11,17 +11,16 @@ from typing import Any, ClassVar, NamedTuple
 from rekord.arguments import as_path, check_keywords, is_utf8_encodable
 from rekord.errors import RekordError, error, preview
 from rekord.location import Location
-from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow
+from rekord.sources.base import PART_BYTES, SourceFacts, SourceFile, SourcePart, SourceRow, group_by_bytes
 from rekord.sources.image_folder import (
-    SPLIT_NAMES,
     ListingSource,
     class_names,
     find_images,
     fingerprint,
-    group_by_bytes,
     join_path,
     name_error,
     no_images_error,
+    sort_splits,
     strip_image_extension,
     to_printable_path,
     validate_folder,
@@ -32,9 +31,9 @@ _MAX_PREVIEW_CHARACTERS = 60
 
 
 class ImageMaskPair(NamedTuple):
-    """One row to be: an image and its mask, each below its root; or a `code`, and what its message names.
+    """One row before it is read: an image and its mask, each below its root; or the `code` of its error.
 
-    The row is known by `path` and `position`, which are those of a list's line where a list names the image.
+    `path` and `position` identify the row; for a listed image they are those of the line in the list.
     """
 
     path: str
@@ -50,7 +49,7 @@ class ImageMaskPair(NamedTuple):
 
 
 class PairListing(NamedTuple):
-    """What a look at the folders gave: rows in order, and what the layout should know."""
+    """The listed folders: rows in order, and hints for the layout."""
 
     pairs: list[ImageMaskPair]
     files: list[SourceFile]
@@ -60,10 +59,10 @@ class PairListing(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageMaskSource(ListingSource):
-    """What the sources of segmentation share. A subclass names its kind, and pairs its files in `_list`.
+    """What the segmentation sources share. A subclass names its kind, and pairs its files in `_list`.
 
-    The hints that facts give to the layout, where they are known: `classes` (how many), `ignore`, `colours`
-    (a colour to its id) and `optional_masks`.
+    The hints for the layout, as far as known: `classes` (their number), `ignore`, `colours` (a colour to its id) and
+    `optional_masks`.
     """
 
     root: str
@@ -72,7 +71,7 @@ class ImageMaskSource(ListingSource):
 
     @property
     def mask_root(self) -> str:
-        """The folder that masks are below."""
+        """The folder of the masks."""
         return self.root
 
     def options(self) -> Mapping[str, Any]:
@@ -86,7 +85,7 @@ class ImageMaskSource(ListingSource):
             classes=paired.classes,
             rows=len(paired.pairs),
             source_bytes=sum([pair.size_bytes for pair in paired.pairs]),
-            splits=tuple(sorted(splits, key=_split_sort_key)) or None,
+            splits=sort_splits(splits) or None,
             files=fingerprint(paired.files),
             extra=paired.hints,
         )
@@ -111,69 +110,57 @@ class ImageMaskSource(ListingSource):
             yield SourceRow(to_printable_path(pair.path), pair.position, values, pair.line)
 
     def _row_error(self, pair: ImageMaskPair) -> RekordError:
-        where = Location(path=join_path(self.root, pair.path), line=pair.line)
+        if pair.code == "E318" and pair.line is None:
+            return name_error(self.root, pair.path)
         other = to_printable_path(pair.other)
         other = other if len(other) <= _MAX_PREVIEW_CHARACTERS else "…" + other[1 - _MAX_PREVIEW_CHARACTERS :]
-        match pair.code:
-            case "E318" if pair.line is not None:
-                return error(
-                    "E318",
-                    "a line is not UTF-8",
-                    location=where.within(feature="filename"),
-                    expected="UTF-8",
-                    found=preview(os.fsencode(pair.other)[:16]),
-                    do="save the list as UTF-8",
-                )
-            case "E318":
-                return name_error(self.root, pair.path)
-            case "E360":
-                return error(
-                    "E360",
-                    "an image that a list names is missing",
-                    location=where.within(feature="image"),
-                    expected=f"an image called {other}",
-                    found="no such file",
-                    do="fetch the image, or take the line out of the list",
-                )
-            case "E362":
-                return error(
-                    "E362",
-                    "an image is listed twice",
-                    location=where.within(feature="image"),
-                    expected="each image in one list, once",
-                    found=f"also in {other}",
-                    do="remove one of the two lines: the image would be in the dataset twice",
-                )
-            case "E363":
-                return error(
-                    "E363",
-                    "an image has no mask",
-                    location=where.within(feature="mask"),
-                    expected=f"a mask called {other}",
-                    found="no such file",
-                    do="add the mask, or optional_masks=True if images may be without",
-                )
-            case "E364":
-                return error(
-                    "E364",
-                    "a mask has no image",
-                    location=where.within(feature="image"),
-                    expected=f"an image called {other}, with the extension of any image",
-                    found="no such file",
-                    do="add the image, or move the mask away",
-                )
-        return error(
-            "E365",
-            f"two {'masks' if pair.image is None else 'images'} have one name",
-            location=where.within(feature="mask" if pair.image is None else "image"),
-            expected="one file of this name, whatever its extension: it pairs image and mask",
-            found=f"also {other}",
-            do="move one of the two files away",
-        )
-
-
-def _split_sort_key(name: str) -> tuple[int, str]:
-    return (SPLIT_NAMES.index(name) if name in SPLIT_NAMES else len(SPLIT_NAMES)), name
+        kind = "mask" if pair.image is None else "image"
+        what, feature, expected, found, do = {
+            "E318": (
+                "line is not UTF-8",
+                "filename",
+                "UTF-8",
+                preview(os.fsencode(pair.other)[:16]),
+                "save it as UTF-8",
+            ),
+            "E360": (
+                "listed image does not exist",
+                "image",
+                f"an image named {other}",
+                "no such file",
+                "add the image, or remove the line from the list",
+            ),
+            "E362": (
+                "image is listed more than once",
+                "image",
+                "each image in one list, once",
+                f"also in {other}",
+                "remove one of the two lines: the image would be in the dataset twice",
+            ),
+            "E363": (
+                "image has no mask",
+                "mask",
+                f"a mask named {other}",
+                "no such file",
+                "add the mask, or allow images without masks: optional_masks=True",
+            ),
+            "E364": (
+                "mask has no image",
+                "image",
+                f"an image named {other}, with any image extension",
+                "no such file",
+                "add the image, or move the mask away",
+            ),
+            "E365": (
+                f"two {kind}s have the same name",
+                kind,
+                "one file per name, whatever its extension: names pair images and masks",
+                f"also {other}",
+                "move one of the two files away",
+            ),
+        }[pair.code or ""]
+        where = Location(path=join_path(self.root, pair.path), line=pair.line, feature=feature)
+        return error(pair.code or "", what, location=where, expected=expected, found=found, do=do)
 
 
 CITYSCAPES_TRAIN_IDS = (
@@ -193,7 +180,7 @@ _MAX_INSPECTED = 1000
 
 
 class _NamingConvention(NamedTuple):
-    """What the names of images and masks end with, after what they share."""
+    """The endings of image and mask names, after the part that they share."""
 
     image: str
     mask: str
@@ -219,10 +206,10 @@ def segmentation(
 ) -> SegmentationSource:
     """Images and their masks, paired by their paths below the two folders, without extensions.
 
-    Where not one name is the same on both sides, usual endings are tried: `x.jpg` with `x_mask.png`,
-    `x_label.png` and the like, and the names of Cityscapes. An image without a mask, a mask without an image
-    and a second image of the same name are bad rows; with `optional_masks` an image without a mask is a row
-    without `mask`. `classes` (how many, or their names) and `ignore` are handed on to the layout.
+    If no name is the same on both sides, the usual endings are tried: `x.jpg` with `x_mask.png`, `x_label.png` and
+    the like, and the names of Cityscapes. An image without a mask, a mask without an image and a second image of the
+    same name are bad rows; with `optional_masks` an image without a mask is a row without `mask`. `classes` (their
+    number or their names) and `ignore` are passed on to the layout.
     """
     count = classes if isinstance(classes, int) and not isinstance(classes, bool) else None
     names = None if count is not None else class_names(classes)  # type: ignore[arg-type]
@@ -263,40 +250,40 @@ class SegmentationSource(ImageMaskSource):
         if inside == ".":
             raise error(
                 "U605",
-                "`images` and `masks` are one folder",
+                "`images` and `masks` are the same folder",
                 location=Location(path=to_printable_path(images)),
-                expected="a folder of images and another one of masks",
+                expected="a folder of images and another folder of masks",
                 found=preview(os.path.basename(images)),
-                do="move the masks to a folder of their own, under the same names",
+                do="move the masks to their own folder, under the same names",
             )
-        pictures, others = find_images(images)
-        # Masks that lie below the images are no images.
-        pictures = tuple([file for file in pictures if not file.path.startswith(f"{inside}/")])
-        ids, other_ids = find_images(masks)
-        if not pictures:
+        image_files, others = find_images(images)
+        # Masks in a folder below the images are not images.
+        image_files = tuple([file for file in image_files if not file.path.startswith(f"{inside}/")])
+        mask_files, other_masks = find_images(masks)
+        if not image_files:
             raise no_images_error(images, others)
-        if not ids and not self.optional_masks:
-            raise no_images_error(masks, other_ids, name="masks")
-        convention = _detect_convention(pictures, ids)
+        if not mask_files and not self.optional_masks:
+            raise no_images_error(masks, other_masks, name="masks")
+        convention = _detect_convention(image_files, mask_files)
         if convention.image == _IMAGE_SUFFIX:
-            # gtFine also holds images of colours and instances, which are no masks of classes.
-            ids = tuple([file for file in ids if strip_image_extension(file.path).endswith(convention.mask)])
+            # gtFine also holds images of colours and instances, which are not masks of class ids.
+            mask_files = _select_by_suffix(mask_files, convention.mask)
         hints: dict[str, Any] = {} if self.ignore is None else {"ignore": self.ignore}
         if self.count is not None:
             hints["classes"] = self.count
         hints["optional_masks"] = self.optional_masks
         beside = os.path.relpath(masks, images)
-        pairs = _pair_files(pictures, ids, convention, beside, lambda _: self.optional_masks)
-        files = [*pictures, *[file._replace(path=f"{beside}/{file.path}") for file in ids]]
+        pairs = _pair_files(image_files, mask_files, convention, beside, lambda _: self.optional_masks)
+        files = [*image_files, *[file._replace(path=f"{beside}/{file.path}") for file in mask_files]]
         return PairListing(pairs, files, self.classes, hints)
 
 
 @check_keywords
 def cityscapes(path: str | os.PathLike[str], *, optional_masks: bool | None = None) -> CityscapesSource:
-    """The images of Cityscapes with their fine masks: `leftImg8bit/SPLIT/CITY/` and `gtFine/SPLIT/CITY/`.
+    """Cityscapes images with their fine masks: `leftImg8bit/SPLIT/CITY/` and `gtFine/SPLIT/CITY/`.
 
-    The masks are those of train ids (19 classes) if there are any, else those of all ids (34 classes). Unless
-    `optional_masks` says so, images of `test` alone may be without a mask.
+    The masks are those of train ids (19 classes) if there are any, else those of all ids (34 classes). By default
+    only images of `test` may lack a mask; `optional_masks` allows or forbids it for all.
     """
     return CityscapesSource(as_path("path", path), optional_masks)
 
@@ -312,14 +299,14 @@ class CityscapesSource(ImageMaskSource):
 
     def _list(self) -> PairListing:
         images, masks = [find_dataset_folder(self.root, name, "Cityscapes") for name in ("leftImg8bit", "gtFine")]
-        pictures, others = find_images(images)
-        pictures = tuple([file for file in pictures if strip_image_extension(file.path).endswith(_IMAGE_SUFFIX)])
-        if not pictures:
-            raise no_images_error(images, others, name=f"images called *{_IMAGE_SUFFIX}.png")
-        ids = find_images(masks).files
-        trained = any(strip_image_extension(file.path).endswith(_TRAIN_IDS_SUFFIX) for file in ids)
-        convention = _NamingConvention(_IMAGE_SUFFIX, _TRAIN_IDS_SUFFIX if trained else _IDS_SUFFIX)
-        ids = tuple([file for file in ids if strip_image_extension(file.path).endswith(convention.mask)])
+        image_files, others = find_images(images)
+        image_files = _select_by_suffix(image_files, _IMAGE_SUFFIX)
+        if not image_files:
+            raise no_images_error(images, others, name=f"images named *{_IMAGE_SUFFIX}.png")
+        found = find_images(masks).files
+        train_ids = _select_by_suffix(found, _TRAIN_IDS_SUFFIX)
+        mask_files = train_ids or _select_by_suffix(found, _IDS_SUFFIX)
+        convention = _NamingConvention(_IMAGE_SUFFIX, _TRAIN_IDS_SUFFIX if train_ids else _IDS_SUFFIX)
         pairs = [
             pair._replace(
                 path=f"leftImg8bit/{pair.path}" if pair.image else pair.path,
@@ -328,11 +315,11 @@ class CityscapesSource(ImageMaskSource):
                 filename=os.path.basename(pair.filename).removesuffix(f"{_IMAGE_SUFFIX}.png"),
                 split=pair.filename.partition("/")[0].lower(),
             )
-            for pair in _pair_files(pictures, ids, convention, "gtFine", self._is_mask_optional)
+            for pair in _pair_files(image_files, mask_files, convention, "gtFine", self._is_mask_optional)
         ]
-        files = [file._replace(path=f"leftImg8bit/{file.path}") for file in pictures]
-        files += [file._replace(path=f"gtFine/{file.path}") for file in ids]
-        names = CITYSCAPES_TRAIN_IDS if trained else CITYSCAPES_IDS
+        files = [file._replace(path=f"leftImg8bit/{file.path}") for file in image_files]
+        files += [file._replace(path=f"gtFine/{file.path}") for file in mask_files]
+        names = CITYSCAPES_TRAIN_IDS if train_ids else CITYSCAPES_IDS
         without = any(pair.code is None and pair.mask is None for pair in pairs)
         hints = {"classes": len(names), "ignore": 255, "optional_masks": bool(self.optional_masks) or without}
         pairs.sort(key=lambda pair: os.fsencode(pair.path))
@@ -344,14 +331,18 @@ class CityscapesSource(ImageMaskSource):
         return self.optional_masks
 
 
+def _select_by_suffix(files: Iterable[SourceFile], suffix: str) -> tuple[SourceFile, ...]:
+    return tuple([file for file in files if strip_image_extension(file.path).endswith(suffix)])
+
+
 def find_dataset_folder(root: str, name: str, dataset: str, *, instead: str | None = None) -> str:
-    """A folder that a dataset must have; where it has none, what to do: look elsewhere, or `instead`."""
+    """A folder that a dataset must have. If it is missing, the error suggests a folder nearby, or `instead`."""
     folder = os.path.join(validate_folder(root), *name.split("/"))
     if os.path.isdir(folder):
         return folder
     raise error(
         "X529",
-        f"this is no {dataset} folder",
+        f"path is not a {dataset} folder",
         location=Location(path=join_path(root, "")),
         expected=f"a folder {name} in it",
         found="none",
@@ -365,8 +356,8 @@ def _find_nearby_folder(root: str, name: str) -> str:
         folders = [below for folder in folders for below in _list_folders(folder)][:_MAX_INSPECTED]
         for folder in folders:
             if os.path.isdir(os.path.join(folder, *name.split("/"))):
-                return f"name {join_path(folder, '')} instead"
-    return f"name the folder that holds {name}"
+                return f"pass {join_path(folder, '')} instead"
+    return f"pass the folder that contains {name}"
 
 
 def _list_folders(folder: str) -> list[str]:
@@ -378,7 +369,7 @@ def _list_folders(folder: str) -> list[str]:
 
 
 def _detect_convention(images: Iterable[SourceFile], masks: Iterable[SourceFile]) -> _NamingConvention:
-    """The first convention by which any mask finds its image."""
+    """The first convention that pairs any mask with an image."""
     have = {strip_image_extension(file.path) for file in images}
     stems = [strip_image_extension(file.path) for file in masks]
     for convention in _CONVENTIONS:
@@ -395,9 +386,9 @@ def _pair_files(
     beside: str,
     may_be_without: Callable[[str], bool],
 ) -> list[ImageMaskPair]:
-    """A row for every image, and for every mask that belongs to none, in the order of their paths.
+    """A row for every image, and for every mask without an image, in the order of their paths.
 
-    `beside` leads from the images to the masks.
+    `beside` is the path from the images to the masks.
     """
     pairs = []
     ids: dict[str, SourceFile] = {}
@@ -409,11 +400,11 @@ def _pair_files(
             pairs.append(alone._replace(code="E318", other=path))
         elif (first := ids.setdefault(name, mask)) is not mask:
             pairs.append(alone._replace(code="E365", other=os.path.basename(first.path)))
-    pictures = set()
+    image_names = set()
     firsts: dict[str, SourceFile] = {}
     for image in images:
         name = strip_image_extension(image.path).removesuffix(convention.image)
-        pictures.add(name)
+        image_names.add(name)
         found = ids.get(name)
         size_bytes = image.size_bytes + (0 if found is None else found.size_bytes)
         pair = ImageMaskPair(image.path, image.path, found and found.path, image.path, size_bytes)
@@ -425,7 +416,7 @@ def _pair_files(
             pair = pair._replace(code="E363", other=f"{os.path.basename(name)}{convention.mask}.png")
         pairs.append(pair)
     for name, mask in ids.items():
-        if name not in pictures:
+        if name not in image_names:
             alone = ImageMaskPair(f"{beside}/{mask.path}", None, mask.path, mask.path, mask.size_bytes)
             pairs.append(alone._replace(code="E364", other=os.path.basename(name) + convention.image))
     pairs.sort(key=lambda pair: os.fsencode(pair.path))
@@ -452,12 +443,11 @@ _MAX_LINE_CHARACTERS = 1 << 16
 def voc_segmentation(
     path: str | os.PathLike[str], *, classes: Sequence[str] | None = None, optional_masks: bool | None = None
 ) -> VocSegmentationSource:
-    """The images of a Pascal VOC folder that its segmentation lists name, with their masks and splits.
+    """Images of a Pascal VOC folder that its segmentation lists name, with their masks and splits.
 
-    The lists are `train.txt` and `val.txt` (where there is neither, `trainval.txt`) and `test.txt`. Masks are
-    those of `SegmentationClass`. Unless `optional_masks` says so, images of `test` alone may be without one.
-    The classes are the names that were given, or those of `labelmap.txt` in the folder, or the 21 of VOC. 255
-    means no class.
+    The lists are `train.txt` and `val.txt` (or `trainval.txt` if neither exists) and `test.txt`. Masks are those of
+    `SegmentationClass`. By default only images of `test` may lack one; `optional_masks` allows or forbids it for all.
+    The classes are `classes`, or those of `labelmap.txt` in the folder, or the 21 of VOC. 255 means no class.
     """
     return VocSegmentationSource(as_path("path", path), class_names(classes), optional_masks)
 
@@ -479,12 +469,12 @@ class VocSegmentationSource(ImageMaskSource):
         images = find_dataset_folder(self.root, _IMAGES_FOLDER, "Pascal VOC")
         masks_folder = os.path.join(self.root, _MASKS_FOLDER)
         instead = (
-            f"rk.sources.segmentation for the folders {_IMAGES_FOLDER} and {_MASKS_FOLDER}, without lists"
+            f"read {_IMAGES_FOLDER} and {_MASKS_FOLDER} without lists: rk.sources.segmentation(images, masks)"
             if os.path.isdir(masks_folder)
-            else "rk.sources.voc, if these are images with boxes"
+            else "if these are images with boxes: rk.sources.voc(path)"
         )
         lists = find_dataset_folder(self.root, _LISTS_FOLDER, "Pascal VOC", instead=instead)
-        pictures = {strip_image_extension(file.path): file for file in find_images(images).files}
+        images_by_id = {strip_image_extension(file.path): file for file in find_images(images).files}
         masks: dict[str, SourceFile] = {}
         if os.path.isdir(masks_folder):
             masks = {strip_image_extension(file.path): file for file in find_images(masks_folder).files}
@@ -495,7 +485,7 @@ class VocSegmentationSource(ImageMaskSource):
             path = f"{_LISTS_FOLDER}/{name}.txt"
             files.append(_to_source_file(self.root, path))
             for position, (line, image_id) in enumerate(_read_ids(os.path.join(self.root, path))):
-                pair = self._pair(path, name, image_id, pictures, masks)
+                pair = self._pair(path, name, image_id, images_by_id, masks)
                 pair = pair._replace(position=position, line=line)
                 earlier = first.setdefault(image_id, f"{name}.txt, line {line:,}")
                 if pair.code is None and earlier != f"{name}.txt, line {line:,}":
@@ -504,19 +494,19 @@ class VocSegmentationSource(ImageMaskSource):
         if not pairs:
             raise error(
                 "X529",
-                "the segmentation lists name no images",
+                "segmentation lists name no images",
                 location=Location(path=join_path(self.root, _LISTS_FOLDER)),
-                expected="train.txt, val.txt, trainval.txt or test.txt, one id a line",
+                expected="train.txt, val.txt, trainval.txt or test.txt, one id per line",
                 found=f"{len(files)} empty lists" if files else "no such list",
                 do=instead,
             )
         for image_id in first:
-            for folder, known in ((_IMAGES_FOLDER, pictures), (_MASKS_FOLDER, masks)):
+            for folder, known in ((_IMAGES_FOLDER, images_by_id), (_MASKS_FOLDER, masks)):
                 if image_id in known:
                     files.append(known[image_id]._replace(path=f"{folder}/{known[image_id].path}"))
         names, colours = _read_classes(self.root)
         if self.classes is not None and self.classes != names:
-            names, colours = self.classes, None  # colours of other classes would be wrong ids
+            names, colours = self.classes, None  # the colours would stand for other classes
         without = any(pair.code is None and pair.mask is None for pair in pairs)
         hints: dict[str, Any] = {"classes": len(names), "ignore": VOC_IGNORE}
         hints["optional_masks"] = bool(self.optional_masks) or without
@@ -529,12 +519,12 @@ class VocSegmentationSource(ImageMaskSource):
         path: str,
         split: str,
         image_id: str,
-        pictures: Mapping[str, SourceFile],
+        images_by_id: Mapping[str, SourceFile],
         masks: Mapping[str, SourceFile],
     ) -> ImageMaskPair:
         if not is_utf8_encodable(image_id):
             return ImageMaskPair(path, None, None, "", 0, split, code="E318", other=image_id)
-        image, mask = pictures.get(image_id), masks.get(image_id)
+        image, mask = images_by_id.get(image_id), masks.get(image_id)
         size_bytes = sum([file.size_bytes for file in (image, mask) if file is not None])
         pair = ImageMaskPair(
             path,
@@ -553,7 +543,7 @@ class VocSegmentationSource(ImageMaskSource):
 
 
 def _select_lists(folder: str) -> list[str]:
-    """The lists that name each image once, in the order of their files."""
+    """The lists that together name each image once, in the order of their files."""
     there = [name for name in ("train", "val", "trainval") if os.path.isfile(os.path.join(folder, f"{name}.txt"))]
     used = [name for name in there if name != "trainval"] or there
     test = ["test"] if os.path.isfile(os.path.join(folder, "test.txt")) else []
@@ -569,7 +559,7 @@ def _to_source_file(root: str, path: str) -> SourceFile:
 
 
 def _read_lines(path: str) -> Iterator[tuple[int, str]]:
-    """The lines of a small text file that hold anything, with their numbers."""
+    """The non-empty lines of a small text file, with their numbers."""
     number = 0
     try:
         with open(path, encoding="utf-8-sig", errors="surrogateescape") as file:
@@ -585,14 +575,14 @@ def _read_lines(path: str) -> Iterator[tuple[int, str]]:
 
 
 def _read_ids(path: str) -> Iterator[tuple[int, str]]:
-    """What a list names, with the lines. Lists of one class have a flag behind the id, others a whole path."""
+    """The ids in a list, with their lines. Lists of one class have a flag after the id, others full paths."""
     for number, line in _read_lines(path):
         name = strip_image_extension(line.split()[0])
         yield number, name.removeprefix("/").removeprefix(f"{_IMAGES_FOLDER}/")
 
 
 def _read_classes(root: str) -> tuple[tuple[str, ...], dict[Colour, int] | None]:
-    """The classes of a folder and the colours that stand for them."""
+    """The classes of a folder, and the colours that stand for them."""
     path = os.path.join(root, "labelmap.txt")
     if not os.path.isfile(path):
         return VOC_SEGMENTATION_CLASSES, {
@@ -617,7 +607,7 @@ def _read_classes(root: str) -> tuple[tuple[str, ...], dict[Colour, int] | None]
             names.append(name)
     if not names:
         raise _not_text_error(path, 1, "no classes")
-    # Where two classes share a colour, or one has none, colours do not say which class is meant.
+    # If two classes share a colour, or one has none, colours do not identify classes.
     return tuple(names), colours if len(colours) == entries else None
 
 
@@ -631,7 +621,7 @@ def _parse_colour(text: str) -> Colour | None:
 
 
 def _palette_colour(index: int) -> Colour:
-    """The colour of a class in VOC's palette: its bits dealt to red, green and blue, the highest first."""
+    """The colour of a class in VOC's palette: its bits assigned to red, green and blue in turn, highest first."""
     red = green = blue = 0
     for shift in range(7, -1, -1):
         red |= (index & 1) << shift
@@ -644,9 +634,9 @@ def _palette_colour(index: int) -> Colour:
 def _not_text_error(path: str, line: int, found: str) -> RekordError:
     return error(
         "X529",
-        f"{os.path.basename(path)} has a line that cannot be read",
+        f"{os.path.basename(path)} has an invalid line",
         location=Location(path=join_path("", path), line=line),
-        expected="name:red,green,blue:: with each name once" if path.endswith("labelmap.txt") else "one id a line",
+        expected="name:red,green,blue:: with each name once" if path.endswith("labelmap.txt") else "one id per line",
         found=found,
         do="fix the line",
     )

@@ -1,14 +1,15 @@
-"""Arrow's types as features, schemas that tables carry from an export, and files that must have the same columns."""
+"""Tables as rows: Arrow types as features, schemas that exports carry, and files that must have the same columns."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from functools import singledispatch
-from typing import Any, ClassVar, NamedTuple
+from itertools import groupby
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,15 +23,41 @@ from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Sparse, Tensor, Text, Timestamp
 from rekord.schema.column_evidence import is_lossy_in_float32
 from rekord.sources.base import (
+    PART_BYTES,
+    Chunk,
+    ColumnChunk,
     FileListing,
     SourceFacts,
     SourceFile,
+    SourcePart,
     check_unchanged,
     corrupt_file_error,
     disk_failure_error,
     empty_file_error,
+    group_by_bytes,
     list_files,
 )
+
+
+class TablePiece(NamedTuple):
+    """Rows of a file that are read together: a row group, or record batches `begin` to `end`."""
+
+    file: SourceFile
+    begin: int
+    end: int
+    first: int  # row
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableSurvey:
+    """What a first pass over table files found."""
+
+    listing: FileListing
+    schema: Schema
+    pieces: tuple[TablePiece, ...]
+    rows: int
+    exported: Schema | None  # the schema in the files, if `export` wrote them
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +80,96 @@ class TableFiles:
         return list_files(self.path, self.extensions)
 
 
+@dataclass(frozen=True, slots=True)
+class TablePieces(TableFiles):
+    """Table files that are read in pieces. A subclass surveys its files and reads a piece."""
+
+    def survey(self) -> TableSurvey:
+        """The files, as they are now."""
+        raise NotImplementedError
+
+    def open_file(self, path: str, file: SourceFile) -> AbstractContextManager[TableReader]:
+        """A file, open for reading."""
+        raise NotImplementedError
+
+    def facts(self) -> SourceFacts:
+        seen = self.survey()
+        return build_facts(seen.schema, seen.rows, seen.listing)
+
+    def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
+        seen = self.survey()
+        sized = ((piece, piece.size_bytes) for piece in seen.pieces)
+        return [
+            SourcePart((seen.listing.root, pieces, seen.exported), size_bytes)
+            for pieces, size_bytes in group_by_bytes(sized, part_bytes)
+        ]
+
+    def read(self, part: SourcePart) -> Iterator[Chunk]:
+        root, pieces, exported = part.content
+        for file, own in groupby(pieces, key=lambda piece: piece.file):
+            path = FileListing(root, ()).full(file)
+            with self.open_file(path, file) as reader:
+                columns = exported or find_table_columns(reader.schema, self.columns, path)
+                for piece in own:
+                    first = piece.first
+                    for batch in reader.batches(piece, columns):
+                        yield ColumnChunk(file.path, first, read_batch(batch, columns), batch.num_rows)
+                        first += batch.num_rows
+
+
+class TableReader(Protocol):
+    """An open file of a table."""
+
+    @property
+    def schema(self) -> Any:
+        """Its Arrow schema."""
+
+    @property
+    def rows(self) -> int:
+        """Its number of rows; known after `scan`."""
+
+    def batches(self, piece: TablePiece, columns: tuple[TableColumn, ...] | Schema) -> Iterator[Any]:
+        """The rows of a piece in record batches, with at least these columns."""
+
+    def scan(self, file: SourceFile, columns: tuple[TableColumn, ...], facts: ColumnFacts) -> Iterator[TablePiece]:
+        """The pieces of the file; `facts` learns about the values of `columns`."""
+
+
+@dataclass(slots=True)
+class ColumnFacts:
+    """What the values of all files say about their columns."""
+
+    typed: tuple[TableColumn, ...] | None = None  # as the first rows are stored
+    nullable: set[str] = field(default_factory=set)
+
+
+def survey_files(
+    listing: FileListing,
+    keep: tuple[str, ...] | None,
+    open_file: Callable[[str, SourceFile], AbstractContextManager[TableReader]],
+) -> TableSurvey:
+    """Inspect all files, which must have the same columns."""
+    first: tuple[TableColumn, ...] = ()
+    facts = ColumnFacts()
+    pieces: list[TablePiece] = []
+    rows = 0
+    exported = _common_schema(listing, keep, open_file)
+    for file in listing.files:
+        path = listing.full(file)
+        with open_file(path, file) as reader:
+            columns = () if exported is not None else find_table_columns(reader.schema, keep, path)
+            first = first or columns
+            check_same_columns(listing, file, first, columns)
+            pieces += reader.scan(file, columns, facts)
+            rows += reader.rows
+    if not rows:
+        raise empty_file_error(listing.full(listing.files[0]), "a table without rows", expected="at least one row")
+    schema = exported or build_table_schema(facts.typed or first, facts.nullable)
+    return TableSurvey(listing, schema, tuple(pieces), rows, exported)
+
+
 def build_facts(schema: Schema, rows: int, listing: FileListing) -> SourceFacts:
-    """What is known of table files after a look at all of them."""
+    """The facts of table files after all of them were inspected."""
     return SourceFacts(
         layout="table", schema=schema, rows=rows, source_bytes=listing.source_bytes, files=listing.files
     )
@@ -68,9 +183,9 @@ def open_library_file(
     failures: tuple[type[Exception], ...],
     describe: Callable[[str], str],
 ) -> Iterator[None]:
-    """While a library has a file open, whatever it says of the file becomes one error of ours.
+    """While a library has a file open, turn its exceptions into one error of ours.
 
-    `describe` makes a sentence of the first line of what the library said.
+    `describe` turns the first line of the library's message into `found`.
     """
     caught: tuple[type[Exception], ...] = (OSError, ValueError, *failures)
     check_unchanged(path, file)
@@ -79,7 +194,7 @@ def open_library_file(
         raise empty_file_error(path, "an empty file", expected=f"{article} {kind}")
     try:
         yield
-    except RekordError:  # some of them are an OSError or a ValueError too
+    except RekordError:  # some are an OSError or a ValueError as well
         raise
     except caught as failure:
         check_unchanged(path, file)
@@ -90,60 +205,54 @@ def open_library_file(
 def check_same_columns(
     listing: FileListing, file: SourceFile, first: Sequence[TableColumn], others: Sequence[TableColumn]
 ) -> None:
-    """Raise X523 where a file's columns are not those of the first file, in whatever order."""
+    """Raise X523 if a file has other columns than the first file; their order does not matter."""
     expected = {column.name: column.feature for column in first}
     found = {column.name: column.feature for column in others}
     for name in dict.fromkeys([*expected, *found]):
         if expected.get(name) != found.get(name):
-            wanted, there = expected.get(name), found.get(name)
-            raise inconsistent_file_error(
-                listing,
-                file,
-                name,
-                expected="no such column" if wanted is None else repr(wanted),
-                found="no such column" if there is None else repr(there),
-            )
+            wanted, actual = [repr(one[name]) if name in one else "no such column" for one in (expected, found)]
+            raise inconsistent_file_error(listing, file, name, expected=wanted, found=actual)
 
 
 def inconsistent_file_error(
     listing: FileListing, file: SourceFile, column: str, *, expected: str, found: str
 ) -> RekordError:
-    """The error for a file whose columns are not those of the first one."""
+    """The error for a file with other columns than the first one."""
     return error(
         "X523",
-        f"`{column[:60]}` is not the same in all files",
+        f"`{column[:60]}` differs between files",
         location=Location(path=listing.full(file), feature=column[:60]),
         expected=f"{expected[:80]}, as in {listing.files[0].path}",
         found=found[:80],
-        do="write the files of each kind to a dataset of its own: name them by a pattern",
+        do="write the files of each kind to their own dataset: select them with a pattern",
     )
 
 
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 65_536
-"""How much of a table comes at once."""
+"""The most of a table in one chunk."""
 
 SAMPLE_ROWS = 10_000
-"""Of a column of doubles, looked at to see whether float32 can hold them."""
+"""Rows of a column of doubles that are checked for loss in float32."""
 
 _MAX_LEVELS = 32
 
 
 class TableColumn(NamedTuple):
-    """A column of records, and where its values are in a table."""
+    """A column of records, and the place of its values in a table."""
 
-    name: str  # parted by "/" where it comes from a struct
+    name: str  # joined with "/" if it comes from a struct
     path: tuple[str, ...]
     feature: Feature  # as if every row had a value
-    convert: Any  # the Arrow type to read it as, None for its own
+    convert: Any  # the Arrow type to cast it to, None for its own
 
 
 def find_table_columns(schema: Any, keep: Sequence[str] | None, path: str | None) -> tuple[TableColumn, ...]:
-    """The columns of records that an Arrow schema gives; `keep` names those that are wanted, in order."""
+    """The columns of records for an Arrow schema; `keep` selects some, in order."""
     found: dict[str, TableColumn] = {}
     wanted = None if keep is None else tuple(keep)
-    for field in schema:
-        for name, places, kind in _iter_leaves(field.name, (field.name,), field.type):
+    for top in schema:
+        for name, places, kind in _iter_leaves(top.name, (top.name,), top.type):
             if wanted is not None and not any(_is_nested_in(name, one) for one in wanted):
                 continue
             if name in found or not name or not is_utf8_encodable(name):
@@ -153,7 +262,7 @@ def find_table_columns(schema: Any, keep: Sequence[str] | None, path: str | None
     if wanted is not None:
         for one in wanted:
             if not any(_is_nested_in(name, one) for name in found):
-                raise _missing_column_error(one, [field.name for field in schema], path)
+                raise missing_column_error(one, schema.names, path)
         ordered = [name for one in wanted for name in found if _is_nested_in(name, one)]
         return tuple(found[name] for name in dict.fromkeys(ordered))
     if not found:
@@ -162,15 +271,15 @@ def find_table_columns(schema: Any, keep: Sequence[str] | None, path: str | None
 
 
 def build_table_schema(columns: Iterable[TableColumn], optional: Iterable[str]) -> Schema:
-    """The schema of these columns, of which `optional` have holes."""
-    holes = frozenset(optional)
-    return Schema({c.name: _make_optional(c.feature) if c.name in holes else c.feature for c in columns})
+    """The schema of these columns, of which `optional` have nulls."""
+    nullable = frozenset(optional)
+    return Schema({c.name: _make_optional(c.feature) if c.name in nullable else c.feature for c in columns})
 
 
 def widen_lossy_floats(columns: Sequence[TableColumn], batch: Any) -> tuple[TableColumn, ...]:
-    """The columns, with doubles as they are where float32 would not tell the first of them apart.
+    """The columns, with float64 kept where float32 would merge different values among the first.
 
-    Nobody declared float32 for them: digits may go, as everywhere in training, but no value becomes another one.
+    Nobody declared float32 for them: losing digits is usual in training, but no value may become another one.
     """
     import pyarrow as pa
 
@@ -185,7 +294,7 @@ def widen_lossy_floats(columns: Sequence[TableColumn], batch: Any) -> tuple[Tabl
 
 
 def find_double_columns(columns: Sequence[TableColumn], schema: Any) -> list[str]:
-    """The names of the top columns in which doubles may be."""
+    """The names of the top-level columns that may contain doubles."""
     names = {
         column.path[0] for column in columns if column.feature.value_kind == "float" and not column.feature.shape
     }
@@ -193,14 +302,14 @@ def find_double_columns(columns: Sequence[TableColumn], schema: Any) -> list[str
 
 
 def read_batch(batch: Any, columns: tuple[TableColumn, ...] | Schema) -> Any:
-    """The values of a batch as a chunk holds them; `columns` is a schema where the files were exported."""
+    """The values of a batch for a chunk; `columns` is a schema if the files were exported."""
     if isinstance(columns, Schema):
         return restore_columns(batch, columns)
     return to_record_batch(batch, columns)
 
 
 def to_record_batch(batch: Any, columns: Sequence[TableColumn]) -> Any:
-    """A RecordBatch of these columns, as `rk.Writer.write_columns` takes it."""
+    """A RecordBatch of these columns, as `rk.Writer.write_columns` accepts it."""
     import pyarrow as pa
 
     arrays = [read_column(batch, column) for column in columns]
@@ -215,7 +324,7 @@ def read_column(batch: Any, column: TableColumn) -> Any:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     for name in column.path[1:]:
-        # Flattened, a hole in the struct is one in each of its parts.
+        # Flattened, a null struct is a null in each of its fields.
         array = array.flatten()[array.type.get_field_index(name)]
         if isinstance(array, pa.ExtensionArray):
             array = array.storage
@@ -225,17 +334,22 @@ def read_column(batch: Any, column: TableColumn) -> Any:
 
 
 def _reorder_list_view(views: Any) -> Any:
-    """Lists that may lie in any order, as lists one after another; Arrow's own cast gets their offsets wrong."""
+    """A list view as consecutive lists; Arrow's own cast gets the offsets wrong."""
     import pyarrow as pa
+
+    return pa.LargeListArray.from_arrays(pa.array(_list_offsets(views)), views.flatten(), mask=views.is_null())
+
+
+def _list_offsets(array: Any) -> Any:
+    """The offsets of the lists in their flattened values; a null has no length."""
     from pyarrow import compute
 
-    lengths = compute.list_value_length(views).fill_null(0).to_numpy(zero_copy_only=False)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
-    return pa.LargeListArray.from_arrays(pa.array(offsets), views.flatten(), mask=views.is_null())
+    lengths = compute.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
 
 
 def choose_batch_rows(rows: int, size_bytes: int) -> int:
-    """How many rows make a piece of a good size."""
+    """The number of rows for a chunk of a good size."""
     return max(1, min(BATCH_ROWS, BATCH_BYTES * max(rows, 1) // max(size_bytes, 1)))
 
 
@@ -251,12 +365,12 @@ def _iter_leaves(name: str, path: tuple[str, ...], kind: Any) -> Iterator[tuple[
     if {field.name for field in fields} == {"bytes", "path"} and _is_bytes(kind.field("bytes").type):
         yield name, (*path, "bytes"), _IMAGE_STRUCT
         return
-    for field in fields:
-        yield from _iter_leaves(f"{name}/{field.name}", (*path, field.name), field.type)
+    for inner in fields:
+        yield from _iter_leaves(f"{name}/{inner.name}", (*path, inner.name), inner.type)
 
 
 _IMAGE_STRUCT = object()
-"""Stands for the type of a column that Hugging Face stores as bytes beside a path."""
+"""Stands for the type of a column that Hugging Face stores as bytes and path."""
 
 
 def _feature_for_arrow_type(name: str, kind: Any, path: str | None) -> tuple[Feature, Any]:
@@ -287,16 +401,16 @@ def _feature_for_arrow_type(name: str, kind: Any, path: str | None) -> tuple[Fea
         return (Text(shape=shape) if _is_text(inner) else Bytes(shape=shape)), convert
     raise error(
         "X525",
-        f"`{name[:60]}` is of the type {str(kind)[:60]}",
+        f"`{name[:60]}` has unsupported type {str(kind)[:60]}",
         location=Location(path=path, feature=name[:60]),
-        expected="numbers, bools, texts, bytes, timestamps, or lists of them with one dimension that varies at most",
+        expected="numbers, bools, text, bytes, timestamps, or lists of them with at most one variable dimension",
         found=str(kind)[:60],
-        do="cast the column to numbers or text where the table is made, or leave it out: columns=[...]",
+        do="cast the column to numbers or text before writing the table, or skip it: columns=[…]",
     )
 
 
 def _list_shape(kind: Any) -> tuple[tuple[int | None, ...], Any]:
-    """The shape that lists in lists have, () where no feature has it, and what they are lists of."""
+    """The shape of nested lists, () if no feature can have it, and the type of their values."""
     import pyarrow as pa
 
     shape: list[int | None] = []
@@ -355,28 +469,29 @@ def _is_nested_in(name: str, wanted: str) -> bool:
 def _column_name_error(name: str, path: str | None, *, twice: bool) -> RekordError:
     return error(
         "X522",
-        f"two columns are called `{name[:60]}`" if twice else "a column has no name",
+        f"two columns are named `{name[:60]}`" if twice else "column has no name",
         location=Location(path=path, feature=name[:60] or None),
-        expected="columns of which each has a name of its own",
-        found="two of this name" if twice else "none, or one that is not Unicode",
-        do="rename the columns where the table is made",
+        expected="columns with unique names",
+        found="two columns of this name" if twice else "no name, or one that is not Unicode",
+        do="rename the columns before writing the table",
     )
 
 
-def _missing_column_error(name: str, names: list[str], path: str | None) -> RekordError:
+def missing_column_error(name: str, names: Sequence[str], path: str | None, line: int | None = None) -> RekordError:
+    """The error for a column that a table lacks."""
     near = closest_match(name, names)
     return error(
         "X522",
-        f"there is no column `{name[:60]}`",
-        location=Location(path=path, feature=name[:60]),
-        expected=f"one of {preview(names)}",
+        f"column `{name[:60]}` does not exist",
+        location=Location(path=path, line=line, feature=name[:60]),
+        expected=f"one of {preview(list(names))}",
         found=preview(name),
-        do=f"did you mean `{near}`?" if near else "name columns as the table does",
+        do=f"did you mean `{near}`?" if near else "use the column names of the table",
     )
 
 
 def kept_columns(columns: object) -> tuple[str, ...] | None:
-    """`columns=` of a table: names, each once."""
+    """`columns=` of a table: unique names."""
     if columns is None:
         return None
     return name_list("columns", columns, do='columns=["image", "label"]')
@@ -387,13 +502,13 @@ _MAX_SCHEMA_BYTES = 16 << 20
 
 
 def attach_schema(arrow: Any, schema: Schema) -> Any:
-    """An Arrow schema that says of which records it is."""
+    """An Arrow schema that carries the schema of its records."""
     text = json.dumps(schema.to_dict(evidence=False), separators=(",", ":")).encode()
     return arrow.with_metadata({**(arrow.metadata or {}), _METADATA_KEY: text})
 
 
 def read_exported_schema(arrow: Any, keep: Iterable[str] | None = None) -> Schema | None:
-    """The schema that a table carries; None where it has none, or one that its columns are not of any more."""
+    """The schema that a table carries; None if it has none, or its columns no longer match."""
     text = (arrow.metadata or {}).get(_METADATA_KEY)
     if text is None or len(text) > _MAX_SCHEMA_BYTES:
         return None
@@ -414,13 +529,16 @@ def read_exported_schema(arrow: Any, keep: Iterable[str] | None = None) -> Schem
         return None
 
 
-def common_schema(
-    listing: FileListing, keep: Iterable[str] | None, read: Callable[[str, SourceFile], Any]
+def _common_schema(
+    listing: FileListing,
+    keep: Iterable[str] | None,
+    open_file: Callable[[str, SourceFile], AbstractContextManager[TableReader]],
 ) -> Schema | None:
-    """The schema that all files of a source carry, if it is the same; `read` gives the Arrow schema of one."""
+    """The schema that all files of a source carry, if it is the same."""
     first = None
     for file in listing.files:
-        schema = read_exported_schema(read(listing.full(file), file), keep)
+        with open_file(listing.full(file), file) as reader:
+            schema = read_exported_schema(reader.schema, keep)
         if schema is None or schema != (first or schema):
             return None
         first = schema
@@ -428,7 +546,7 @@ def common_schema(
 
 
 def restore_columns(batch: Any, schema: Schema) -> dict[str, Any]:
-    """The columns of a table as records are encoded from them."""
+    """The columns of a table as the encoder accepts them."""
     columns: dict[str, Any] = {}
     for name, feature in schema.context.items():
         columns[name] = restored_column(feature, batch.column(name))
@@ -438,12 +556,14 @@ def restore_columns(batch: Any, schema: Schema) -> dict[str, Any]:
 
 
 def _restore_steps(array: Any, feature: Feature) -> list[Any]:
-    """The steps of each row, None where it has none at all."""
+    """The steps of each row, None for a row without steps."""
+    from pyarrow import compute
+
     inner = restored_column(feature, array.flatten())
     values = inner.to_pylist() if hasattr(inner, "to_pylist") else list(inner)
     rows: list[Any] = []
     begin = 0
-    for length in _list_lengths(array):
+    for length in compute.list_value_length(array).to_pylist():
         rows.append(None if length is None else values[begin : begin + length])
         begin += length or 0
     return rows
@@ -461,7 +581,7 @@ def _select_columns(schema: Schema, names: tuple[str, ...]) -> Schema | None:
 
 
 def _normalize_arrow_type(kind: Any) -> Any:
-    """What an Arrow type holds, in lists of how many levels: list types differ from writer to writer."""
+    """The value type of an Arrow type, and its list levels: list types differ between writers."""
     import pyarrow as pa
 
     levels = 0
@@ -472,19 +592,19 @@ def _normalize_arrow_type(kind: Any) -> Any:
     if pa.types.is_struct(kind):
         fields = [kind.field(i) for i in range(kind.num_fields)]
         return levels, tuple((field.name, _normalize_arrow_type(field.type)) for field in fields)
-    # Parquet has no seconds: a column of them comes back in milliseconds.
+    # Parquet has no seconds: a column of them is read back in milliseconds.
     name = f"timestamp[{kind.tz}]" if pa.types.is_timestamp(kind) else str(kind)
     return levels, name.removeprefix("large_")
 
 
 @singledispatch
 def restored_column(feature: Feature, array: Any) -> Any:
-    """A column of an exported table, as the encoder takes it."""
+    """A column of an exported table, as the encoder accepts it."""
     listed = feature.kind != "bytes" and feature.storage == "list" and feature.shape
     if listed and len(feature.record_keys("x")) == 1:
         return _restore_numbers(array, feature)
     if feature.shape == () or feature.shape == (None,):
-        return array  # strings and single numbers: the encoder takes them from Arrow as they lie
+        return array  # strings and single numbers: the encoder accepts them as Arrow stores them
     return _restore_rows(array, feature)
 
 
@@ -513,23 +633,23 @@ def _restore_rows(array: Any, feature: Feature) -> list[Any]:
 
 
 def _reshape(values: list[Any], shape: tuple[int | None, ...]) -> Any:
-    """Values that are flat in a table, because not the first of their dimensions is the one that varies."""
+    """Values that are flat in a table, because another dimension than the first varies."""
     out = np.empty(len(values), object)
     out[:] = values
     try:
         return out.reshape([-1 if size is None else size for size in shape])
     except ValueError:
-        return values  # somebody changed the table: the row will say so
+        return values  # the table was changed: its row reports it
 
 
 def _restore_numbers(array: Any, feature: Feature) -> Any:
-    """Numbers of one shape, or of one with a dimension that varies, as arrays."""
+    """Numbers of a fixed shape, or with one variable dimension, as arrays."""
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     dtype = getattr(feature, "dtype", None)
     pairs = isinstance(dtype, np.dtype) and dtype.kind == "c"  # in tables, complex numbers are pairs
     flat = _flatten_lists(array, _list_sizes(feature.shape, pairs=pairs))
     if flat is None:
-        return _restore_rows(array, feature)  # somebody changed the table: the row that does not fit says so
+        return _restore_rows(array, feature)  # the table was changed: the row that does not fit reports it
     if pairs:
         flat = flat.view(dtype)
     elif isinstance(dtype, np.dtype) and dtype.name == "bfloat16":
@@ -546,14 +666,14 @@ def _restore_numbers(array: Any, feature: Feature) -> Any:
 
 
 class _ListSize(NamedTuple):
-    """How long the lists of one level are: exactly so long, or a multiple of it."""
+    """The length of the lists of one level: exactly `size`, or a multiple of it."""
 
     size: int
     exact: bool
 
 
 def _list_sizes(shape: tuple[int | None, ...], *, pairs: bool) -> list[_ListSize]:
-    """The lists that values of a shape are in a table, from the outermost one on."""
+    """The nested lists of a shape in a table, from the outermost."""
     if None in shape[1:]:
         levels = [_ListSize(math.prod(size for size in shape if size is not None), exact=False)]  # flat
     else:
@@ -562,11 +682,11 @@ def _list_sizes(shape: tuple[int | None, ...], *, pairs: bool) -> list[_ListSize
 
 
 def _flatten_lists(array: Any, levels: list[_ListSize]) -> Any:
-    """The numbers of nested lists, one behind the other; None where a list is not as long as it should be."""
+    """The numbers of nested lists, one after another; None if a list has the wrong length."""
     for depth, level in enumerate(levels):
         if (depth and array.null_count) or not _has_list_size(array, level):
             return None
-        array = array.flatten()  # leaves out what is behind a hole
+        array = array.flatten()  # skips what is below a null
     return None if array.null_count else array.to_numpy(zero_copy_only=False)
 
 
@@ -580,21 +700,12 @@ def _has_list_size(array: Any, level: _ListSize) -> bool:
 
 
 def _restore_varying(outer: Any, flat: Any, shape: tuple[int | None, ...], valid: Any) -> Any:
-    lengths = [0 if row is None else row for row in _list_lengths(outer)]
+    offsets = _list_offsets(outer)
     inner = [size for size in shape[1:] if size is not None]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     if shape[0] is None:
         return Ragged(flat.reshape(-1, *inner), offsets, valid=valid)
     return Ragged(flat, offsets, valid=valid, row_shape=tuple(-1 if size is None else size for size in shape))
 
 
-def _list_lengths(array: Any) -> list[int | None]:
-    from pyarrow import compute
-
-    return compute.list_value_length(array).to_pylist()  # type: ignore[no-any-return]
-
-
 def _restore_ragged(array: Any) -> Ragged:
-    lengths = [0 if row is None else row for row in _list_lengths(array)]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return Ragged(array.flatten().to_numpy(zero_copy_only=False), offsets)
+    return Ragged(array.flatten().to_numpy(zero_copy_only=False), _list_offsets(array))

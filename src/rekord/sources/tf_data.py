@@ -1,4 +1,4 @@
-"""Rows from a tf.data pipeline: in columns where TensorFlow can batch them, one by one where it cannot."""
+"""Rows from a tf.data pipeline: in columns if TensorFlow can batch them, else one by one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rekord.arguments import check_keywords, invalid, tuple_names
 from rekord.codec.columns import Ragged, Strings
 from rekord.errors import RekordError, error, schema_error
 from rekord.location import Location
-from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Sparse, Tensor
+from rekord.schema import Bytes, Feature, Float32, Image, Int64, Schema, Sparse, Tensor, Text
 from rekord.schema.base import FLOAT_DTYPES, INTEGER_DTYPES, TENSOR_DTYPES
 from rekord.schema.interop.tfds import FLAT_VALUES, ROW_LENGTHS
 from rekord.schema.row_adapters import flatten_row
@@ -35,59 +35,59 @@ _MAP_HINT = "map the dataset to dicts of tensors: dataset.map(lambda …: {…})
 
 @dataclass(frozen=True, slots=True)
 class TensorLeaf:
-    """One tensor of an element, as its spec declares it; `dims` is None where even their number is unknown."""
+    """One tensor of an element, as its spec declares it; `dims` is None if even the rank is unknown."""
 
     name: str
     form: Literal["dense", "ragged", "sparse"]
     dtype: str
     dims: Dims | None
     levels: int = 0  # the ragged dimensions after the first, of a ragged tensor
-    looked: bool = False  # at the first rows, for what the spec does not tell
+    inspected: bool = False  # whether the first rows were used for what the spec lacks
 
     @property
     def has_unknown_channels(self) -> bool:
-        """Whether these may be images of as many channels as their files have, which TensorFlow never knows."""
+        """Whether these may be images with the channels of their files, which TensorFlow does not know."""
         dims = self.dims or ()
-        known = self.looked or self.form != "dense" or self.dtype not in _PIXEL_DTYPES or 0 in dims
+        known = self.inspected or self.form != "dense" or self.dtype not in _PIXEL_DTYPES or 0 in dims
         return not known and len(dims) == 3 and dims[2] is None
 
     def seen(self, tensor: Any) -> TensorLeaf:
-        """The same, with the dimensions of a tensor, which is the first of them, or with its channels only."""
+        """This leaf with the dimensions of its first tensor, or with its channels only."""
         sizes = _tensor_sizes(self, tensor)
         if self.has_unknown_channels:
             assert self.dims is not None
             sizes = (*self.dims[:2], sizes[2] if sizes[2] in _IMAGE_CHANNELS else None)
-        return replace(self, dims=sizes, looked=True)
+        return replace(self, dims=sizes, inspected=True)
 
     def merged(self, tensor: Any) -> TensorLeaf:
-        """The same, with None for each dimension in which this tensor differs from those before."""
+        """This leaf with None for each dimension in which a further tensor differs."""
         assert self.dims is not None
         sizes = _tensor_sizes(self, tensor)
         if len(sizes) != len(self.dims):
             counts = sorted({len(sizes), len(self.dims)})
             raise schema_error(
                 "S131",
-                f"`{self.name}` has values of different numbers of dimensions",
+                f"`{self.name}` has values of different rank",
                 column=self.name,
-                expected="always as many dimensions",
+                expected="the same number of dimensions in all values",
                 found=" and ".join([f"{n} dimension" + "s" * (n != 1) for n in counts]),
-                do="give each value one rank in the pipeline: tf.ensure_shape(value, [None, 3])",
+                do="fix the rank in the pipeline: tf.ensure_shape(value, [None, 3])",
             )
         both = zip(sizes, self.dims, strict=True)
         return replace(self, dims=tuple([new if new == old else None for new, old in both]))
 
 
 def _tensor_sizes(leaf: TensorLeaf, tensor: Any) -> Dims:
-    # How large the space of a sparse tensor is differs from row to row where no spec says it.
+    # Without a spec, the dense shape of a sparse tensor may differ from row to row.
     if leaf.form == "sparse":
         return (None,) * int(tensor.indices.shape[1])
     return tuple([None if size is None else int(size) for size in tensor.shape])
 
 
 def flatten_element(element: Any, names: Sequence[str] | None) -> dict[str, Any]:
-    """The tensors of an element, or their specs, by the names of columns.
+    """The tensors of an element, or their specs, by column name.
 
-    Names of nested dicts and named tuples join with `/`; the parts of a tuple that is inside are numbered.
+    Names of nested dicts and named tuples are joined with `/`; the parts of a nested tuple are numbered.
     """
     if not isinstance(element, (Mapping, tuple, list)):
         element = (element,)
@@ -112,14 +112,14 @@ def _name_by_position(value: Any) -> Any:
 
 
 def parse_tensor_spec(name: str, spec: Any) -> TensorLeaf:
-    """What a spec declares; refuses what is no tensor, and tensors of types that no record holds."""
+    """The leaf that a spec declares. Raises for anything but a tensor, and for unsupported dtypes."""
     kind = type(spec).__name__
     if not hasattr(spec, "dtype") or not hasattr(spec, "shape") or kind == "TensorArraySpec":
         do = _MAP_HINT
         if kind == "OptionalSpec":
-            do = "take the values out: dataset.map(lambda x: x.get_value())"
+            do = "extract the values: dataset.map(lambda x: x.get_value())"
         elif kind == "NoneTensorSpec":
-            do = "leave the None out of the elements: dataset.map(lambda x, _: x)"
+            do = "remove the None from the elements: dataset.map(lambda x, _: x)"
         raise element_error(name, "tensors, in a dict or a tuple", f"{spec!r}"[:60], do)
     dtype = str(spec.dtype.name)
     if dtype not in TENSOR_DTYPES and dtype != "string":
@@ -137,7 +137,7 @@ def parse_tensor_spec(name: str, spec: Any) -> TensorLeaf:
 
 
 def build_leaf_features(leaf: TensorLeaf) -> dict[str, Feature] | None:
-    """The columns of a tensor, most often one; None where its dimensions must be looked at first."""
+    """The columns of a tensor, usually one; None if rows must be inspected for its dimensions."""
     if leaf.dims is None or leaf.has_unknown_channels:
         return None
     if leaf.form == "sparse":
@@ -145,7 +145,7 @@ def build_leaf_features(leaf: TensorLeaf) -> dict[str, Feature] | None:
     if leaf.dims.count(None) > 1 or leaf.levels:
         return {leaf.name: _build_ragged_feature(leaf)}
     if 0 in leaf.dims and None in leaf.dims:
-        return None  # with no values stored, any size would fit
+        return None  # without stored values, any size would fit
     return {leaf.name: _build_feature(leaf.dtype, leaf.dims)}
 
 
@@ -175,7 +175,7 @@ def _build_feature(dtype: str, dims: Dims) -> Feature:
 
 
 def _is_image(leaf: TensorLeaf) -> bool:
-    """Whether these are decoded images of any size: PNG keeps every pixel, and its own size."""
+    """Whether these are decoded images of any size: PNG keeps every pixel, and the size."""
     dims = leaf.dims or ()
     return leaf.form == "dense" and leaf.dtype == "uint8" and len(dims) == 3 and dims[2] in _IMAGE_CHANNELS
 
@@ -187,25 +187,33 @@ def _build_ragged_feature(leaf: TensorLeaf) -> Feature:
     varying = [at for at, size in enumerate(dims) if size is None]
     levels = max(leaf.levels, *varying)
     shape = (None,) * (levels + 1) + dims[levels + 1 :]
-    key = f"{name}/{FLAT_VALUES}"
-    lengths = tuple([f"{name}/{ROW_LENGTHS}{level}" for level in range(levels)])
-    if dtype == "string":
-        return Bytes(shape, key=key, partitions=lengths)
-    if dtype in INTEGER_DTYPES:
-        return Int64(shape, dtype=dtype, key=key, partitions=lengths)
-    if dtype in FLOAT_DTYPES:
-        return Float32(shape, dtype=dtype, key=key, partitions=lengths)
+    feature = nested_feature(name, dtype, shape, levels, strings=Bytes)
+    if feature is not None:
+        return feature
     cast = "" if dtype.startswith("complex") else ", or tf.cast(value, tf.float32)"
     raise element_error(
         name,
-        f"at most one size that varies, for {dtype}",
+        f"at most one variable dimension for {dtype}",
         f"shape {dims}"[:60],
         f"pad the values to one size in the pipeline{cast}",
     )
 
 
+def nested_feature(
+    name: str, dtype: str, shape: Dims, levels: int, *, strings: type[Bytes] | type[Text]
+) -> Feature | None:
+    """Lists of lists of any length, as flat values and row lengths; None for a dtype that cannot be nested."""
+    key = f"{name}/{FLAT_VALUES}"
+    lengths = tuple([f"{name}/{ROW_LENGTHS}{level}" for level in range(levels)])
+    if dtype in ("string", "large_string"):
+        return strings(shape, key=key, partitions=lengths)
+    if dtype in INTEGER_DTYPES:
+        return Int64(shape, dtype=dtype, key=key, partitions=lengths)
+    return Float32(shape, dtype=dtype, key=key, partitions=lengths) if dtype in FLOAT_DTYPES else None
+
+
 def _sparse_size(leaf: TensorLeaf) -> int | None:
-    """How many values a sparse tensor can hold, where one `Sparse` can say it all: the dimensions are flattened."""
+    """The number of values in a sparse tensor, if one `Sparse` can hold it: its dimensions are flattened."""
     if not leaf.dims or None in leaf.dims or leaf.dtype not in (*INTEGER_DTYPES, *FLOAT_DTYPES):
         return None
     size = prod(leaf.dims)  # type: ignore[arg-type]
@@ -231,18 +239,18 @@ def element_error(column: str | None, expected: str, found: str, do: str = _MAP_
 
 _BATCH_BYTES = 4 << 20
 _MAX_BATCH_ROWS = 4096
-_STRING_BATCH_ROWS = 64  # their length is not known before they are read, and images are strings too
+_STRING_BATCH_ROWS = 64  # their length is unknown before they are read, and images are strings too
 
 _MAX_REPLAY_SECONDS = 10.0
-"""What was read in so short a time is read again, to find the row that failed."""
+"""If reading took less, it is repeated to find the row that failed."""
 
-# What a pipeline may do after `batch` without making rows of the batches again.
+# Transformations after `batch` that keep elements batched.
 _AFTER_BATCH_PATTERN = re.compile(r"_?(Parallel)?(Prefetch|Options|Cache|Take|Skip|Shuffle|Repeat|Shard|Map)Dataset")
 _BATCH_PATTERN = re.compile(r"_?((Parallel|Padded)?Batch|Rebatch)Dataset")
 
 
 class TensorFlowDataset(Protocol):
-    """What is used of a tf.data.Dataset, whose package need not be installed."""
+    """The part of a tf.data.Dataset that is used; TensorFlow need not be installed."""
 
     @property
     def element_spec(self) -> object: ...
@@ -253,8 +261,8 @@ class TensorFlowDataset(Protocol):
 def tf_data(dataset: TensorFlowDataset, *, names: Sequence[str] | None = None) -> TfDataSource:
     """The elements of a tf.data.Dataset, one row each; it should not be batched.
 
-    Nested dicts join their names with `/`; the parts of a tuple are called `names` (x, y and weight unless told),
-    a single tensor x, and the parts of a tuple inside another structure are numbered.
+    Nested names are joined with `/`; the parts of a tuple are named `names` (default: x, y and weight), a single
+    tensor x, and the parts of a nested tuple are numbered.
     """
     if not hasattr(dataset, "element_spec"):
         raise invalid("dataset", dataset, "a tf.data.Dataset", "rk.sources.tf_data(dataset)")
@@ -270,14 +278,14 @@ class TfDataSource:
         self._names = None if names is None else tuple(names)
         self._specs = flatten_element(dataset.element_spec, self._names)
         self._leaves = {name: parse_tensor_spec(name, spec) for name, spec in self._specs.items()}
-        # A rank that only the rows tell is none that TensorFlow could batch by.
+        # TensorFlow cannot batch tensors of unknown rank.
         self._in_columns = all(_is_batchable(leaf) for leaf in self._leaves.values())
-        self._waiting: list[SourceRow] = []  # rows that a look at the first ones took from a running iterator
+        self._waiting: list[SourceRow] = []  # rows that `peek_schema` took from the running iterator
         self._running: Iterator[SourceRow] | None = None
         if _is_batched(dataset, list(self._leaves.values())):
             warnings.warn(
-                "the elements of this tf.data pipeline are batches, and each becomes one row; "
-                "for a row of each sample give dataset.unbatch()",
+                "elements of this tf.data pipeline are batches, and each becomes one row; "
+                "for one row per sample pass dataset.unbatch()",
                 stacklevel=_count_own_stack_frames(),
             )
 
@@ -285,18 +293,18 @@ class TfDataSource:
         return {"names": None if self._names is None else list(self._names)}
 
     def facts(self) -> SourceFacts:
-        """The schema is that of the element specs; None where these do not tell enough."""
+        """The schema is that of the element specs; None if these are incomplete."""
         count = int(self._dataset.cardinality())
         known = count if count >= 0 else None
         extra = {"infinite": True} if count == -1 else {}
         try:
             schema = self._schema()
-        except RekordError:  # `peeked` says it, if nobody declares a schema that can hold these
+        except RekordError:  # `peek_schema` raises it, unless a schema is declared
             schema = None
         return SourceFacts(layout="table", schema=schema, rows=known, extra=extra)
 
     def peek_schema(self, limit_rows: int = PEEK_ROWS, limit_bytes: int = PEEK_BYTES) -> Schema:
-        """The schema of the element specs; what these do not tell is that of the first rows, which are not lost."""
+        """The schema of the element specs, completed from the first rows, which are not lost."""
         schema = self._schema()
         if schema is not None:
             return schema
@@ -316,13 +324,13 @@ class TfDataSource:
             elements.append(element)
             taken_bytes += sum(map(_tensor_bytes, element.values()))
         for name in unknown:
-            # Without any row there is nothing that could contradict.
+            # Without rows, nothing can contradict.
             self._leaves[name] = known.get(name, TensorLeaf(name, "dense", self._leaves[name].dtype, ()))
         self._waiting = [self._row(i, element) for i, element in enumerate(elements)]
         self._running = (self._row(i, one) for i, one in enumerate(running, len(elements)))
         schema = self._schema()
-        if schema is None:  # a size of 0 beside one that varies
-            raise element_error(None, "values whose sizes can be restored", "empty ones of different sizes")
+        if schema is None:  # a size of 0 and a variable one
+            raise element_error(None, "values whose sizes can be restored", "empty values of different sizes")
         return schema
 
     def rows(self) -> Iterator[Chunk]:
@@ -343,7 +351,9 @@ class TfDataSource:
                 return None
             twice = next((name for name in columns if name in features), None)
             if twice is not None:
-                raise element_error(twice, "columns of different names", "a part of a sparse tensor, and another")
+                raise element_error(
+                    twice, "columns with unique names", "a part of a sparse tensor with the same name"
+                )
             features.update(columns)
         return Schema(features)
 
@@ -367,7 +377,7 @@ class TfDataSource:
         return SourceRow("", position, values)
 
     def _iter_elements(self, dataset: Any, *, rows_each: int) -> Iterator[Any]:
-        """The elements; where the pipeline fails, the error says at which row."""
+        """The elements; if the pipeline fails, the error has the row."""
         begun = monotonic()
         elements = iter(dataset)
         position = 0
@@ -386,9 +396,9 @@ class TfDataSource:
             position += rows_each
 
     def _failing_row(self, position: int, rows_each: int) -> int | None:
-        """Which row it is that fails, if it fails once more: a batch does not tell.
+        """The row that fails, if it fails again: a batch does not tell.
 
-        Where a pipeline shuffles, it is another one each time, and none is named.
+        If a pipeline shuffles, it is another row each time, and none is reported.
         """
         first, second = (self._rows_before_failure(position + rows_each) for _ in range(2))
         return first if first == second and first is not None and first >= position else None
@@ -398,7 +408,7 @@ class TfDataSource:
         try:
             for _ in self._dataset.take(most_rows):
                 rows += 1
-        except Exception:  # whatever it is, it was met before
+        except Exception:  # whatever it is, it was raised before
             return rows
         return None
 
@@ -407,22 +417,22 @@ def _pipeline_error(failure: Exception, row: int | None, position: int, rows_eac
     within = f"rows {position:,} to {position + rows_each - 1:,}"
     return error(
         "X538",
-        None if row is not None else f"a tf.data pipeline failed somewhere in {within}",
+        None if row is not None else f"tf.data pipeline failed in {within}",
         location=Location(row=row),
         expected="every element of the pipeline",
         found=_first_line(failure)[:60],
-        do="fix the pipeline, or pass such elements over: dataset.ignore_errors(log_warning=True)",
+        do="fix the pipeline, or skip such elements: dataset.ignore_errors(log_warning=True)",
     )
 
 
 def _first_line(failure: Exception) -> str:
-    """What TensorFlow says first, without the names of its nodes."""
+    """The first line of TensorFlow's message, without the names of its nodes."""
     text = re.sub(r"\{\{[^{}]*\}\}\s*", "", str(failure)).strip()
     return text.split("\n", 1)[0].strip() or type(failure).__name__
 
 
 def _count_own_stack_frames() -> int:
-    """How many calls above this one are rekord's own: a warning is about the line that called it."""
+    """The number of stack frames that are rekord's own: a warning points at the caller's line."""
     count, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("rekord."):
         count, frame = count + 1, frame.f_back
@@ -430,7 +440,7 @@ def _count_own_stack_frames() -> int:
 
 
 def _is_batched(dataset: Any, leaves: Sequence[TensorLeaf]) -> bool:
-    """Whether elements are batches: there is a `batch` near the end, and all tensors have one first dimension."""
+    """Whether elements are batches: `batch` is near the end, and all tensors have the same first dimension."""
     if any(leaf.dims == () for leaf in leaves) or len({(leaf.dims or (None,))[0] for leaf in leaves}) != 1:
         return False
     while dataset is not None and not _BATCH_PATTERN.fullmatch(type(dataset).__name__):
@@ -440,7 +450,7 @@ def _is_batched(dataset: Any, leaves: Sequence[TensorLeaf]) -> bool:
 
 
 def _is_batchable(leaf: TensorLeaf) -> bool:
-    """Whether a batch of these is a column: only the first dimension may vary."""
+    """Whether a batch of these is a column: only the first dimension may be variable."""
     dims = leaf.dims
     if dims is None or leaf.form != "dense" or None in dims[1:]:
         return False
@@ -466,6 +476,6 @@ def _to_column(tensor: Any) -> Any:
 
 
 def _tensor_bytes(tensor: Any) -> int:
-    """About how much memory a tensor takes."""
+    """The approximate size of a tensor in memory."""
     array = np.asarray(getattr(tensor, "flat_values", getattr(tensor, "values", tensor)).numpy())
     return sum(map(len, array.ravel().tolist())) if array.dtype == object else array.nbytes

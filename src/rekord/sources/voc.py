@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 from xml.parsers import expat
 
 import numpy as np
@@ -17,7 +16,7 @@ from rekord.location import Location
 from rekord.schema.interop.label_map import LabelItem
 from rekord.sources import detection_common as detection
 from rekord.sources.detection_common import MAX_LABEL_BYTES, AnnotationListing, AnnotationSource, RowEntry
-from rekord.sources.image_folder import is_image_name, strip_image_extension, validate_folder
+from rekord.sources.image_folder import is_image_name, stat_file, strip_image_extension, validate_folder
 from rekord.storage.local import LOCAL
 
 _MAX_NESTING = 32
@@ -27,17 +26,17 @@ _SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 @dataclass(frozen=True, slots=True)
 class VocObject:
-    """One object: its class and its box in pixels, with what else is said of it."""
+    """An object: its class, its box in pixels, and its other attributes."""
 
     name: str
     box: tuple[float, ...]
-    given: dict[str, Any]  # difficult, truncated, occluded and view, where the xml has them
+    given: dict[str, Any]  # difficult, truncated, occluded and view, if the XML has them
     line: int
 
 
 @dataclass(frozen=True, slots=True)
 class VocAnnotation:
-    """What the xml says of one image."""
+    """The annotation of one image."""
 
     filename: str | None = None
     width: int | None = None
@@ -64,11 +63,11 @@ class _XmlNode:
 
 
 def parse_annotation(data: bytes, path: str) -> VocAnnotation:
-    """The annotation in the bytes of an xml file; E371 where it is no such file, E369 where an object is none."""
+    """The annotation in the bytes of an XML file. Raises E371 for another file, E369 for an invalid object."""
     root = _XmlReader(path).read(data)
     if root.tag != "annotation":
         raise _annotation_error(
-            path, "an xml file is no annotation of Pascal VOC", "<annotation>", f"<{root.tag[:40]}>", 1
+            path, "XML file is not a Pascal VOC annotation", "<annotation>", f"<{root.tag[:40]}>", 1
         )
     size = root.first("size") or _XmlNode("size", 0)
     objects = tuple([_parse_object(node, path) for node in root.all("object")])
@@ -78,7 +77,7 @@ def parse_annotation(data: bytes, path: str) -> VocAnnotation:
 
 
 class _XmlReader:
-    """Builds the nodes of one file; expat calls it."""
+    """Builds the nodes of a file from the events of expat."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -99,27 +98,26 @@ class _XmlReader:
                 expat.errors.codes[expat.errors.XML_ERROR_NO_ELEMENTS],
                 expat.errors.codes[expat.errors.XML_ERROR_UNCLOSED_TOKEN],
             )
-            what = "an xml file is empty" if not data.strip() else "an xml file cannot be parsed"
+            what = "XML file is empty" if not data.strip() else "XML file cannot be parsed"
             raise _annotation_error(
                 self.path,
                 f"{what} at line {failure.lineno:,}, column {failure.offset + 1:,}" if data.strip() else what,
-                "the xml of an annotation",
+                "an annotation in XML",
                 found if data.strip() else f"{len(data):,} bytes",
                 failure.lineno,
-                likely="the file was not copied to its end" if cut and data.strip() else None,
+                likely="the file is truncated" if cut and data.strip() else None,
             ) from failure
         except (ValueError, LookupError) as failure:  # an encoding that Python does not have
             raise _annotation_error(
-                self.path, "an xml file is in no known encoding", "UTF-8", "another", 1
+                self.path, "XML file has an unknown encoding", "UTF-8", "another encoding", 1
             ) from failure
         return self.open[0].inner[0]
 
     def start(self, tag: str, _: dict[str, str]) -> None:
         line = self.parser.CurrentLineNumber
         if len(self.open) > _MAX_NESTING:
-            raise _annotation_error(
-                self.path, "an xml file is nested too deeply", f"{_MAX_NESTING} levels", "more", line
-            )
+            expected = f"at most {_MAX_NESTING} levels"
+            raise _annotation_error(self.path, "XML file is nested too deeply", expected, "more", line)
         node = _XmlNode(tag, line)
         self.open[-1].inner.append(node)
         self.open[-1].pieces.clear()
@@ -134,34 +132,34 @@ class _XmlReader:
     def doctype(self, *_: object) -> None:
         line = self.parser.CurrentLineNumber
         raise _annotation_error(
-            self.path, "an xml file declares a DOCTYPE", "an annotation without one", "<!DOCTYPE", line
+            self.path, "XML file declares a DOCTYPE", "an annotation without a DOCTYPE", "<!DOCTYPE", line
         )
 
 
 def _parse_object(node: _XmlNode, path: str) -> VocObject:
     name = node.text_of("name")
     if not name:
-        _raise_object_error(path, node.line, "an object has no <name>", "the name of a class", "none")
+        raise _object_error(path, node.line, "object has no <name>", "a class name", "none")
     box = node.first("bndbox")
     if box is None:
-        _raise_object_error(path, node.line, "an object has no <bndbox>", "xmin, ymin, xmax and ymax", "none")
+        raise _object_error(path, node.line, "object has no <bndbox>", "xmin, ymin, xmax and ymax", "none")
     sides = []
     for side in _SIDES:
         text = box.text_of(side)
         try:
-            sides.append(float(text if text and "_" not in text else ""))  # to Python 1_0 is ten
+            sides.append(float(text if text and "_" not in text else ""))  # Python reads 1_0 as ten
         except ValueError:
             sides.append(float("nan"))
         if not abs(sides[-1]) < _MAX_PIXELS:
-            _raise_object_error(path, box.line, f"a box has no usable <{side}>", "a number of pixels", preview(text))
+            raise _object_error(path, box.line, f"box has no valid <{side}>", "a number of pixels", preview(text))
     given: dict[str, Any] = {}
     for flag in ("difficult", "truncated", "occluded"):
         text = node.text_of(flag)
         if text:
-            # Tools write 1, true, Yes; anything else that is said here is said by mistake.
+            # Tools write 1, true, Yes; anything else is a mistake.
             known = {"0": 0, "1": 1, "false": 0, "true": 1, "no": 0, "yes": 1}
             if text.lower() not in known:
-                _raise_object_error(path, node.line, f"an object has no usable <{flag}>", "0 or 1", preview(text))
+                raise _object_error(path, node.line, f"object has no valid <{flag}>", "0 or 1", preview(text))
             given[flag] = known[text.lower()]
     pose = node.text_of("pose")
     if pose:
@@ -170,7 +168,7 @@ def _parse_object(node: _XmlNode, path: str) -> VocObject:
 
 
 def _parse_pixels(size: _XmlNode, side: str) -> int | None:
-    """A side of the image as the xml states it; tools that do not know it write 0, or nothing."""
+    """A side of the image according to the XML; tools that do not know it write 0, or nothing."""
     try:
         number = float(size.text_of(side) or "")
     except ValueError:
@@ -178,14 +176,14 @@ def _parse_pixels(size: _XmlNode, side: str) -> int | None:
     return int(number) if 0 < number < _MAX_PIXELS else None
 
 
-def _raise_object_error(path: str, line: int, what: str, expected: str, found: str) -> NoReturn:
-    raise error(
+def _object_error(path: str, line: int, what: str, expected: str, found: str) -> RekordError:
+    return error(
         "E369",
         what,
         location=Location(path=path, line=line),
         expected=expected,
         found=found,
-        do=f"fix line {line:,} of the xml file",
+        do=f"fix line {line:,} of the XML file",
     )
 
 
@@ -199,7 +197,7 @@ def _annotation_error(
         expected=expected,
         found=found,
         likely=likely,
-        do="write the file again without it" if "DOCTYPE" in what else "fix the file, or take it out",
+        do="write the file again without a DOCTYPE" if "DOCTYPE" in what else "fix the file, or remove it",
     )
 
 
@@ -218,17 +216,17 @@ def voc(
     lists: Sequence[str] | None = None,
     label_map: str | os.PathLike[str] | None = None,
 ) -> VocSource:
-    """The images of a Pascal VOC folder with the boxes of their xml files.
+    """Images with boxes from a Pascal VOC folder.
 
-    `Annotations/*.xml` and `JPEGImages`, with the lists `ImageSets/Main/SPLIT.txt` as splits: train, val and
-    test, or trainval where these are not there; `lists` names others. Without lists every xml file is a row.
-    Xml files that lie beside their images are read as well, in one folder or in one a split.
+    `Annotations/*.xml` and `JPEGImages`, with the lists `ImageSets/Main/SPLIT.txt` as splits: train, val and test,
+    or trainval if these do not exist; `lists` names others. Without lists every XML file is a row. XML files next to
+    their images are read as well, in one folder or in one per split.
 
-    Classes get ids from 1: in VOC's own order where all of them are among VOC's twenty, else in the order of
-    their names' bytes; `label_map` gives other ids. Boxes are the pixels that the xml names, unchanged. Where
-    an xml lacks `difficult`, `truncated` or `occluded` and others have it, it is 0, and a missing `pose` is
-    "Unspecified". An image of a list without its xml is a bad row, except in a test list that has none at all:
-    the images of such a test set have no boxes.
+    Class ids start at 1: in VOC's own order if all classes are among VOC's twenty, else in the byte order of their
+    names; `label_map` gives other ids. Boxes are the pixels in the XML, unchanged. If an XML file lacks `difficult`,
+    `truncated` or `occluded` and others have it, it is 0, and a missing `pose` is "Unspecified". A listed image
+    without an XML file is a bad row, except in a test list that has no XML files at all: the images of such a test
+    set have no boxes.
     """
     names = None if lists is None else tuple([str(name) for name in lists])
     return VocSource(as_path("path", path), names, detection.load_label_items(label_map))
@@ -241,18 +239,8 @@ class _VocImage(NamedTuple):
     split: str | None
 
 
-class _InvalidVocRow(NamedTuple):
-    """A row that there is not; its error is made where the row is read."""
-
-    kind: str
-    name: str
-    other: str
-    file: str
-    line: int | None
-
-
 class _ListedXml(NamedTuple):
-    """An xml file that is meant: by a list, or because it is there."""
+    """An XML file to read: one that a list names, or that was found."""
 
     name: str
     split: str | None
@@ -282,10 +270,10 @@ class VocSource(AnnotationSource):
         if not entries:
             raise detection.no_data_error(
                 self.root,
-                "no annotations of Pascal VOC here",
-                "Annotations/*.xml, or xml files beside their images",
-                "no xml files",
-                "name the folder that has Annotations and JPEGImages in it",
+                "folder has no Pascal VOC annotations",
+                "Annotations/*.xml, or XML files next to their images",
+                "no XML files",
+                "pass the folder that contains Annotations and JPEGImages",
             )
         names: set[str] = set()
         seen: set[str] = set()
@@ -294,7 +282,7 @@ class VocSource(AnnotationSource):
                 try:
                     annotation = self._annotation(entry.content.xml)
                 except RekordError:
-                    continue  # its row will say so
+                    continue  # reported by its row
                 names |= {one.name for one in annotation.objects}
                 seen |= {flag for one in annotation.objects for flag in one.given}
         own = VOC_CLASSES if names <= set(VOC_CLASSES) else tuple(sorted(names, key=os.fsencode))
@@ -314,53 +302,45 @@ class VocSource(AnnotationSource):
     def _entries(
         self, place: _VocFolder, files: dict[str, os.stat_result], taken: dict[str, str]
     ) -> Iterator[RowEntry]:
-        meant = list(self._meant(place, files))
-        xmls = {one.name: detection.stat_file(os.path.join(place.xmls, f"{one.name}.xml")) for one in meant}
-        labelled = {one.list_file for one in meant if xmls[one.name] is not None}
-        for one in meant:
-            xml = detection.relative_path(self.root, os.path.join(place.xmls, f"{one.name}.xml"))
+        listed = list(self._listed(place, files))
+        xmls = {one.name: stat_file(os.path.join(place.xmls, f"{one.name}.xml")) for one in listed}
+        labelled = {one.list_file for one in listed if xmls[one.name] is not None}
+        for one in listed:
+            xml = self.relative(os.path.join(place.xmls, f"{one.name}.xml"))
             facts = xmls[one.name]
-            at = one.list_file or xml
-            position = 0 if one.line is None else one.line - 1
-            found = self._image(place, one.name, xml if facts is not None else None)
-            unlabelled = one.split == "test" and one.list_file not in labelled
-            bad = None
+            file = one.list_file or xml
+            at = Location(path=self.place(file), line=one.line)
+            found = self._image(place, one.name, None if facts is None else xml)
+            broken = None
             if found is None:
-                bad = _InvalidVocRow(
-                    "image", one.name, detection.relative_path(self.root, place.images), at, one.line
-                )
-            elif facts is None and not unlabelled:
-                bad = _InvalidVocRow("xml", one.name, xml, at, one.line)
-            elif (
-                before := detection.remember_key(taken, detection.relative_path(self.root, found[0]), at)
-            ) is not None:
-                bad = _InvalidVocRow("twice", one.name, before, at, one.line)
-            if bad is not None or found is None:
-                yield RowEntry(at, position, 0, bad, one.line)
+                folder = self.place(self.relative(place.images))
+                broken = detection.missing_image_error(one.name, folder, at, named_folder=False)
+            elif facts is None and (one.split != "test" or one.list_file in labelled):
+                broken = _missing_xml_error(one.name, self.place(xml), at)
+            elif (first := detection.remember_key(taken, self.relative(found[0]), file)) is not None:
+                broken = detection.duplicate_image_error(one.name, first, at)
+            if broken is not None or found is None:
+                yield RowEntry(file, 0 if one.line is None else one.line - 1, 0, broken, one.line)
                 continue
-            image = detection.relative_path(self.root, found[0])
+            image = self.relative(found[0])
             files[image] = found[1]
             cost = found[1].st_size
             if facts is not None:
                 files[xml] = facts
                 cost += facts.st_size
             name = detection.relative_path(place.images, found[0])
-            yield RowEntry(image, 0, cost, _VocImage(xml if facts is not None else None, image, name, one.split))
+            yield RowEntry(image, 0, cost, _VocImage(None if facts is None else xml, image, name, one.split))
 
-    def _meant(self, place: _VocFolder, files: dict[str, os.stat_result]) -> Iterator[_ListedXml]:
-        """What the lists name, or every xml file where there are none."""
+    def _listed(self, place: _VocFolder, files: dict[str, os.stat_result]) -> Iterator[_ListedXml]:
+        """What the lists name, or every XML file if there are no lists."""
         lists = list(_iter_split_lists(place, self.lists))
         for split, path in lists:
-            facts = detection.stat_file(path)
-            if facts is not None:
-                files[detection.relative_path(self.root, path)] = facts
+            self.add_file(files, path)
             data = detection.read_small_file(path, MAX_LABEL_BYTES, "X532")
             for line, text in enumerate(data.decode("utf-8", "surrogateescape").splitlines(), 1):
                 words = text.split()
                 if words and not words[0].startswith("#"):
-                    yield _ListedXml(
-                        _parse_listed_name(words[0]), split, detection.relative_path(self.root, path), line
-                    )
+                    yield _ListedXml(_parse_listed_name(words[0]), split, self.relative(path), line)
         if lists:
             return
         for entry in LOCAL.list(place.xmls):
@@ -368,69 +348,62 @@ class VocSource(AnnotationSource):
                 yield _ListedXml(os.path.splitext(entry.name)[0], place.split, None, None)
 
     def _image(self, place: _VocFolder, name: str, xml: str | None) -> tuple[str, os.stat_result] | None:
-        """The image of an xml file: the one of its name, else the one that it names itself."""
+        """The image of an XML file: the one with its name, else the one that it names."""
         found = _find_image_by_stem(place.images, name)
         if found is None and xml is not None:
             try:
-                said = self._annotation(xml).filename
+                filename = self._annotation(xml).filename
             except RekordError:
                 return None
-            found = detection.find_image(place.images, said) if said else None
+            found = detection.find_image(place.images, filename) if filename else None
         return found
 
     def _annotation(self, xml: str) -> VocAnnotation:
         path = self.place(xml)
         return parse_annotation(detection.read_small_file(path, MAX_LABEL_BYTES, "E371"), path)
 
-    def row(self, entry: RowEntry, context: tuple[dict[str, int], tuple[str, ...]]) -> dict[str, Any]:
-        pair = entry.content
-        if isinstance(pair, _InvalidVocRow):
-            raise self._refused(pair)
+    def row(self, content: _VocImage, context: tuple[dict[str, int], tuple[str, ...]]) -> dict[str, Any]:
         ids, has = context
-        annotation = VocAnnotation() if pair.xml is None else self._annotation(pair.xml)
-        for one in annotation.objects:
-            if one.name not in ids:
-                at = Location(path=self.place(pair.xml), line=one.line)
-                raise detection.unknown_class_error("an object", one.name, "a class of the label map", at)
-        labels = [ids[one.name] for one in annotation.objects]
-        values: dict[str, Any] = {
-            "image": Path(self.root) / pair.image,
-            "filename": pair.name,
-            "source_id": pair.name,
-            "boxes": detection.to_box_array([one.box for one in annotation.objects]),
-            "labels": np.array(labels, np.int64),
-            "class_names": [one.name for one in annotation.objects],
-            "box_names": [f"the object at line {one.line:,} of its xml" for one in annotation.objects],
-        }
+        objects: tuple[VocObject, ...] = ()
+        size: tuple[int | None, int | None] = None, None
+        if content.xml is not None:
+            annotation = self._annotation(content.xml)
+            objects, size = annotation.objects, (annotation.width, annotation.height)
+            for one in objects:
+                if one.name not in ids:
+                    at = Location(path=self.place(content.xml), line=one.line)
+                    raise detection.unknown_class_error("object", one.name, "a class of the label map", at)
+        values = self.build_row(
+            content.image,
+            content.name,
+            boxes=[one.box for one in objects],
+            labels=[ids[one.name] for one in objects],
+            class_names=[one.name for one in objects],
+            box_names=[f"object at line {one.line:,} of the XML file" for one in objects],
+            size=size,
+            split=content.split,
+        )
         for flag in _FLAGS:
             if flag in has:
-                values[flag] = np.array([one.given.get(flag, 0) for one in annotation.objects], np.int64)
+                values[flag] = np.array([one.given.get(flag, 0) for one in objects], np.int64)
         if "view" in has:
-            values["view"] = [str(one.given.get("view", "Unspecified")) for one in annotation.objects]
-        if annotation.width and annotation.height:
-            values.update({"width": annotation.width, "height": annotation.height})
-        if pair.split is not None:
-            values["split"] = pair.split
+            values["view"] = [str(one.given.get("view", "Unspecified")) for one in objects]
         return values
 
-    def _refused(self, bad: _InvalidVocRow) -> RekordError:
-        at = Location(path=self.place(bad.file), line=bad.line)
-        if bad.kind == "twice":
-            return detection.duplicate_image_error(bad.name, bad.other, at)
-        if bad.kind == "image":
-            return detection.missing_image_error(bad.name, self.place(bad.other), at, named_folder=False)
-        return error(
-            "E366",
-            f"the xml file of {preview(bad.name)} is not there",
-            location=at,
-            expected=self.place(bad.other),
-            found="no such file",
-            do="fetch the xml file, or take the image off the list",
-        )
+
+def _missing_xml_error(name: str, path: str, at: Location) -> RekordError:
+    return error(
+        "E366",
+        f"image {preview(name)} has no XML file",
+        location=at,
+        expected=path,
+        found="no such file",
+        do="add the XML file, or remove the image from the list",
+    )
 
 
 class _VocFolder(NamedTuple):
-    """A folder of xml files and the one of their images."""
+    """A folder of XML files, and the folder of their images."""
 
     xmls: str
     images: str
@@ -473,7 +446,7 @@ def _find_first_folder(folder: str, *names: str) -> str | None:
 
 
 def _iter_split_lists(place: _VocFolder, wanted: tuple[str, ...] | None) -> Iterator[tuple[str, str]]:
-    """The lists of a folder with the splits that they are; the other files in there are lists of single classes."""
+    """The lists of a folder with their splits; the other files there are lists of single classes."""
     folder = None if place.sets is None else os.path.join(place.sets, "Main")
     found = {}
     if folder is not None and os.path.isdir(folder):
@@ -485,17 +458,17 @@ def _iter_split_lists(place: _VocFolder, wanted: tuple[str, ...] | None) -> Iter
     if missing:
         raise detection.no_data_error(
             folder or place.xmls,
-            f"there is no list {preview(missing[0])}",
+            f"list {preview(missing[0])} does not exist",
             f"ImageSets/Main/{missing[0]}.txt",
             "no such file",
-            "lists= names of files in ImageSets/Main, without .txt",
+            "name files of ImageSets/Main without .txt, such as lists=['train']",
         )
     for name in found if wanted else detection.drop_trainval(found):
         yield name, found[name]
 
 
 def _parse_listed_name(word: str) -> str:
-    """The name of an image in a list; some lists hold paths, and none may lead out of the folder."""
+    """The name of a listed image; some lists hold paths, which must not lead out of the folder."""
     parts = [part for part in word.replace("\\", "/").split("/") if part not in ("", ".")]
     if word.startswith("/") or ".." in parts:
         parts = parts[-1:]
@@ -505,17 +478,6 @@ def _parse_listed_name(word: str) -> str:
 
 
 def _find_image_by_stem(folder: str, name: str) -> tuple[str, os.stat_result] | None:
-    """The image with this name and any extension of images."""
-    return (
-        detection.find_image(folder, name)
-        if is_image_name(name)
-        else detection.find_image(folder, name + ".jpg") or _find_any_image(folder, name)
-    )
-
-
-def _find_any_image(folder: str, name: str) -> tuple[str, os.stat_result] | None:
-    for extension in (".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".bmp", ".webp", ".gif"):
-        found = detection.find_image(folder, name + extension)
-        if found is not None:
-            return found
-    return None
+    """The image of this name, with any extension of images."""
+    names = [name] if is_image_name(name) else [name + ending for ending in detection.IMAGE_ENDINGS]
+    return next((found for one in names if (found := detection.find_image(folder, one)) is not None), None)

@@ -1,13 +1,13 @@
-"""WebDataset tars as rows: members that share a name up to its first dot are one sample.
+"""WebDataset tars as rows: members with the same name up to the first dot are one sample.
 
-    000017.jpg   image      the bytes as they are; `.png` beside a `.jpg`, `.seg.png` and `.mask.png` are the mask
-    000017.cls   label      a whole number
+    000017.jpg   image      the bytes unchanged; `.png` next to a `.jpg`, `.seg.png` and `.mask.png` are the mask
+    000017.cls   label      an integer
     000017.txt   text
     000017.json  …          each member of the object, nested names joined with `/`
     000017.npy   npy        an array
 
-Another extension is a column of that name that holds bytes. Of two extensions the first names the column:
-`000017.left.jpg` is `left`. `filename` is the name up to the dot, unless JSON says it.
+Any other extension is a column of bytes with that name. Of two extensions the first names the column:
+`000017.left.jpg` is `left`. `filename` is the name up to the dot, unless the JSON has one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 import os
 import re
 import tarfile
@@ -32,8 +33,9 @@ from rekord.location import Location
 from rekord.schema import Image, Schema
 from rekord.schema.row_adapters import flatten_row
 from rekord.sources import base
+from rekord.sources.arrays import parse_npy_header
 from rekord.sources.base import PART_BYTES, FileListing, SizeCheckedFile, SourceFacts, SourceFile, SourcePart
-from rekord.sources.image_folder import group_by_bytes, to_printable_path
+from rekord.sources.image_folder import to_printable_path
 from rekord.sources.rows import PEEK_BYTES, estimate_row_bytes, infer_row_schema
 
 EXTENSIONS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
@@ -42,8 +44,7 @@ _MEMBER_PATTERN = re.compile(r"^(?P<key>(?:.*/|)[^./][^/.]*)\.(?P<extension>[^/]
 _IMAGE_EXTENSIONS = frozenset(("jpg", "jpeg", "png", "gif", "bmp", "webp", "ppm", "pgm", "pnm", "tif", "tiff"))
 _TEXT_EXTENSIONS = frozenset(("txt", "text", "transcript"))
 _MASK_EXTENSIONS = ("seg", "mask")
-_MAX_MEMBER_BYTES = (1 << 31) - 1  # of a sample: no record can hold more
-_MAX_HEADER_BYTES = 10_000  # of an array, as NumPy has it
+_MAX_MEMBER_BYTES = (1 << 31) - 1  # of a sample: the limit of a record
 _READ_BYTES = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _PEEK_ROWS = 1000
@@ -52,13 +53,13 @@ _TAR_ERRORS = (tarfile.TarError, EOFError, zlib.error, LZMAError, OSError, Value
 
 @check_keywords
 def webdataset(path: str | os.PathLike[str]) -> WebDatasetSource:
-    """The samples of WebDataset tars: a tar, a folder of them, or a pattern; compressed or not."""
+    """Samples of WebDataset tars: a tar, a folder of tars, or a pattern; compressed or not."""
     return WebDatasetSource(base.source_path(path, "webdataset"))
 
 
 @dataclass(frozen=True)
 class WebDatasetSource:
-    """The source that `webdataset` makes. A part is one tar or several small ones."""
+    """WebDataset tars. A part is one tar or several small ones."""
 
     path: str
 
@@ -88,7 +89,7 @@ class WebDatasetSource:
     def parts(self, part_bytes: int = PART_BYTES) -> Sequence[SourcePart]:
         listing = self._listing()
         sized = ((file, file.size_bytes) for file in listing.files)
-        return [SourcePart((listing.root, files), cost) for files, cost in group_by_bytes(sized, part_bytes)]
+        return [SourcePart((listing.root, files), cost) for files, cost in base.group_by_bytes(sized, part_bytes)]
 
     def read(self, part: SourcePart) -> Iterator[base.SourceRow]:
         root, files = part.content
@@ -125,7 +126,7 @@ class WebDatasetSource:
 
 
 class _SampleMember(NamedTuple):
-    """A file in a tar that belongs to a sample, and its bytes, or why there are none."""
+    """A file in a tar that belongs to a sample: its bytes, or its error."""
 
     key: str
     extension: str
@@ -133,7 +134,7 @@ class _SampleMember(NamedTuple):
 
 
 def _read_samples(path: str, file: SourceFile) -> Iterator[tuple[base.SourceRow, set[str]]]:
-    """The samples of a tar with the columns that hold images; last a bad row, where the tar is damaged."""
+    """The samples of a tar with their image columns; then a bad row, if the tar is corrupt."""
     position = 0
     sample: list[_SampleMember] = []
     sample_bytes = 0
@@ -149,7 +150,7 @@ def _read_samples(path: str, file: SourceFile) -> Iterator[tuple[base.SourceRow,
                     member = member._replace(data=_too_large_error(path, member.key, position))
             sample.append(member)
     except _CorruptTar as damage:
-        # The members of the sample that was being read may go on behind the damage, so it is not one.
+        # The current sample may continue after the corruption, so it is not complete.
         key = sample[0].key if sample else None
         yield (
             base.SourceRow(to_printable_path(file.path), position, damage.to_error(path, position, key)),
@@ -161,7 +162,7 @@ def _read_samples(path: str, file: SourceFile) -> Iterator[tuple[base.SourceRow,
 
 
 class _CorruptTar(Exception):
-    """What keeps the rest of a tar from being read."""
+    """Why the rest of a tar cannot be read."""
 
     def __init__(self, found: str) -> None:
         super().__init__(found)
@@ -171,14 +172,14 @@ class _CorruptTar(Exception):
         return error(
             "E376",
             location=Location(path=to_printable_path(path), row=position),
-            expected="a whole tar, up to the empty blocks at its end",
+            expected="a complete tar, up to the empty blocks at its end",
             found=f"{self.found[:60]}, in or after sample {preview(key)}" if key else self.found[:60],
-            do="fetch the tar again from its origin; the samples before this one are good",
+            do="copy the tar again from its origin; the samples before this one are intact",
         )
 
 
 class _CheckedTarInfo(tarfile.TarInfo):
-    """A header that remembers why there is no next one: to tarfile itself a broken header is just the end."""
+    """A header that records why there is no next one: tarfile treats a corrupt header as the end."""
 
     @classmethod
     def fromtarfile(cls, tarfile: Any) -> Any:
@@ -194,7 +195,7 @@ def _read_members(path: str, file: SourceFile) -> Iterator[_SampleMember]:
         with SizeCheckedFile(path, file) as probe:
             gzipped = probe.read(2) == _GZIP_MAGIC
         with SizeCheckedFile(path, file) as stream:
-            # tarfile's own gzip reader leaves the checksum at the end unread.
+            # tarfile's own gzip reader does not verify the checksum at the end.
             raw: Any = stream
             content: Any = gzip.GzipFile(fileobj=raw, mode="rb") if gzipped else raw
             yield from _walk_members(path, content, "r|" if gzipped else "r|*")
@@ -219,13 +220,13 @@ def _walk_members(path: str, content: Any, mode: str) -> Iterator[_SampleMember]
 
 def _describe_failure(failure: Exception | None) -> str:
     if failure is None or isinstance(failure, tarfile.EmptyHeaderError):  # type: ignore[attr-defined]
-        return "an end without empty blocks"
+        return "no empty blocks at the end"
     if isinstance(failure, EOFError):
-        return "compressed data that ends early"
+        return "truncated compressed data"
     if isinstance(failure, tarfile.InvalidHeaderError):  # type: ignore[attr-defined]
-        return "a header that is none"
+        return "an invalid header"
     if isinstance(failure, (zlib.error, LZMAError)):
-        return "compressed data that is damaged"
+        return "corrupt compressed data"
     return str(failure) or "no end"
 
 
@@ -236,9 +237,9 @@ def _read_member(path: str, archive: Any, info: tarfile.TarInfo) -> _SampleMembe
     key, extension = name["key"], name["extension"].lower()
     refused = None
     if not is_utf8_encodable(info.name):
-        refused = "a name that is UTF-8", preview(os.fsencode(info.name)[:16])
+        refused = "a name in UTF-8", preview(os.fsencode(info.name)[:16])
     elif not info.isreg() or info.issparse():
-        refused = "a plain file", "a link, a device or a file with holes"
+        refused = "a regular file", "a link, a device or a sparse file"
     elif info.size > _MAX_MEMBER_BYTES:
         refused = f"at most {_MAX_MEMBER_BYTES:,} bytes", f"{info.size:,} bytes"
     if refused is not None:
@@ -276,15 +277,15 @@ def _build_values(path: str, sample: list[_SampleMember]) -> tuple[dict[str, Any
             found = {name: member.data}
             images.add(name)
         for name, value in found.items():
-            # A text can be the whole name that the key was made of; nothing else is a name.
+            # A text may be the full file name; other values of `filename` are not names.
             if name in values or (name == "filename" and not isinstance(value, (str, type(None)))):
                 raise error(
                     "E378",
-                    f"the sample {preview(member.key)} has two values for `{name[:60]}`",
+                    f"sample {preview(member.key)} has two values for `{name[:60]}`",
                     location=Location(path=to_printable_path(path), feature=name),
-                    expected="each column once",
+                    expected="unique columns",
                     found=f"another in .{member.extension[:40]}",
-                    do="give one of them another extension, such as .other.json",
+                    do="rename one of the members, such as to .other.json",
                 )
             values[name] = value
     return {"filename": sample[0].key, **values}, images
@@ -308,7 +309,7 @@ def _decode_member(path: str, member: _SampleMember, kind: str, column: str) -> 
     except UnicodeDecodeError:
         raise _member_error(path, *member[:2], "UTF-8", "other bytes") from None
     except (ValueError, RecursionError, RekordError) as failure:
-        expected = {"cls": "a whole number", "npy": "a NumPy array of numbers"}.get(kind, "JSON")
+        expected = {"cls": "an integer", "npy": "a NumPy array of numbers"}.get(kind, "JSON")
         what = failure.what if isinstance(failure, RekordError) else str(failure)
         raise _member_error(path, *member[:2], expected, what[:60] or "something else") from None
     return {column or kind: member.data}
@@ -317,14 +318,14 @@ def _decode_member(path: str, member: _SampleMember, kind: str, column: str) -> 
 def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("an object with the same name twice")
+        raise ValueError("an object with a duplicate name")
     return found
 
 
 def _parse_integer(data: bytes) -> int:
     text = data[:64].decode("utf-8").strip()
     try:
-        if len(data) > 64 or "_" in text:  # to Python 1_0 is ten
+        if len(data) > 64 or "_" in text:  # Python reads 1_0 as ten
             raise ValueError
         return int(text)
     except ValueError:
@@ -332,21 +333,16 @@ def _parse_integer(data: bytes) -> int:
 
 
 def _parse_array(data: bytes) -> Any:
-    """An array whose header is believed only as far as there are bytes."""
-    file = io.BytesIO(data)
-    version = np.lib.format.read_magic(file)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"version {version}")
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(file, max_header_size=_MAX_HEADER_BYTES)
-    count = 1
-    for size in shape:
-        count *= int(size)
+    """An array, if the size in its header is that of its bytes."""
+    header = parse_npy_header(io.BytesIO(data))
+    if header is None:
+        raise ValueError("an invalid header")
+    dtype, fortran, shape, offset = header
     if dtype.hasobject or dtype.kind not in "biufc":
         raise ValueError(f"dtype {dtype}")
-    if count < 0 or count * dtype.itemsize != len(data) - file.tell():
-        raise ValueError(f"{len(data) - file.tell():,} bytes for shape {shape}")
-    array = np.frombuffer(data, dtype, offset=file.tell())
+    if math.prod(shape) * dtype.itemsize != len(data) - offset:
+        raise ValueError(f"{len(data) - offset:,} bytes for shape {shape}")
+    array = np.frombuffer(data, dtype, offset=offset)
     native = array.astype(dtype.newbyteorder("="), copy=False)
     return native.reshape(shape, order="F" if fortran else "C")
 
@@ -355,18 +351,18 @@ def _member_error(path: str, key: str, extension: str, expected: str, found: str
     name = to_printable_path(f"{key}.{extension}")
     return error(
         "E377",
-        f"`{name[-60:]}` is not what its extension says",
+        f"member `{name[-60:]}` does not match its extension",
         location=Location(path=to_printable_path(path)),
         expected=expected,
         found=found,
-        do="fix the member and pack the tar again, or leave the sample out",
+        do="fix the member and pack the tar again, or remove the sample",
     )
 
 
 def _too_large_error(path: str, key: str, position: int) -> RekordError:
     return error(
         "E327",
-        f"the members of sample {preview(key)} are larger than protobuf's 2 GiB",
+        f"sample {preview(key)} is larger than protobuf's 2 GiB",
         location=Location(path=to_printable_path(path), row=position),
         expected="at most 2,147,483,647 bytes",
         found="more",

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from rekord.arguments import as_path, check_keywords
 from rekord.errors import RekordError, error, preview
@@ -18,69 +16,51 @@ from rekord.schema.interop.label_map import LabelItem
 from rekord.sources import detection_common as detection
 from rekord.sources.base import SourceFile
 from rekord.sources.detection_common import MAX_LABEL_BYTES, AnnotationListing, AnnotationSource, RowEntry
-from rekord.sources.image_folder import find_images, strip_image_extension, validate_folder
+from rekord.sources.image_folder import find_images, stat_file, strip_image_extension, validate_folder
 from rekord.storage.local import LOCAL
 
 _MAX_FILE_BYTES = 4 << 20
 _MAX_CLASSES = 1 << 20
-_KEYPOINT_PATTERN = re.compile(
-    r"^kpt_shape[ \t]*:\s*(?:\[\s*(\d{1,4})\s*,\s*([23])\s*\]|-\s*(\d{1,4})\s*\n\s*-\s*([23])\b)",
-    re.MULTILINE,
-)
-_NUMBERED_NAME_PATTERN = re.compile(r"""^(["']?)(\d{1,7})\1\s*:\s*(.*)$""")
 
 
 def read_class_names(root: str) -> tuple[tuple[str, ...] | None, str | None]:
-    """The names by number with the file that they are from; None where no file says them."""
+    """Class names by number, with the file that they come from; None if no file has them."""
     for path in _candidate_files(root):
-        data = detection.read_small_file(path, _MAX_FILE_BYTES, "X533")
-        try:
-            text = data.decode("utf-8-sig")
-        except UnicodeDecodeError as failure:
-            line = data.count(b"\n", 0, failure.start) + 1
-            raise _class_names_error(path, line, "the names of classes are not UTF-8", "other bytes") from None
-        if path.lower().endswith((".yaml", ".yml")):
-            names = _parse_yaml_names(text, path)
-            if names is None:
-                continue
+        names: tuple[str, ...] | None
+        if _is_yaml(path):
+            node = _find_yaml_node(path, "names")
+            names = None if node is None else _parse_names(node, path)
         else:
-            lines = [line.strip() for line in text.splitlines()]
-            while lines and not lines[-1]:
-                lines.pop()
-            names = tuple(lines)
-        _check_class_names(names, path)
-        return names, path
+            names = tuple([line.strip() for line in _read_text(path).rstrip().splitlines()])
+        if names is not None:
+            _check_class_names(names, path)
+            return names, path
     return None, None
 
 
 def read_keypoint_numbers(root: str) -> int | None:
-    """How many numbers of keypoints follow every box; None where no yaml file says that there are any."""
-    for path in _candidate_files(root):
-        if not path.lower().endswith((".yaml", ".yml")):
+    """The number of keypoint values after every box; None if no YAML file declares keypoints."""
+    for path in filter(_is_yaml, _candidate_files(root)):
+        node = _find_yaml_node(path, "kpt_shape")
+        if node is None:
             continue
-        text = detection.read_small_file(path, _MAX_FILE_BYTES, "X533").decode("utf-8-sig", "replace")
-        begin = re.search(r"^kpt_shape\s*:", text, re.MULTILINE)
-        if begin is None:
-            continue
-        found = _KEYPOINT_PATTERN.search(text)
-        if found is None:
-            line = text.count("\n", 0, begin.start()) + 1
+        parts = [getattr(part, "value", "") for part in node.value] if isinstance(node.value, list) else []
+        if len(parts) != 2 or not str(parts[0]).isdecimal() or len(parts[0]) > 4 or parts[1] not in ("2", "3"):
             raise error(
                 "X533",
-                "`kpt_shape` cannot be read",
-                location=Location(path=path, line=line),
-                expected="how many keypoints, and 2 or 3 numbers of each: `kpt_shape: [17, 3]`",
-                found=text[begin.start() :].split("\n", 1)[0][:60],
-                do="fix the line, or take it out where labels have no keypoints",
+                "`kpt_shape` is not valid",
+                location=Location(path=path, line=node.start_mark.line + 1),
+                expected="the number of keypoints, and 2 or 3 values for each: `kpt_shape: [17, 3]`",
+                found=preview(node.value if isinstance(node.value, str) else parts),
+                do="fix the line, or remove it if labels have no keypoints",
             )
-        count, each = [int(number) for number in found.groups() if number is not None]
-        return count * each
+        return int(parts[0]) * int(parts[1])
     return None
 
 
 def _candidate_files(root: str) -> Iterator[str]:
     names = [entry.name for entry in LOCAL.list(root) if entry.kind == "file" and not entry.name.startswith(".")]
-    yamls = [name for name in names if name.lower().endswith((".yaml", ".yml"))]
+    yamls = [name for name in names if _is_yaml(name)]
     yield from [os.path.join(root, name) for name in sorted(yamls, key=lambda name: name != "data.yaml")]
     for folder in ("", "labels", "labels/train", "train/labels"):
         path = os.path.join(root, *folder.split("/"), "classes.txt")
@@ -89,106 +69,65 @@ def _candidate_files(root: str) -> Iterator[str]:
     yield from [os.path.join(root, name) for name in names if name.lower().endswith((".names", "_darknet.labels"))]
 
 
-def _parse_yaml_names(text: str, path: str) -> tuple[str, ...] | None:
-    """What stands under `names:`: a list or a map, in lines or in brackets."""
-    lines = text.splitlines()
-    for number, line in enumerate(lines):
-        match = re.match(r"names\s*:(.*)$", line)
-        if match is None:
-            continue
-        rest = _strip_comment(match[1]).strip()
-        at = number + 1
-        if rest[:1] in ("[", "{"):
-            whole = rest + " " + " ".join([_strip_comment(one) for one in lines[at:]])
-            return _parse_flow_names(whole, path, at)
-        if rest:
-            raise _class_names_error(path, at, "`names` is no list and no map", rest[:60])
-        return _parse_block_names(lines, at, path)
-    return None
+def _is_yaml(path: str) -> bool:
+    return path.lower().endswith((".yaml", ".yml"))
 
 
-def _parse_block_names(lines: list[str], first: int, path: str) -> tuple[str, ...]:
+def _read_text(path: str) -> str:
+    return detection.decode_text(
+        detection.read_small_file(path, _MAX_FILE_BYTES, "X533"),
+        lambda line, found: _class_names_error(path, line, "class names are not UTF-8", f"bytes {found}"),
+    )
+
+
+def _find_yaml_node(path: str, key: str) -> Any:
+    """The node under a top-level key of a YAML file; None if there is no such key.
+
+    Nodes are composed and never constructed: tags are ignored, aliases are not expanded, and a class called `no`
+    keeps its name.
+    """
+    import yaml
+
+    text = _read_text(path)
+    # Other YAML files may be anything, also templates that no parser accepts.
+    if not re.search(rf"^[\"']?{key}[\"']?\s*:", text, re.MULTILINE):
+        return None
+    try:
+        root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (yaml.YAMLError, RecursionError) as failure:
+        mark = getattr(failure, "context_mark", None) or getattr(failure, "problem_mark", None)
+        found = str(getattr(failure, "problem", None) or failure)[:60]
+        line = None if mark is None else mark.line + 1
+        raise _class_names_error(path, line, "YAML file cannot be parsed", found) from None
+    pairs = root.value if isinstance(root, yaml.MappingNode) else ()
+    return next((value for name, value in pairs if name.value == key), None)
+
+
+def _parse_names(node: Any, path: str) -> tuple[str, ...]:
+    """The names in a YAML list, or in a map from class numbers."""
+    line = node.start_mark.line + 1
+    if not isinstance(node.value, list):
+        raise _class_names_error(path, line, "`names` is neither a list nor a map", node.value[:60])
     names: dict[int, str] = {}
-    for number, line in enumerate(lines[first:], first + 1):
-        bare = _strip_comment(line)
-        if not bare.strip():
-            continue
-        text = bare.strip()
-        pair = _NUMBERED_NAME_PATTERN.match(text)
-        if text.startswith("- "):
-            names[len(names)] = _unquote(text[2:].strip())
-        elif pair is not None and bare[0] in " \t":
-            names[int(pair[2])] = _unquote(pair[3].strip())
-        elif bare[0] in " \t":
-            raise _class_names_error(path, number, "a line below `names` is no class", text[:60])
-        else:
-            break
-    return _order_by_number(names, path, first)
-
-
-def _parse_flow_names(text: str, path: str, line: int) -> tuple[str, ...]:
-    is_map = text[0] == "{"
-    names: dict[int, str] = {}
-    for item in _split_flow_items(text, "}" if is_map else "]", path, line):
-        pair = _NUMBERED_NAME_PATTERN.match(item)
-        if not is_map:
-            names[len(names)] = _unquote(item)
-        elif pair is not None:
-            names[int(pair[2])] = _unquote(pair[3].strip())
-        else:
-            raise _class_names_error(path, line, "a pair in `names` is no number and name", item[:60])
-    return _order_by_number(names, path, line)
-
-
-def _split_flow_items(text: str, closing: str, path: str, line: int) -> Iterator[str]:
-    """What stands between the commas of a bracket; a comma inside quotes parts nothing."""
-    begin, quote = 1, ""
-    for at in range(1, len(text)):
-        letter = text[at]
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "\"'" and at - begin < 16 and not text[begin:at].strip(" 0123456789:"):
-            quote = letter
-        elif letter in (",", closing):
-            item = text[begin:at].strip()
-            if item:
-                yield item
-            if letter == closing:
-                return
-            begin = at + 1
-    raise _class_names_error(path, line, "the brackets of `names` do not close", text[begin : begin + 40])
-
-
-def _order_by_number(names: dict[int, str], path: str, line: int) -> tuple[str, ...]:
+    for position, item in enumerate(node.value):
+        key, name = item if isinstance(item, tuple) else (None, item)
+        number = str(position if key is None else key.value)
+        if not number.isdecimal() or len(number) > 7 or not isinstance(name.value, str):
+            found = "a nested value" if key is None else preview(key.value)
+            raise _class_names_error(path, name.start_mark.line + 1, "entry of `names` is not a class", found)
+        names[int(number)] = name.value
     if sorted(names) != list(range(len(names))):
-        raise _class_names_error(
-            path, line, "the numbers of `names` have a gap", f"{len(names):,} names up to {max(names):,}"
-        )
+        found = f"{len(names):,} names up to {max(names):,}"
+        raise _class_names_error(path, line, "numbers in `names` have a gap", found)
     return tuple([names[number] for number in range(len(names))])
-
-
-def _strip_comment(line: str) -> str:
-    """A line of yaml without its comment."""
-    return re.sub(r"(^|\s)#.*$", "", line).rstrip()
-
-
-def _unquote(text: str) -> str:
-    if len(text) > 1 and text[0] == text[-1] == '"':
-        return re.sub(r"\\(.)", r"\1", text[1:-1])
-    if len(text) > 1 and text[0] == text[-1] == "'":
-        return text[1:-1].replace("''", "'")
-    return text
 
 
 def _check_class_names(names: tuple[str, ...], path: str) -> None:
     if not names or not all(names) or len(names) > _MAX_CLASSES:
-        raise _class_names_error(
-            path, None, "there are no usable names of classes", "none" if not names else "an empty name"
-        )
-    if len(set(names)) < len(names):
-        first: set[str] = set()
-        twice = next(name for name in names if name in first or first.add(name))  # type: ignore[func-returns-value]
-        raise _class_names_error(path, None, "two classes have one name", repr(twice)[:60])
+        raise _class_names_error(path, None, "file has no valid class names", "an empty name" if names else "none")
+    duplicate = next((name for name, count in Counter(names).items() if count > 1), None)
+    if duplicate is not None:
+        raise _class_names_error(path, None, "two classes have the same name", preview(duplicate))
 
 
 def _class_names_error(path: str, line: int | None, what: str, found: str) -> RekordError:
@@ -196,13 +135,13 @@ def _class_names_error(path: str, line: int | None, what: str, found: str) -> Re
         "X533",
         what,
         location=Location(path=path, line=line),
-        expected="the names of classes, each once: `names: [cat, dog]` in yaml, or one a line",
+        expected="class names, each once: `names: [cat, dog]` in YAML, or one per line",
         found=found,
-        do="fix the file of names",
+        do="fix the file of class names",
     )
 
 
-# Texts that lie in the folders of labels and are none.
+# Text files in folders of labels that are not label files.
 _NON_LABEL_NAMES = frozenset(
     ("classes.txt", "train.txt", "val.txt", "valid.txt", "test.txt", "trainval.txt", "notes.txt")
 )
@@ -212,18 +151,17 @@ _MIN_DECIMALS, _MAX_DECIMALS = 3, 9
 
 @check_keywords
 def yolo(path: str | os.PathLike[str], *, label_map: str | os.PathLike[str] | None = None) -> YoloSource:
-    """The images below a folder with the boxes of their label files.
+    """Images below a folder with the boxes of their label files.
 
-    The label file of `images/train/1.jpg` is `labels/train/1.txt`, or `images/train/1.txt` where there is no
-    folder of labels; `train/images` with `train/labels` is read as well. Folders called like a split are the
-    splits. An image without a label file has no boxes.
+    The label file of `images/train/1.jpg` is `labels/train/1.txt`, or `images/train/1.txt` if there is no folder
+    of labels; `train/images` with `train/labels` is read as well. Folders named like a split are the splits. An
+    image without a label file has no boxes.
 
-    Names of classes come from a yaml file with `names:`, `classes.txt` or a `.names` file; where there is none,
-    the numbers are the names. Class 0 gets the id 1, and so on: detection keeps 0 for the background;
-    `label_map` gives ids by name instead. Rows have `boxes_normalised`, from 0 to 1. A line with more than two
-    points is an outline, and its box is what encloses it; where the yaml file has a `kpt_shape`, what follows a
-    box are keypoints, which are not read. An edge that leaves the image by no more than the
-    rounding of the written digits is put back on the border.
+    Class names come from a YAML file with `names:`, `classes.txt` or a `.names` file; without one, the numbers are
+    the names. Class 0 gets id 1, and so on: detection reserves 0 for the background; `label_map` gives ids by name
+    instead. Rows have `boxes_normalised`, from 0 to 1. A line with more than two points is an outline, and its box
+    encloses it; if the YAML file has a `kpt_shape`, the numbers after a box are keypoints, which are ignored. An
+    edge outside the image by no more than the rounding of the written digits is moved to the border.
     """
     return YoloSource(as_path("path", path), detection.load_label_items(label_map))
 
@@ -234,18 +172,10 @@ class _YoloImage(NamedTuple):
     split: str | None
 
 
-class _InvalidYoloRow(NamedTuple):
-    """A row that there is not: labels without an image, or a second image for one label file."""
-
-    kind: str
-    file: str
-    other: str
-
-
 class _YoloContext(NamedTuple):
-    names: tuple[str, ...] | None  # by number; None where the numbers are the names
+    names: tuple[str, ...] | None  # by number; None if the numbers are the names
     ids: dict[str, int]
-    keypoints: int | None  # numbers that follow every box
+    keypoints: int | None  # keypoint values after every box
 
 
 @dataclass(eq=False)
@@ -263,26 +193,24 @@ class YoloSource(AnnotationSource):
         if not tree.files:
             raise detection.no_data_error(
                 self.root,
-                "no images here",
+                "folder has no images",
                 "images/*.jpg and labels/*.txt, at any depth",
                 f"{tree.ignored:,} other files",
-                "name the folder that has images and labels in it",
+                "pass the folder that contains images and labels",
             )
         texts = dict(_find_label_files(self.root))
         entries, files = self._entries(tree.files, texts)
         if not any(isinstance(entry.content, _YoloImage) and entry.content.labels for entry in entries):
             raise detection.no_data_error(
                 self.root,
-                "no image here has a label file",
-                "labels/NAME.txt for images/NAME.jpg, or the two beside each other",
-                f"{len(tree.files):,} images and none",
-                "name the folder that has images and labels in it",
+                "no image has a label file",
+                "labels/NAME.txt for images/NAME.jpg, or both in the same folder",
+                f"{len(tree.files):,} images, no label files",
+                "pass the folder that contains images and labels",
             )
         names, name_file = read_class_names(self.root)
         if name_file is not None:
-            facts = detection.stat_file(name_file)
-            if facts is not None:
-                files[os.path.relpath(name_file, self.root).replace(os.sep, "/")] = facts
+            self.add_file(files, name_file)
         keypoints = read_keypoint_numbers(self.root)
         known = names if names is not None else self._numbers(entries, keypoints)
         ids = detection.assign_class_ids(known, self.items)
@@ -306,23 +234,23 @@ class YoloSource(AnnotationSource):
         for image in images:
             labels = next((path for path in _candidate_label_paths(image.path) if path in texts), None)
             folders.add(image.path.rpartition("/")[0])
-            facts = detection.stat_file(os.path.join(self.root, image.path))
-            if facts is not None:
-                files[image.path] = facts
+            self.add_file(files, os.path.join(self.root, image.path))
             before = None if labels is None else detection.remember_key(taken, labels, image.path)
-            content: _YoloImage | _InvalidYoloRow = _YoloImage(image.path, labels, _parse_split(image.path))
+            content: _YoloImage | RekordError = _YoloImage(image.path, labels, _parse_split(image.path))
             if before is not None:
-                content = _InvalidYoloRow("twice", image.path, before)
+                at = Location(path=self.place(image.path))
+                name = strip_image_extension(image.path)
+                content = detection.duplicate_image_error(name, self.place(before), at)
             entries.append(RowEntry(image.path, 0, image.size_bytes, content))
         for path, facts in texts.items():
             if path in taken:
                 files[path] = facts
             elif _is_orphan(self.root, path, folders):
-                entries.append(RowEntry(path, 0, 0, _InvalidYoloRow("orphan", path, "")))
+                entries.append(RowEntry(path, 0, 0, _orphan_error(path, Location(path=self.place(path)))))
         return entries, files
 
     def _numbers(self, entries: list[RowEntry], keypoints: int | None) -> tuple[str, ...]:
-        """The numbers of all classes up to the greatest one in any label file, as names."""
+        """The numbers of all classes up to the largest one in any label file, as names."""
         most = -1
         for entry in entries:
             if isinstance(entry.content, _YoloImage) and entry.content.labels is not None:
@@ -330,67 +258,53 @@ class YoloSource(AnnotationSource):
                     for one in self._lines(entry.content.labels, keypoints):
                         most = max(most, one.number)
                 except RekordError:
-                    continue  # its row will say so
+                    continue  # reported by its row
         return tuple([str(number) for number in range(most + 1)])
 
     def _lines(self, labels: str, keypoints: int | None) -> Iterator[_YoloObject]:
         path = self.place(labels)
         data = detection.read_small_file(os.path.join(self.root, labels), MAX_LABEL_BYTES, "E372")
-        try:
-            text = data.decode("utf-8-sig")
-        except UnicodeDecodeError as failure:
-            line = data.count(b"\n", 0, failure.start) + 1
-            found = data[failure.start : failure.start + 8].hex(" ")
-            raise _line_error(path, line, "a label file is not UTF-8", found) from None
+        text = detection.decode_text(
+            data, lambda line, found: _line_error(path, line, "label file is not UTF-8", f"bytes {found}")
+        )
         for line, words in enumerate(text.split("\n"), 1):
             if words.strip():
                 yield _parse_line(words.split(), path, line, keypoints)
 
-    def row(self, entry: RowEntry, context: _YoloContext) -> dict[str, Any]:
-        content = entry.content
-        if isinstance(content, _InvalidYoloRow):
-            raise self._refused(content)
-        boxes, labels, names, whose = [], [], [], []
-        lines = () if content.labels is None else self._lines(content.labels, context.keypoints)
-        for one in lines:
-            at = Location(path=self.place(content.labels), line=one.line)
+    def row(self, content: _YoloImage, context: _YoloContext) -> dict[str, Any]:
+        objects = [] if content.labels is None else list(self._lines(content.labels, context.keypoints))
+        names = []
+        for one in objects:
+            at = Location(path=self.place(content.labels or ""), line=one.line)
             if context.names is not None and one.number >= len(context.names):
-                raise detection.unknown_class_error(
-                    "a box", one.number, f"a class from 0 to {len(context.names) - 1}", at
-                )
+                known = f"a class from 0 to {len(context.names) - 1}"
+                raise detection.unknown_class_error("box", one.number, known, at)
             name = str(one.number) if context.names is None else context.names[one.number]
             if name not in context.ids:
-                raise detection.unknown_class_error("a box", name, "a class of the label map", at)
-            boxes.append(one.box)
-            labels.append(context.ids[name])
+                raise detection.unknown_class_error("box", name, "a class of the label map", at)
             names.append(name)
-            whose.append(f"line {one.line:,} of its label file")
-        values = {
-            "image": Path(self.root) / content.image,
-            "filename": content.image,
-            "source_id": content.image,
-            "boxes_normalised": detection.to_box_array(boxes),
-            "labels": np.array(labels, np.int64),
-            "class_names": names,
-            "box_names": whose,
-        }
-        if content.split is not None:
-            values["split"] = content.split
-        return values
-
-    def _refused(self, bad: _InvalidYoloRow) -> RekordError:
-        at = Location(path=self.place(bad.file))
-        if bad.kind == "twice":
-            return detection.duplicate_image_error(strip_image_extension(bad.file), self.place(bad.other), at)
-        return error(
-            "E373",
-            "labels have no image",
-            location=at,
-            expected=f"an image called {preview(strip_image_extension(os.path.basename(bad.file)[:-4]))} "
-            "beside, or below images",
-            found="none",
-            do="fetch the image, or take the label file away",
+        return self.build_row(
+            content.image,
+            content.image,
+            boxes=[one.box for one in objects],
+            labels=[context.ids[name] for name in names],
+            class_names=names,
+            box_names=[f"line {one.line:,} of the label file" for one in objects],
+            split=content.split,
+            normalised=True,
         )
+
+
+def _orphan_error(labels: str, at: Location) -> RekordError:
+    name = preview(strip_image_extension(os.path.basename(labels)[:-4]))
+    return error(
+        "E373",
+        "label file has no image",
+        location=at,
+        expected=f"an image named {name} next to it, or below images",
+        found="none",
+        do="add the image, or remove the label file",
+    )
 
 
 class _YoloObject(NamedTuple):
@@ -402,35 +316,27 @@ class _YoloObject(NamedTuple):
 def _parse_line(words: list[str], path: str, line: int, keypoints: int | None = None) -> _YoloObject:
     """One object: `class cx cy w h`, or `class x y x y x y …` for an outline.
 
-    With keypoints it is always a box, and so many numbers follow: taken for an outline, they would be another box.
+    With keypoints it is always a box, followed by that many numbers: read as an outline, they would be another box.
     """
     if keypoints is not None and len(words) == 5 + keypoints:
         words = words[:5]
     try:
-        if any("_" in word for word in words):  # to Python 1_0 is ten
+        if any("_" in word for word in words):  # Python reads 1_0 as ten
             raise ValueError
         number, values = float(words[0]), [float(word) for word in words[1:]]
     except ValueError:
-        raise _line_error(
-            path, line, "a line of a label file has a word that is no number", " ".join(words)
-        ) from None
+        raise _line_error(path, line, "label has a word that is not a number", " ".join(words)) from None
     if not number.is_integer() or not 0 <= number < _MAX_CLASSES:
-        raise _line_error(path, line, "a line of a label file begins with no class", words[0])
+        raise _line_error(path, line, "label does not start with a class number", words[0])
     if len(values) != 4 and (keypoints is not None or len(values) < 6 or len(values) % 2):
         likely = "the sixth number is a confidence: these are predictions" if len(values) == 5 else None
-        raise _line_error(
-            path,
-            line,
-            "a line of a label file has a number too many or too few",
-            f"{len(words)} numbers",
-            likely,
-        )
+        raise _line_error(path, line, "label has the wrong number of values", f"{len(words)} numbers", likely)
     decimals = max([len(word.lower().partition("e")[0].partition(".")[2]) for word in words[1:]])
     rounding = 10.0 ** -min(max(decimals, _MIN_DECIMALS), _MAX_DECIMALS)
     wrong = next((value for value in values if not -rounding <= value <= 1 + rounding), None)
     if wrong is not None:
         likely = "these are pixels" if 2 < wrong < 1e6 else None
-        raise _line_error(path, line, "a line of a label file is not normalised", f"{wrong:g}", likely)
+        raise _line_error(path, line, "label is not normalised", f"{wrong:g}", likely)
     if len(values) == 4:
         x, y, width, height = values
         edges = x - width / 2, y - height / 2, x + width / 2, y + height / 2
@@ -451,7 +357,7 @@ def _line_error(path: str, line: int, what: str, found: str, likely: str | None 
         "E372",
         what,
         location=Location(path=path, line=line),
-        expected="class cx cy w h, the last four from 0 to 1; or class and the points of an outline",
+        expected="class cx cy w h, the last four from 0 to 1; or a class and the points of an outline",
         found=found if len(found) <= 60 else found[:59] + "…",
         likely=likely,
         do=f"fix line {line:,} of the label file",
@@ -459,7 +365,7 @@ def _line_error(path: str, line: int, what: str, found: str, likely: str | None 
 
 
 def _find_label_files(root: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Every text file below the root that can be a label file."""
+    """Every text file below the root that may be a label file."""
     seen: set[tuple[int, int]] = set()
     folders = [""]
     while folders:
@@ -475,13 +381,13 @@ def _find_label_files(root: str) -> Iterator[tuple[str, os.stat_result]]:
             if entry.kind == "folder":
                 folders.append(path)
             elif entry.name.lower().endswith(".txt") and entry.name.lower() not in _NON_LABEL_NAMES:
-                facts = detection.stat_file(os.path.join(root, path))
+                facts = stat_file(os.path.join(root, path))
                 if facts is not None:
                     yield path, facts
 
 
 def _candidate_label_paths(image: str) -> Iterator[str]:
-    """Where the label file of an image may be: in `labels` for the last `images` of its path, else beside it."""
+    """Where an image's label file may be: in `labels` instead of the last `images` of its path, or next to it."""
     name = f"{strip_image_extension(image)}.txt"
     parts = name.split("/")
     for i in range(len(parts) - 2, -1, -1):
@@ -502,7 +408,7 @@ def _parse_split(path: str) -> str | None:
 
 
 def _is_orphan(root: str, path: str, image_folders: set[str]) -> bool:
-    """Whether a text that no image has is a label file: it lies among labels, or reads like one."""
+    """Whether a text file without an image is a label file: it is in a folder of labels, or parses as one."""
     folders = path.split("/")[:-1]
     if "labels" in [folder.lower() for folder in folders]:
         return True

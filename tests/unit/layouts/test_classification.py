@@ -118,11 +118,11 @@ def test_a_missing_label_is_left_out_where_it_may_be():
     ("label", "code", "do"),
     [
         ("dgo", "E316", "did you mean 'dog'?"),
-        ("background", "E316", "fix the row, or give the layout more classes="),
-        (2, "E317", "fix the row, or give the layout more classes="),
-        (-1, "E317", "fix the row, or give the layout more classes="),
-        (1.0, "E317", "fix the row, or give the layout more classes="),
-        (True, "E317", "fix the row, or give the layout more classes="),
+        ("background", "E316", "fix the row, or add the class: classes=[…]"),
+        (2, "E317", "fix the row, or add the class: classes=[…]"),
+        (-1, "E317", "fix the row, or add the class: classes=[…]"),
+        (1.0, "E317", "fix the row, or add the class: classes=[…]"),
+        (True, "E317", "fix the row, or add the class: classes=[…]"),
     ],
 )
 def test_a_label_that_is_no_class_is_refused(label, code, do):

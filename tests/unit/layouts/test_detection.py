@@ -110,7 +110,7 @@ def test_boxes_without_an_area_or_outside_are_left_out_with_all_that_belongs_to_
     assert (values["area"].tolist(), values["masks"]) == ([1, count - 1], [masks[1], masks[-1]])
     (remark,) = derived.remarks
     assert (remark.code, remark.feature) == ("H741", "boxes")
-    assert remark.what == "6 boxes have no area or leave the image, and were left out"
+    assert remark.what == "6 boxes without area or outside the image were skipped"
 
 
 @pytest.mark.parametrize("box", BAD)
@@ -139,18 +139,18 @@ def test_the_size_of_the_image_itself_counts_and_another_is_remarked():
     assert (derived.values["width"], derived.values["height"]) == (20, 10)
     assert np.allclose(derived.values["boxes"], [[0.1, 0.1, 0.5, 0.5]])
     (remark,) = derived.remarks
-    assert remark == ("H742", "boxes", "the annotation says 200 × 100, the image is 20 × 10")
+    assert remark == ("H742", "boxes", "annotation has size 200 × 100, image has 20 × 10")
     refusing = detection(classes=CLASSES, bad_boxes="refuse")
     failure = refused(lambda: refusing.derive(row([(100, 0, 200, 5)], width=200, height=100), "full"))
-    assert failure.likely == "the boxes are meant for another image: the annotation says 200 × 100"
+    assert failure.likely == "the boxes belong to an image of another size: the annotation has 200 × 100"
 
 
 def test_annotations_that_had_no_box_are_remarked():
     layout = detection(classes=CLASSES)
     (one,) = layout.derive(row(skipped_annotations=1), "full").remarks
     (many,) = layout.derive(row(skipped_annotations=1200), "full").remarks
-    assert one == ("H743", "boxes", "1 annotation has no box, and was left out")
-    assert many.what == "1,200 annotations have no box, and were left out"
+    assert one == ("H743", "boxes", "1 annotation without a box was skipped")
+    assert many.what == "1,200 annotations without a box were skipped"
 
 
 @pytest.mark.parametrize(

@@ -351,14 +351,14 @@ def test_samples_are_spread_over_a_large_source(tmp_path, monkeypatch):
     ("content", "code", "found"),
     [
         ("", "X520", "an empty file"),
-        ("\n\r\n", "X520", "no line with anything in it"),
+        ("\n\r\n", "X520", "only empty lines"),
         ("a,b\n", "X520", "a header without rows"),
         (b"a,b\n1,\x00\n", "X521", "a zero byte at 6"),
         ("a,b\n1,2\n".encode("utf-16"), "X521", "text in UTF-16"),
-        ("a,b,a\n1,2,3\n", "X522", "columns 1 and 3 of this name"),
-        ("a,,c\n1,2,3\n", "X522", "3 columns, of which number 2 is empty"),
+        ("a,b,a\n1,2,3\n", "X522", "columns 1 and 3 with this name"),
+        ("a,,c\n1,2,3\n", "X522", "3 columns, number 2 with an empty name"),
         (b"a,\xff\n1,2\n", "X522", "the byte 0xff"),
-        ('a,"b\n1,2\n', "X522", "a quote that is not closed"),
+        ('a,"b\n1,2\n', "X522", "an unclosed quote"),
     ],
 )
 def test_a_file_without_a_table_is_refused_by_name(tmp_path, content, code, found):
@@ -392,7 +392,7 @@ def test_a_column_that_is_not_there_is_refused_with_a_near_miss(tmp_path):
 
 def test_names_that_do_not_fit_a_file_without_a_header_are_refused(tmp_path):
     failure = refusal(csv(file(tmp_path, "1,2\n"), header=False, columns=["a"]).facts)
-    assert (failure.code, failure.expected) == ("X522", "2 names, as the first row has fields")
+    assert (failure.code, failure.expected) == ("X522", "2 names, one per field of the first row")
 
 
 def test_a_path_that_is_not_there_is_refused(tmp_path):

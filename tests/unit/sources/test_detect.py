@@ -185,12 +185,12 @@ def test_a_pattern_is_known_by_its_extension(tree):
 @pytest.mark.parametrize(
     ("files", "found", "do"),
     [
-        ({"a.pdf": "x", "b.pdf": "x", "c.docx": "x"}, "2 .pdf, 1 .docx", "name the folder"),
-        ({}, "no files", "name the folder"),
+        ({"a.pdf": "x", "b.pdf": "x", "c.docx": "x"}, "2 .pdf, 1 .docx", "pass the folder"),
+        ({}, "no files", "pass the folder"),
         ({"a.csv": "x\n1\n", "b.parquet": b"PAR1"}, "data of several kinds: 1 .csv, 1 .parquet", "a.csv OUT"),
         (
             {"train/images/1.jpg": JPEG, "train/masks/1.png": JPEG},
-            "images and masks in folders below each split",
+            "folders of images and masks below each split",
             "--split train OUT",
         ),
         (

@@ -175,7 +175,7 @@ def test_a_folder_without_images_says_what_it_has(put):
     root = put("a/1.txt", "2.csv")
     failure = refused(lambda: image_folder(root).facts())
     assert (failure.code, failure.location.path) == ("X527", str(root))
-    assert failure.found == "2 files, none of them an image"
+    assert failure.found == "2 files that are not images"
     failure = refused(lambda: image_folder(root / "a" / "..").parts())
     assert failure.location.path == str(root)
 
@@ -390,7 +390,7 @@ def test_the_defects_of_lines_are_bad_rows_that_name_them(put):
     ]
     twice = rows[3].values
     assert isinstance(twice, RekordError)
-    assert twice.what == "lines 2 and 5 name the same image"
+    assert twice.what == "lines 2 and 5 list the same image"
     assert source.facts().classes == ("cat", "dog")  # ids do not change when a file comes back
 
 
@@ -399,7 +399,7 @@ def test_the_defects_of_lines_are_bad_rows_that_name_them(put):
     [
         (b"", None, "no first line"),
         (b"\n\n", None, "no first line"),
-        (b"image,label\n", None, "a header alone"),
+        (b"image,label\n", None, "only a header"),
         (b"name,age\nx,3\n", None, "the columns 'name, age'"),
         (b"image,age\nx.jpg,3\n", None, "the columns 'image, age'"),
         (b"image,label\n1.jpg,\0cat\n", 2, "a zero byte"),

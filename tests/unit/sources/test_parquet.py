@@ -286,7 +286,7 @@ def test_a_parquet_file_that_is_cut_says_so(tmp_path):
     assert (failure.code, failure.location.path, failure.found) == (
         "X524",
         str(path),
-        "no Parquet footer at its end",
+        "no Parquet footer at the end",
     )
 
 

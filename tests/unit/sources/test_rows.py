@@ -133,7 +133,7 @@ def test_a_list_can_be_read_again_and_an_iterator_cannot():
     with pytest.raises(UsageError) as caught:
         once.rows()
     assert caught.value.code == "U616"
-    assert caught.value.what == "the rows come from an iterator, which has been read already"
+    assert caught.value.what == "iterator of rows was already read"
 
 
 def failing() -> Iterator[dict[str, int]]:
@@ -148,7 +148,7 @@ def test_an_exception_of_the_generator_reaches_the_user_with_the_row_in_its_note
     assert [next(found).values, next(found).values] == [{"a": 1}, {"a": 2}]
     with pytest.raises(KeyError, match="mine") as caught:
         next(found)
-    assert caught.value.__notes__ == ["rekord was reading row 2 when this was raised"]
+    assert caught.value.__notes__ == ["rekord was reading row 2"]
 
 
 def test_an_exception_while_looking_at_the_first_rows_reaches_the_user_too():

@@ -133,7 +133,7 @@ def test_what_has_no_partner_is_a_bad_row(put):
     assert [row.path for row in rows] == ["../masks/4.png", "../masks/a/3.png", "1.jpg", "2.jpg", "3.jpg"]
     assert os.path.samefile(full_path(source, rows[0].path), root / "masks/4.png")
     assert isinstance(rows[3].values, RekordError)
-    assert rows[3].values.expected == "a mask called 2.png"
+    assert rows[3].values.expected == "a mask named 2.png"
 
 
 def test_optional_masks_are_left_out(put):
@@ -152,8 +152,8 @@ def test_two_files_of_one_name_are_a_bad_row(put):
         ("E365", "1.png", None, "image"),
     ]
     assert [row.values.what for row in rows_of(source)[0::2] if isinstance(row.values, RekordError)] == [
-        "two masks have one name",
-        "two images have one name",
+        "two masks have the same name",
+        "two images have the same name",
     ]
 
 
@@ -189,7 +189,7 @@ def test_folders_that_cannot_be_meant_are_refused(put):
     assert (failure.code, failure.location.path, failure.what) == (
         "X527",
         str(root / "masks"),
-        "no masks here",
+        "folder has no masks",
     )
     failure = refused(lambda: segmentation(root / "empty", root / "images").facts())
     assert (failure.code, failure.location.path) == ("X527", str(root / "empty"))
@@ -358,7 +358,7 @@ def test_a_folder_that_is_no_voc_is_refused_with_the_right_one(voc):
     above.mkdir()
     (above / "VOC2012").symlink_to(voc)
     failure = refused(lambda: voc_segmentation(above).facts())
-    assert (failure.code, failure.do) == ("X529", f"name {above / 'VOC2012'} instead")
+    assert (failure.code, failure.do) == ("X529", f"pass {above / 'VOC2012'} instead")
 
 
 def test_lists_that_name_nothing_are_refused(voc):

@@ -223,7 +223,7 @@ def test_a_doctype_is_refused_in_any_encoding(tmp_path):
     path = put_pair(tmp_path, "a")
     path.write_bytes((BOMB + "<annotation/>").encode("utf-16"))
     (row,) = rows(voc(tmp_path))
-    assert (bad(row).code, bad(row).what) == ("E371", "an xml file declares a DOCTYPE")
+    assert (bad(row).code, bad(row).what) == ("E371", "XML file declares a DOCTYPE")
 
 
 @pytest.mark.parametrize(

@@ -182,8 +182,8 @@ def test_what_belongs_to_no_sample_is_passed_over(tmp_path):
 @pytest.mark.parametrize(
     ("name", "data", "expected"),
     [
-        ("0.cls", b"cat", "a whole number"),
-        ("0.cls", b"9" * 100, "a whole number"),
+        ("0.cls", b"cat", "an integer"),
+        ("0.cls", b"9" * 100, "an integer"),
         ("0.txt", b"\xff\xfe", "UTF-8"),
         ("0.json", b"{", "JSON"),
         ("0.json", b"[" * 100_000, "JSON"),

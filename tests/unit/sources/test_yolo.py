@@ -66,7 +66,7 @@ def test_a_line_is_a_box_from_its_centre_and_an_outline_is_enclosed(one, tmp_pat
     assert np.array_equal(row.values["boxes_normalised"], expected)
     assert row.values["labels"].tolist() == [2, 1]
     assert row.values["class_names"] == ["dog", "cat"]
-    assert row.values["box_names"] == ["line 1 of its label file", "line 3 of its label file"]
+    assert row.values["box_names"] == ["line 1 of the label file", "line 3 of the label file"]
     facts = source.facts()
     assert (facts.layout, facts.classes, facts.class_ids) == ("detection", ("cat", "dog"), (1, 2))
     assert [file.path for file in facts.files] == ["classes.txt", "images/a.jpg", "labels/a.txt"]

@@ -22,8 +22,17 @@ from rekord.layouts.base import DerivedRow, Verify
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Int64, Label, Mask, Schema, Tensor, Text
 from rekord.schema.base import ABSENT, FLOAT_DTYPES, INTEGER_DTYPES, dtype_name
-from rekord.sources.base import PART_BYTES, Chunk, ColumnChunk, SourceFacts, SourceFile, SourcePart, SourceRow
-from rekord.sources.image_folder import group_by_bytes, to_printable_path
+from rekord.sources.base import (
+    PART_BYTES,
+    Chunk,
+    ColumnChunk,
+    SourceFacts,
+    SourceFile,
+    SourcePart,
+    SourceRow,
+    group_by_bytes,
+)
+from rekord.sources.image_folder import to_printable_path
 from rekord.storage.router import ROUTED_STORAGE
 from rekord.transforms.base import is_text_feature
 from rekord.transforms.numeric import cast as cast_transform

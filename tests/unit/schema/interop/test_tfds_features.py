@@ -295,7 +295,7 @@ def test_what_tfds_cannot_hold_names_the_column(schema, column):
 def test_a_compressed_dataset_is_refused():
     with pytest.raises(UsageError) as caught:
         check_tfds(rk.Schema({"x": rk.Int64()}), "pets", "1.0.0", ["train"], "gzip")
-    assert (caught.value.code, caught.value.what) == ("U676", "a TFDS dataset cannot be compressed")
+    assert (caught.value.code, caught.value.what) == ("U676", "TFDS dataset cannot be compressed")
     assert "gzip" in caught.value.found
 
 

@@ -80,7 +80,7 @@ def test_what_tfds_is_to_open_is_not_compressed_unless_asked_for(tmp_path):
         assert sum(part.records for part in parts) == 20
     with pytest.raises(rk.UsageError) as caught:
         rk.rewrite(tmp_path / "in", tmp_path / "packed", format="tfds", compression="gzip", progress=False)
-    assert (caught.value.code, caught.value.what) == ("U676", "a TFDS dataset cannot be compressed")
+    assert (caught.value.code, caught.value.what) == ("U676", "TFDS dataset cannot be compressed")
 
 
 def test_a_run_that_finished_no_shard_leaves_nothing_behind(tmp_path):
