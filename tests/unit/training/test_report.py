@@ -120,7 +120,7 @@ def test_the_page_says_how_good_the_model_is_and_whether_it_waited() -> None:
         "10 % of the time waited for data",
     ]
     (note,) = [one for one in root.iter("div") if one.get("role") == "note"]
-    assert texts(note) == "Waited for data 10 % of the time: the model is the bottleneck, not the input."
+    assert texts(note) == "Waited for data 10 % of the time: the model is the bottleneck."
     lead = "image → label, 3 classes · small CNN, 61,892 parameters · keras on tensorflow"
     assert lead in texts(root)
 
