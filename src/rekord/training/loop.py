@@ -209,12 +209,13 @@ class TrainingLoop:
     def _check_loss(self, loss: float, totals: StepTotals) -> None:
         if math.isfinite(loss):
             return
+        slower = min(1e-4, self._learner.learning_rate / 10)
         raise error(
             "X576",
             location=Location(path=self._reading.train.paths[0] if self._reading.train.paths else None),
             expected="a finite loss",
             found=f"{loss} in epoch {self.progress.epoch + 1}, step {totals.steps + 1}",
-            do=f"learning_rate={min(1e-4, self._learner.learning_rate / 10):g}; find very large numbers with rekord stats PATH",
+            do=f"learning_rate={slower:g}; find very large numbers with rekord stats PATH",
         )
 
     def _check_learned(self, totals: StepTotals) -> None:

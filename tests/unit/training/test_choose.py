@@ -40,13 +40,13 @@ def test_an_image_with_a_label_is_classified_from_the_image_alone(tmp_path):
     assert (task.kind, task.target, inputs_of(task)) == ("classification", "label", {"image": "image"})
     assert (task.classes, task.values) == (("background", "cat", "dog"), None)
     assert task.left_out == {
-        "format": "says how the image is stored",
-        "filename": "says where the record came from",
-        "height": "says how the image is stored",
-        "width": "says how the image is stored",
-        "channels": "says how the image is stored",
-        "colorspace": "says how the image is stored",
-        "text": "says the class in words, and would give `label` away",
+        "format": "describes how the image is stored",
+        "filename": "identifies the source of the record",
+        "height": "describes how the image is stored",
+        "width": "describes how the image is stored",
+        "channels": "describes how the image is stored",
+        "colorspace": "describes how the image is stored",
+        "text": "has the class name, and would leak `label`",
     }
 
 
@@ -60,8 +60,8 @@ def test_a_mask_beside_an_image_is_segmented_and_what_it_ignores_is_known(tmp_pa
         255,
     )
     assert inputs_of(task) == {"image": "image"}
-    assert task.left_out["filename"] == "says where the record came from"
-    assert task.left_out["mask_format"] == "says how the image is stored"
+    assert task.left_out["filename"] == "identifies the source of the record"
+    assert task.left_out["mask_format"] == "describes how the image is stored"
 
 
 def test_a_mask_is_not_learned_where_another_label_is_named(written):
@@ -71,7 +71,7 @@ def test_a_mask_is_not_learned_where_another_label_is_named(written):
     assert choose_task(split).kind == "segmentation"
     task = choose_task(split, label="label")
     assert (task.kind, inputs_of(task)) == ("classification", {"image": "image"})
-    assert task.left_out == {"mask": "a mask: --label mask learns it"}
+    assert task.left_out == {"mask": "a mask; --label mask makes it the target"}
 
 
 @pytest.mark.parametrize(
@@ -310,32 +310,32 @@ def test_numbers_classes_and_strings_are_taken_together(written):
         ("customer_id", rk.Int64(), lambda i: 7 * i, "a record id"),
         ("PassengerId", rk.Int64(), lambda i: 7 * i, "a record id"),
         ("user/uuid", rk.Text(), lambda i: f"u{i}", "a record id"),
-        ("filename", rk.Text(), lambda i: f"{i}.txt", "says where the record came from"),
+        ("filename", rk.Text(), lambda i: f"{i}.txt", "identifies the source of the record"),
         ("country", rk.Text(), lambda i: "DE", "the same in every record"),
         ("hint", rk.Text(optional=True), lambda i: None, "no value in the sampled records"),
-        ("boxes", rk.Boxes(), lambda i: [[0, 0, 1, 1]], "boxes: no baseline takes them"),
-        ("many", rk.Label(9, shape=(None,)), lambda i: [1, 2], "several classes a record"),
+        ("boxes", rk.Boxes(), lambda i: [[0, 0, 1, 1]], "boxes are not supported"),
+        ("many", rk.Label(9, shape=(None,)), lambda i: [1, 2], "several classes per record"),
         ("words", rk.Text(shape=(None,)), lambda i: ["a"], "a list of strings"),
         ("z", rk.Tensor("complex64", (2,)), lambda i: [1j, i], "complex numbers"),
         (
             "wave",
             rk.Float32(shape=(None,)),
             lambda i: [0.5],
-            "lists of different lengths that are no whole numbers",
+            "lists of different lengths without integers",
         ),
         ("path", rk.Float32(shape=(None, 2)), lambda i: [[1, 2]], "varying shapes"),
         (
             "huge",
             rk.Sparse("float32", 70_000),
             lambda i: ([1], [2.0]),
-            "70,000 values a record, and at most 65,536 are taken",
+            "70,000 values per record, more than 65,536",
         ),
         ("raw", rk.Bytes(), lambda i: bytes([255, i]), "bytes that are neither text nor images"),
         (
             "label_name",
             rk.Text(),
             lambda i: f"n{i % 9}",
-            "says the class in words, and would give `label` away",
+            "has the class name, and would leak `label`",
         ),
     ],
 )
@@ -382,7 +382,7 @@ def test_of_few_records_only_an_equal_column_gives_the_answer_away(written):
 def test_where_everything_is_left_out_the_reasons_are_said(written):
     failure = refusal(lambda: choose_task(written(table(path=lambda i: f"u{i}", id=lambda i: i))))
     assert (failure.code, failure.what) == ("U608", "no input columns for `label`")
-    assert failure.found == "`path`: says where the record came from; `id`: a record id"
+    assert failure.found == "`path`: identifies the source of the record; `id`: a record id"
     assert failure.location.feature == "label"
 
 
@@ -460,7 +460,7 @@ def test_images_that_nobody_declared_are_found_in_the_records(tmp_path):
     task = choose_task(rk.open(tmp_path / "train.tfrecord")["train"])
     assert (task.target, inputs_of(task)) == ("image/class/label", {"image/encoded": "image"})
     assert task.left_out == {
-        "image/class/text": "says the class in words, and would give `image/class/label` away",
+        "image/class/text": "has the class name, and would leak `image/class/label`",
         "image/segmentation/class/encoded": "images without an rk.Mask",
     }
 
@@ -501,7 +501,7 @@ def test_steps_of_whole_numbers_are_tokens_and_other_steps_are_left_out(written)
     split = written(rows, schema)
     task = choose_task(split)
     assert inputs_of(task) == {"age": "numbers", "ids": "tokens"}
-    assert task.left_out == {"vector": "of steps, only those that hold one whole number each are taken"}
+    assert task.left_out == {"vector": "steps without a single integer each are not used"}
     failure = refusal(lambda: choose_task(split, label="ids"))
     assert (failure.code, failure.what) == (
         "U608",
