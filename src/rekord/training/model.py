@@ -25,13 +25,9 @@ def load_keras(backend: str | None = None) -> Any:
     """Keras on the given backend, on that of KERAS_BACKEND, or on the first one installed."""
     wanted = backend if backend is not None else os.environ.get(_BACKEND_VARIABLE) or None
     if wanted is not None and wanted not in BACKENDS:
-        raise error(
-            "U677",
-            f"unknown backend {wanted[:60]!r}",
-            expected=", ".join(BACKENDS),
-            found=wanted[:60] if backend is not None else f"{_BACKEND_VARIABLE}={wanted[:60]}",
-            do='backend="tensorflow"',
-        )
+        found = wanted[:60] if backend is not None else f"{_BACKEND_VARIABLE}={wanted[:60]}"
+        what = f"unknown backend {wanted[:60]!r}"
+        raise error("U677", what, expected=", ".join(BACKENDS), found=found, do='backend="tensorflow"')
     if "keras" in sys.modules:
         return _find_loaded_keras(wanted)
     chosen = wanted or next((name for name in BACKENDS if find_spec(name)), None)
