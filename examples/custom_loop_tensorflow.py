@@ -1,4 +1,4 @@
-"""A training loop of one's own in TensorFlow, stopped in the middle of an epoch and gone on with."""
+"""A custom training loop in TensorFlow, stopped in the middle of an epoch and resumed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows() -> Iterator[dict[str, Any]]:
 
 
 def train(folder: Path, stop_after: int | None = None) -> None:
-    """Train until the end, or for `stop_after` steps; a run that was stopped before goes on where it was."""
+    """Train until the end, or for `stop_after` steps; a run that was stopped before is resumed."""
     keras.utils.set_random_seed(0)
     layers = keras.layers
     model = keras.Sequential(

@@ -1,4 +1,4 @@
-"""A training loop in JAX, stopped in the middle of an epoch and gone on with."""
+"""A training loop in JAX, stopped in the middle of an epoch and resumed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def step(weights: dict[str, jax.Array], batch: dict[str, jax.Array]) -> tuple[An
 
 
 def train(folder: Path, stop_after: int | None = None) -> None:
-    """Train until the end, or for `stop_after` steps; a run that was stopped before goes on where it was."""
+    """Train until the end, or for `stop_after` steps; a run that was stopped before is resumed."""
     data = rk.open(folder / "data")
     # remainder="drop" keeps one shape, which `jit` compiles once. On several hosts: rank="auto", sharding=….
     feed = data["train"].to_jax(32, remainder="drop", **READING)

@@ -1,4 +1,4 @@
-"""`model.fit` of Keras on a dataset of rekord, stopped in the middle of an epoch and gone on with."""
+"""`model.fit` of Keras on a dataset of rekord, stopped in the middle of an epoch and resumed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Stop(keras.callbacks.Callback):
 
 
 def train(folder: Path, stop_after: int | None = None) -> None:
-    """Train until the end, or for `stop_after` batches; a run that was stopped before goes on where it was."""
+    """Train until the end, or for `stop_after` batches; a run that was stopped before is resumed."""
     data = rk.open(folder / "data")
     position, weights = folder / "reader.json", folder / "model.keras"
     model, state, first_epoch = new_model(), None, 0

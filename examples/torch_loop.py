@@ -1,4 +1,4 @@
-"""A training loop in PyTorch, stopped in the middle of an epoch and gone on with."""
+"""A training loop in PyTorch, stopped in the middle of an epoch and resumed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pixels(batch: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 def train(folder: Path, stop_after: int | None = None) -> None:
-    """Train until the end, or for `stop_after` steps; a run that was stopped before goes on where it was."""
+    """Train until the end, or for `stop_after` steps; a run that was stopped before is resumed."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 7 * 7, len(CORNERS)))
     optimizer = torch.optim.Adam(model.parameters(), 0.003)

@@ -49,13 +49,13 @@ CODES: dict[str, str] = {
     "S136": "value is not a dict of tf.io features",
     "S137": "tf.io feature is not valid",
     # S138 to S141: transforms of images
-    "S138": "a transform finds no images that it could change",
-    "S139": "images of any size cannot be stored as tensors",
-    "S140": "it is not known what goes with boxes",
-    "S141": "images are stored in a way that a transform cannot keep",
+    "S138": "transform has no images to change",
+    "S139": "images of different sizes cannot be stored as tensors",
+    "S140": "cannot determine which columns belong to boxes",
+    "S141": "transform does not support how images are stored",
     # S142 and S143: transforms of one column
-    "S142": "a transform has no meaning for a column of this type",
-    "S143": "the result of a transform would replace another column",
+    "S142": "transform does not apply to this column",
+    "S143": "result column already exists",
     "S144": "payload column is not the only column",
     # F1xx: the frames of a record file
     "F101": "length checksum does not match",
@@ -160,15 +160,15 @@ CODES: dict[str, str] = {
     "E381": "row cannot be split by its column",
     "E382": "row has an unknown split",
     # E383 and E384: images that a transform cannot change
-    "E383": "boxes are not given in fractions of their image",
-    "E384": "an image is smaller than the part that is to be cropped",
+    "E383": "boxes are not in fractions of their image",
+    "E384": "image is smaller than the crop",
     # E385 to E389: values that a transform cannot take
-    "E385": "a word is not in the vocabulary",
-    "E386": "a value does not survive a cast",
-    "E387": "a text cannot be tokenised",
-    "E388": "a number is in no bucket",
+    "E385": "word is not in the vocabulary",
+    "E386": "value cannot be cast",
+    "E387": "text cannot be tokenised",
+    "E388": "NaN is in no bucket",
     # E395 to E399: records of which no others can be made
-    "E395": "a feature vector has a value that is no number",
+    "E395": "feature vector has a value that is not a finite number",
     # D4xx: records that are not what the schema declares
     "D401": "required feature is missing",
     "D402": "feature has the wrong number of values",
@@ -247,8 +247,8 @@ CODES: dict[str, str] = {
     # X565 to X569: datasets made of others
     "X565": "no records to write",
     # X575 to X577: training
-    "X575": "a checkpoint is damaged",
-    "X576": "the loss is no number any more",
+    "X575": "checkpoint is corrupt",
+    "X576": "loss is not finite",
     # X570 to X574: datasets that are edited
     "X570": "dataset was changed during the edit",
     "X571": "list contains records that do not exist",

@@ -251,7 +251,7 @@ def test_a_place_with_a_run_in_it_is_not_taken_unasked(numbers: Path, whole_run:
         rk.train(numbers, whole_run.out, **NUMBERS)
     assert str(caught.value).startswith("U618: output already contains a run")
     assert caught.value.location.path == whole_run.out
-    assert "--resume" in str(caught.value.do)
+    assert "resume=True" in str(caught.value.do)
 
 
 def test_a_damaged_checkpoint_is_named_and_fresh_starts_over(
@@ -279,7 +279,7 @@ def test_a_loss_that_is_no_number_ends_the_run_and_keeps_the_checkpoint_before(t
     with pytest.raises(rk.DatasetError) as caught:
         rk.train(tmp_path / "data", tmp_path / "run", label="y", learning_rate=1e38, batch_size=8)
     assert caught.value.code == "X576"
-    assert "learning-rate" in str(caught.value.do)
+    assert "learning_rate=" in str(caught.value.do)
 
 
 def test_a_disk_that_is_full_when_the_model_is_saved_is_named_and_the_run_goes_on_later(

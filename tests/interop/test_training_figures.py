@@ -97,8 +97,8 @@ def test_masks_of_nothing_but_what_is_ignored_are_refused(tmp_path: Path) -> Non
     with pytest.raises(rk.UsageError) as caught:
         rk.train(tmp_path / "data", tmp_path / "run", epochs=1)
     assert (caught.value.code, caught.value.location.feature) == ("U608", "mask")
-    assert caught.value.what == "no pixel of `mask` has a class that is learned"
-    assert caught.value.found == "only 255, which is ignored"
+    assert caught.value.what == "all pixels of `mask` are ignored"
+    assert caught.value.found == "only 255, the ignored id"
 
 
 class Stop(TrainingListener):
@@ -181,4 +181,4 @@ def test_a_run_does_not_go_on_with_other_data_to_validate_on(stopped: Path, tmp_
     with pytest.raises(rk.UsageError) as caught:
         rk.train(data, tmp_path / "run", resume=True, **asked)
     assert caught.value.code == "U609"
-    assert caught.value.what == "the run was begun with another validation dataset"
+    assert caught.value.what == "run was started with another validation dataset"

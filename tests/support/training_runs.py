@@ -21,7 +21,7 @@ def finished_run(**changes: Any) -> TrainingResult:
         (InputColumn("image", "image"),),
         "label",
         ("rose", "tulip", "daisy"),
-        left_out={"filename": "says where the record came from"},
+        left_out={"filename": "identifies the source of the record"},
     )
     done = [
         EpochResult(n, 1.0 / n, 0.5 + n / 10, 1.2 / n, 0.4 + n / 10, 10, 320, 320, 2.0, 0.1 * n) for n in range(1, 4)

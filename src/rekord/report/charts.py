@@ -7,20 +7,20 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from rekord.report.formatting import format_number, format_share
+from rekord.report.formatting import format_duration, format_number, format_share
 
 _BAR_WIDTH, _BAR_HEIGHT, _FOOT = 320, 112, 20
 _SPARK_WIDTH, _SPARK_HEIGHT = 96, 22
 
 
 def escape_html(text: object) -> str:
-    """Text from outside as it may stand in the page: markup means nothing, and what cannot be seen is spelled out."""
+    """Text from outside, escaped for the page: no markup, and unprintable characters as escapes."""
     letters = [one if one.isprintable() else _spell_out(one) for one in str(text)]
     return html.escape("".join(letters), quote=True)
 
 
 def format_percent(part: int, whole: int) -> str:
-    """A share as it may stand in the page: little is less than a tenth, `<0.1%`."""
+    """A share in percent, escaped for the page."""
     return html.escape(format_share(part, whole))
 
 
@@ -44,7 +44,7 @@ def render_histogram(
     return (
         f'<svg class="histogram" height="{_BAR_HEIGHT + _FOOT}" role="img" aria-label="{escape_html(label)}">'
         f"<title>{escape_html(label)}</title>"
-        # The bars are stretched to the room that there is; the text around them is not.
+        # The bars are stretched to the available width; the text around them is not.
         f'<svg viewBox="0 0 {_BAR_WIDTH} {_BAR_HEIGHT}" height="{_BAR_HEIGHT}" preserveAspectRatio="none">'
         f"{bars}</svg>"
         f'<line class="axis" x1="0" x2="100%" y1="{_BAR_HEIGHT}.5" y2="{_BAR_HEIGHT}.5" />'
@@ -54,7 +54,7 @@ def render_histogram(
 
 
 def render_sparkline(counts: Sequence[int]) -> str:
-    """The shape of a distribution, as large as a word. The table around it says its numbers."""
+    """A distribution, as large as a word. The table around it has the numbers."""
     return (
         f'<svg class="spark" viewBox="0 0 {_SPARK_WIDTH} {_SPARK_HEIGHT}" aria-hidden="true">'
         f"{_render_bars(counts, _SPARK_WIDTH, _SPARK_HEIGHT)}</svg>"
@@ -62,7 +62,7 @@ def render_sparkline(counts: Sequence[int]) -> str:
 
 
 def render_bar_table(rows: Iterable[tuple[str, int]], total: int, head: str) -> str:
-    """A table of values with a bar, a count and a share each."""
+    """A table of values with their bars, counts and shares."""
     listed = list(rows)
     most = max((times for _, times in listed), default=0)
     body = "".join(
@@ -77,7 +77,7 @@ def render_bar_table(rows: Iterable[tuple[str, int]], total: int, head: str) -> 
 
 
 def render_bar_cell(part: float, most: float) -> str:
-    """A bar in a cell of a table. The cells beside it say its number."""
+    """A bar in a table cell. The cells next to it have the number."""
     width = 100 * part / most if most else 0
     kind = "" if part else ' class="none"'
     return f'<td class="bar" aria-hidden="true"><i{kind} style="width:{width:.1f}%"></i></td>'
@@ -99,7 +99,7 @@ def _render_bars(counts: Sequence[int], width: int, height: int) -> str:
 
 
 def _describe_histogram(edges: Sequence[float], counts: Sequence[int], format_edge: Callable[[float], str]) -> str:
-    """What a chart shows, for somebody who hears it."""
+    """A description of a chart for screen readers."""
     if not counts or not sum(counts):
         return "no values"
     at = max(range(len(counts)), key=lambda i: counts[i])
@@ -112,7 +112,7 @@ def _describe_histogram(edges: Sequence[float], counts: Sequence[int], format_ed
 
 
 def _axis_range(edges: Sequence[float]) -> tuple[float, float]:
-    """The range that is written below the bars; bars of single whole numbers begin half a step before."""
+    """The range shown below the bars; bars of single integers start half a step before."""
     low, high = edges[0], edges[-1]
     if low % 1 == 0.5 and high % 1 == 0.5 and high - low == len(edges) - 1:
         return int(low + 0.5), int(high - 0.5)
@@ -127,10 +127,10 @@ _GRID_LINES = 4
 
 @dataclass(frozen=True, slots=True)
 class ChartCurve:
-    """One line of a chart: a value an epoch, from epoch 1 on."""
+    """A line in a chart: one value per epoch, from epoch 1."""
 
     name: str
-    style: str  # a class of the sheet
+    style: str  # a CSS class
     values: Sequence[float]
 
 
@@ -150,7 +150,7 @@ def render_curves(
 
 
 def render_legend(lines: Sequence[ChartCurve], *, level: str | None = None) -> str:
-    """What the lines of a chart are."""
+    """The legend of a chart."""
     items = [(line.style, line.name) for line in lines] + ([("level", level)] if level else [])
     return "".join(
         f'<span class="key"><svg viewBox="0 0 22 8" aria-hidden="true">'
@@ -160,24 +160,22 @@ def render_legend(lines: Sequence[ChartCurve], *, level: str | None = None) -> s
 
 
 def render_time_bar(parts: Sequence[tuple[str, str, float]]) -> str:
-    """Shares of a time side by side: (name, class of the sheet, seconds) each."""
-    from rekord.report.formatting import format_duration
-
+    """Shares of a duration as one bar: (name, CSS class, seconds) each."""
     total = sum(seconds for _, _, seconds in parts)
-    told = [
+    labels = [
         f"{name} {format_duration(seconds)} ({100 * seconds / total if total else 0:.0f} %)"
         for name, _, seconds in parts
     ]
     pieces = "".join(
         f'<i class="{style}" style="width:{100 * seconds / total:.1f}%" title="{escape_html(words)}"></i>'
-        for (_, style, seconds), words in zip(parts, told, strict=True)
+        for (_, style, seconds), words in zip(parts, labels, strict=True)
         if seconds > 0
     )
     keys = "".join(
         f'<span class="key"><i class="{style}"></i>{escape_html(words)}</span>'
-        for (_, style, _), words in zip(parts, told, strict=True)
+        for (_, style, _), words in zip(parts, labels, strict=True)
     )
-    label = escape_html("; ".join(told))
+    label = escape_html("; ".join(labels))
     return f'<div class="time" role="img" aria-label="{label}">{pieces}</div><p class="keys">{keys}</p>'
 
 
@@ -231,13 +229,13 @@ def _y(value: float, most: float) -> float:
 
 
 def _describe_curve(line: ChartCurve) -> str:
-    """What a line shows, for somebody who hears it."""
+    """A description of a line for screen readers."""
     first, last = (format_number(float(line.values[at])) for at in (0, -1))
     return f"{line.name} {last}" if len(line.values) == 1 else f"{line.name} from {first} to {last}"
 
 
 def _round_up(value: float) -> float:
-    """The next number from `value` on that is easy to read."""
+    """The smallest round number ≥ `value`."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))

@@ -22,7 +22,7 @@ def format_number(value: Any) -> str:
 
 
 def format_share(part: int, whole: int) -> str:
-    """A part of a whole in percent; what is little is not said to be nothing, nor what is much to be all."""
+    """A share in percent; a small one is `<0.1%`, not 0, and a large one `>99.9%`, not 100."""
     if not whole or part == whole:
         return "100%" if whole else "–"
     if not part:
@@ -40,7 +40,7 @@ def format_size(n_bytes: float) -> str:
     if n_bytes < 1000:
         return f"{n_bytes:.0f} B"
     amount, power = n_bytes / 1000, 0
-    # 999.6 kB would be said as 1000 kB.
+    # 999.6 kB would be shown as 1000 kB.
     while amount >= 999.5 and power < len(_UNITS) - 1:
         amount, power = amount / 1000, power + 1
     return f"{amount:.1f} {_UNITS[power]}" if amount < 9.95 else f"{amount:,.0f} {_UNITS[power]}"
@@ -57,7 +57,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 def format_byte_size(n_bytes: int) -> str:
-    """`312 bytes`, `2.4 GB`: three digits at most, in powers of ten as disks are sold."""
+    """`312 bytes`, `2.4 GB`: at most three digits, in powers of ten."""
     return format_count(n_bytes, "byte") if n_bytes < 1000 else format_size(n_bytes)
 
 

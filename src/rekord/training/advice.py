@@ -1,4 +1,4 @@
-"""Whether the model waited for its data, and what would make it wait less."""
+"""Whether training waits for data, and what would reduce the waiting."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rekord.errors import RekordError
 from rekord.storage.portability import usable_cores
+from rekord.training.result import compute_waited_share
 
 if TYPE_CHECKING:
     from rekord.dataset.split import Split
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
     from rekord.training.task import Task
 
 BOTTLENECK_SHARE = 0.2
-"""A model that waits for more of its time than this is held up by its input."""
+"""The input is the bottleneck if the model waits for more than this share of its time."""
 
 _MIN_LARGER_FACTOR = 4
-"""Images of so many times the pixels that the model takes are worth writing again: most of the work is decoding."""
+"""Images with this many times the pixels that the model uses are worth resizing once: decoding dominates."""
 _MIN_UNUSED_SHARE = 0.5
 _MIN_UNUSED_BYTES = 1000
 _MAX_SMALL_BATCH = 16
@@ -31,20 +32,20 @@ _SAMPLED_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class InputFacts:
-    """What makes reading a split fast or slow; what could not be found out is 0, none or empty."""
+    """What makes reading a split fast or slow; unknown facts are 0, none or empty."""
 
     compression: str = "none"  # none, gzip or zlib
     remote: bool = False
-    stored_size: tuple[int, int] | None = None  # height and width of a usual image
-    wanted_size: tuple[int, int] | None = None  # that the model takes
+    stored_size: tuple[int, int] | None = None  # height and width of a typical image
+    wanted_size: tuple[int, int] | None = None  # of the model's input
     used_columns: tuple[str, ...] = ()
-    used_bytes: int = 0  # of a usual record, in the columns that the model takes
-    unused_bytes: int = 0  # of the same, in all others
+    used_bytes: int = 0  # per record, in the columns that the model uses
+    unused_bytes: int = 0  # per record, in all others
     cores: int = 1
 
 
 def collect_input_facts(split: Split, task: Task, image_size: tuple[int, int] | None) -> InputFacts:
-    """Look at the first few records and at the head of one file; whatever goes wrong there goes without saying."""
+    """Inspect the first records and the start of one file; errors are ignored."""
     from rekord.storage.router import is_remote
 
     used = (*(each.column for each in task.inputs), task.target)
@@ -66,80 +67,70 @@ def collect_input_facts(split: Split, task: Task, image_size: tuple[int, int] | 
 def advise(
     known: InputFacts, *, path: str, epochs: Sequence[EpochResult], batch_size: int, threads: int | None
 ) -> tuple[str, ...]:
-    """What to change, what helps most first; nothing where the input is not the bottleneck."""
-    if not is_bottleneck(_compute_waited_share(epochs)):
+    """What to change, most effective first; empty if the input is not the bottleneck."""
+    if not is_bottleneck(compute_waited_share(epochs)):
         return ()
     source = shlex.quote(path)
-    told = []
+    lines = []
     if known.remote:
-        told.append(
-            "the data comes over the network: copy it, .rekord included, to a disk of this machine, "
-            "and train on the copy"
+        lines.append(
+            "the data is read over the network: copy it, including .rekord, to a local disk and train on the copy"
         )
     if known.stored_size is not None and known.wanted_size is not None:
         (high, wide), (height, width) = known.stored_size, known.wanted_size
         if high * wide >= _MIN_LARGER_FACTOR * height * width:
-            told.append(
-                f"the images have {high}×{wide} pixels, the model takes {height}×{width}: make them small once, "
-                f"not in every epoch: rekord write {source} {_make_output_name(path, f'{height}x{width}')} "
+            lines.append(
+                f"the images have {high}×{wide} pixels, the model uses {height}×{width}: resize them once "
+                f"instead of in every epoch: rekord write {source} {_make_output_name(path, f'{height}x{width}')} "
                 f"--resize {height}x{width}"
             )
     if known.compression != "none":
-        told.append(
-            f"the files are compressed with {known.compression}, and shuffled records are inflated in blocks: "
+        lines.append(
+            f"the files are compressed with {known.compression}, and shuffling decompresses them in blocks: "
             f"rekord rewrite {source} {_make_output_name(path, 'plain')} --compression none"
         )
     if known.unused_bytes > _MIN_UNUSED_BYTES and known.unused_bytes > _MIN_UNUSED_SHARE * _sum_bytes(known):
         share = 100 * known.unused_bytes / _sum_bytes(known)
-        told.append(
-            f"{share:.0f} % of each record is in columns that are not used, and is read all the same: "
+        lines.append(
+            f"{share:.0f} % of each record is in unused columns, which are read as well: "
             f"rekord rewrite {source} {_make_output_name(path, 'used')} --keep "
             f"{shlex.quote(','.join(known.used_columns))}"
         )
     used_threads = _compute_default_threads(known.cores) if threads is None else threads
     if used_threads < known.cores:
-        told.append(
-            f"{used_threads} of {known.cores} cores read and decode: --threads {known.cores} lets all of them"
+        lines.append(
+            f"{used_threads} of {known.cores} cores read and decode: --threads {known.cores} uses all of them"
         )
     if batch_size < _MAX_SMALL_BATCH:
-        told.append(
-            f"each batch has a cost of its own, and has only {batch_size} records to share it: --batch-size 32"
-        )
-    return tuple(told) or (_describe_fast_model(epochs),)
+        lines.append(f"batches of {batch_size} records have a high overhead per record: --batch-size 32")
+    return tuple(lines) or (_describe_fast_model(epochs),)
 
 
 def is_bottleneck(waited_share: float | None) -> bool:
-    """Whether the input holds the model up."""
+    """Whether the model waits for its input."""
     return waited_share is not None and waited_share > BOTTLENECK_SHARE
 
 
 def describe_bottleneck(waited_share: float | None) -> str:
-    """One line that says which of the two is slower."""
+    """Whether the input or the model is the bottleneck, in one line."""
     if waited_share is None:
-        return "too few steps to say how long the model waited for data"
-    slower = (
-        "the input is the bottleneck" if is_bottleneck(waited_share) else "the model is the bottleneck, not the input"
-    )
+        return "too few steps to measure the time spent waiting for data"
+    slower = "the input is the bottleneck" if is_bottleneck(waited_share) else "the model is the bottleneck"
     return f"waited for data {format_percent(waited_share)} of the time: {slower}"
 
 
 def format_percent(share: float | None) -> str:
-    """`3 %`; what is little is not said to be nothing."""
+    """`3 %`; a small share is `<1 %`, not 0."""
     if share is None:
         return "–"
     return "<1 %" if 0 < share < 0.01 else f"{100 * share:.0f} %"
 
 
-def _compute_waited_share(epochs: Sequence[EpochResult]) -> float:
-    seconds = sum(epoch.seconds for epoch in epochs)
-    return sum(epoch.waited_seconds for epoch in epochs) / seconds if seconds > 0 else 0.0
-
-
 def _describe_fast_model(epochs: Sequence[EpochResult]) -> str:
     computed = sum(epoch.seconds - epoch.waited_seconds for epoch in epochs)
     records = sum(epoch.timed_records for epoch in epochs)
-    rate = f": it computes {records / computed:,.0f} records a second" if computed > 0 else ""
-    return f"nothing stands out in the data; a model this small is simply fast{rate}. A larger one waits less"
+    rate = f" ({records / computed:,.0f} records per second)" if computed > 0 else ""
+    return f"nothing to improve in the data: a model this small is fast{rate}, and a larger one waits less"
 
 
 def _sum_bytes(known: InputFacts) -> int:
@@ -147,7 +138,7 @@ def _sum_bytes(known: InputFacts) -> int:
 
 
 def _make_output_name(path: str, suffix: str) -> str:
-    """A name for what is made of a dataset, in the folder where a person works."""
+    """The name of a derived dataset in the working directory."""
     return shlex.quote(f"{os.path.basename(os.path.normpath(path)) or 'dataset'}-{suffix}")
 
 
@@ -166,7 +157,7 @@ def _detect_path_compression(paths: Sequence[str]) -> str:
 
 
 def _read_sample(split: Split) -> dict[str, Any]:
-    """The first records, all columns; few where records are large."""
+    """All columns of the first records; fewer records if they are large."""
     with suppress(RekordError):
         per_record = sum(stat.size_bytes for stat in split.view.stats()) // max(len(split.view.shards), 1)
         rows = min(max(_SAMPLED_BYTES // max(per_record, 1), 1), _SAMPLED_RECORDS)
@@ -176,7 +167,7 @@ def _read_sample(split: Split) -> dict[str, Any]:
 
 
 def _estimate_column_bytes(column: Any) -> int:
-    """About how many bytes a column's values take up: of what is made of parts, those of the parts."""
+    """The approximate size of a column's values."""
     if hasattr(column, "nbytes"):
         return int(column.nbytes)
     return sum(
@@ -185,12 +176,12 @@ def _estimate_column_bytes(column: Any) -> int:
 
 
 def _find_median_size(column: Any) -> tuple[int, int] | None:
-    """The height and width of the image in the middle, by pixels."""
+    """The height and width of the image with the median number of pixels."""
     from rekord import _core
     from rekord.codec.columns import Strings
 
     if not isinstance(column, Strings):
-        return None  # pixels as they are, which nothing decodes
-    looked = [_core.inspect_image(data, False) for data in column.tolist() if isinstance(data, bytes)]
-    sizes = [(one.height, one.width) for one in looked if one.fault == _core.ImageFault.NONE]
+        return None  # raw pixels, which are not decoded
+    found = [_core.inspect_image(data, False) for data in column.tolist() if isinstance(data, bytes)]
+    sizes = [(one.height, one.width) for one in found if one.fault == _core.ImageFault.NONE]
     return sorted(sizes, key=lambda size: size[0] * size[1])[len(sizes) // 2] if sizes else None

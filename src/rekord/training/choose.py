@@ -1,4 +1,4 @@
-"""Which baseline a dataset gets: its target, the columns it takes, and which columns are left out and why."""
+"""The task for a dataset: its target, its input columns, and the columns left out with the reasons."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _TARGET_NAMES = ("label", "labels", "class", "target", "y", "category")
 _MAX_LISTED_COLUMNS = 8
 _ROWS = 8192
 _SAMPLED_IMAGES = 128
+_EXPECTED_TARGET = "one class, one number or one mask per record"
 
 
 def choose_target(schema: Schema, label: str | None) -> tuple[tasks.TaskKind, str]:
-    """What is learned, and from which column: the one that is named, or the only one that can be meant."""
+    """The kind of task, and its target: the column `label`, or the only candidate."""
     if label is not None:
-        feature = schema[label]
-        kind = None if label in schema.steps else tasks.target_kind(feature)
+        kind = None if label in schema.steps else tasks.target_kind(schema[label])
         if kind is None:
-            raise _target_type_error(schema, label, feature)
+            raise _target_type_error(schema, label)
         return kind, label
     context = schema.context
     masks = list(of_type(context, Mask))
@@ -42,39 +42,45 @@ def choose_target(schema: Schema, label: str | None) -> tuple[tasks.TaskKind, st
     called = [name for name, feature in context.items() if _has_target_name(name, feature)]
     for kind, found in (("segmentation", masks), ("classification", labels), (None, called)):
         if len(found) > 1:
-            raise no_baseline_error(
-                "several columns could be what is to be learned",
+            raise untrainable_error(
+                "several columns could be the target",
                 found=describe_columns(schema, found),
                 expected="one of them",
-                do=f"rekord train PATH --label {found[0]}, or another of them",
+                do=f'label="{found[0]}", or another of them',
             )
         if found:
             return kind or tasks.target_kind(schema[found[0]]) or "classification", found[0]
     if of_type(schema.features, Boxes):
-        raise no_baseline_error(
-            "there is no baseline for boxes",
-            expected="one class, one number or a mask for each record",
+        raise untrainable_error(
+            "no baseline model for boxes",
+            expected=_EXPECTED_TARGET,
             found=describe_columns(schema),
-            do="rekord reader PATH --for tensorflow, for a model of your own; or --label KEY",
+            do=_suggest_target(schema, "rekord reader PATH --for tensorflow, to train your own model"),
         )
-    raise no_baseline_error(
-        "nothing says which column is to be learned",
-        expected="a Mask, one Label, or one column of single values called label, class, target, category or y",
+    raise untrainable_error(
+        "cannot determine the target column",
+        expected="a Mask, one Label, or one column of single values named label, class, target, category or y",
         found=describe_columns(schema),
-        do="rekord train PATH --label KEY",
+        do=_suggest_target(schema, "add a column with one class or number per record"),
     )
 
 
 def read_target_classes(
     split: Split, kind: tasks.TaskKind, target: str
 ) -> tuple[tuple[str, ...], tuple[Any, ...] | None]:
-    """The names of the classes, and what stands in the column for each where that is not its id.
+    """The class names, and the value of each class in the column if that is not its id.
 
-    All records of the split are looked at, through the index where it has the column.
+    All records of the split are checked, through the index if it has the column.
     """
     feature = split.schema[target]
     if not len(split):
-        raise _unlearnable_error("there are no records to learn from", target, expected="some records", found="none")
+        raise untrainable_error(
+            "split has no records",
+            column=target,
+            expected="at least one record",
+            found="none",
+            do="rekord stats PATH",
+        )
     if isinstance(feature, Mask):
         _check_class_count(target, feature.classes, len(split))
         _check_present(split, target, feature)
@@ -85,15 +91,15 @@ def read_target_classes(
     coded = _read_class_codes(split, target)
     if feature.class_count is not None:
         _check_class_count(target, feature.class_count, len(split))
-        _check_multiple_classes(target, coded, len(split))
+        _check_multiple_classes(split, target, coded)
         return feature.class_names or _number_classes(feature.class_count), None
-    _check_multiple_classes(target, coded, len(split))
+    _check_multiple_classes(split, target, coded)
     _check_class_count(target, len(coded.classes), len(split), feature=feature)
     return tuple([_format_class_name(value) for value in coded.classes]), coded.classes
 
 
 def check_target(split: Split, task: tasks.Task) -> None:
-    """Refuse a split, such as the one for validation, that has targets which the task does not know."""
+    """Raise if a split, such as the one for validation, has targets that are not part of the task."""
     feature = split.schema[task.target]
     if task.kind == "segmentation":
         _check_present(split, task.target, feature)
@@ -106,32 +112,42 @@ def check_target(split: Split, task: tasks.Task) -> None:
         if new:
             counts = coded.counts()
             records = sum(int(counts[coded.classes.index(value)]) for value in new)
-            raise _unlearnable_error(
-                f"{records:,} records of `{split.name}` have a class that the training split has not",
-                task.target,
-                expected=f"one of the {len(task.classes):,} classes that are learned",
-                found=f"{len(new):,} others, such as {preview(new[0])}",
+            raise untrainable_error(
+                f"{records:,} records of `{split.name}` have a class that the training split lacks",
+                column=task.target,
+                expected=f"one of the {len(task.classes):,} classes of the training split",
+                found=f"{len(new):,} other classes, such as {preview(new[0])}",
                 do=f"rekord split IN OUT --split train=0.9,val=0.1 --stratify {task.target}",
             )
 
 
 def describe_columns(schema: Schema, names: Sequence[str] | None = None) -> str:
-    """Columns and what they are declared as."""
+    """Columns with their types."""
     chosen = list(schema if names is None else names)
-    some = ", ".join([f"`{name}` {_describe_declared(schema, name)}" for name in chosen[:_MAX_LISTED_COLUMNS]])
-    return (some or "no columns") + (
-        f" and {len(chosen) - _MAX_LISTED_COLUMNS:,} more" if len(chosen) > _MAX_LISTED_COLUMNS else ""
-    )
+    some = ", ".join([f"`{name}` {_describe_type(schema, name)}" for name in chosen[:_MAX_LISTED_COLUMNS]])
+    more = len(chosen) - _MAX_LISTED_COLUMNS
+    return (some or "no columns") + (f" and {more:,} more" if more > 0 else "")
 
 
-def no_baseline_error(what: str, *, expected: str, found: str, do: str, feature: str | None = None) -> RekordError:
-    """The error for columns that no small model is made for."""
-    return error("U608", what, location=Location(feature=feature), expected=expected, found=found, do=do)
+def untrainable_error(
+    what: str,
+    *,
+    expected: str,
+    found: str,
+    do: str = "rekord check PATH, to find these records",
+    column: str | None = None,
+    location: Location | None = None,
+) -> RekordError:
+    """The error for columns or values that no baseline model can learn."""
+    location = Location(feature=column) if location is None else location
+    return error("U608", what, location=location, expected=expected, found=found, do=do)
 
 
-def target_error(task: tasks.Task, what: str, expected: str, found: str) -> RekordError:
-    """The error for a target that the model cannot be told."""
-    return _unlearnable_error(what, task.target, expected=expected, found=found)
+def _suggest_target(schema: Schema, otherwise: str, *, target: str | None = None) -> str:
+    """The argument that names a possible target other than `target`, or `otherwise` if there is none."""
+    columns = (name for name in schema.context if name != target and tasks.target_kind(schema[name]) is not None)
+    name = next(columns, None)
+    return otherwise if name is None else f'label="{name}", or another column of single values'
 
 
 def _has_target_name(name: str, feature: Feature) -> bool:
@@ -139,24 +155,23 @@ def _has_target_name(name: str, feature: Feature) -> bool:
     return tasks.target_kind(feature) in ("classification", "regression") and not names.isdisjoint(_TARGET_NAMES)
 
 
-def _target_type_error(schema: Schema, label: str, feature: Feature) -> RekordError:
-    if isinstance(feature, Boxes):
-        what = "there is no baseline for boxes"
+def _target_type_error(schema: Schema, label: str) -> RekordError:
+    if isinstance(schema[label], Boxes):
+        what = "no baseline model for boxes"
     elif label in schema.steps:
-        what = f"`{label}` has a value for each step, and one a record is learned"
+        what = f"`{label}` has one value per step, not one per record"
     else:
-        what = f"`{label}` is nothing that a baseline learns"
-    others = [name for name in schema.context if name != label and tasks.target_kind(schema[name]) is not None]
-    return no_baseline_error(
+        what = f"no baseline model learns `{label}`"
+    return untrainable_error(
         what,
-        feature=label,
-        expected="one class, one number or a mask for each record",
-        found=_describe_declared(schema, label),
-        do=f"--label {others[0]}, or another column of single values" if others else "add a column to be learned",
+        column=label,
+        expected=_EXPECTED_TARGET,
+        found=_describe_type(schema, label),
+        do=_suggest_target(schema, "add a column with one class or number per record", target=label),
     )
 
 
-def _describe_declared(schema: Schema, name: str) -> str:
+def _describe_type(schema: Schema, name: str) -> str:
     feature = schema[name]
     kind = f"{type(feature).__name__}"
     if feature.storage == "blob" and feature.dtype is not None:
@@ -173,53 +188,50 @@ def _read_class_codes(split: Split, target: str) -> ClassCodes:
     except RekordError as failure:
         if failure.code != "X552":
             raise
-        is_missing = failure.found == "no value"
-        raise error(
-            "U608",
+        where = {"do": _drop_records_command(target, "{} is not null")} if failure.found == "no value" else {}
+        raise untrainable_error(
             failure.what,
             location=failure.location,
-            expected=failure.expected,
-            found=failure.found,
-            do=f'rekord rewrite IN OUT --where "{_quote_column(target)} is not null", and train on OUT'
-            if is_missing
-            else "rekord check PATH, which names such records",
+            expected=str(failure.expected),
+            found=str(failure.found),
+            **where,
         ) from None
 
 
-def _check_multiple_classes(target: str, coded: ClassCodes, records: int) -> None:
+def _check_multiple_classes(split: Split, target: str, coded: ClassCodes) -> None:
     if len(coded.classes) < 2:
-        raise _unlearnable_error(
-            f"all {records:,} records have the same class",
-            target,
-            expected="at least two classes that occur",
+        raise untrainable_error(
+            f"all {len(split):,} records have the same class",
+            column=target,
+            expected="at least two classes",
             found=f"only {preview(coded.classes[0])}",
-            do="--label KEY, if another column is meant; --split NAME, if another split is",
+            do=_suggest_target(split.schema, "train on another split: split=NAME", target=target),
         )
 
 
 def _check_class_count(target: str, count: int, records: int, *, feature: Feature | None = None) -> None:
-    """Refuse as many classes as no small model tells; values that hardly occur twice are no classes at all."""
+    """Raise if a small model cannot learn so many classes, or if most values occur only once."""
     if count < 2:
-        raise _unlearnable_error(
+        raise untrainable_error(
             f"`{target}` has one class",
-            target,
+            column=target,
             expected="at least two classes",
             found="one",
-            do="--label KEY",
+            do="name another target column: label=NAME",
         )
     is_number = feature is not None and feature.value_kind == "int"
     hardly_twice = feature is not None and count > 2 and 2 * count > records
     if count <= MAX_CLASSES and not hardly_twice:
         return
-    cast = f"rekord rewrite IN OUT --cast {target}=float32, and train on OUT to learn it as a number"
-    raise _unlearnable_error(
-        f"`{target}` has {count:,} different values in {records:,} records"
+    cast = f"rekord rewrite IN OUT --cast {target}=float32, and train on OUT, to learn it as a number"
+    raise untrainable_error(
+        f"`{target}` has {count:,} distinct values in {records:,} records"
         if feature is not None
         else f"`{target}` has {count:,} classes",
-        target,
-        expected=f"at most {MAX_CLASSES:,} classes" + (", each of several records" if hardly_twice else ""),
-        found="a number that is measured, or one for each record" if is_number else f"{count:,}",
-        do=cast if is_number else "--label KEY, with the column of the classes",
+        column=target,
+        expected=f"at most {MAX_CLASSES:,} classes" + (", each with several records" if hardly_twice else ""),
+        found="a measured number, or an id" if is_number else f"{count:,}",
+        do=cast if is_number else "name the column of the classes: label=NAME",
     )
 
 
@@ -247,26 +259,25 @@ def _check_numbers(split: Split, target: str, *, constant: bool = False) -> None
         most = max(most, values[finite].max(initial=-np.inf))
     _check_missing(split, target, missing)
     if strange.count:
-        raise error(
-            "U608",
+        raise untrainable_error(
             f"{strange.count:,} of {len(split):,} records have no finite number in `{target}`",
             location=strange.location(split, target),
             expected="a finite number in each record",
-            found="NaN, or an infinite one",
-            do=f'rekord rewrite IN OUT --where "isfinite({_quote_column(target)})", and train on OUT',
+            found="NaN or infinity",
+            do=_drop_records_command(target, "isfinite({})"),
         )
     if least == most and not constant:
-        raise _unlearnable_error(
+        raise untrainable_error(
             f"all {len(split):,} records have the same number",
-            target,
+            column=target,
             expected="numbers that differ",
             found=f"only {float(least):g}",
-            do="--label KEY, if another column is meant",
+            do=_suggest_target(split.schema, "name another target column: label=NAME", target=target),
         )
 
 
 class _RowTally:
-    """How many records something is true of, and which is the first."""
+    """The number of records with some property, and the first of them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -287,30 +298,19 @@ class _RowTally:
 
 def _check_missing(split: Split, target: str, missing: _RowTally) -> None:
     if missing.count:
-        raise error(
-            "U608",
+        raise untrainable_error(
             f"{missing.count:,} of {len(split):,} records have no value in `{target}`",
             location=missing.location(split, target),
             expected="a value in each record",
             found="no value",
-            do=f'rekord rewrite IN OUT --where "{_quote_column(target)} is not null", and train on OUT',
+            do=_drop_records_command(target, "{} is not null"),
         )
 
 
-def _unlearnable_error(
-    what: str,
-    target: str,
-    *,
-    expected: str,
-    found: str,
-    do: str = "rekord check PATH, which names such records",
-) -> RekordError:
-    return error("U608", what, location=Location(feature=target), expected=expected, found=found, do=do)
-
-
-def _quote_column(column: str) -> str:
-    """A column as a query names it, inside a command whose quotes are double."""
-    return column if column.isidentifier() else f'\\"{column}\\"'
+def _drop_records_command(column: str, condition: str) -> str:
+    """The command that keeps the records for which a condition on a column is true."""
+    quoted = column if column.isidentifier() else f'\\"{column}\\"'
+    return f'rekord rewrite IN OUT --where "{condition.format(quoted)}", and train on OUT'
 
 
 def _number_classes(count: int) -> tuple[str, ...]:
@@ -323,14 +323,12 @@ def _format_class_name(value: Any) -> str:
 
 MAX_CATEGORIES = 1_000
 _DEEPLAB_MASK = "image/segmentation/class/encoded"
-_DO = "rekord train PATH --columns A,B, with columns that say something of the target; or --label KEY"
 
 
 def choose_task(split: Split, *, label: str | None = None, columns: Sequence[str] | None = None) -> tasks.Task:
-    """The task that the schema of a split asks for.
+    """The task for a split, from its schema.
 
-    `label` names the column that is learned, `columns` those that it is learned from. What the types and names of
-    columns leave open is decided by a look at some records.
+    `label` names the target, `columns` the inputs. A sample of records decides what types and names leave open.
     """
     schema = split.schema
     kind, target = _choose_split_target(split, label)
@@ -355,7 +353,7 @@ def choose_task(split: Split, *, label: str | None = None, columns: Sequence[str
 
 
 class _InputSelection:
-    """The inputs for a target that is told from records as they are."""
+    """Selects the inputs for a class or a number."""
 
     def __init__(self, split: Split, kind: tasks.TaskKind, target: str, named: tuple[str, ...] | None) -> None:
         self._split = split
@@ -366,18 +364,18 @@ class _InputSelection:
         self._left_out: dict[str, str] = {}
 
     def made(self) -> tuple[tuple[InputColumn, ...], dict[str, str]]:
-        """The inputs in the order of the schema, and why others are none."""
+        """The inputs in the order of the schema, and the reasons why other columns are left out."""
         forms = self._without_images(self._resolve_byte_strings(self._by_type()))
         if "image" not in forms.values() or self._named is not None:
             forms = self._without_companions(forms)
             forms = self._apply_survey(forms)
         if not forms:
-            raise no_baseline_error(
-                f"no column is left to learn `{self._target}` from",
-                feature=self._target,
-                expected="an image, a text, tokens or numbers beside it",
+            raise untrainable_error(
+                f"no input columns for `{self._target}`",
+                column=self._target,
+                expected="an image, text, tokens or numbers",
                 found=self._explain_no_inputs(),
-                do=_DO,
+                do="name the inputs with columns=[…], or another target with label=NAME",
             )
         inputs = [InputColumn(name, form) for name, form in forms.items() if form != "string"]
         return tuple(inputs), self._left_out
@@ -396,7 +394,7 @@ class _InputSelection:
         return forms
 
     def _resolve_byte_strings(self, forms: dict[str, ColumnForm]) -> dict[str, ColumnForm]:
-        """Byte strings that nobody declared as anything else: images, texts, or neither."""
+        """Decide by their values whether undeclared byte strings are images, text, or neither."""
         stored = [name for name, form in forms.items() if form == "string" and self._is_bytes(name)]
         batch = tasks.read_first_batch(self._split, stored) if stored else {}
         for name in stored:
@@ -404,16 +402,16 @@ class _InputSelection:
             if _is_image_column(values):
                 if tasks.is_mask_like(name) and self._named is None:
                     del forms[name]
-                    self._exclude(name, "images that no rk.Mask declares")
+                    self._exclude(name, "images without an rk.Mask")
                 else:
                     forms[name] = "image"
             elif not all(_is_text(value) for value in values):
                 del forms[name]
-                self._exclude(name, "bytes that are no text and no image")
+                self._exclude(name, "bytes that are neither text nor images")
         return forms
 
     def _without_images(self, forms: dict[str, ColumnForm]) -> dict[str, ColumnForm]:
-        """One image, and nothing beside it that is not named: it says more than what else a record holds."""
+        """Keep one image, and no other column unless it was named: an image carries most of the information."""
         images = [name for name, form in forms.items() if form == "image"]
         if not images:
             return forms
@@ -421,11 +419,11 @@ class _InputSelection:
         if self._named is None:
             for name in forms:
                 if name != chosen:
-                    self._exclude(name, f"the image alone is taken; --columns {chosen},{name} takes both")
+                    self._exclude(name, f"only the image is used; --columns {chosen},{name} uses both")
             return {chosen: "image"}
         for name in images:
             if name != chosen:
-                self._exclude(name, f"one image is taken, and that is `{chosen}`")
+                self._exclude(name, f"only one image is used, `{chosen}`")
         return forms
 
     def _without_companions(self, forms: dict[str, ColumnForm]) -> dict[str, ColumnForm]:
@@ -433,12 +431,12 @@ class _InputSelection:
         tokens = [name for name, form in forms.items() if form == "tokens" and name not in companions]
         if self._named is None and tokens:
             for name in companions:
-                self._exclude(name, f"goes with `{tokens[0]}`, and says nothing by itself")
+                self._exclude(name, f"belongs to `{tokens[0]}`, and has no information of its own")
                 del forms[name]
         return forms
 
     def _apply_survey(self, forms: dict[str, ColumnForm]) -> dict[str, ColumnForm]:
-        """What some records say: categories or texts, numbers of records, copies of the target."""
+        """Decide by a sample of records: categories or text, record numbers, copies of the target."""
         single = [name for name, form in forms.items() if form != "image" and self._is_single(name)]
         seen = tasks.survey_columns(self._split, [*single, self._target])
         target = seen[self._target]
@@ -453,25 +451,25 @@ class _InputSelection:
 
     def _find_exclusion(self, name: str, seen: ColumnSample, target: ColumnSample) -> str | None:
         if not seen.valid.any():
-            return "has no value in the records that were looked at"
+            return "no value in the sampled records"
         if self._named is not None:
             return None
         if seen.is_text and seen.distinct == 1:
             return "the same in every record"
         if seen.all_different and seen.values.dtype.kind in "iu" and tasks.is_id_like(name):
-            return "a number for each record" if not seen.is_text else "a name for each record"
+            return "a record id"
         if tasks.is_target_leak(seen, target):
-            return f"gives `{self._target}` away: one value for each that it has"
+            return f"leaks `{self._target}`: one value for each of its values"
         return None
 
     def _exclude(self, name: str, why: str) -> None:
         if self._named is not None:
-            raise no_baseline_error(
-                f"`{name}` cannot be learned from",
-                feature=name,
-                expected="an image, a text, tokens, classes or numbers",
+            raise untrainable_error(
+                f"`{name}` cannot be an input",
+                column=name,
+                expected="an image, text, tokens, classes or numbers",
                 found=f"{describe_columns(self._schema, [name])}: {why}",
-                do="leave it out of --columns",
+                do=f"remove `{name}` from columns=",
             )
         self._left_out[name] = why
 
@@ -488,7 +486,7 @@ class _InputSelection:
 
 
 def _choose_split_target(split: Split, label: str | None) -> tuple[tasks.TaskKind, str]:
-    """What is learned; images of classes that are stored as plain bytes are said to be what they are."""
+    """The kind of task and its target; raises for masks that are stored as plain bytes."""
     schema = split.schema
     try:
         kind, target = choose_target(schema, label)
@@ -510,14 +508,14 @@ def _choose_split_target(split: Split, label: str | None) -> tuple[tasks.TaskKin
 
 def _undeclared_column_error(schema: Schema, column: str) -> RekordError:
     key = schema[column].key or column
-    return no_baseline_error(
-        f"`{column}` holds images, and nothing says that they are classes of pixels",
-        feature=column,
-        expected="an rk.Mask, with the number of its classes",
+    return untrainable_error(
+        f"`{column}` has images that are not declared as masks",
+        column=column,
+        expected="an rk.Mask with its number of classes",
         found="Bytes that are images",
         do="rk.rewrite(IN, OUT, schema=rk.layouts.deeplab(classes=N, ignore=255).schema), and train on OUT"
         if key == _DEEPLAB_MASK
-        else "rekord rewrite IN OUT --schema FILE, with a Mask in it, and train on OUT",
+        else "rekord rewrite IN OUT --schema FILE, with a Mask in the schema, and train on OUT",
     )
 
 
@@ -527,37 +525,34 @@ def _find_mask_image(
     """The image that a mask belongs to: a schema has exactly one for each."""
     image = mask.of or next(iter(of_type(schema.context, Image)))
     if named is not None and named != (image,):
-        raise no_baseline_error(
-            f"`{target}` is a mask, which is learned from its image alone",
-            feature=target,
-            expected=f"--columns {image}",
-            found=f"--columns {','.join(named)}"[:60],
-            do="leave --columns out",
+        raise untrainable_error(
+            f"`{target}` is a mask, whose only input is its image",
+            column=target,
+            expected=f'columns=["{image}"]',
+            found=f"columns={list(named)}"[:60],
+            do=f'columns=["{image}"]',
         )
     left_out = {}
     for name in schema:
         if name not in (target, image):
             form = tasks.infer_column_form(schema, name)
-            why = tasks.explain_exclusion(schema, name, target) or (
-                form if isinstance(form, ExclusionReason) else None
-            )
-            left_out[name] = why or "a mask is learned from its image alone"
+            why = tasks.explain_exclusion(schema, name, target)
+            default = form if isinstance(form, ExclusionReason) else "the only input for a mask is its image"
+            left_out[name] = why or default
     return (InputColumn(image, "image"),), left_out
 
 
 def _check_named(schema: Schema, named: tuple[str, ...], target: str) -> None:
     for name in named:
-        schema[name]  # one that there is not is said with the names that there are
+        schema[name]  # an unknown name is an error
     if target in named or not named:
         raise error(
             "U605",
-            f"`{target}` is what is to be learned, and cannot be learned from"
-            if named
-            else "`columns` names no column to learn from",
+            f"target `{target}` cannot be an input" if named else "`columns` is empty",
             location=Location(feature=target),
-            expected="other columns than the target",
+            expected="columns other than the target",
             found=",".join(named)[:60] or "none",
-            do="leave it out of --columns, or name another --label" if named else "leave --columns out",
+            do=f"remove `{target}` from columns=, or name another label=" if named else "columns=None",
         )
 
 

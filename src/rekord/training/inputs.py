@@ -1,4 +1,4 @@
-"""The inputs of a model: how the columns of a batch become its arrays."""
+"""Model inputs: conversion of the columns of a batch to arrays."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from rekord.codec.columns import Column, Optional, Ragged, SparseColumn, Strings
 from rekord.errors import RekordError, error, preview
-from rekord.location import Location
-from rekord.training.choose import target_error
+from rekord.training.choose import untrainable_error
 from rekord.training.task import MAX_CHANNELS, InputForm, Task, decode_string, find_valid_rows
 from rekord.transforms.vocabularies import WordList, WordSplitter
 
@@ -23,13 +22,13 @@ Batch: TypeAlias = "Mapping[str, Column]"
 PAD_ID = 0
 UNKNOWN_ID = 1
 FIRST_WORD_ID = 2
-"""The ids of texts and tokens: nothing, something that was not learned, and from here on what was."""
+"""The ids of text and tokens: padding, unknown, and the first known one."""
 
 MAX_IDS = 1 << 16
-"""Of more ids some share one: a table of so many rows is what a small model has room for, and learns in time."""
+"""The maximum size of an embedding table in a small model; if there are more ids, some share a row."""
 
 MAX_LENGTH = 256
-"""Of a longer text or list of tokens the rest is cut off."""
+"""Longer texts and lists of tokens are truncated."""
 
 _MAX_FLOAT = np.float32(1e19)
 
@@ -38,9 +37,9 @@ WORD_SPLITTING = WordSplitter("words", lowercase=True)
 
 @dataclass(frozen=True)
 class InputSpec:
-    """An input as the model declares it. `size` is how many ids there are, 0 where it holds no ids.
+    """An input of the model. `size` is the number of ids, 0 if it has none.
 
-    An image of uint8 has values up to 255, one of float32 values up to 1.
+    Images have values up to 255 as uint8, and up to 1 as float32.
     """
 
     form: InputForm
@@ -50,28 +49,28 @@ class InputSpec:
 
 
 class InputEncoder(Protocol):
-    """One input. A frozen value, shared by threads."""
+    """Encodes one input. A frozen value, shared by threads."""
 
     form: ClassVar[InputForm]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it is made of."""
+        """The columns it reads."""
 
     @property
     def spec(self) -> InputSpec:
-        """What comes out, of one record."""
+        """The shape and type of one encoded record."""
 
     def __call__(self, batch: Batch) -> Array:
-        """What comes out, of all records of a batch. Row i depends on record i alone."""
+        """The encoded records of a batch. Row i depends only on record i."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All that was learned, as JSON holds it."""
+        """What was learned, as JSON values."""
 
 
 @dataclass(frozen=True, eq=False)
 class NumberInput:
-    """Numbers side by side. What is missing or NaN is the mean, and what is infinite the largest that was seen."""
+    """Numbers. Missing values and NaN become the mean, infinities the largest or smallest number seen."""
 
     columns: tuple[str, ...]
     mean: Array
@@ -101,16 +100,16 @@ class NumberInput:
         return {"columns": list(self.columns), **arrays}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> NumberInput:
-        arrays = [np.array(told[name], np.float32) for name in ("mean", "variance", "least", "most")]
+    def from_dict(cls, state: Mapping[str, Any]) -> NumberInput:
+        arrays = [np.array(state[name], np.float32) for name in ("mean", "variance", "least", "most")]
         if len({array.shape for array in arrays}) != 1 or arrays[0].ndim != 1:
             raise ValueError("as many means as variances")
-        return cls(tuple([str(name) for name in told["columns"]]), *arrays)
+        return cls(tuple([str(name) for name in state["columns"]]), *arrays)
 
 
 @dataclass(frozen=True)
 class _ColumnInput:
-    """What the inputs of one column share."""
+    """The base of inputs with one column."""
 
     column: str
 
@@ -125,9 +124,9 @@ class _ColumnInput:
 
 @dataclass(frozen=True)
 class CategoryInput(_ColumnInput):
-    """One of some values as an id from 1 on; 0 where there is none, or one that was not learned.
+    """A category as an id ≥ 1; 0 for a missing or unknown value.
 
-    `count` ids from 0 on are stored where no `words` are given.
+    Without `words`, the column has `count` ids starting at 0.
     """
 
     words: WordList | None
@@ -152,15 +151,15 @@ class CategoryInput(_ColumnInput):
         return ids
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> CategoryInput:
-        words = None if told["words"] is None else _load_words(told["words"])
-        count = validate_bounded(told["count"], MAX_IDS) if words is None else len(words)
-        return cls(str(told["column"]), words, count)
+    def from_dict(cls, state: Mapping[str, Any]) -> CategoryInput:
+        words = None if state["words"] is None else _load_words(state["words"])
+        count = validate_bounded(state["count"], MAX_IDS) if words is None else len(words)
+        return cls(str(state["column"]), words, count)
 
 
 @dataclass(frozen=True)
 class TextInput(_ColumnInput):
-    """A text as the ids of its words, cut or padded to one length."""
+    """Text as the ids of its words, truncated or padded to one length."""
 
     words: WordList
     length: int
@@ -182,15 +181,15 @@ class TextInput(_ColumnInput):
         return _ensure_nonempty(out)
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> TextInput:
-        return cls(str(told["column"]), _load_words(told["words"]), validate_bounded(told["length"], MAX_LENGTH))
+    def from_dict(cls, state: Mapping[str, Any]) -> TextInput:
+        return cls(str(state["column"]), _load_words(state["words"]), validate_bounded(state["length"], MAX_LENGTH))
 
 
 @dataclass(frozen=True)
 class TokenInput(_ColumnInput):
-    """Whole numbers from 0 to `largest` as ids, cut or padded to one length.
+    """Integers from 0 to `largest` as ids, truncated or padded to one length.
 
-    Of a column of one length, the zeros at the end are what somebody has padded it with.
+    In a column of fixed length, zeros at the end are padding.
     """
 
     largest: int
@@ -213,21 +212,22 @@ class TokenInput(_ColumnInput):
         return np.where(known, tokens % np.int64(room) + FIRST_WORD_ID, UNKNOWN_ID).astype(np.int32)
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> TokenInput:
-        return cls(str(told["column"]), int(told["largest"]), validate_bounded(told["length"], MAX_LENGTH))
+    def from_dict(cls, state: Mapping[str, Any]) -> TokenInput:
+        return cls(str(state["column"]), int(state["largest"]), validate_bounded(state["length"], MAX_LENGTH))
 
 
 def to_dense(column: Column) -> Array:
-    """A column of one shape as an array, zero where a row is missing."""
+    """A column of one shape as an array, with zeros for missing rows."""
     if isinstance(column, Optional):
-        return np.where(_broadcast_mask(column.valid, column.values), column.values, column.values.dtype.type(0))
+        valid = column.valid.reshape(-1, *[1] * (column.values.ndim - 1))
+        return np.where(valid, column.values, column.values.dtype.type(0))
     assert isinstance(column, np.ndarray)
     return column
 
 
 def stack_columns(batch: Batch, columns: tuple[str, ...]) -> Array:
-    """Columns of numbers as one float32 matrix, NaN where a row is missing."""
-    made = []
+    """Columns of numbers as one float32 matrix, with NaN for missing rows."""
+    parts = []
     for name in columns:
         column = batch[name]
         if isinstance(column, SparseColumn):
@@ -236,16 +236,16 @@ def stack_columns(batch: Batch, columns: tuple[str, ...]) -> Array:
             values = column.values if isinstance(column, Optional) else np.asarray(column)
         with np.errstate(over="ignore"):
             flat = values.reshape(len(values), -1).astype(np.float32)
-        # What float32 cannot square counts as infinite, and is then bounded: it stands for a missing value mostly,
-        # and no variance would be left that says anything of the others.
+        # Numbers whose square overflows float32 count as infinite and are then bounded: most of them stand for a
+        # missing value, and would make the variance meaningless for all others.
         flat[np.abs(flat) > _MAX_FLOAT] *= np.float32(np.inf)
         flat[~find_valid_rows(column)] = np.nan
-        made.append(flat)
-    return made[0] if len(made) == 1 else np.concatenate(made, axis=1)
+        parts.append(flat)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
 def to_token_lists(column: Column) -> Ragged:
-    """The tokens of each row as int64, those of a fixed length without the zeros at their end."""
+    """The tokens of each row as int64; in a column of fixed length, without the zeros at the end."""
     if isinstance(column, Ragged):
         return Ragged(np.asarray(column.values).astype(np.int64), column.offsets, valid=column.valid)
     values = to_dense(column).astype(np.int64)
@@ -256,50 +256,34 @@ def to_token_lists(column: Column) -> Ragged:
     return Ragged(values[kept], offsets)
 
 
-def validate_bounded(told: Any, most: int) -> int:
-    """A number of things that was told, from 1 to `most`: what is read back must not take more memory than it did."""
-    number = int(told)
+def validate_bounded(value: Any, most: int) -> int:
+    """A number from 1 to `most`: a stored state must not take more memory than the original."""
+    number = int(value)
     if not 1 <= number <= most:
         raise ValueError(f"{number} is not from 1 to {most}")
     return number
 
 
-def input_state_error(found: str) -> RekordError:
-    """The error for what was learned and cannot be read back."""
-    return error(
-        "X575",
-        "what was learned of the inputs cannot be read back",
-        location=Location(),
-        expected="what `rekord train` wrote",
-        found=found[:60],
-        do="rekord train PATH --fresh, which learns it again",
-    )
-
-
 def _ensure_nonempty(ids: Array) -> Array:
-    # The mean over no words at all would be no number.
+    # The mean over no words would be NaN.
     ids[ids[:, 0] == PAD_ID, 0] = UNKNOWN_ID
     return ids
 
 
-def _broadcast_mask(valid: Array, values: Array) -> Array:
-    return valid.reshape(-1, *[1] * (values.ndim - 1))
-
-
-def _load_words(told: Any) -> WordList:
-    if not isinstance(told, list) or not all(isinstance(word, str) for word in told):
+def _load_words(words: Any) -> WordList:
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise TypeError("a list of words")
-    return WordList(tuple(told))
+    return WordList(tuple(words))
 
 
 MIN_SIDE = 8
 MAX_SIDE = 4096
-"""What a model can be asked to take as the height or width of an image."""
+"""The limits for the height and width of a model's images."""
 
 
 @dataclass(frozen=True)
 class _SizedInput(_ColumnInput):
-    """An image of one size, from whatever it is stored as."""
+    """An image of one size, in any stored form."""
 
     height: int
     width: int
@@ -314,9 +298,9 @@ class _SizedInput(_ColumnInput):
 
 @dataclass(frozen=True)
 class ImageInput(_SizedInput):
-    """An image, all of them of one size; a record that has none gets a black one.
+    """Images resized to one size; a missing image is black.
 
-    `is_stored` says that the column is declared as bytes, which nobody has decoded before.
+    `is_stored` is true if the column is declared as bytes, which are not decoded by the reader.
     """
 
     is_stored: bool = False
@@ -340,14 +324,14 @@ class ImageInput(_SizedInput):
         return out
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> ImageInput:
-        height, width, channels = _load_size(told)
-        return cls(str(told["column"]), height, width, channels, bool(told["is_stored"]))
+    def from_dict(cls, state: Mapping[str, Any]) -> ImageInput:
+        height, width, channels = _load_size(state)
+        return cls(str(state["column"]), height, width, channels, bool(state["is_stored"]))
 
 
 @dataclass(frozen=True)
 class PixelInput(_SizedInput):
-    """An image that is stored as numbers, `scale` of which are 1; larger ones are thinned out to the size."""
+    """Images stored as numbers, divided by `scale`; larger ones are subsampled to the size."""
 
     scale: float
 
@@ -364,14 +348,14 @@ class PixelInput(_SizedInput):
         return bounded
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any]) -> PixelInput:
-        height, width, channels = _load_size(told)
-        return cls(str(told["column"]), height, width, channels, float(told["scale"]))
+    def from_dict(cls, state: Mapping[str, Any]) -> PixelInput:
+        height, width, channels = _load_size(state)
+        return cls(str(state["column"]), height, width, channels, float(state["scale"]))
 
 
-def _load_size(told: Mapping[str, Any]) -> list[int]:
+def _load_size(state: Mapping[str, Any]) -> list[int]:
     most = {"height": MAX_SIDE, "width": MAX_SIDE, "channels": MAX_CHANNELS}
-    return [validate_bounded(told[name], limit) for name, limit in most.items()]
+    return [validate_bounded(state[name], limit) for name, limit in most.items()]
 
 
 def _compute_nearest(have: int, want: int) -> Array:
@@ -387,12 +371,12 @@ _KINDS: Mapping[str, Any] = {
     "words": TextInput,
     "tokens": TokenInput,
 }
-"""What is told under which name."""
+"""The classes by the name that is stored for them."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingStep:
-    """What a model takes at once: inputs by name, targets, and of how many records they are."""
+    """One batch for the model: inputs by name, targets, and the number of records."""
 
     x: dict[str, Array]
     y: Array
@@ -401,7 +385,7 @@ class TrainingStep:
 
 @dataclass(frozen=True, eq=False)
 class BatchEncoder:
-    """Makes steps of batches by what was learned of the training split. Can be pickled and shared by threads."""
+    """Turns batches into steps with what was learned from the training split. Picklable, and shared by threads."""
 
     task: Task
     parts: Mapping[str, InputEncoder]  # by the names of the model's inputs
@@ -410,29 +394,23 @@ class BatchEncoder:
 
     @cached_property
     def specs(self) -> Mapping[str, InputSpec]:
-        """The inputs as the model declares them."""
+        """The inputs of the model by name."""
         return {name: part.spec for name, part in self.parts.items()}
 
     @property
-    def mean(self) -> Array | None:
-        """Of each value of the input "numbers"; None where there is no such input."""
-        numbers = self._numbers
-        return None if numbers is None else numbers.mean
-
-    @property
-    def variance(self) -> Array | None:
-        """Of each value of the input "numbers", nowhere 0."""
-        numbers = self._numbers
-        return None if numbers is None else numbers.variance
+    def numbers(self) -> NumberInput | None:
+        """The input "numbers", if there is one."""
+        numbers = self.parts.get("numbers")
+        return numbers if isinstance(numbers, NumberInput) else None
 
     @property
     def image_size(self) -> tuple[int, int] | None:
-        """Height and width of the image, where there is one."""
+        """The height and width of the image, if there is one."""
         image = self.parts.get("image")
-        return (image.height, image.width) if isinstance(image, (ImageInput, PixelInput)) else None
+        return (image.height, image.width) if isinstance(image, _SizedInput) else None
 
     def reading(self) -> dict[str, Any]:
-        """What `split.batches` is to be asked for."""
+        """The arguments of `split.batches` for this encoder."""
         columns = [column for part in self.parts.values() for column in part.columns]
         image = self.parts.get("image")
         decodes = isinstance(image, ImageInput) and not image.is_stored
@@ -447,7 +425,7 @@ class BatchEncoder:
         return TrainingStep({name: part(batch) for name, part in self.parts.items()}, y, len(y))
 
     def to_dict(self) -> dict[str, Any]:
-        """What was learned, as JSON holds it; with the classes, so that the model can be used with it alone."""
+        """What was learned, as JSON values; with the classes, so that nothing else is needed to use the model."""
         inputs = {name: {"kind": _get_input_kind(part), **part.to_dict()} for name, part in self.parts.items()}
         target = {
             "column": self.task.target,
@@ -459,24 +437,28 @@ class BatchEncoder:
         return {"inputs": inputs, "target": target}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, Any], task: Task) -> BatchEncoder:
-        """The encoder that `to_dict` told of, for the same task."""
+    def from_dict(cls, state: Mapping[str, Any], task: Task) -> BatchEncoder:
+        """The encoder restored from the result of `to_dict`, for the same task."""
         try:
-            parts = {str(name): _KINDS[one["kind"]].from_dict(one) for name, one in told["inputs"].items()}
-            return cls(task, parts, float(told["target"]["mean"]), float(told["target"]["std"]))
+            parts = {str(name): _KINDS[one["kind"]].from_dict(one) for name, one in state["inputs"].items()}
+            return cls(task, parts, float(state["target"]["mean"]), float(state["target"]["std"]))
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as failure:
-            raise input_state_error(f"{type(failure).__name__}: {failure}") from None
+            raise error(
+                "X575",
+                "encoder state cannot be restored",
+                expected="a state written by `rekord train`",
+                found=f"{type(failure).__name__}: {failure}"[:60],
+                do="fresh=True, to start over",
+            ) from None
 
-    @property
-    def _numbers(self) -> NumberInput | None:
-        numbers = self.parts.get("numbers")
-        return numbers if isinstance(numbers, NumberInput) else None
+    def _target_error(self, what: str, expected: str, found: str) -> RekordError:
+        return untrainable_error(what, column=self.task.target, expected=expected, found=found)
 
     def _target(self, column: Column) -> Array:
         missing = int((~find_valid_rows(column)).sum())
         if missing:
             what = f"{missing:,} of {len(column):,} records of a batch have no value in `{self.task.target}`"
-            raise target_error(self.task, what, "a value in each record", "no value")
+            raise self._target_error(what, "a value in each record", "no value")
         stored = column.values if isinstance(column, Optional) else column
         if self.task.kind == "segmentation":
             return self._pixel_ids(np.asarray(stored).astype(np.int32))
@@ -490,10 +472,10 @@ class BatchEncoder:
             strange &= ids != self.task.ignore
         if strange.any():
             records = int(strange.any((1, 2)).sum())
-            what = f"`{self.task.target}` has pixels of none of the classes, in {records:,} records of a batch"
-            ignored = "" if self.task.ignore is None else f", or {self.task.ignore}, which is ignored"
-            found = str(int(ids[strange][0]))
-            raise target_error(self.task, what, f"ids below {len(self.task.classes):,}{ignored}", found)
+            what = f"`{self.task.target}` has pixels with unknown class ids in {records:,} records of a batch"
+            ignored = "" if self.task.ignore is None else f", or {self.task.ignore} (ignored)"
+            expected = f"ids below {len(self.task.classes):,}{ignored}"
+            raise self._target_error(what, expected, str(int(ids[strange][0])))
         return ids
 
     def _number(self, stored: Array) -> Array:
@@ -501,8 +483,8 @@ class BatchEncoder:
             values = stored.astype(np.float32)
         strange = ~np.isfinite(values)
         if strange.any():
-            what = f"`{self.task.target}` is no finite number in {int(strange.sum()):,} records of a batch"
-            raise target_error(self.task, what, "a finite number in each record", f"{values[strange][0]}")
+            what = f"`{self.task.target}` is not finite in {int(strange.sum()):,} records of a batch"
+            raise self._target_error(what, "a finite number in each record", f"{values[strange][0]}")
         return values
 
     def _class_ids(self, stored: Any) -> Array:
@@ -516,13 +498,9 @@ class BatchEncoder:
         if known.all():
             return ids.astype(np.int32)
         row = int(np.argmin(known))
-        values = stored[row] if isinstance(stored, Strings) else np.asarray(stored)[row].item()
-        raise target_error(
-            self.task,
-            f"`{self.task.target}` has a value that is none of the classes",
-            f"one of {len(self.task.classes):,} classes",
-            preview(values),
-        )
+        value = stored[row] if isinstance(stored, Strings) else np.asarray(stored)[row].item()
+        what = f"`{self.task.target}` has a value that is not one of the classes"
+        raise self._target_error(what, f"one of {len(self.task.classes):,} classes", preview(value))
 
     @cached_property
     def _ids(self) -> dict[Any, int]:

@@ -19,6 +19,7 @@ from rekord.dataset.split import Split
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.training import result
+from rekord.training.choose import untrainable_error
 from rekord.training.inputs import BatchEncoder, TrainingStep
 from rekord.training.model import ModelTrainer
 from rekord.training.result import MAX_MATRIX_CLASSES, EpochResult, StepTotals
@@ -28,47 +29,47 @@ if TYPE_CHECKING:
 
 
 class TrainingListener:
-    """Hears how a run goes; this one keeps it to itself."""
+    """Receives the progress of a run; this one ignores it."""
 
     def on_task(self, task: Task) -> None:
-        """What will be learned from what."""
+        """The task is chosen."""
 
     def on_begin(self, task: Task, backend: str, parameters: int, epochs: int, steps: int) -> None:
-        """The model is built, and an epoch will have so many steps."""
+        """The model is built; an epoch has `steps` steps."""
 
     def resumed(self, epoch: int, step: int) -> None:
-        """The run goes on after this step of this epoch, both counted from 1; step 0 is an epoch's beginning."""
+        """The run resumes after this step of this epoch, both counted from 1; step 0 is the start of an epoch."""
 
     def step(self, epoch: int, step: int, loss: float, score: float) -> None:
-        """A step is done; loss and score are those of the epoch so far."""
+        """A step is done; loss and score are for the epoch so far."""
 
     def on_wait(self, share: float) -> None:
-        """The share of the epoch's time so far in which the model waited for data; told before each `step`."""
+        """The share of the epoch's time spent waiting for data so far; called before each `step`."""
 
     def validating(self, epoch: int, steps: int) -> None:
-        """The validation split is read, in so many steps."""
+        """Validation begins, with `steps` steps."""
 
     def validated(self, step: int) -> None:
-        """A step of the validation is done."""
+        """A validation step is done."""
 
     def epoch(self, epoch: EpochResult) -> None:
         """An epoch is done."""
 
     def saved(self, path: str, epoch: int, step: int) -> None:
-        """A checkpoint is on disk."""
+        """A checkpoint was written."""
 
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class InterruptGuard:
-    """In a `with` block a first signal is noted and told by `check`; a second one ends the block at once.
+    """In a `with` block, the first signal is recorded for `check`; a second one interrupts at once.
 
-    Only the main thread of a process can hear signals: in another one this does nothing.
+    Only the main thread of a process receives signals: in other threads this does nothing.
     """
 
     def __init__(self) -> None:
-        self._asked = False
+        self._stop_requested = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> InterruptGuard:
@@ -81,14 +82,14 @@ class InterruptGuard:
             signal.signal(each, handler)
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt where a signal came since the block began."""
-        if self._asked:
+        """Raise KeyboardInterrupt if a signal was received since the block began."""
+        if self._stop_requested:
             raise KeyboardInterrupt
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._asked:
+        if self._stop_requested:
             raise KeyboardInterrupt
-        self._asked = True
+        self._stop_requested = True
 
 
 CountMatrix: TypeAlias = "npt.NDArray[np.int64]"
@@ -107,11 +108,11 @@ class TrainingData:
 
 @dataclass
 class TrainingProgress:
-    """How far a run is. What stands here is all that a checkpoint holds beside the model's numbers."""
+    """The progress of a run: everything in a checkpoint except the model's variables."""
 
-    plan: dict[str, Any]  # what must be the same when the run is gone on with
-    epoch: int = 0  # the one that runs, from 0 on
-    reader: dict[str, Any] | None = None  # where in the epoch; None at its beginning
+    plan: dict[str, Any]  # what must be unchanged when the run is resumed
+    epoch: int = 0  # the current one, from 0
+    reader: dict[str, Any] | None = None  # the position in the epoch; None at its start
     totals: StepTotals | None = None  # of the epoch so far
     done: tuple[EpochResult, ...] = ()
     confusion: CountMatrix | None = None  # of the last epoch
@@ -121,7 +122,7 @@ class TrainingProgress:
 
 
 class TrainingLoop:
-    """Runs epochs of a learner from where `progress` is."""
+    """Runs epochs from the position in `progress`."""
 
     def __init__(
         self,
@@ -141,11 +142,11 @@ class TrainingLoop:
         self._save = save
         self._checkpoint_steps = checkpoint_steps
         self._watch = watch
-        self._whole = True  # no step is half done
-        self._built: set[int] = set()  # for batches of so many records the model's program has been built
+        self._whole = True  # no step is in progress
+        self._built: set[int] = set()  # the batch sizes for which the model has been compiled
 
     def run(self, epochs: int) -> None:
-        """Train up to this number of epochs. Whatever ends it early leaves a checkpoint of the last whole step."""
+        """Train up to this number of epochs. If it ends early, a checkpoint of the last complete step is kept."""
         with InterruptGuard() as stopping:
             try:
                 while self.progress.epoch < epochs:
@@ -159,7 +160,7 @@ class TrainingLoop:
                 raise
 
     def evaluate_confusion(self, split: Split) -> None:
-        """Fill the confusion matrix from a split, where nothing was held out."""
+        """Compute the confusion matrix on a split, if there is no validation split."""
         if self.progress.confusion is None:
             with InterruptGuard() as stopping:
                 self.progress.confusion = self._validated(split, stopping)[1]
@@ -197,7 +198,7 @@ class TrainingLoop:
             # The first batch opens files and starts threads.
             self.progress.first_batch_seconds = self.progress.first_batch_seconds or waited_seconds
         if rows not in self._built:
-            # The first step of each size builds the model's program: nothing that says how fast it is.
+            # The first step of each batch size compiles the model, and does not show its speed.
             self._built.add(rows)
             self.progress.compile_seconds += trained_seconds
             return
@@ -208,25 +209,25 @@ class TrainingLoop:
     def _check_loss(self, loss: float, totals: StepTotals) -> None:
         if math.isfinite(loss):
             return
+        slower = min(1e-4, self._learner.learning_rate / 10)
         raise error(
             "X576",
             location=Location(path=self._reading.train.paths[0] if self._reading.train.paths else None),
             expected="a finite loss",
             found=f"{loss} in epoch {self.progress.epoch + 1}, step {totals.steps + 1}",
-            do="a tenth of the --learning-rate; and rekord stats PATH, for numbers that are very large",
+            do=f"learning_rate={slower:g}; find very large numbers with rekord stats PATH",
         )
 
     def _check_learned(self, totals: StepTotals) -> None:
-        """Refuse masks in which there is nothing but what is ignored."""
+        """Raise if all pixels of all masks are ignored."""
         task = self._encoder.task
         if task.kind == "segmentation" and not totals.by_class[1].any():
-            raise error(
-                "U608",
-                f"no pixel of `{task.target}` has a class that is learned",
-                location=Location(feature=task.target),
+            raise untrainable_error(
+                f"all pixels of `{task.target}` are ignored",
+                column=task.target,
                 expected=f"pixels of {len(task.classes):,} classes",
-                found=f"only {task.ignore}, which is ignored",
-                do="rekord stats PATH, which shows how many pixels each class has",
+                found=f"only {task.ignore}, the ignored id",
+                do="rekord stats PATH, to see the number of pixels per class",
             )
 
     def _finish_epoch(self, stopping: InterruptGuard) -> None:
@@ -263,27 +264,29 @@ class TrainingLoop:
         with iter(loader) as batches:
             for batch in batches:
                 step: TrainingStep = batch["step"]  # type: ignore[assignment]
-                said = self._learner.predict(step)
+                predicted = self._learner.predict(step)
                 totals.steps += 1
                 totals.rows += step.rows
                 if task.kind == "regression":
-                    self._add_errors(totals, step, said)
+                    self._add_errors(totals, step, predicted)
                 else:
                     # Weighted as in training, so that the two losses can be compared.
                     weights = self._learner.weights
-                    loss, weight = result.compute_cross_entropy(said, step.y, ignore=task.ignore, weights=weights)
+                    loss, weight = result.compute_cross_entropy(
+                        predicted, step.y, ignore=task.ignore, weights=weights
+                    )
                     totals.loss += loss
                     totals.weight += weight
-                    told = said.argmax(-1)
-                    totals.by_class += result.count_by_class(step.y, told, classes, ignore=task.ignore)
+                    classified = predicted.argmax(-1)
+                    totals.by_class += result.count_by_class(step.y, classified, classes, ignore=task.ignore)
                     if matrix is not None:
-                        matrix += result.compute_confusion(step.y, told, classes, ignore=task.ignore)
+                        matrix += result.compute_confusion(step.y, classified, classes, ignore=task.ignore)
                 self._watch.validated(totals.steps)
                 stopping.check()
         return totals, matrix
 
-    def _add_errors(self, totals: StepTotals, step: TrainingStep, said: npt.NDArray[Any]) -> None:
-        off = np.abs(said.reshape(-1).astype(np.float64) - step.y)
+    def _add_errors(self, totals: StepTotals, step: TrainingStep, predicted: npt.NDArray[Any]) -> None:
+        off = np.abs(predicted.reshape(-1).astype(np.float64) - step.y)
         totals.error += float(off.sum())
         totals.blind_error += float(np.abs(step.y.astype(np.float64) - self._encoder.target_mean).sum())
         totals.loss += float(((off / self._encoder.target_std) ** 2).sum())

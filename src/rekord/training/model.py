@@ -1,4 +1,4 @@
-"""The baseline models on Keras: built, trained by steps, saved as arrays."""
+"""The baseline models on Keras: build, train and save."""
 
 from __future__ import annotations
 
@@ -22,16 +22,12 @@ _BACKEND_VARIABLE = "KERAS_BACKEND"
 
 
 def load_keras(backend: str | None = None) -> Any:
-    """Keras on the backend that is asked for, on that of KERAS_BACKEND, or on the first that is installed."""
+    """Keras on the given backend, on that of KERAS_BACKEND, or on the first one installed."""
     wanted = backend if backend is not None else os.environ.get(_BACKEND_VARIABLE) or None
     if wanted is not None and wanted not in BACKENDS:
-        raise error(
-            "U677",
-            f"there is no backend {wanted[:60]!r}",
-            expected=", ".join(BACKENDS),
-            found=wanted[:60] if backend is not None else f"{_BACKEND_VARIABLE}={wanted[:60]}",
-            do="--backend tensorflow",
-        )
+        found = wanted[:60] if backend is not None else f"{_BACKEND_VARIABLE}={wanted[:60]}"
+        what = f"unknown backend {wanted[:60]!r}"
+        raise error("U677", what, expected=", ".join(BACKENDS), found=found, do='backend="tensorflow"')
     if "keras" in sys.modules:
         return _find_loaded_keras(wanted)
     chosen = wanted or next((name for name in BACKENDS if find_spec(name)), None)
@@ -40,7 +36,7 @@ def load_keras(backend: str | None = None) -> Any:
     if find_spec("keras") is None:
         raise _missing_package_error("keras")
     os.environ[_BACKEND_VARIABLE] = chosen
-    # What TensorFlow says of the processor and its own start is nothing that a user of ours asked for.
+    # Without TensorFlow's messages about the processor and its own start.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     return _check_keras(_import_keras(chosen))
 
@@ -51,10 +47,10 @@ def _find_loaded_keras(wanted: str | None) -> Any:
     if wanted not in (None, running):
         raise error(
             "U677",
-            f"Keras runs on {running} in this process already",
-            expected=f"{wanted}, which is asked for",
-            found=f"{running}: something imported Keras before",
-            do=f"set {_BACKEND_VARIABLE}={wanted} before Keras or TensorFlow is imported, or use the command line",
+            f"Keras already runs on {running} in this process",
+            expected=f"{wanted}",
+            found=f"{running}: Keras was imported before",
+            do=f"set {_BACKEND_VARIABLE}={wanted} before importing Keras or TensorFlow, or use `rekord train`",
         )
     return keras
 
@@ -89,7 +85,7 @@ def _missing_package_error(package: str) -> RekordError:
     return error(
         "U602",
         f"training needs {package}, which is not installed",
-        expected=f"the package {package}",
+        expected=f"package {package}",
         found="not installed",
         do="pip install 'rekord[tensorflow]'"
         if package in ("tensorflow", "keras")
@@ -97,15 +93,15 @@ def _missing_package_error(package: str) -> RekordError:
     )
 
 
-_MOMENTUM = 0.7  # of batch normalisation: a run may have some hundred steps, and the first ones say little
-_MIN_SIDE = 8  # images are halved until they are about so small
+_MOMENTUM = 0.7  # of batch normalisation: a run may have only a few hundred steps, and the first ones say little
+_MIN_SIDE = 8  # images are halved until they are about this small
 _WIDTHS = (16, 32, 64, 96, 128)
 _MAX_EMBEDDING = 64
 _HIDDEN_UNITS = 64
 
 
 def build_model(keras: Any, encoder: BatchEncoder, seed: int) -> Any:
-    """The model for a task: of its inputs by name, to one logit a class (and pixel), or to a number."""
+    """The model for a task: from inputs by name to one logit per class (and pixel), or to a number."""
     task, builder = encoder.task, _ModelBuilder(keras, seed)
     if task.kind == "segmentation":
         return builder.build_segmentation(encoder.specs["image"], len(task.classes))
@@ -113,7 +109,7 @@ def build_model(keras: Any, encoder: BatchEncoder, seed: int) -> Any:
     joined = builder.joined(inputs, encoder)
     if task.kind == "regression":
         number = builder.dense(1, None)(joined)
-        # The model speaks in the target's own unit.
+        # The model predicts in the target's own unit.
         output = keras.layers.Rescaling(encoder.target_std, encoder.target_mean)(number)
     else:
         output = builder.dense(len(task.classes), None)(joined)
@@ -121,7 +117,7 @@ def build_model(keras: Any, encoder: BatchEncoder, seed: int) -> Any:
 
 
 def describe_model(task: Task) -> str:
-    """What kind of model it is, in a few words."""
+    """The kind of model, in a few words."""
     if task.kind == "segmentation":
         return "small encoder–decoder"
     if "image" in task.forms:
@@ -132,7 +128,7 @@ def describe_model(task: Task) -> str:
 
 
 class _ModelBuilder:
-    """Layers whose first weights come from seeds in a row."""
+    """Layers initialised with consecutive seeds."""
 
     def __init__(self, keras: Any, seed: int) -> None:
         self._keras = keras
@@ -150,18 +146,18 @@ class _ModelBuilder:
         return joined
 
     def build_segmentation(self, spec: InputSpec, classes: int) -> Any:
-        """Down by halves, and up again, with what was seen on the way down beside it."""
+        """Downsampling by halves, and upsampling with skip connections."""
         inputs = self._keras.Input(spec.shape, name="image", dtype=spec.dtype)
         x = self._rescale(inputs, spec)
-        seen, widths = [], _WIDTHS[: self._count_halvings(spec, most=3)]
+        skipped, widths = [], _WIDTHS[: self._count_halvings(spec, most=3)]
         for width in widths:
             x = self._convolve(self._convolve(x, width), width)
-            seen.append(x)
+            skipped.append(x)
             x = self._layers.MaxPooling2D()(x)
         x = self._convolve(x, _WIDTHS[len(widths)])
-        for width, beside in zip(reversed(widths), reversed(seen), strict=True):
+        for width, skip in zip(reversed(widths), reversed(skipped), strict=True):
             x = self._layers.UpSampling2D()(x)
-            x = self._convolve(self._layers.Concatenate()([x, beside]), width)
+            x = self._convolve(self._layers.Concatenate()([x, skip]), width)
         return self._keras.Model({"image": inputs}, self._convolution(classes, 1)(x))
 
     def dense(self, width: int, activation: str | None) -> Any:
@@ -172,7 +168,7 @@ class _ModelBuilder:
         if spec.form == "image":
             return self._image(tensor, spec)
         if spec.form == "numbers":
-            return layers.Normalization(mean=encoder.mean, variance=encoder.variance)(tensor)
+            return layers.Normalization(mean=encoder.numbers.mean, variance=encoder.numbers.variance)(tensor)  # type: ignore[union-attr]
         width = min(_MAX_EMBEDDING, max(2, round(spec.size**0.5)))
         embedding = layers.Embedding(
             spec.size,
@@ -187,7 +183,7 @@ class _ModelBuilder:
         for width in _WIDTHS[: self._count_halvings(spec, most=4)]:
             x = self._layers.MaxPooling2D()(self._convolve(x, width))
         x = self._convolve(x, _WIDTHS[-1])
-        # The strongest answer beside the mean one: an object may fill a small part of the image.
+        # The maximum as well as the mean: an object may fill a small part of the image.
         means = self._layers.GlobalAveragePooling2D()(x)
         return self._layers.Concatenate()([means, self._layers.GlobalMaxPooling2D()(x)])
 
@@ -223,7 +219,7 @@ Array: TypeAlias = "npt.NDArray[Any]"
 
 
 class ModelTrainer:
-    """A model with its optimizer. `weights` holds one weight a class, where classes are weighted."""
+    """A model with its optimizer. `weights` has one weight per class, if classes are weighted."""
 
     def __init__(
         self, keras: Any, encoder: BatchEncoder, *, seed: int, learning_rate: float, weights: Array | None
@@ -231,6 +227,7 @@ class ModelTrainer:
         self._keras = keras
         self._encoder = encoder
         self._seed = seed
+        self.learning_rate = learning_rate
         self.weights = None if weights is None else weights.astype(np.float32)
         self._model = build_model(keras, encoder, seed)
         task = encoder.task
@@ -244,64 +241,61 @@ class ModelTrainer:
             optimizer=keras.optimizers.Adam(learning_rate),
             loss=loss,
             metrics=[self._tally],
-            # Whole-program compilation takes longer on small models than it saves; JAX does not go without.
+            # Whole-program compilation takes longer on small models than it saves; JAX requires it.
             jit_compile=keras.backend.backend() == "jax",
         )
-        # Its variables are made at the first step otherwise, when a checkpoint has long been read.
+        # Otherwise its variables are created at the first step, long after a checkpoint is read.
         self._model.optimizer.build(self._model.trainable_variables)
 
     @property
     def parameters(self) -> int:
-        """How many numbers are learned."""
+        """The number of trainable parameters."""
         return int(sum(np.prod(variable.shape, dtype=np.int64) for variable in self._model.trainable_variables))
 
     @property
     def variables(self) -> list[Any]:
-        """All that changes while the model learns."""
+        """All variables that change during training."""
         return [*self._model.variables, *self._model.optimizer.variables]
 
     def train(self, step: TrainingStep, totals: StepTotals) -> float:
-        """Take one step; its loss and counts are added to the totals."""
+        """Train on one step, and add its loss and counts to the totals."""
         self._model.reset_metrics()
-        told = self._model.train_on_batch(
-            step.x, self._targets(step), sample_weight=self._step_weights(step), return_dict=True
-        )
-        loss, learned = float(told["loss"]), step.rows
+        is_regression = self._encoder.task.kind == "regression"
+        targets = step.y[:, None] if is_regression else step.y
+        weights = self._step_weights(step)
+        metrics = self._model.train_on_batch(step.x, targets, sample_weight=weights, return_dict=True)
+        loss, learned = float(metrics["loss"]), step.rows
         totals.rows += step.rows
-        if self._encoder.task.kind == "regression":
-            totals.error += float(told["error"]) * step.rows
+        if is_regression:
+            totals.error += float(metrics["error"]) * step.rows
             totals.blind_error += float(np.abs(step.y - self._encoder.target_mean).sum())
         else:
             counts = variable_to_numpy(self._tally.counts).reshape(3, -1).astype(np.int64)
             totals.by_class += counts
-            learned = int(counts[1].sum())  # of masks: the pixels that are not ignored
+            learned = int(counts[1].sum())  # for masks: the pixels that are not ignored
         totals.loss += loss * learned
         totals.weight += learned
         return loss
 
     def predict(self, step: TrainingStep) -> Array:
-        """What the model says: logits, or numbers."""
+        """The predictions of the model: logits, or numbers."""
         return np.asarray(self._model.predict_on_batch(step.x))
 
     def save(self, path: str) -> None:
-        """Write the model as Keras loads it, without what only training needs."""
+        """Save the model in the Keras format, without the training state."""
         bare = build_model(self._keras, self._encoder, self._seed)
         bare.set_weights(self._model.get_weights())
         bare.save(path)
 
-    def _targets(self, step: TrainingStep) -> Array:
-        return step.y[:, None] if self._encoder.task.kind == "regression" else step.y
-
     def _step_weights(self, step: TrainingStep) -> Array | None:
         if self.weights is None:
             return None
-        # What is ignored has an id that may be no class; the loss leaves it out.
-        known = np.minimum(step.y, len(self.weights) - 1)
-        return self.weights[known]
+        # The ignored id may not be a class; the loss skips it.
+        return self.weights[np.minimum(step.y, len(self.weights) - 1)]
 
 
 def variable_to_numpy(variable: Any) -> Array:
-    """What a variable of Keras holds, on any backend."""
+    """The value of a Keras variable, on any backend."""
     value = variable.value
     if hasattr(value, "detach"):
         value = value.detach().cpu()
@@ -309,14 +303,14 @@ def variable_to_numpy(variable: Any) -> Array:
 
 
 def _make_squared_error(keras: Any, unit: float) -> Any:
-    def loss(true: Any, said: Any) -> Any:
-        return keras.ops.mean(keras.ops.square((true - said) / unit), axis=-1)
+    def loss(true: Any, predicted: Any) -> Any:
+        return keras.ops.mean(keras.ops.square((true - predicted) / unit), axis=-1)
 
     return loss
 
 
 def _make_class_counter(keras: Any, classes: int, ignore: int | None) -> Any:
-    """Counts of each class, of one step: how often it was said rightly, is true, and was said."""
+    """Counts per class for one step: correct predictions, occurrences, and predictions."""
     ops = keras.ops
 
     class Tally(keras.metrics.Metric):  # type: ignore[misc]
@@ -326,15 +320,15 @@ def _make_class_counter(keras: Any, classes: int, ignore: int | None) -> Any:
 
         def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
             true = ops.reshape(ops.cast(y_true, "int32"), (-1,))
-            said = ops.reshape(ops.cast(ops.argmax(y_pred, axis=-1), "int32"), (-1,))
+            predicted = ops.reshape(ops.cast(ops.argmax(y_pred, axis=-1), "int32"), (-1,))
             learned = ops.ones_like(true, dtype="float32")
             if ignore is not None:
                 learned = ops.cast(true != ignore, "float32")
                 true = ops.where(true == ignore, 0, true)
-            right = learned * ops.cast(true == said, "float32")
+            right = learned * ops.cast(true == predicted, "float32")
             counts = [
                 ops.segment_sum(values, ids, num_segments=classes)
-                for values, ids in ((right, true), (learned, true), (learned, said))
+                for values, ids in ((right, true), (learned, true), (learned, predicted))
             ]
             self.counts.assign_add(ops.concatenate(counts))
 

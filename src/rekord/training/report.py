@@ -31,7 +31,7 @@ _MAX_SHOWN_INPUTS = 4
 
 
 def get_dataset_name(path: str) -> str:
-    """What a person calls the dataset."""
+    """The display name of the dataset."""
     return os.path.basename(os.path.normpath(path)) or path
 
 
@@ -45,7 +45,7 @@ def describe_task(task: Task) -> str:
 
 
 def describe_chance(task: Task) -> str:
-    """Who it is that has the score of chance."""
+    """The constant prediction that the chance score belongs to."""
     return "always the mean" if task.kind == "regression" else "always the most frequent class"
 
 
@@ -59,17 +59,17 @@ def format_score(value: float | None) -> str:
 CountMatrix: TypeAlias = "npt.NDArray[np.int64]"
 
 MAX_MATRIX_CLASSES = 30
-"""So many classes are drawn as a matrix; of more, those that occur most."""
+"""The number of classes shown in the matrix; the most frequent ones if there are more."""
 MAX_LISTED_CLASSES = 100
 MAX_CONFUSED_PAIRS = 10
 
 _MAX_NAME_CHARACTERS = 40
 _MAX_HEAT_PERCENT = 45
-"""A cell with all of its row has so many percent of the accent: figures in it can still be read."""
+"""The accent of a cell that has all of its row, in percent: its number stays readable."""
 
 
 def render_confusion_matrix(matrix: CountMatrix, names: Sequence[str], counted: str) -> str:
-    """The matrix as a heat map: counts, with a colour for the share of their row. `counted` names what is counted."""
+    """The matrix as a heat map of counts, coloured by their share of the row. `counted` names what is counted."""
     shown = _find_most_frequent(matrix, MAX_MATRIX_CLASSES)
     totals = matrix.sum(1)
     heads = "".join(f'<th scope="col"><span>{_get_name(names, i)}</span></th>' for i in shown)
@@ -80,18 +80,18 @@ def render_confusion_matrix(matrix: CountMatrix, names: Sequence[str], counted: 
         for true in shown
     )
     hint = (
-        f'<p class="hint">The {MAX_MATRIX_CLASSES} of {len(names):,} classes that occur most.</p>'
+        f'<p class="hint">The {MAX_MATRIX_CLASSES} most frequent of {len(names):,} classes.</p>'
         if len(shown) < len(names)
         else ""
     )
     return (
-        f'{hint}<div class="panel"><table class="heat"><thead><tr><th scope="col">true ↓ said →</th>{heads}'
+        f'{hint}<div class="panel"><table class="heat"><thead><tr><th scope="col">true ↓ predicted →</th>{heads}'
         f'<th scope="col" class="n">{escape_html(counted)}</th></tr></thead><tbody>{rows}</tbody></table></div>'
     )
 
 
 def render_confused_pairs(matrix: CountMatrix, names: Sequence[str]) -> str:
-    """The classes that are most often taken for another one; nothing where none ever is."""
+    """The pairs of classes that are confused most often; empty if there are none."""
     off = matrix.copy()
     np.fill_diagonal(off, 0)
     order = np.argsort(off, axis=None, kind="stable")[::-1][:MAX_CONFUSED_PAIRS]
@@ -102,21 +102,21 @@ def render_confused_pairs(matrix: CountMatrix, names: Sequence[str]) -> str:
     most = int(off.max())
     rows = "".join(_render_pair_row(true, said, int(off[true, said]), totals, most, names) for true, said in pairs)
     return (
-        '<h3>Most often confused</h3><div class="panel"><table><thead><tr><th scope="col">true</th>'
-        '<th scope="col">said</th><td></td><th scope="col" class="n">count</th>'
+        '<h3>Most frequent confusions</h3><div class="panel"><table><thead><tr><th scope="col">true</th>'
+        '<th scope="col">predicted</th><td></td><th scope="col" class="n">count</th>'
         f'<th scope="col" class="n">of its class</th></tr></thead><tbody>{rows}</tbody></table></div>'
     )
 
 
 def render_class_table(matrix: CountMatrix, names: Sequence[str], counted: str, *, with_iou: bool) -> str:
-    """Precision and recall of each class; intersection over union too, where pixels are told."""
+    """Precision and recall per class, and intersection over union for pixels."""
     right, true, said = np.diag(matrix), matrix.sum(1), matrix.sum(0)
     ious = compute_class_ious(matrix)
     listed, hint = list(range(len(names))), ""
     if len(names) > MAX_LISTED_CLASSES:
         occurring = [i for i in listed if true[i]]
         listed = sorted(occurring, key=lambda i: (right[i] / true[i], -true[i]))[:MAX_LISTED_CLASSES]
-        hint = f'<p class="hint">The {len(listed):,} of {len(names):,} classes that are found least often.</p>'
+        hint = f'<p class="hint">The {len(listed):,} of {len(names):,} classes with the lowest recall.</p>'
     rows = ""
     for i in listed:
         recall, precision = _divide_or_none(right[i], true[i]), _divide_or_none(right[i], said[i])
@@ -128,7 +128,7 @@ def render_class_table(matrix: CountMatrix, names: Sequence[str], counted: str, 
         )
     iou = '<th scope="col" class="n">IoU</th>' if with_iou else ""
     return (
-        f'<h3>Each class</h3>{hint}<div class="panel"><table><thead><tr><th scope="col">class</th><td></td>{iou}'
+        f'<h3>Classes</h3>{hint}<div class="panel"><table><thead><tr><th scope="col">class</th><td></td>{iou}'
         '<th scope="col" class="n">recall</th><th scope="col" class="n">precision</th>'
         f'<th scope="col" class="n wide">{escape_html(counted)}</th></tr></thead><tbody>{rows}</tbody></table></div>'
     )
@@ -146,7 +146,7 @@ def _render_cell(matrix: CountMatrix, total: int, true: int, said: int, names: S
     times = int(matrix[true, said])
     share = times / total if total else 0.0
     true_name, said_name = _shorten_class_name(names[true]), _shorten_class_name(names[said])
-    words = f"{true_name} said to be {said_name}: {times:,} of {total:,} {counted}"
+    words = f"{true_name} predicted as {said_name}: {times:,} of {total:,} {counted}"
     kind = "right" if true == said else "wrong"
     shade = f' style="--share:{_MAX_HEAT_PERCENT * share:.1f}%"' if times else ""
     figure = f"{_format_short_count(times)}<small>{_format_share(times, total)}</small>" if times else "·"
@@ -180,7 +180,7 @@ def _format_share(part: int, whole: int) -> str:
 
 
 def _format_short_count(times: int) -> str:
-    """A count in a narrow cell; the words behind it have all digits."""
+    """A count for a narrow cell; its title has all digits."""
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if times >= 10 * size:
             return f"{times / size:.0f} {unit}"
@@ -193,7 +193,7 @@ _MAX_LEFT_OUT = 100
 
 
 def render_training_page(trained: TrainingResult) -> str:
-    """The whole page. It loads nothing, runs nothing, and holds no text from the data that is not escaped."""
+    """The complete page. It loads nothing, runs nothing, and escapes all text from the data."""
     title = get_dataset_name(trained.dataset)
     body = "".join(_iter_sections(trained))
     return (
@@ -234,8 +234,8 @@ def _render_cards(trained: TrainingResult) -> str:
     cards += [
         (f"{len(trained.epochs):,}", "epoch" if len(trained.epochs) == 1 else "epochs"),
         (f"{trained.train_records:,}", f"records in {trained.train_split}"),
-        (_format_rate(trained.records_per_second), "records a second"),
-        (format_percent(trained.waited_share), "of the time waited for data"),
+        (_format_rate(trained.records_per_second), "records per second"),
+        (format_percent(trained.waited_share), "of the time spent waiting for data"),
     ]
     items = "".join(
         f"<li><b>{escape_html(value)}</b><span>{escape_html(label)}</span></li>" for value, label in cards
@@ -274,8 +274,8 @@ def _render_curves(trained: TrainingResult) -> str:
         for name, chart, keys in drawn
     )
     return (
-        '<h2>How it learned</h2><p class="hint">Values by epoch. Those of training are means over an epoch in which '
-        f'the model changes; those of validation come after it.</p><div class="plots">{figures}</div>'
+        '<h2>Learning curves</h2><p class="hint">Values per epoch. Training values are means over an epoch, during '
+        f'which the model changes; validation values are computed after it.</p><div class="plots">{figures}</div>'
     )
 
 
@@ -288,7 +288,7 @@ def _render_epochs(trained: TrainingResult) -> str:
     rows = "".join(f"<tr>{_render_epoch_cells(epoch, held_out=held_out)}</tr>" for epoch in shown)
     hint = f'<p class="hint">The last {_MAX_EPOCHS} epochs.</p>' if len(shown) < len(trained.epochs) else ""
     return (
-        f'<h3>Each epoch</h3>{hint}<div class="panel"><table><thead><tr>{head}'
+        f'<h3>Epochs</h3>{hint}<div class="panel"><table><thead><tr>{head}'
         '<th scope="col" class="n wide">records/s</th>'
         f'<th scope="col" class="n wide">waiting</th></tr></thead><tbody>{rows}</tbody></table></div>'
     )
@@ -311,9 +311,8 @@ def _render_classes(trained: TrainingResult) -> str:
     counted = "pixels" if pixels else "records"
     where = trained.val_split or trained.train_split
     return (
-        f'<h2>What is taken for what</h2><p class="hint">On {escape_html(where)}, after the last epoch. A row '
-        "is what is "
-        "true, a column what the model says; the colour is the share of the row.</p>"
+        f'<h2>Confusion matrix</h2><p class="hint">On {escape_html(where)}, after the last epoch. Rows are true '
+        "classes, columns are predictions; the colour is the share of the row.</p>"
         + render_confusion_matrix(matrix, task.classes, counted)
         + render_confused_pairs(matrix, task.classes)
         + render_class_table(matrix, task.classes, counted, with_iou=pixels)
@@ -325,8 +324,8 @@ def _render_time(trained: TrainingResult) -> str:
     computed = sum(epoch.seconds for epoch in trained.epochs) - waited
     once = trained.compile_seconds + trained.first_batch_seconds
     return (
-        '<h2>Where the time went</h2><p class="hint">The steps of training. The first batch and the first step, '
-        "which builds the model's program, come once and are not counted as waiting.</p>"
+        '<h2>Time</h2><p class="hint">Training steps. The first batch and the first step, which compiles the model, '
+        "happen once and do not count as waiting.</p>"
         + render_time_bar(
             [("computing", "computing", computed), ("waiting", "waiting", waited), ("once", "once", once)]
         )
@@ -337,7 +336,7 @@ def _render_inputs(trained: TrainingResult) -> str:
     task = trained.task
     rows: list[tuple[str, str, str]] = [(each.column, each.form, "") for each in task.inputs]
     target = "a number" if task.kind == "regression" else f"{len(task.classes):,} classes"
-    ignored = "" if task.ignore is None else f"; pixels of {task.ignore} are not learned"
+    ignored = "" if task.ignore is None else f"; pixels with id {task.ignore} are ignored"
     rows.append((task.target, "target", f"{target}{ignored}"))
     left_out = list(task.left_out.items())
     rows += [(name, "left out", why) for name, why in left_out[:_MAX_LEFT_OUT]]
@@ -350,7 +349,7 @@ def _render_inputs(trained: TrainingResult) -> str:
     more = len(left_out) - _MAX_LEFT_OUT
     hint = f'<p class="hint">{more:,} more columns are left out.</p>' if more > 0 else ""
     return (
-        '<h2>What it learned from</h2><div class="panel"><table><thead><tr><th scope="col">column</th>'
+        '<h2>Columns</h2><div class="panel"><table><thead><tr><th scope="col">column</th>'
         f'<th scope="col">use</th><th scope="col"></th></tr></thead><tbody>{body}</tbody></table></div>{hint}'
     )
 
@@ -361,18 +360,18 @@ def _render_usage(trained: TrainingResult) -> str:
         f"--batch-size {trained.batch_size} --backend {trained.backend} --fresh"
     )
     return (
-        '<h2>How to use it</h2><p class="hint">Load the model, and what turns records into its inputs. The model '
-        f"was trained on {escape_html(trained.backend)}; it runs on every backend of Keras (KERAS_BACKEND).</p>"
+        '<h2>Use the model</h2><p class="hint">Load the model, and the encoder that turns records into its inputs. '
+        f"It was trained on {escape_html(trained.backend)}, and runs on every Keras backend (KERAS_BACKEND).</p>"
         f"<pre>{escape_lines(make_usage_snippet(trained))}</pre>"
-        '<p class="hint">Train again, from the beginning; other options as they were.</p>'
+        '<p class="hint">Train again from the start, with the same other options.</p>'
         f"<pre>{escape_html(again)}</pre>"
     )
 
 
 def make_usage_snippet(trained: TrainingResult) -> str:
-    """Code that loads the model and asks it about the records of a split."""
+    """Code that loads the model and predicts the records of a split."""
     task, inputs = trained.task, [each.column for each in trained.task.inputs]
-    said = "[:, 0]" if task.kind == "regression" else ".argmax(-1)"
+    suffix = "[:, 0]" if task.kind == "regression" else ".argmax(-1)"
     folder = trained.out
     return "\n".join(
         [
@@ -392,13 +391,13 @@ def make_usage_snippet(trained: TrainingResult) -> str:
             f"split = dataset[{trained.val_split or trained.train_split!r}]",
             f"for batch in split.batches({trained.batch_size}, **encoder.reading()):",
             "    step = encoder(batch)",
-            f"    said = model.predict_on_batch(step.x){said}  # beside step.y, which is true",
+            f"    predicted = model.predict_on_batch(step.x){suffix}  # compare with step.y",
         ]
     )
 
 
 def escape_lines(text: str) -> str:
-    """Text of several lines; their ends stay."""
+    """Escaped text that keeps its line breaks."""
     return "\n".join(escape_html(line) for line in text.split("\n"))
 
 

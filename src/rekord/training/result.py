@@ -1,8 +1,9 @@
-"""What a training run found: how each epoch went, how good the model is, and how long it waited for data."""
+"""The result of a training run: epochs, scores, and the time spent waiting for data."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,29 +15,29 @@ Array: TypeAlias = "npt.NDArray[Any]"
 CountMatrix: TypeAlias = "npt.NDArray[np.int64]"
 
 
-def count_by_class(true: Array, said: Array, classes: int, *, ignore: int | None = None) -> CountMatrix:
-    """Of each class how often it was said rightly, how often it is true, and how often it was said."""
-    true, said = _drop_ignored(true, said, ignore)
-    parts = (true[true == said], true, said)
+def count_by_class(true: Array, predicted: Array, classes: int, *, ignore: int | None = None) -> CountMatrix:
+    """The number of correct predictions, occurrences and predictions of each class."""
+    true, predicted = _drop_ignored(true, predicted, ignore)
+    parts = (true[true == predicted], true, predicted)
     return np.stack([np.bincount(part, minlength=classes) for part in parts]).astype(np.int64)
 
 
-def compute_confusion(true: Array, said: Array, classes: int, *, ignore: int | None = None) -> CountMatrix:
-    """How often each class was taken for each: rows are what is true, columns what is said."""
-    true, said = _drop_ignored(true, said, ignore)
-    return np.bincount(true * classes + said, minlength=classes * classes).reshape(classes, classes)
+def compute_confusion(true: Array, predicted: Array, classes: int, *, ignore: int | None = None) -> CountMatrix:
+    """The confusion matrix: rows are true classes, columns are predictions."""
+    true, predicted = _drop_ignored(true, predicted, ignore)
+    return np.bincount(true * classes + predicted, minlength=classes * classes).reshape(classes, classes)
 
 
-def _drop_ignored(true: Array, said: Array, ignore: int | None) -> tuple[Array, Array]:
-    true, said = true.reshape(-1).astype(np.int64), said.reshape(-1).astype(np.int64)
+def _drop_ignored(true: Array, predicted: Array, ignore: int | None) -> tuple[Array, Array]:
+    true, predicted = true.reshape(-1).astype(np.int64), predicted.reshape(-1).astype(np.int64)
     if ignore is None:
-        return true, said
+        return true, predicted
     kept = true != ignore
-    return true[kept], said[kept]
+    return true[kept], predicted[kept]
 
 
 def compute_class_ious(matrix: CountMatrix) -> list[float | None]:
-    """Of each class, what is in both over what is in either; None of a class that occurs in neither."""
+    """The intersection over union of each class; None for a class that does not occur."""
     return _compute_ious(np.diag(matrix), matrix.sum(1), matrix.sum(0))
 
 
@@ -45,21 +46,21 @@ def compute_mean_iou(matrix: CountMatrix) -> float:
     return compute_mean_iou_of_counts(np.diag(matrix), matrix.sum(1), matrix.sum(0))
 
 
-def compute_mean_iou_of_counts(right: CountMatrix, true: CountMatrix, said: CountMatrix) -> float:
-    """The same from what is right, true and said of each class."""
-    found = [iou for iou in _compute_ious(right, true, said) if iou is not None]
+def compute_mean_iou_of_counts(correct: CountMatrix, true: CountMatrix, predicted: CountMatrix) -> float:
+    """The same from the number of correct predictions, occurrences and predictions of each class."""
+    found = [iou for iou in _compute_ious(correct, true, predicted) if iou is not None]
     return sum(found) / len(found) if found else 0.0
 
 
-def _compute_ious(right: CountMatrix, true: CountMatrix, said: CountMatrix) -> list[float | None]:
-    either = true + said - right
-    return [int(r) / int(e) if e else None for r, e in zip(right, either, strict=True)]
+def _compute_ious(correct: CountMatrix, true: CountMatrix, predicted: CountMatrix) -> list[float | None]:
+    union = true + predicted - correct
+    return [int(c) / int(u) if u else None for c, u in zip(correct, union, strict=True)]
 
 
 def compute_cross_entropy(
     logits: Array, true: Array, *, ignore: int | None = None, weights: Array | None = None
 ) -> tuple[float, int]:
-    """The sum of the losses, and over how many values it is. `weights` holds one weight a class."""
+    """The sum of the losses, and the number of values. `weights` has one weight per class."""
     logits = logits.reshape(-1, logits.shape[-1]).astype(np.float64)
     true = true.reshape(-1).astype(np.int64)
     if ignore is not None:
@@ -76,82 +77,72 @@ def compute_cross_entropy(
 
 
 MAX_MATRIX_CLASSES = 1000
-"""Of more classes no matrix is kept, which would have millions of cells: only what is right, true and said."""
+"""For more classes no matrix is kept, which would have millions of cells, only counts per class."""
 
 
 @dataclass
 class StepTotals:
-    """Sums over steps; counts are whole numbers."""
+    """Sums over steps."""
 
     task: Task
     loss: float = 0.0
     weight: float = 0.0  # of the losses
-    error: float = 0.0  # of a regression: the sum of the absolute differences
-    blind_error: float = 0.0  # the same of who always says the mean
+    error: float = 0.0  # for a regression: the sum of the absolute errors
+    blind_error: float = 0.0  # the same for a constant prediction of the mean
     rows: int = 0
     steps: int = 0
     timed_rows: int = 0
-    seconds: float = 0.0  # of the timed ones
+    seconds: float = 0.0  # of the timed rows
     waited_seconds: float = 0.0
-    by_class: npt.NDArray[np.int64] = field(init=False)  # of each class, how often: right, true, said
+    by_class: npt.NDArray[np.int64] = field(init=False)  # correct predictions, occurrences and predictions
 
     def __post_init__(self) -> None:
         self.by_class = np.zeros((3, len(self.task.classes)), np.int64)
 
     @property
     def mean_loss(self) -> float:
-        """The loss of a value, on average."""
+        """The mean loss per value."""
         return self.loss / self.weight if self.weight else 0.0
 
     @property
     def waited_share(self) -> float:
-        """The share of the time in which the model waited for data."""
+        """The share of the time spent waiting for data."""
         return self.waited_seconds / self.seconds if self.seconds > 0 else 0.0
 
     @property
     def score(self) -> float:
         """The task's metric."""
-        right, true, said = self.by_class
+        correct, true, predicted = self.by_class
         if self.task.kind == "regression":
             return self.error / self.rows if self.rows else 0.0
         if self.task.kind == "segmentation":
-            return compute_mean_iou_of_counts(right, true, said)
-        return int(right.sum()) / max(int(true.sum()), 1)
+            return compute_mean_iou_of_counts(correct, true, predicted)
+        return int(correct.sum()) / max(int(true.sum()), 1)
 
     @property
     def chance(self) -> float:
-        """The score of who always says the most frequent class, or the mean."""
+        """The score of always predicting the most frequent class, or the mean."""
         if self.task.kind == "regression":
             return self.blind_error / self.rows if self.rows else 0.0
         true = self.by_class[1]
         share = int(true.max(initial=0)) / max(int(true.sum()), 1)
-        # Of the classes that occur, one has this share and all others have nothing.
+        # Of the classes that occur, one has this share and all others have 0.
         return share / max(int((true > 0).sum()), 1) if self.task.kind == "segmentation" else share
 
     def to_dict(self) -> dict[str, Any]:
-        """The sums as JSON holds them: floats survive it to the last bit."""
-        return {
-            "loss": self.loss,
-            "weight": self.weight,
-            "error": self.error,
-            "blind_error": self.blind_error,
-            "rows": self.rows,
-            "steps": self.steps,
-            "timed_rows": self.timed_rows,
-            "seconds": self.seconds,
-            "waited_seconds": self.waited_seconds,
-            "by_class": self.by_class.tolist(),
-        }
+        """The sums as JSON values: floats survive it to the last bit."""
+        sums = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("task", "by_class")}
+        return {**sums, "by_class": self.by_class.tolist()}
 
     @classmethod
-    def from_dict(cls, told: dict[str, Any], task: Task) -> StepTotals:
-        """The sums that `to_dict` told of."""
+    def from_dict(cls, state: dict[str, Any], task: Task) -> StepTotals:
+        """The sums restored from the result of `to_dict`."""
         totals = cls(task)
-        for name in ("loss", "weight", "error", "blind_error", "seconds", "waited_seconds"):
-            setattr(totals, name, float(told[name]))
-        for name in ("rows", "steps", "timed_rows"):
-            setattr(totals, name, int(told[name]))
-        totals.by_class = np.array(told["by_class"], np.int64).reshape(3, len(task.classes))
+        for one in fields(cls):
+            if one.name not in ("task", "by_class"):
+                convert = float if isinstance(one.default, float) else int
+                setattr(totals, one.name, convert(state[one.name]))
+        totals.by_class = np.array(state["by_class"], np.int64).reshape(3, len(task.classes))
         return totals
 
 
@@ -159,41 +150,41 @@ class StepTotals:
 class EpochResult:
     """One pass over the training split, and over the validation split after it."""
 
-    number: int  # from 1 on
+    number: int  # from 1
     loss: float
-    score: float  # of the task's metric
+    score: float  # the task's metric
     val_loss: float | None
     val_score: float | None
     steps: int
     records: int
-    timed_records: int  # those of the steps that are timed: not of those that build the model's program
+    timed_records: int  # in timed steps: those that compile the model are not
     seconds: float  # of the timed steps, waiting included, validation not
-    waited_seconds: float  # of these: for data
+    waited_seconds: float  # of these, waiting for data
 
     @property
     def waited_share(self) -> float | None:
-        """The share of the time in which the model waited for data; None where no step was timed."""
-        return self.waited_seconds / self.seconds if self.seconds > 0 else None
+        """The share of the time spent waiting for data; None if no step was timed."""
+        return compute_waited_share([self])
 
     @property
     def records_per_second(self) -> float:
-        """How many records were trained on in a second, waiting included."""
+        """The number of records trained on per second, waiting included."""
         return self.timed_records / self.seconds if self.seconds > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The epoch as JSON holds it."""
+        """The epoch as JSON values."""
+        values = {"epoch" if one.name == "number" else one.name: getattr(self, one.name) for one in fields(self)}
         return {
-            "epoch": self.number,
-            "loss": self.loss,
-            "score": self.score,
-            "val_loss": self.val_loss,
-            "val_score": self.val_score,
-            "steps": self.steps,
-            "records": self.records,
-            "timed_records": self.timed_records,
+            **values,
             "seconds": round(self.seconds, 3),
             "waited_seconds": round(self.waited_seconds, 3),
         }
+
+
+def compute_waited_share(epochs: Sequence[EpochResult]) -> float | None:
+    """The share of the time of some epochs spent waiting for data; None if no step was timed."""
+    seconds = sum(epoch.seconds for epoch in epochs)
+    return sum(epoch.waited_seconds for epoch in epochs) / seconds if seconds > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,11 +202,11 @@ class TrainingResult:
     train_records: int
     val_records: int
     epochs: tuple[EpochResult, ...]
-    confusion: CountMatrix | None  # true by said, of validation or, without it, of training
-    chance: float | None  # the score, there, of who always says the most frequent class, or the mean
-    compile_seconds: float  # of the steps that build the model's program, and are not timed
+    confusion: CountMatrix | None  # true × predicted, on the validation split or, without it, the training split
+    chance: float | None  # the score there of always predicting the most frequent class, or the mean
+    compile_seconds: float  # of the steps that compile the model, and are not timed
     first_batch_seconds: float
-    advice: tuple[str, ...]  # what to change where the input is the bottleneck; empty where it is not
+    advice: tuple[str, ...]  # what to change if the input is the bottleneck; empty if it is not
 
     @property
     def last(self) -> EpochResult:
@@ -224,24 +215,23 @@ class TrainingResult:
 
     @property
     def score(self) -> float:
-        """The score on the validation split, or on the training split where there is none."""
+        """The score on the validation split, or on the training split if there is none."""
         last = self.last
         return last.score if last.val_score is None else last.val_score
 
     @property
     def waited_share(self) -> float | None:
-        """The share of the time of all epochs in which the model waited for data; None where no step was timed."""
-        seconds = sum(epoch.seconds for epoch in self.epochs)
-        return sum(epoch.waited_seconds for epoch in self.epochs) / seconds if seconds > 0 else None
+        """The share of the time of all epochs spent waiting for data; None if no step was timed."""
+        return compute_waited_share(self.epochs)
 
     @property
     def records_per_second(self) -> float:
-        """How many records were trained on in a second, waiting included."""
+        """The number of records trained on per second, waiting included."""
         seconds = sum(epoch.seconds for epoch in self.epochs)
         return sum(epoch.timed_records for epoch in self.epochs) / seconds if seconds > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """The run as JSON holds it."""
+        """The run as JSON values."""
         return {
             "dataset": self.dataset,
             "out": self.out,

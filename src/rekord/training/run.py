@@ -80,10 +80,10 @@ class TrainOptions(VerbOptions):
         if self.balance and self.class_weights:
             raise error(
                 "U605",
-                "`balance` and `class_weights` would both make rare classes count more",
+                "`balance` and `class_weights` cannot be combined: both increase the weight of rare classes",
                 expected="one of them",
                 found="both",
-                do="balance=True, to draw records of all classes alike",
+                do="balance=True, to sample all classes equally",
             )
         integer("checkpoint_steps", self.checkpoint_steps, least=0)
         if self.threads is not None:
@@ -114,16 +114,16 @@ def train(
     fresh: bool = False,
     watch: TrainingListener | None = None,
 ) -> TrainingResult:
-    """Train a small model on a dataset, as proof that it trains, and a baseline for the real one.
+    """Train a small model on a dataset, to check that it trains and to get a baseline for the real model.
 
-    The schema says which: image and label → a small CNN, image and mask → a small encoder–decoder, numbers and label
-    → an MLP, text or tokens and label → embedding and pooling. `label` names the target and `columns` the inputs
-    where the schema leaves a choice. It runs on Keras 3 with TensorFlow, torch or JAX as `backend`.
+    The schema decides the model: image and label → a small CNN, image and mask → a small encoder–decoder, numbers and
+    label → an MLP, text or tokens and label → embedding and pooling. `label` names the target and `columns` the
+    inputs if the schema is ambiguous. It runs on Keras 3 with TensorFlow, torch or JAX as `backend`.
 
-    `out` becomes a folder with the model, its metrics, a report in HTML and a checkpoint that holds the reader's
-    position too: after Ctrl-C or a crash, `resume=True` goes on at the next record and ends with the same metrics.
-    `balance` draws as many records of each class (of masks, it weighs the classes by their pixels);
-    `class_weights` weighs them in the loss instead.
+    `out` is a folder for the model, its metrics, an HTML report and a checkpoint that includes the reader's position:
+    after Ctrl-C or a crash, `resume=True` continues at the next record and ends with the same metrics. `balance`
+    samples all classes equally (for masks, it weights classes by their pixels); `class_weights` weights them in the
+    loss instead.
     """
     return run_training(path, out, TrainOptions.of(locals()), watch=watch)
 
@@ -135,7 +135,7 @@ def run_training(
     *,
     watch: TrainingListener | None = None,
 ) -> TrainingResult:
-    """What `train` does."""
+    """Run `train` with validated options."""
     path, folder = os.fspath(path), get_default_run_folder(os.fspath(path)) if out is None else os.fspath(out)
     watch = watch or TrainingListener()
     dataset = open(path)
@@ -147,7 +147,7 @@ def run_training(
     if splits.val is not None:
         check_target(splits.val, task)
     watch.on_task(task)
-    keras = load_keras(requested.backend)  # after all that can be refused without it: it takes seconds
+    keras = load_keras(requested.backend)  # after all other checks: it takes seconds
     transaction = Transaction(folder)
     LOCAL.make_folder(transaction.parent)
     with transaction.lock():
@@ -218,9 +218,9 @@ class _TrainingRun:
         return self._finished(learner, encoder, progress)
 
     def _plan(self) -> dict[str, Any]:
-        """What must be the same for a run to be gone on with. There may be more epochs."""
+        """What must be unchanged to resume a run; the number of epochs may grow."""
         requested, val = self.requested, self.splits.val
-        told = {
+        plan = {
             "dataset": self.splits.train.digest(),
             "split": self.splits.train.name,
             "validation": None if val is None else val.name,
@@ -229,44 +229,31 @@ class _TrainingRun:
             **{name: getattr(requested, name) for name in _PLANNED},
             "backend": self.keras.backend.backend(),
         }
-        # As it comes back from a checkpoint: tuples are lists there.
-        return dict(msgspec.json.decode(msgspec.json.encode(told)))
+        # As it is read from a checkpoint: tuples become lists.
+        return dict(msgspec.json.decode(msgspec.json.encode(plan)))
 
     def _restored(self, state: dict[str, Any], plan: dict[str, Any]) -> tuple[BatchEncoder, TrainingProgress]:
         path = self.place.checkpoint
-        told = state.get("plan")
+        saved = state.get("plan")
         for name, value in plan.items():
-            was = told.get(name) if isinstance(told, dict) else None
+            was = saved.get(name) if isinstance(saved, dict) else None
             if was != value:
                 raise error(
                     "U609",
-                    f"the run was begun with another {name.replace('_', ' ')}",
+                    f"run was started with another {name.replace('_', ' ')}",
                     location=Location(path=path),
                     expected=str(was)[:60],
                     found=str(value)[:60],
-                    do="give the same options as then; or --fresh, to start over",
+                    do="pass the same options again, or fresh=True to start over",
                 )
         try:
             with add_location(path=path):
                 return BatchEncoder.from_dict(state["encoder"], self.task), _progress_from_dict(state, self.task)
         except RekordError:  # some of them are an OSError or a ValueError too
             raise
-        except (
-            AttributeError,
-            KeyError,
-            TypeError,
-            ValueError,
-            OverflowError,
-            RecursionError,
-            msgspec.ValidationError,
-        ) as failure:
-            raise error(
-                "X575",
-                location=Location(path=path),
-                expected="the state of a run",
-                found=repr(failure)[:60],
-                do="rekord train PATH OUT --fresh      (starts over)",
-            ) from failure
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as failure:
+            # msgspec.ValidationError is a ValueError.
+            raise checkpoint.checkpoint_error(path, "the state of a run", repr(failure)[:60]) from failure
 
     def _weights(self, encoder: BatchEncoder) -> Any:
         requested = self.requested
@@ -307,12 +294,12 @@ class _TrainingRun:
 
 
 def _select_splits(dataset: Dataset, train: str | None, val: str | None, limit: int | None) -> _TrainSplits:
-    """The split to train on, and the one that is held out, if there is one."""
+    """The split to train on, and the one held out for validation, if any."""
     names = list(dataset.splits)
     trained = _match_split_names(names, _TRAINING_SPLITS)
     usual = [name for name in names if name not in _match_split_names(names, _VALIDATION_SPLITS)] or names
     chosen = train or [*trained, *usual][0]
-    # One without records holds nothing out.
+    # An empty split is not used for validation.
     held_out = val or next(
         (name for name in _match_split_names(names, _VALIDATION_SPLITS) if name != chosen and len(dataset[name])),
         None,
@@ -320,20 +307,20 @@ def _select_splits(dataset: Dataset, train: str | None, val: str | None, limit: 
     if held_out == chosen:
         raise error(
             "U605",
-            "the validation split is the one that is trained on",
+            "validation split is the training split",
             expected="another split",
             found=repr(held_out)[:60],
-            do="leave the validation split out, or name another one",
+            do="validation=None, or another split",
         )
     first = dataset[chosen]
     second = None if held_out is None else dataset[held_out]
     if second is not None and not len(second):
         raise error(
             "U608",
-            f"there are no records in `{second.name}` to validate on",
-            expected="some records",
+            f"validation split `{second.name}` has no records",
+            expected="at least one record",
             found="none",
-            do="name another validation split, or none",
+            do="validation=None, or another split",
         )
     if limit is not None:
         first, second = first.take(limit), second if second is None else second.take(limit)
@@ -341,14 +328,14 @@ def _select_splits(dataset: Dataset, train: str | None, val: str | None, limit: 
 
 
 def _match_split_names(names: Sequence[str], words: Sequence[str]) -> list[str]:
-    """The splits that are called one of these, then those that have it in their name, such as flowers-train."""
+    """The splits with one of these names, then those whose name contains one, such as flowers-train."""
     exact = [word for word in words if word in names]
     alike = [name for word in words for name in names if word in re.split(r"[^a-z]+", name.casefold())]
     return list(dict.fromkeys([*exact, *alike]))
 
 
 def _progress_to_dict(progress: TrainingProgress, encoder: BatchEncoder) -> dict[str, Any]:
-    """What a checkpoint keeps of a run."""
+    """The progress of a run as stored in a checkpoint."""
     return {
         "rekord": 1,
         "plan": progress.plan,
@@ -365,7 +352,7 @@ def _progress_to_dict(progress: TrainingProgress, encoder: BatchEncoder) -> dict
 
 
 def _progress_from_dict(state: dict[str, Any], task: Task) -> TrainingProgress:
-    """The run as a checkpoint tells of it."""
+    """The progress of a run restored from a checkpoint."""
     totals, confusion, classes = state["totals"], state["confusion"], len(task.classes)
     done = msgspec.convert(state["done"], tuple[EpochResult, ...])
     if state["epoch"] != len(done):
@@ -384,7 +371,7 @@ def _progress_from_dict(state: dict[str, Any], task: Task) -> TrainingProgress:
 
 
 def _save_model(learner: ModelTrainer, place: RunFolder) -> None:
-    # Keras writes by name and insists on the ending: what it wrote is published as any other file.
+    # Keras writes to a path that must end in .keras; the file is then published like any other.
     scratch = os.path.join(place.folder, f"{STAGED_PREFIX}model.keras")
     try:
         learner.save(scratch)

@@ -1,4 +1,4 @@
-"""What must be known of the records before a model can take them: means, vocabularies, sizes, class weights."""
+"""What is learned from the records before training: means, vocabularies, image sizes, class weights."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from rekord.transforms.vocabularies import WordCounts, WordList
 Weights: TypeAlias = "npt.NDArray[np.float64]"
 
 _MAX_SAMPLED_MASKS = 1000
-"""The pixels of so many masks, chosen at random, tell how frequent the classes are."""
+"""The number of randomly chosen masks whose pixels are counted for class weights."""
 
 _MAX_WEIGHT = 10.0
-"""A class of a few pixels would otherwise weigh more than all others together."""
+"""Otherwise a class with a few pixels would outweigh all others together."""
 
 
 def reject_regression(task: Task) -> None:
-    """A number has no classes that could be balanced."""
+    """Raise if the target is a number, which has no classes to balance."""
     if task.kind == "regression":
         raise error(
             "U605",
-            "`class_weights` and `balance` need classes, and the target is a number",
-            expected="a target of classes",
+            "`class_weights` and `balance` need a target with classes",
+            expected="a target with classes",
             found=f"`{task.target}`, a number",
-            do="leave them out",
+            do="balance=False, class_weights=False",
         )
 
 
 def compute_class_weights(split: Split, encoder: inputs.BatchEncoder, *, seed: int, batch_size: int) -> Weights:
-    """One weight a class: records (or pixels) / (classes × those of the class); 1 of a class that does not occur."""
+    """One weight per class: records (or pixels) / (classes × those of the class); 1 if a class does not occur."""
     task = encoder.task
     if task.kind == "segmentation":
         return _compute_pixel_weights(split, encoder, seed=seed, batch_size=batch_size)
@@ -80,15 +80,15 @@ def _compute_pixel_weights(split: Split, encoder: inputs.BatchEncoder, *, seed: 
 Array: TypeAlias = "npt.NDArray[Any]"
 ImageSize: TypeAlias = "tuple[int, int]"
 FitCallback: TypeAlias = "Callable[[int, int], None] | None"
-"""Called with how many records are done, and of how many."""
+"""Called with the number of records done, and the total."""
 
 MAX_FIT_RECORDS = 100_000
 MAX_WORDS = 20_000
 MAX_CATEGORIES = 1_000
 DEFAULT_SIDE = 64
 DEFAULT_SEGMENTATION_SIDE = 128
-_SIDE_STEP = 8  # what is halved three times must be a multiple of this
-_LENGTH_PERCENTILE = 95  # so many texts of a hundred are not cut
+_SIDE_STEP = 8  # a side that is halved three times must be a multiple of this
+_LENGTH_PERCENTILE = 95  # this percentage of texts is not truncated
 
 _MAX_COUNTED_WORDS = 1_000_000
 _BATCH_VALUES = 1 << 22
@@ -99,7 +99,7 @@ _SCALES = {"uint8": 255.0, "uint16": 65535.0, "bool": 1.0}
 def fit_encoder(
     split: Split, task: Task, *, image_size: ImageSize | None = None, progress: FitCallback = None
 ) -> inputs.BatchEncoder:
-    """The encoder for a task. At most 100,000 records are read, with equal gaps; none if nothing is learned."""
+    """The encoder for a task. At most 100,000 evenly spaced records are read; none if nothing has to be learned."""
     schema = split.schema
     if image_size is not None:
         image_size = height_and_width("image_size", image_size, least=MIN_SIDE, most=MAX_SIDE)
@@ -125,7 +125,7 @@ def fit_encoder(
 
 
 class _InputFitter:
-    """Takes batches, and makes a part of what it has seen."""
+    """Learns an input from batches."""
 
     columns: tuple[str, ...]
 
@@ -137,7 +137,7 @@ class _InputFitter:
 
 
 class _NumberFitter(_InputFitter):
-    """Means and variances of numbers side by side, of those that are finite."""
+    """Means and variances of concatenated numbers, without those that are not finite."""
 
     def __init__(self, *columns: str) -> None:
         self.columns = columns
@@ -157,7 +157,7 @@ class _NumberFitter(_InputFitter):
         count = finite.sum(axis=0)
         mean = np.where(finite, values, 0.0).sum(axis=0) / np.maximum(count, 1)
         squares = (np.where(finite, values - mean, 0.0) ** 2).sum(axis=0)
-        # Two sets of numbers as one, without the loss that sums of squares would have.
+        # Merges two sets of numbers without the rounding error of sums of squares.
         total = np.maximum(self._count + count, 1)
         apart = mean - self._mean
         self._squares += squares + apart**2 * self._count * count / total
@@ -169,7 +169,7 @@ class _NumberFitter(_InputFitter):
     def mean_and_variance(self) -> tuple[Array, Array]:
         variance = self._squares / np.maximum(self._count, 1)
         bounded = np.minimum(variance, float(np.finfo(np.float32).max)).astype(np.float32)
-        # What never varied is divided by 1, not by 0.
+        # A constant is divided by 1, not by 0.
         return self._mean.astype(np.float32), np.where(bounded > 0, bounded, np.float32(1))
 
     def made(self) -> inputs.InputEncoder:
@@ -180,7 +180,7 @@ class _NumberFitter(_InputFitter):
 
 
 class _CategoryFitter(_InputFitter):
-    """The values of a string column that occur most often."""
+    """The most frequent values of a string column."""
 
     def __init__(self, column: str) -> None:
         self.columns = (column,)
@@ -199,7 +199,7 @@ class _CategoryFitter(_InputFitter):
 
 
 class _VocabularyFitter(_InputFitter):
-    """The words that occur most often, and how many most texts have."""
+    """The most frequent words, and the length of most texts."""
 
     def __init__(self, column: str) -> None:
         self.columns = (column,)
@@ -221,7 +221,7 @@ class _VocabularyFitter(_InputFitter):
 
 
 class _TokenFitter(_InputFitter):
-    """The largest token, and how many most lists have."""
+    """The largest token, and the length of most lists."""
 
     def __init__(self, column: str) -> None:
         self.columns = (column,)
@@ -238,7 +238,7 @@ class _TokenFitter(_InputFitter):
 
 
 class _ScaleFitter(_InputFitter):
-    """The largest number in images that are stored as such numbers as say nothing of their range."""
+    """The largest number in images whose dtype does not imply a range."""
 
     def __init__(self, image: inputs.PixelInput) -> None:
         self.columns = (image.column,)
@@ -256,7 +256,7 @@ class _ScaleFitter(_InputFitter):
 
 
 def _build_inputs(split: Split, task: Task, size: ImageSize | None) -> dict[str, inputs.InputEncoder | _InputFitter]:
-    """The inputs by name: parts where all is known, else who learns them."""
+    """The inputs by name: encoders, or fitters for those that have to be learned."""
     found: dict[str, inputs.InputEncoder | _InputFitter] = {}
     numbers = [each.column for each in task.inputs if each.form == "numbers"]
     several = {"category": 0, "text": 0, "tokens": 0}
@@ -302,7 +302,7 @@ def _build_image_input(
 
 
 def _measure_image_size(split: Split, column: str) -> ImageSize:
-    """Height and width that hold the first few images; what cannot be looked at says nothing."""
+    """The largest height and width of the first images; invalid images are ignored."""
     sizes = [(1, 1)]
     for data in read_first_batch(split, [column]).get(column, []):
         facts = None if data is None else _core.inspect_image(data, False)
@@ -312,7 +312,7 @@ def _measure_image_size(split: Split, column: str) -> ImageSize:
 
 
 def _choose_image_size(task: Task, seen: ImageSize, asked: ImageSize | None) -> ImageSize:
-    """The size that is asked for, else a usual one, not larger than the images are."""
+    """The requested size, or a default that is not larger than the images."""
     is_segmentation = task.kind == "segmentation"
     usual = DEFAULT_SEGMENTATION_SIDE if is_segmentation else DEFAULT_SIDE
     height, width = asked or (min(seen[0], usual), min(seen[1], usual))
@@ -321,7 +321,7 @@ def _choose_image_size(task: Task, seen: ImageSize, asked: ImageSize | None) -> 
 
 
 def _choose_length(lengths: list[Array]) -> int:
-    """What most lists fit into; at least one place, and not more than a small model has use for."""
+    """A length that most lists fit into, from 1 to MAX_LENGTH."""
     joined = np.concatenate(lengths) if lengths else np.zeros(1)
     if not len(joined):
         return 1
@@ -329,5 +329,5 @@ def _choose_length(lengths: list[Array]) -> int:
 
 
 def _count_values(feature: Feature) -> int:
-    """How many numbers a record has in a column, about."""
+    """The approximate number of values per record in a column."""
     return max(1, math.prod([size or MAX_LENGTH for size in feature.shape]))

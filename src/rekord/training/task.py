@@ -1,4 +1,4 @@
-"""What a baseline learns, and what the type, the name and a sample of values say of each column."""
+"""The task of a baseline model, and what the type, name and a sample of values tell about each column."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ METRICS: Mapping[TaskKind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class InputColumn:
-    """One column that the model takes, and how it takes it."""
+    """An input column, and the form in which the model uses it."""
 
     column: str
     form: InputForm
@@ -50,19 +50,19 @@ class InputColumn:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The inputs and the target, and what was left out and why."""
+    """Inputs and target, and the columns left out with the reasons."""
 
     kind: TaskKind
     inputs: tuple[InputColumn, ...]
     target: str
-    classes: tuple[str, ...] = ()  # their names, by id; none of a number
-    values: tuple[Any, ...] | None = None  # what stands in the column for each class, where that is not its id
-    ignore: int | None = None  # the id in a mask that is not learned
+    classes: tuple[str, ...] = ()  # names by id; empty for a number
+    values: tuple[Any, ...] | None = None  # the value of each class in the column, if that is not its id
+    ignore: int | None = None  # the id in a mask that is ignored
     left_out: Mapping[str, str] = field(default_factory=dict)  # column: why
 
     @property
     def metric(self) -> str:
-        """What says how good the model is."""
+        """The name of the score."""
         return METRICS[self.kind]
 
     @property
@@ -71,7 +71,7 @@ class Task:
         return {each.form for each in self.inputs}
 
     def to_dict(self) -> dict[str, Any]:
-        """The task as JSON holds it."""
+        """The task as JSON values."""
         return {
             "kind": self.kind,
             "inputs": {each.column: each.form for each in self.inputs},
@@ -88,14 +88,14 @@ MAX_SURVEYED_RECORDS = 10_000
 FIRST_RECORDS = 32
 
 _MIN_EVIDENCE = 20
-"""Of fewer records it may well be chance that two columns go together."""
+"""With fewer records, two columns may correspond by chance."""
 
 _ROWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnSample:
-    """A column of one value a record. Texts stand here as numbers, equal for equal texts in one process."""
+    """A sampled column with one value per record. Strings are replaced by their hashes."""
 
     values: Array
     valid: Validity
@@ -103,22 +103,22 @@ class ColumnSample:
 
     @cached_property
     def distinct(self) -> int:
-        """How many different values there are."""
+        """The number of distinct values."""
         return len(np.unique(self.values[self.valid]))
 
     @property
     def records(self) -> int:
-        """How many records were looked at."""
+        """The number of sampled records."""
         return len(self.values)
 
     @property
     def all_different(self) -> bool:
-        """Whether each record has a value of its own."""
+        """Whether all records have distinct values."""
         return self.records > 1 and bool(self.valid.all()) and self.distinct == self.records
 
 
 def sample_evenly(split: Split, most: int) -> Split:
-    """All records, or at most so many with equal gaps: the first ones may all be of one class."""
+    """All records, or at most `most` evenly spaced ones: the first ones may all have one class."""
     records = len(split)
     if records <= most:
         return split
@@ -127,13 +127,13 @@ def sample_evenly(split: Split, most: int) -> Split:
 
 
 def read_first_batch(split: Split, columns: Sequence[str]) -> dict[str, Column]:
-    """These columns of the first few records; nothing where there are no records."""
+    """These columns of the first records; empty if there are no records."""
     with iter(split.batches(FIRST_RECORDS, columns=columns, threads=1, prefetch=0)) as batches:
         return next(batches, {})
 
 
 def survey_columns(split: Split, columns: Sequence[str]) -> dict[str, ColumnSample]:
-    """Columns of one value a record, of some thousand records."""
+    """A sample of columns with one value per record."""
     parts: dict[str, list[tuple[Array, Validity]]] = {name: [] for name in columns}
     texts: set[str] = set()
     if columns:
@@ -147,7 +147,7 @@ def survey_columns(split: Split, columns: Sequence[str]) -> dict[str, ColumnSamp
 
 
 def is_target_leak(seen: ColumnSample, target: ColumnSample) -> bool:
-    """Whether a column gives the target away: it equals it, or has one value for each class and no other."""
+    """Whether a column leaks the target: it is equal, or has exactly one value per class."""
     both = seen.valid & target.valid
     if 2 * int(both.sum()) < seen.records:
         return False
@@ -165,14 +165,14 @@ def is_target_leak(seen: ColumnSample, target: ColumnSample) -> bool:
 
 
 def find_valid_rows(column: Column) -> Validity:
-    """True for each row that has a value."""
+    """A mask of the rows that have a value."""
     if isinstance(column, (Optional, Strings, Ragged, SparseColumn)) and column.valid is not None:
         return column.valid
     return np.ones(len(column), np.bool_)
 
 
 def decode_string(value: str | bytes | None) -> str:
-    """A stored string as a text; what is no UTF-8 is replaced, and what is missing is empty."""
+    """A stored string as text; invalid UTF-8 is replaced, and a missing value is empty."""
     if value is None:
         return ""
     return value.decode(errors="replace") if isinstance(value, bytes) else value
@@ -190,7 +190,7 @@ def _concat_sample(parts: list[tuple[Array, Validity]], is_text: bool) -> Column
 
 
 def _to_plain(values: Array) -> Array:
-    # A label that was copied as a float is still the label; texts are compared as they are.
+    # A label copied as a float is still the label; strings are compared as they are.
     with np.errstate(over="ignore"):
         return values.astype(np.float32) if values.dtype.kind == "f" else values
 
@@ -198,7 +198,7 @@ def _to_plain(values: Array) -> Array:
 MAX_VALUES = 65_536
 
 ColumnForm: TypeAlias = 'InputForm | Literal["string"]'
-"""A form; of a string the records have to say which."""
+"""A form; for a string, the records decide which."""
 
 TOKEN_COMPANIONS = frozenset([
     "attention_mask", "input_mask", "padding_mask", "token_type_ids", "input_type_ids", "segment_ids",
@@ -226,33 +226,33 @@ MAX_CHANNELS = 32
 
 
 class ExclusionReason(str):
-    """Why a column is not taken."""
+    """Why a column is left out."""
 
 
 def infer_column_form(schema: Schema, column: str) -> ColumnForm | ExclusionReason:
-    """The form in which a column could be taken, or why it cannot."""
+    """The form in which a column can be used, or why it cannot."""
     feature = schema[column]
     if column not in schema.steps:
         return input_form(feature, column)
-    if _is_whole(feature) and feature.shape == ():
+    if _is_integer(feature) and feature.shape == ():
         return "tokens"
-    return ExclusionReason("of steps, only those that hold one whole number each are taken")
+    return ExclusionReason("steps without a single integer each are not used")
 
 
 @singledispatch
 def input_form(feature: Feature, column: str) -> ColumnForm | ExclusionReason:
-    """How a baseline takes a column of a feature type, or why it does not."""
-    return ExclusionReason(f"{type(feature).__name__}: no baseline takes it")
+    """The form in which a baseline model uses a feature type, or why it does not."""
+    return ExclusionReason(f"{type(feature).__name__} is not supported")
 
 
 input_form.register(Image, lambda feature, column: "image")
-input_form.register(Mask, lambda feature, column: ExclusionReason(f"a mask: --label {column} learns it"))
-input_form.register(Boxes, lambda feature, column: ExclusionReason("boxes: no baseline takes them"))
+input_form.register(Mask, lambda feature, column: ExclusionReason(f"a mask; --label {column} makes it the target"))
+input_form.register(Boxes, lambda feature, column: ExclusionReason("boxes are not supported"))
 
 
 @input_form.register(Label)
 def _(feature: Label, column: str) -> ColumnForm | ExclusionReason:
-    return "category" if feature.shape == () else ExclusionReason("several classes a record")
+    return "category" if feature.shape == () else ExclusionReason("several classes per record")
 
 
 @input_form.register(Text)
@@ -268,7 +268,7 @@ def _(feature: Sparse, column: str) -> ColumnForm | ExclusionReason:
 
 @singledispatch
 def target_kind(feature: Feature) -> TaskKind | None:
-    """What kind of task it is to learn a column of a feature type; None where there is no model for it."""
+    """The kind of task with a target of this feature type; None if there is no model for it."""
     if feature.shape != ():
         return None
     return {
@@ -284,40 +284,40 @@ target_kind.register(Mask, lambda feature: "segmentation")
 
 @target_kind.register(Tensor)
 def _(feature: Tensor) -> TaskKind | None:
-    # bfloat16 has a kind of its own.
+    # bfloat16 has its own kind.
     return "regression" if feature.shape == () and feature.dtype.kind not in "biuc" else None
 
 
-def _is_whole(feature: Feature) -> bool:
-    """Whether values are whole numbers that stand for themselves."""
+def _is_integer(feature: Feature) -> bool:
+    """Whether values are integers that are not class ids."""
     is_int = feature.value_kind == "int" and feature.class_count is None
     return is_int and bool(feature.dtype.kind != "b")
 
 
 def explain_exclusion(schema: Schema, column: str, target: str) -> str | None:
-    """Why a column says nothing that is to be learned from, or gives the answer away; None where it may be taken."""
+    """Why a column is not informative, or leaks the target; None if it can be used."""
     feature = schema[column]
     key = feature.key or column
     names = {column.casefold(), get_last_name_part(column), get_last_name_part(key)}
     is_string = feature.value_kind in ("str", "bytes")
     if is_string and not schema[target].is_image and _is_class_name_column(schema, column, target):
-        return f"says the class in words, and would give `{target}` away"
+        return f"has the class name, and would leak `{target}`"
     if not names.isdisjoint(_FILE_NAMES) and is_string and feature.shape == ():
-        return "says where the record came from"
+        return "identifies the source of the record"
     has_image = bool(of_type(schema.features, Image))
     if not names.isdisjoint(_METADATA_NAMES) and (has_image or key.startswith("image/")):
-        return "says how the image is stored"
+        return "describes how the image is stored"
     return None
 
 
 def is_id_like(column: str) -> bool:
-    """Whether a column is called as those are that number records."""
+    """Whether a column is named like an id of records."""
     name = column.rpartition("/")[2]
     return _ID_PATTERN.fullmatch(name) is not None or _ID_PATTERN.fullmatch(name.casefold()) is not None
 
 
 def is_mask_like(column: str) -> bool:
-    """Whether a column of images is called as those are that hold classes of pixels."""
+    """Whether a column of images is named like a mask."""
     return re.search(r"mask|segmentation|annotation|label", column.casefold()) is not None
 
 
@@ -334,7 +334,7 @@ def _is_class_name_column(schema: Schema, column: str, target: str) -> bool:
     if column.casefold() in {f"{stem}{mark}{word}" for mark in "_/" for word in ("name", "names", "text", "str")}:
         return True
     folder, _, _ = key.rpartition("/")
-    # image/class/text beside image/class/label: all that stands below a class is said of it.
+    # image/class/text next to image/class/label: everything under a class describes it.
     return get_last_name_part(folder) in _TARGET_NAMES and folder in (
         target_key.rpartition("/")[0],
         target_key,
@@ -348,20 +348,18 @@ def _infer_number_form(feature: Feature, column: str) -> InputForm | ExclusionRe
     shape, dtype = feature.shape, feature.dtype
     if dtype.kind == "c":
         return ExclusionReason("complex numbers")
-    is_whole = _is_whole(feature)
+    is_integer = _is_integer(feature)
     if None in shape:
-        if is_whole and shape == (None,):
+        if is_integer and shape == (None,):
             return "tokens"
-        return ExclusionReason(
-            "lists of different lengths that are no whole numbers" if len(shape) == 1 else "varying shapes"
-        )
+        return ExclusionReason("lists of different lengths without integers" if len(shape) == 1 else "varying shapes")
     values = math.prod([size or 0 for size in shape])
     if not values:
         return ExclusionReason("no values")
     if _is_image_shape(column, shape):
         return "image"
     if (
-        is_whole
+        is_integer
         and len(shape) == 1
         and values > 1
         and (get_last_name_part(column) in _TOKEN_NAMES | TOKEN_COMPANIONS)
@@ -378,4 +376,4 @@ def _is_image_shape(column: str, shape: tuple[int | None, ...]) -> bool:
 
 
 def _too_many_values(values: int) -> ExclusionReason:
-    return ExclusionReason(f"{values:,} values a record, and at most {MAX_VALUES:,} are taken")
+    return ExclusionReason(f"{values:,} values per record, more than {MAX_VALUES:,}")

@@ -1,4 +1,4 @@
-"""Images varied at random, with their masks and boxes, so that copies of a record differ."""
+"""Random augmentation of images with their masks and boxes, so that copies of a record differ."""
 
 from __future__ import annotations
 
@@ -16,18 +16,25 @@ from rekord import _core
 from rekord.codec.columns import Array
 from rekord.codec.images.inspect import FORMAT_NAMES, GeneratedMask, encode_grey_png
 from rekord.codec.images.store import store_image
-from rekord.codec.values import InvalidValue
 from rekord.errors import closest_match, error, preview
-from rekord.schema import Image, Mask, Schema
-from rekord.transforms.base import Row
+from rekord.schema import Image, Schema
+from rekord.transforms.base import Row, column_errors
 from rekord.transforms.image_binding import ImageState, bind_image_transforms
-from rekord.transforms.image_row import ImagePipeline, ImagePixels, Size, _decode_ids, load_pixels
+from rekord.transforms.image_row import (
+    ANY_IMAGE,
+    OUTLINE_MASK,
+    ImagePipeline,
+    ImagePixels,
+    Size,
+    decode_ids,
+    load_pixels,
+)
 
 _BLOCK_PIXELS = 1 << 20
 
 
 class AffineMap(NamedTuple):
-    """Where each place of the new image comes from: x = a·X + b·Y + c, y = d·X + e·Y + f, in pixels."""
+    """Where each pixel of the new image comes from: x = a·X + b·Y + c, y = d·X + e·Y + f, in pixels."""
 
     a: float
     b: float
@@ -38,13 +45,13 @@ class AffineMap(NamedTuple):
 
     @classmethod
     def sample(cls, names: Sequence[str], size: Size, roll: Callable[[str], float]) -> AffineMap | None:
-        """One for an image of a size; None where nothing moves."""
+        """A random map for an image of this size; None if nothing moves."""
         height, width = size
-        if not {"flip", "crop", "rotate"} & set(names) or 0 in size:
+        if _GEOMETRIC_AUGMENTATIONS.isdisjoint(names) or 0 in size:
             return None
-        # Flipped half of the time, and always where it is all that can make a copy differ.
-        alone = tuple(names) == ("flip",)
-        mirror = -1.0 if "flip" in names and (alone or roll("flip") < 0.5) else 1.0
+        # Flipped half of the time, and always if nothing else can make a copy differ.
+        is_alone = tuple(names) == ("flip",)
+        mirror = -1.0 if "flip" in names and (is_alone or roll("flip") < 0.5) else 1.0
         angle = 0.0
         if "rotate" in names:
             angle = math.radians(3 + 12 * roll("rotate/by")) * (1 if roll("rotate/left") < 0.5 else -1)
@@ -63,17 +70,17 @@ class AffineMap(NamedTuple):
 
     @property
     def is_flip(self) -> bool:
-        """Whether pixels only change places."""
+        """Whether pixels are only permuted."""
         return (abs(self.a), self.b, self.d, self.e) == (1.0, 0.0, 0.0, 1.0)
 
 
 def warp_image(image: Any, turn: AffineMap) -> Any:
-    """The pixels of an image after a turn."""
+    """The pixels of an image after a map."""
     width, height = image.size
     if turn.b or turn.d:
         return image.transform(image.size, Pillow.Transform.AFFINE, tuple(turn), Pillow.Resampling.BILINEAR)
     if not turn.is_flip:
-        # Upright, which is several times as fast in this way.
+        # Without rotation, `resize` is several times as fast.
         left, right = sorted((turn.c, turn.c + turn.a * width))
         box = (max(left, 0.0), max(turn.f, 0.0), min(right, width), min(turn.f + turn.e * height, height))
         image = image.resize(image.size, Pillow.Resampling.BILINEAR, box=box)
@@ -81,7 +88,7 @@ def warp_image(image: Any, turn: AffineMap) -> Any:
 
 
 def warp_ids(ids: Array, turn: AffineMap) -> Array:
-    """Class ids after a turn: each pixel has that of the nearest one before."""
+    """Class ids after a map: each pixel has the id of the nearest one before."""
     height, width = ids.shape
     out = np.empty_like(ids)
     columns = np.arange(width) + 0.5
@@ -95,7 +102,7 @@ def warp_ids(ids: Array, turn: AffineMap) -> Array:
 
 
 class WarpedFrame:
-    """What `Frame` is for moves: brings along what is given in coordinates."""
+    """Moves coordinates with an affine map, as `CoordinateFrame` does for placements."""
 
     def __init__(self, size: Size, turn: AffineMap) -> None:
         self._sides = np.array([size[1], size[0]], np.float64)
@@ -103,12 +110,12 @@ class WarpedFrame:
 
     @property
     def area_scale(self) -> float:
-        """By how much areas grow."""
+        """The factor by which areas grow."""
         turn = self._turn
         return 1 / abs(turn.a * turn.e - turn.b * turn.d)
 
     def boxes(self, boxes: Array) -> tuple[Array, Array]:
-        """The smallest upright boxes around those that were turned, cut at the frame, and which of them are left."""
+        """The smallest upright boxes around the mapped ones, clipped to the image, and which of them remain."""
         turn = self._turn
         x0, y0, x1, y1 = boxes.astype(np.float64).reshape(-1, 4).T
         had_area = (x1 > x0) & (y1 > y0)
@@ -116,26 +123,24 @@ class WarpedFrame:
         forth = np.linalg.inv(np.array([[turn.a, turn.b], [turn.d, turn.e]]))
         moved = (corners * self._sides - np.array([turn.c, turn.f])) @ forth.T / self._sides
         first, last = moved.min(axis=1), moved.max(axis=1)
-        if not turn.is_flip:  # which cuts nothing off
+        if not turn.is_flip:  # a flip clips nothing
             first, last = np.clip(first, 0, 1), np.clip(last, 0, 1)
         kept = (last > first).all(axis=1) | ~had_area
         return np.concatenate([first, last], axis=1).astype(np.float32), kept
 
 
 RandomFunction: TypeAlias = Callable[[str], float]
-"""A number from 0 up to 1 for each name, always the same."""
+"""A number in [0, 1) for each name, always the same."""
 
 AUGMENTATIONS = ("flip", "crop", "rotate", "colour")
 
-_GEOMETRIC_AUGMENTATIONS = ("flip", "crop", "rotate")
+_GEOMETRIC_AUGMENTATIONS = frozenset(["flip", "crop", "rotate"])
 _ALIASES = {"color": "colour"}
 _MAX_UINT16 = 65_535.0
-_ANY_IMAGE = Image()
-_OUTLINE_MASK = Mask(classes=256)
 
 
 def seeded_random(*words: object) -> RandomFunction:
-    """Numbers that are as good as random, for whoever says the same words: on every machine, in any order."""
+    """Pseudorandom numbers that depend only on the words: the same on every machine and in any order."""
     key = hashlib.blake2b("\0".join(map(str, words)).encode("utf-8", "surrogateescape")).digest()
 
     def roll(name: str) -> float:
@@ -146,48 +151,48 @@ def seeded_random(*words: object) -> RandomFunction:
 
 
 def validate_augmentations(given: object) -> tuple[str, ...]:
-    """The names of augmentations, each once."""
-    names = [given] if isinstance(given, str) else list(given) if isinstance(given, (list, tuple)) else [given]
-    made = [_ALIASES.get(one, one) if isinstance(one, str) else one for one in names]
-    for one in made:
+    """Names of augmentations, without duplicates and in the order they are applied."""
+    names = list(given) if isinstance(given, (list, tuple)) else [given]
+    chosen = [_ALIASES.get(one, one) if isinstance(one, str) else one for one in names]
+    for one in chosen:
         if one not in AUGMENTATIONS:
             near = closest_match(one, AUGMENTATIONS) if isinstance(one, str) else None
             raise error(
                 "U605",
-                f"there is no augmentation {preview(one)}",
+                f"unknown augmentation {preview(one)}",
                 expected="some of " + ", ".join(AUGMENTATIONS),
                 found=preview(one),
                 do=f'augment=["{near or "flip"}"]',
             )
-    return tuple([one for one in AUGMENTATIONS if one in made])
+    return tuple([one for one in AUGMENTATIONS if one in chosen])
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What varies the images of rows. A row may be changed in place."""
+    """Augments the images of rows. A row may be changed in place."""
 
-    works: tuple[ImageAugmenter, ...]
+    pipelines: tuple[ImageAugmenter, ...]
     touches: frozenset[str]
 
     def __call__(self, row: Row, roll: RandomFunction) -> Row:
-        """The row, varied as the roll says; raises what does not fit, with its column."""
-        for work in self.works:
-            work.augment_row(row, roll)
+        """The augmented row; raises an error with the column for an invalid value."""
+        for pipeline in self.pipelines:
+            pipeline.augment_row(row, roll)
         return row
 
 
 def build_augmentation(names: Sequence[str], schema: Schema, *, per_box: Sequence[str] | None = None) -> Augmentation:
-    """The augmentations of these names for rows of a schema. A SchemaError where it has no images for them."""
-    asked = _AugmentTransform(tuple(names), None if per_box is None else tuple(per_box))
-    bound, _ = bind_image_transforms([asked], schema, {})
-    works: Sequence[ImagePipeline] = bound.apply.works  # type: ignore[attr-defined]
-    varying = tuple([ImageAugmenter(one.layers, one.feature, (), one.output, asked.names) for one in works])
-    return Augmentation(varying, bound.touches or frozenset(schema))
+    """The augmentations with these names for rows of a schema. Raises a SchemaError if it has no images."""
+    augment = _AugmentTransform(tuple(names), None if per_box is None else tuple(per_box))
+    bound, _ = bind_image_transforms([augment], schema, {})
+    pipelines: Sequence[ImagePipeline] = bound.apply.pipelines  # type: ignore[attr-defined]
+    augmenters = tuple([ImageAugmenter(one.layers, one.feature, (), one.output, augment.names) for one in pipelines])
+    return Augmentation(augmenters, bound.touches or frozenset(schema))
 
 
 @dataclass(frozen=True)
 class _AugmentTransform:
-    """Augmentations as a transform, to find out which columns belong together."""
+    """Augmentations as a transform, to find the columns that belong together."""
 
     names: tuple[str, ...]
     per_box: tuple[str, ...] | None
@@ -199,29 +204,27 @@ class _AugmentTransform:
         return None
 
     def after(self, known: ImageState, column: str, image: Image) -> ImageState:
-        moves = any(one in _GEOMETRIC_AUGMENTATIONS for one in self.names)
-        cuts = any(one in ("crop", "rotate") for one in self.names)
-        return replace(known, moves=moves, drops_boxes=cuts, per_box=self.per_box)
+        moves = not _GEOMETRIC_AUGMENTATIONS.isdisjoint(self.names)
+        drops_boxes = "crop" in self.names or "rotate" in self.names
+        return replace(known, moves=moves, drops_boxes=drops_boxes, per_box=self.per_box)
 
 
 @dataclass(frozen=True)
 class ImageAugmenter(ImagePipeline):
-    """The image of a row, varied. Its size, its format and the columns beside it stay what they are."""
+    """Augments the image of a row. Its size, its format and the columns that describe it do not change."""
 
     names: tuple[str, ...] = ()
 
     def augment_row(self, row: Row, roll: RandomFunction) -> None:
-        """Vary the image, and what lies on it."""
+        """Augment the image with its masks and boxes."""
         value = row.get(self.layers.image)
         if value is None:
             return
-        try:
-            data = value if isinstance(value, bytes) else store_image(value, _ANY_IMAGE)
+        with column_errors(self.layers.image):
+            data = value if isinstance(value, bytes) else store_image(value, ANY_IMAGE)
             facts = _core.inspect_image(data, False)
             size = (facts.height, facts.width)
             pixels = load_pixels(data, None, "nearest")
-        except InvalidValue as unfit:
-            raise unfit.to_error(self.layers.image) from unfit.__cause__
         turn = AffineMap.sample(self.names, size, roll)
         if turn is not None:
             pixels.image = warp_image(pixels.image, turn)
@@ -232,24 +235,20 @@ class ImageAugmenter(ImagePipeline):
         if turn is not None:
             for name, mask in self.layers.masks.items():
                 if row.get(name) is not None:
-                    row[name] = GeneratedMask(
-                        encode_grey_png(warp_ids(_decode_ids(row[name], mask, size, name), turn))
-                    )
+                    ids = decode_ids(row[name], mask, size, name)
+                    row[name] = GeneratedMask(encode_grey_png(warp_ids(ids, turn)))
             self._boxes(row, WarpedFrame(size, turn))  # type: ignore[arg-type]
-            self._warp_outlines(row, size, turn)
-
-    def _warp_outlines(self, row: Row, size: Size, turn: AffineMap) -> None:
-        for name in self.layers.outlines:
-            if row.get(name) is not None:
-                found = [_decode_ids(bytes(data), _OUTLINE_MASK, size, name) for data in row[name]]
-                row[name] = [encode_grey_png(warp_ids(ids, turn)) for ids in found]
+            for name in self.layers.outlines:
+                if row.get(name) is not None:
+                    found = [decode_ids(bytes(data), OUTLINE_MASK, size, name) for data in row[name]]
+                    row[name] = [encode_grey_png(warp_ids(ids, turn)) for ids in found]
 
 
 def adjust_colours(pixels: ImagePixels, roll: RandomFunction) -> None:
-    """Another brightness, contrast and saturation; alpha stays."""
+    """Change brightness, contrast and saturation; alpha stays."""
     brightness, contrast, saturation = [_random_factor(roll, one) for one in ("brightness", "contrast", "saturation")]
     image: Any = pixels.image
-    if image.mode == "F":  # grey of 16 bits
+    if image.mode == "F":  # 16-bit grey
         values = np.asarray(image) * brightness
         middle = values.mean()
         values = np.clip(middle + (values - middle) * contrast, 0, _MAX_UINT16)
@@ -263,6 +262,6 @@ def adjust_colours(pixels: ImagePixels, roll: RandomFunction) -> None:
 
 
 def _random_factor(roll: RandomFunction, name: str) -> float:
-    """By so much more or less: always enough to be another image."""
+    """A factor that is always far enough from 1 to change the image."""
     by = 0.1 + 0.2 * roll(f"colour/{name}/by")
     return 1 + by if roll(f"colour/{name}/up") < 0.5 else 1 - by

@@ -1,9 +1,10 @@
-"""What a transform is: it turns rows of one schema into rows of another; and what transforms of one column share."""
+"""The protocol of transforms, from rows of one schema to rows of another, and the base of column transforms."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from importlib import import_module
@@ -16,11 +17,11 @@ from rekord.codec.columns import Array
 from rekord.codec.numbers import NumberRule, store_numbers
 from rekord.codec.values import InvalidValue, store_string, store_strings
 from rekord.errors import RekordError, error, schema_error
-from rekord.schema import Feature, Schema
+from rekord.schema import Bytes, Feature, Schema, Text
 from rekord.schema.base import dtype_name
 
 _MAX_SIDE = 16_384
-"""Larger images are hardly meant, and a batch of them would not fit into memory."""
+"""Larger images are hardly intended, and a batch of them would not fit in memory."""
 
 
 def validate_side(name: str, value: object) -> int:
@@ -33,170 +34,172 @@ def validate_colour(name: str, value: Any) -> tuple[int, ...]:
     parts = list(value) if isinstance(value, (tuple, list)) else [value]
     sound = [hasattr(one, "__index__") and not isinstance(one, bool) and 0 <= one <= 255 for one in parts]
     if len(parts) not in (1, 3) or not all(sound):
-        raise invalid(name, value, "a number from 0 to 255, or three of them", f"{name}=0")
+        raise invalid(name, value, "an integer from 0 to 255, or three of them", f"{name}=0")
     return tuple([int(one.__index__()) for one in parts])
 
 
 def validate_numbers(name: str, value: Any) -> tuple[float, ...]:
-    """A finite number, or one for each channel."""
+    """A finite number, or one per channel."""
     parts = list(value) if isinstance(value, (tuple, list)) or hasattr(value, "tolist") else [value]
     try:
         found = [float(one) for one in parts if not isinstance(one, (bool, str))]
     except (TypeError, ValueError, OverflowError):
         found = []
     if len(found) != len(parts) or not 1 <= len(found) <= 4 or not all(map(math.isfinite, found)):
-        raise invalid(name, value, 'a number, or one for each channel, or "imagenet"', f"{name}=(0.5, 0.5, 0.5)")
+        raise invalid(name, value, 'a number, one number per channel, or "imagenet"', f"{name}=(0.5, 0.5, 0.5)")
     return tuple(found)
 
 
 Row: TypeAlias = "dict[str, Any]"
-"""A row as it is stored: images encoded, texts as str, labels as ids, numbers as NumPy or Python has them."""
+"""A row as it is stored: images encoded, text as str, labels as ids, numbers from NumPy or Python."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A transform for rows of one schema."""
+    """A transform bound to rows of one schema."""
 
-    schema: Schema  # of the rows that it makes
-    apply: Callable[[Row], Row]  # the row becomes its own; what does not fit is a DataError with the column
-    touches: frozenset[str] | None = None  # the columns that it looks at or makes; None: any of them
+    schema: Schema  # of the rows it returns
+    apply: Callable[[Row], Row]  # takes ownership of the row; raises a DataError with the column for invalid values
+    touches: frozenset[str] | None = None  # the columns it reads or writes; None: any of them
 
 
 @runtime_checkable
 class Transform(Protocol):
-    """One of `rk.transforms`."""
+    """A transform of rows, such as those in `rk.transforms`."""
 
     @property
     def name(self) -> str:
         """Its name in `rk.transforms`."""
 
     def options(self) -> Mapping[str, Any]:
-        """The arguments that make it again, as JSON holds them; they stand in the manifest."""
+        """The arguments that recreate it, as JSON values; the manifest records them."""
 
     def bind(self, before: Schema) -> Bound:
-        """The transform for rows of a schema. A SchemaError where it has no meaning for them."""
+        """The transform for rows of a schema. Raises a SchemaError if it does not apply to them."""
 
 
 @runtime_checkable
 class Learning(Protocol):
-    """A transform that must see all rows before it can be applied, such as one that builds a vocabulary."""
+    """A transform that is fitted to all rows before it can be applied, such as one that builds a vocabulary."""
 
     @property
     def name(self) -> str: ...
 
     def begin(self, before: Schema) -> FitState:
-        """Nothing seen yet."""
+        """The state before the first row."""
 
 
 class FitState(Protocol):
-    """What was seen of some rows. It is pickled between workers, so it is as small as it can be."""
+    """What a transform has learned from some rows. It is pickled between workers, so keep it small."""
 
     def update(self, row: Row) -> None:
-        """One more row; it is not changed."""
+        """Add a row, which must not be changed."""
 
     def merge(self, other: FitState) -> None:
-        """What another worker saw, too. The order must not matter."""
+        """Add what another worker has seen. The order must not matter."""
 
     def learned(self) -> Transform:
-        """The transform that was to be learned."""
+        """The fitted transform."""
 
 
 def apply_all(bounds: Sequence[Bound], row: Row) -> Row:
-    """A row through all of them, in order."""
+    """Apply all of them to a row, in order."""
     for bound in bounds:
         row = bound.apply(row)
     return row
 
 
 def collect_companions(steps: Iterable[Transform]) -> dict[str, bytes]:
-    """The files of all steps by name. Two steps may share one, but not its name alone."""
+    """The files of all steps by name. Two steps may share a name only if they share the file."""
     files: dict[str, bytes] = {}
     for step in steps:
-        made = getattr(step, "companions", None)
-        for name, data in {} if made is None else made().items():
+        companions = getattr(step, "companions", dict)
+        for name, data in companions().items():
             if files.setdefault(name, data) != data:
                 raise error(
                     "U605",
-                    f"two transforms would keep different files called {name}",
-                    expected="transforms of different columns",
-                    found=f"`{step.name}` a second time",
-                    do='give one result another name: into="…"',
+                    f"two transforms need different files named {name}",
+                    expected="results with different names",
+                    found=f"another `{step.name}` with the same result name",
+                    do='into="other"',
                 )
     return files
 
 
-def fields_to_json(transform: Any) -> dict[str, Any]:
-    """The fields of a transform by name, as JSON holds them."""
-    values = {field.name: getattr(transform, field.name) for field in fields(transform)}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+class RecordedTransform:
+    """A transform whose fields are the arguments of the function in `rk.transforms` that creates it."""
 
+    name: ClassVar[str]
 
-def make_transform(name: str, options: Mapping[str, Any]) -> Transform:
-    """What the function of this name in `rk.transforms` makes of the options."""
-    made: Transform = getattr(import_module("rekord.transforms"), name)(**options)
-    return made
+    def options(self) -> Mapping[str, Any]:
+        """The arguments that recreate it, as JSON values."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], folder: str) -> Transform:
+        """The transform with these options; `folder` has the files that belong to it."""
+        transform: Transform = getattr(import_module("rekord.transforms"), cls.name)(**options)
+        return transform
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColumnTransform:
-    """A transform of `column`. Its result takes the column's place, or is called `into`; `keep` leaves both."""
+class ColumnTransform(RecordedTransform):
+    """A transform of `column`. The result replaces the column or is named `into`; `keep` keeps both."""
 
     column: str
     into: str | None = None
     keep: bool = False
-    name: ClassVar[str] = "a transform"
 
     def __post_init__(self) -> None:
         for name, value in (("column", self.column), ("into", self.into)):
             if not (isinstance(value, str) and value) and not (name == "into" and value is None):
-                raise invalid(name, value, "the name of a column", f'{name}="text"')
+                raise invalid(name, value, "a column name", f'{name}="text"')
         flag("keep", self.keep)
         if self.keep and self.into is None:
-            raise invalid("keep", True, "a name for the result beside it", 'keep=True, into="tokens"')
+            raise invalid("keep", True, "a name for the result: into=", 'keep=True, into="tokens"')
 
     @property
     def target(self) -> str:
         """The column of the result."""
         return self.into or self.column
 
-    def options(self) -> Mapping[str, Any]:
-        """The arguments that make it again, as JSON holds them."""
-        return fields_to_json(self)
-
-    @classmethod
-    def from_options(cls, options: Mapping[str, Any], folder: str) -> Transform:
-        """The transform that has these options; `folder` keeps the files that belong to it."""
-        return make_transform(cls.name, options)
-
     def placement_options(self) -> dict[str, Any]:
-        """Which column and where to, as JSON holds it."""
+        """The fields of this class as JSON values."""
         return {"column": self.column, "into": self.into, "keep": self.keep}
 
     def require_source(self, before: Schema, allowed: tuple[type[Feature], ...], wanted: str) -> Feature:
-        """The feature of the column, if it is one of these types; refused also where the result has no place."""
+        """The feature of the column. Raises if it has another type, or if the name of the result is taken."""
         feature = before[self.column]
         if self.column in before.steps or bool(getattr(feature, "partitions", None)):
-            raise self.column_type_error("a column of one value or one list a record", feature)
+            raise self.column_type_error("a column with one value or one list per record", feature)
         if not isinstance(feature, allowed):
             raise self.column_type_error(wanted, feature)
         if self.into is not None and self.into != self.column and self.into in before:
             raise schema_error(
                 "S143",
-                f"the result of a transform is to be called `{self.into}`, as a column is already",
+                f"result column `{self.into}` already exists",
                 column=self.into,
-                expected="a name that no column has",
+                expected="an unused column name",
                 found=f"`{self.into}`: {before[self.into]!r}"[:60],
-                do='give it another name: into="…"',
+                do=f'into="{self.into}_2"',
             )
         return feature
 
+    def require_text(self, before: Schema) -> Feature:
+        """The feature of a column with one text per record."""
+        feature = self.require_source(before, (Text, Bytes), "text")
+        if feature.shape:
+            raise self.column_type_error("one text per row", feature)
+        return feature
+
     def column_type_error(
-        self, wanted: str, feature: Feature, do: str = "name another column, or `cast` it first"
+        self, wanted: str, feature: Feature, do: str = "name another column, or `cast` this one first"
     ) -> RekordError:
-        """The refusal of a column for what it holds."""
+        """The error for a column whose type or shape the transform does not take."""
         return schema_error(
             "S142",
-            f"`{self.name}` has no meaning for `{self.column}`",
+            f"`{self.name}` does not apply to `{self.column}`",
             column=self.column,
             expected=wanted,
             found=f"{feature!r}"[:60],
@@ -204,23 +207,24 @@ class ColumnTransform:
         )
 
     def shared(self, feature: Feature) -> dict[str, Any]:
-        """What the feature of the result takes over: the key, if it takes the place, and whether there are holes."""
+        """What the result inherits: the key, if it replaces the column, and whether it is optional."""
         return {"key": feature.key if self.into is None else None, "optional": feature.optional}
 
     def bound(self, before: Schema, feature: Feature, value_of: Callable[[Row], Any]) -> Bound:
-        """The transform that puts what `value_of` gives for a row into a column of this feature."""
+        """The transform that stores what `value_of` returns for a row in a column of this feature."""
         columns: dict[str, Feature] = {}
         for name, known in before.context.items():
             if name != self.column or self.keep:
                 columns[name] = known
             if name == self.column:
                 columns[self.target] = feature
-        if before.is_sequence:
-            schema = Schema(context=columns, steps=before.steps)
-        else:
-            schema = Schema(columns)
         put = partial(_put_value, value_of, self.target, None if self.keep else self.column)
-        return Bound(schema, put, frozenset((self.column, self.target)))
+        return Bound(replace_context(before, columns), put, frozenset((self.column, self.target)))
+
+
+def replace_context(before: Schema, columns: dict[str, Feature]) -> Schema:
+    """A schema with other context columns and the same steps."""
+    return Schema(context=columns, steps=before.steps) if before.is_sequence else Schema(columns)
 
 
 def _put_value(value_of: Callable[[Row], Any], target: str, dropped: str | None, row: Row) -> Row:
@@ -232,7 +236,7 @@ def _put_value(value_of: Callable[[Row], Any], target: str, dropped: str | None,
 
 
 def get_value(row: Row, column: str, feature: Feature) -> Any:
-    """The value of a row, or the default; None where there is neither."""
+    """The value in a row, or the default; None if there is neither."""
     value = row.get(column)
     return feature.default_value() if value is None and feature.has_default else value
 
@@ -255,7 +259,7 @@ class NumberReader:
 
     @cached_property
     def _plain(self) -> tuple[Any, Any] | None:
-        """The least and the greatest of single numbers that need no more looking at; None where all do."""
+        """The bounds of single numbers that need no further check; None if all of them do."""
         rule, name = self._rule, dtype_name(self.feature.dtype)
         if self.feature.shape or rule.exact or (rule.floats and rule.range is not None):
             return None
@@ -269,7 +273,7 @@ class NumberReader:
         if value is None:
             return None
         shape = self.feature.shape
-        try:
+        try:  # not `column_errors`, which takes longer than the numbers themselves
             flat = store_numbers(value, self._rule, shape)
         except InvalidValue as unfit:
             raise unfit.to_error(self.column) from unfit.__cause__
@@ -281,7 +285,7 @@ class NumberReader:
         return flat.reshape([-1 if size is None else size for size in shape])
 
     def one(self, row: Row) -> Any:
-        """The number of a column of single ones, as Python's own."""
+        """The number in a column of single numbers, as a Python number."""
         value: Any = row.get(self.column)
         plain, floats = self._plain, self._rule.floats
         known = plain is not None and type(value) in (_FLOAT_TYPES if floats else _INTEGER_TYPES)
@@ -291,24 +295,23 @@ class NumberReader:
         return None if array is None else array.item()
 
     def flat(self, row: Row) -> list[Any] | None:
-        """The numbers as Python's own, in one list."""
+        """The numbers as Python numbers, in one list."""
         if not self.feature.shape:
             one = self.one(row)
             return None if one is None else [one]
         array = self.array(row)
-        numbers: list[Any] | None = None if array is None else array.ravel().tolist()
-        return numbers
+        return None if array is None else list(array.ravel().tolist())
 
 
 @dataclass(frozen=True)
 class TextReader:
-    """Reads the texts of a column: Text, or Bytes that are UTF-8."""
+    """Reads the strings of a column: Text, or Bytes in UTF-8."""
 
     column: str
     feature: Feature
 
     def one(self, row: Row) -> str | None:
-        """The text of a column of single ones."""
+        """The text in a column of single texts."""
         value = row.get(self.column)
         if type(value) is str and not self.feature.shape and is_utf8_encodable(value):
             return value
@@ -317,17 +320,44 @@ class TextReader:
 
     def flat(self, row: Row) -> list[str] | None:
         """All texts, in one list."""
+        strings = self.strings(row)
+        if strings is None:
+            return None
+        if not self.feature.is_text:
+            with column_errors(self.column):
+                strings = [store_string(one, text=True, at=i) for i, one in enumerate(strings)]
+        return [one.decode() for one in strings]
+
+    def strings(self, row: Row) -> list[bytes] | None:
+        """All values as the bytes that are stored, in one list."""
         value = get_value(row, self.column, self.feature)
         if value is None:
             return None
         try:
-            strings = store_strings(value, self.feature, self.feature.shape)
-            if not self.feature.is_text:
-                strings = [store_string(one, text=True, at=i) for i, one in enumerate(strings)]
+            return store_strings(value, self.feature, self.feature.shape)
         except InvalidValue as unfit:
             raise unfit.to_error(self.column) from unfit.__cause__
-        return [one.decode() for one in strings]
+
+
+@contextmanager
+def column_errors(column: str) -> Iterator[None]:
+    """Raise an invalid value as the error that names its column."""
+    try:
+        yield
+    except InvalidValue as unfit:
+        raise unfit.to_error(column) from unfit.__cause__
 
 
 def is_text_feature(feature: Feature) -> bool:
+    """Whether the values of a column are strings."""
     return feature.value_kind in ("str", "bytes")
+
+
+def value_reader(column: str, feature: Feature) -> TextReader | NumberReader:
+    """The reader of a column of strings or of numbers."""
+    return TextReader(column, feature) if is_text_feature(feature) else NumberReader(column, feature)
+
+
+def unflatten(values: list[Any], feature: Feature) -> Any:
+    """The values of a row in the shape of a column of at most one dimension: the list, or its only value."""
+    return values if feature.shape else values[0]

@@ -1,11 +1,10 @@
-"""Several transforms as one, and transforms restored from what a manifest records."""
+"""Chains of transforms, and transforms restored from a manifest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from itertools import groupby
 from typing import Any
 
@@ -14,52 +13,41 @@ import msgspec
 from rekord.arguments import UnknownOption, check_keywords
 from rekord.errors import RekordError, error, preview
 from rekord.schema import Schema
-from rekord.transforms.base import Bound, Row, Transform, apply_all
+from rekord.transforms.base import Bound, RecordedTransform, Row, Transform, apply_all
 from rekord.transforms.image_binding import ImageTransform, bind_image_transforms
+from rekord.transforms.images import Crop, Decode, Encode, Grayscale, Normalize, Resize
+from rekord.transforms.numeric import Bucketize, Cast, OneHot, Standardize
+from rekord.transforms.text_vectors import HashInto, HashWords, Tfidf
+from rekord.transforms.token_ids import Tokenize
+from rekord.transforms.vocabularies import Lookup
 
-_CLASSES = {
-    "bucketize": "numeric.Bucketize",
-    "cast": "numeric.Cast",
-    "crop": "images.Crop",
-    "decode": "images.Decode",
-    "encode": "images.Encode",
-    "grayscale": "images.Grayscale",
-    "hash_into": "text_vectors.HashInto",
-    "hash_words": "text_vectors.HashWords",
-    "normalize": "images.Normalize",
-    "one_hot": "numeric.OneHot",
-    "resize": "images.Resize",
-    "standardize": "numeric.Standardize",
-    "tfidf": "text_vectors.Tfidf",
-    "tokenize": "token_ids.Tokenize",
-    "vocabulary": "vocabularies.Lookup",
-}
-"""The module and the class of each transform, by the name that it is recorded under."""
+_RECORDED_CLASSES: tuple[type[RecordedTransform], ...] = (
+    Bucketize, Cast, Crop, Decode, Encode, Grayscale, HashInto, HashWords, Lookup, Normalize, OneHot, Resize,
+    Standardize, Tfidf, Tokenize,
+)  # fmt: skip
+_CLASS_BY_NAME = {kind.name: kind for kind in _RECORDED_CLASSES}
 
 
-def deserialize_transforms(told: Any, folder: str) -> Chain:
-    """The transforms of a manifest's list; `folder` is where the dataset keeps the files that they need."""
-    if not isinstance(told, Sequence) or isinstance(told, (str, bytes)):
-        raise _unknown_transform_error(told, "a list of transforms")
-    return Chain(tuple([_deserialize_transform(one, folder) for one in told]))
+def deserialize_transforms(recorded: Any, folder: str) -> Chain:
+    """The transforms in a manifest's list; `folder` is where the dataset keeps the files they need."""
+    if not isinstance(recorded, Sequence) or isinstance(recorded, (str, bytes)):
+        raise _unknown_transform_error(recorded, "a list of transforms")
+    return Chain(tuple([_deserialize_transform(one, folder) for one in recorded]))
 
 
-def _deserialize_transform(told: Any, folder: str) -> Transform:
-    name = told.get("name") if isinstance(told, dict) else None
-    if not isinstance(name, str) or name not in _CLASSES:
-        raise _unknown_transform_error(name if isinstance(told, dict) else told, "the name of one of rk.transforms")
-    module, _, made = _CLASSES[name].partition(".")
-    options = {key: value for key, value in told.items() if key != "name"}
+def _deserialize_transform(recorded: Any, folder: str) -> Transform:
+    name = recorded.get("name") if isinstance(recorded, dict) else None
+    if not isinstance(name, str) or name not in _CLASS_BY_NAME:
+        found = name if isinstance(recorded, dict) else recorded
+        raise _unknown_transform_error(found, "the name of a transform in rk.transforms")
+    options = {key: value for key, value in recorded.items() if key != "name"}
     try:
-        transform: Transform = getattr(import_module(f"rekord.transforms.{module}"), made).from_options(
-            options, folder
-        )
+        return _CLASS_BY_NAME[name].from_options(options, folder)
     except (TypeError, ValueError, KeyError, AttributeError) as failure:
         if isinstance(failure, RekordError) and not isinstance(failure, UnknownOption):
             raise
-        # A manifest may say anything; what is said of an argument that exists is checked by the transform itself.
-        raise _unknown_transform_error(options, f"the options of `{name}`") from failure
-    return transform
+        # A manifest may contain anything; the values of known arguments are checked by the transform itself.
+        raise _unknown_transform_error(options, f"options of `{name}`") from failure
 
 
 def _unknown_transform_error(found: Any, expected: str) -> RekordError:
@@ -68,13 +56,13 @@ def _unknown_transform_error(found: Any, expected: str) -> RekordError:
         "recorded transform cannot be restored",
         expected=expected,
         found=preview(found),
-        do="make the transforms yourself, or use the version of rekord that wrote the dataset",
+        do="create the transforms yourself, or use the version of rekord that wrote the dataset",
     )
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Transforms in the order in which they are applied."""
+    """Transforms applied in this order."""
 
     steps: tuple[Transform, ...]
 
@@ -89,9 +77,9 @@ class Chain:
         bounds: list[Bound] = []
         schema = before
         sizes: dict[str, tuple[int, int]] = {}
-        # Images are decoded once for all transforms that follow each other.
-        for imaged, steps in groupby(self.steps, lambda step: isinstance(step, ImageTransform)):
-            if imaged:
+        # Consecutive image transforms decode an image once.
+        for is_image, steps in groupby(self.steps, lambda step: isinstance(step, ImageTransform)):
+            if is_image:
                 bound, sizes = bind_image_transforms(list(steps), schema, sizes)  # type: ignore[arg-type]
                 bounds.append(bound)
                 schema = bound.schema
@@ -111,8 +99,8 @@ def _bind_step(step: Transform, schema: Schema) -> Bound:
     if not isinstance(bound, Bound):
         raise error(
             "U605",
-            f"`{step.name}` cannot be bound to a schema",
-            expected="a rk.transforms.Bound from its bind()",
+            f"`{step.name}.bind` did not return a rk.transforms.Bound",
+            expected="rk.transforms.Bound",
             found=preview(bound),
             do="return rk.transforms.Bound(schema, apply)",
         )
@@ -122,27 +110,27 @@ def _bind_step(step: Transform, schema: Schema) -> Bound:
 
 @dataclass(frozen=True)
 class _UserFunction:
-    """The function of somebody's own transform, whose failures are bad rows."""
+    """The function of a user-defined transform; its failures are bad rows."""
 
     name: str
     apply: Callable[[Row], Row]
 
     def __call__(self, row: Row) -> Row:
         try:
-            made: object = self.apply(row)
+            result: object = self.apply(row)
         except RekordError:
             raise
         except Exception as failure:
             raise self._failed(f"{type(failure).__name__}: {failure}"[:60]) from failure
-        if not isinstance(made, dict):
-            raise self._failed(preview(made))
-        return made
+        if not isinstance(result, dict):
+            raise self._failed(preview(result))
+        return result
 
     def _failed(self, found: str) -> RekordError:
         return error(
             "E380",
-            f"the transform `{self.name}` failed for a row",
-            expected="a row of the schema that it makes, as a dict",
+            f"transform `{self.name}` failed",
+            expected="a dict with a row of the transform's schema",
             found=found,
             do="fix the transform",
         )
@@ -150,40 +138,40 @@ class _UserFunction:
 
 @check_keywords
 def chain(*steps: Transform) -> Chain:
-    """Transforms, to be applied in this order."""
+    """Transforms, applied in this order."""
     flat: list[Transform] = []
     for step in steps:
-        # A class has all that its values have, and is none of them.
+        # A class has the attributes of its instances, so it passes for a Transform.
         if isinstance(step, type) or not isinstance(step, Transform):
             raise error(
                 "U605",
-                f"a transform cannot be {preview(step)}",
-                expected="one of rk.transforms",
+                f"{preview(step)} is not a transform",
+                expected="a transform of rk.transforms",
                 found=preview(step),
-                do="rk.transforms.resize(224, 224); a function of your own goes to map=",
+                do="rk.transforms.resize(224, 224); pass your own functions as map=",
             )
         flat.extend(step.steps if isinstance(step, Chain) else [step])
     return Chain(tuple(flat))
 
 
 def serialize_transform(step: Transform) -> dict[str, Any]:
-    """A transform as the manifest holds it."""
-    told = {"name": step.name, **step.options()}
+    """A transform as the manifest records it."""
+    recorded = {"name": step.name, **step.options()}
     try:
-        msgspec.json.encode(told)
+        msgspec.json.encode(recorded)
     except (TypeError, ValueError) as failure:
         raise error(
             "U605",
-            f"the options of `{step.name}` cannot stand in a manifest",
-            expected="numbers, texts, lists and dicts, as JSON has them",
+            f"options of `{step.name}` cannot be stored in a manifest",
+            expected="JSON values: numbers, strings, lists and dicts",
             found=str(failure)[:60],
-            do="have options() return what makes the transform again",
+            do="return JSON values from options()",
         ) from failure
-    return told
+    return recorded
 
 
 def as_chain(transforms: Transform | Iterable[Transform]) -> Chain:
-    """What a person gave, a transform or several, as one chain."""
+    """One or several transforms as a chain."""
     if isinstance(transforms, Chain):
         return transforms
     several = isinstance(transforms, Iterable) and not isinstance(transforms, (Transform, str, Mapping))

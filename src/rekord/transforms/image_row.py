@@ -1,4 +1,4 @@
-"""The image of a row while it is transformed, with its masks and boxes, and where each pixel goes."""
+"""The image of a row while it is transformed, with its masks and boxes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from rekord.codec.images.inspect import (
     encode_grey_png,
 )
 from rekord.codec.images.store import MaskIds, check_mask_size, store_image, store_mask
-from rekord.codec.values import InvalidValue, describe_value
+from rekord.codec.values import describe_value
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Image, Mask
-from rekord.transforms.base import Row
+from rekord.transforms.base import Row, column_errors
 
 PILLOW_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 FILTERS = {
@@ -38,15 +38,15 @@ FILTERS = {
     "lanczos": Pillow.Resampling.LANCZOS,
 }
 _AVERAGING_FILTERS = ("box", "bilinear", "hamming")
-"""Filters that look only at what falls into a pixel: a JPEG may be decoded smaller for them."""
+"""Filters that use only what falls into a pixel: a JPEG may be decoded at a smaller scale for them."""
 
-_WIDE_MODE = "F"  # grey of 16 bits is kept in floats, which hold all of its values
+_WIDE_MODE = "F"  # 16-bit grey is kept as floats, which represent all of its values
 _WIDE_STEP = 257
 _GREY_WEIGHTS = (0.299, 0.587, 0.114)
 
 
 class ImagePixels:
-    """The pixels of one image; `box` is the part of them that is the image, where a JPEG was decoded smaller."""
+    """The pixels of an image; `box` is the part that belongs to it, if a JPEG was decoded at a smaller scale."""
 
     def __init__(self, image: Any, size: Size, box: tuple[float, float, float, float] | None) -> None:
         self.image = image
@@ -54,7 +54,7 @@ class ImagePixels:
         self._box = box
 
     def move(self, move: Placement, filter: str, pad: tuple[int, ...]) -> None:
-        """Resize, crop and pad in one go."""
+        """Resize, crop and pad in one step."""
         top, left, height, width = move.part
         whole = (top, left, height, width) == (0, 0, *self._size)
         if self._box is not None or not whole or self._size != move.inner:
@@ -71,7 +71,7 @@ class ImagePixels:
         if cuts and float(top).is_integer() and float(left).is_integer():
             return self.image.crop((int(left), int(top), int(left) + int(width), int(top) + int(height)))
         if filter == "nearest":
-            # As masks are, so that both agree on every pixel.
+            # The same pixels as for masks, so that both agree everywhere.
             picked = np.asarray(self.image)[np.ix_(*nearest_pixels(self._size, move))]
             return Pillow.fromarray(np.ascontiguousarray(picked))
         down, across = (1.0, 1.0)
@@ -81,7 +81,7 @@ class ImagePixels:
         return self.image.resize((move.inner[1], move.inner[0]), FILTERS[filter], box=_clip_box(box, self.image))
 
     def grey(self) -> None:
-        """Without colours; alpha is dropped."""
+        """Convert to grey; alpha is dropped."""
         self.image = convert_mode(self.image, "L") if self.image.mode != _WIDE_MODE else self.image
 
     def array(self, channels: int) -> Array:
@@ -90,9 +90,9 @@ class ImagePixels:
         return np.asarray(image).reshape(image.height, image.width, channels)
 
     def encoded(self, format: str, quality: int | None) -> bytes:
-        """The image as a file; without a quality WebP is lossless."""
+        """The image as the bytes of a file; WebP without a quality is lossless."""
         image = _convert_for_format(self.image, format)
-        image.info = {}  # comments, profiles and colour keys of the file that it was
+        image.info = {}  # comments, profiles and colour keys of the original file
         file = io.BytesIO()
         options: dict[str, Any] = {}
         if format in ("jpeg", "webp"):
@@ -102,7 +102,7 @@ class ImagePixels:
 
 
 def load_pixels(data: bytes, move: Placement | None, filter: str) -> ImagePixels:
-    """The pixels of an encoded image, for a first move if there is one; raises Unsound."""
+    """The pixels of an encoded image, decoded for a first placement if there is one; raises InvalidImage."""
 
     def use(image: Any) -> ImagePixels:
         size, box = (image.height, image.width), None
@@ -118,7 +118,7 @@ def load_pixels(data: bytes, move: Placement | None, filter: str) -> ImagePixels
 
 
 def _to_native_mode(image: Any) -> Any:
-    """The image in the mode that holds all of it: what Pillow cannot resize is converted, and nothing else."""
+    """The image in a lossless mode: only what Pillow cannot resize is converted."""
     if image.mode.startswith("I"):
         return Pillow.fromarray(np.asarray(image).astype(np.float32))
     if image.mode == "CMYK":
@@ -138,7 +138,7 @@ def _to_8_bits(image: Any) -> Any:
 
 
 def _to_uint16(image: Any) -> Array:
-    """The values of grey of 16 bits: filters that sharpen may have left the range."""
+    """The values of 16-bit grey, clipped: sharpening filters may leave the range."""
     values: Array = np.clip(np.rint(np.asarray(image)), 0, 65_535).astype(np.uint16)
     return values
 
@@ -155,13 +155,13 @@ def _convert_for_format(image: Any, format: str) -> Any:
 
 
 def _clip_box(box: tuple[float, float, float, float], image: Any) -> tuple[float, float, float, float]:
-    """A box that rounding has not put beyond the image."""
+    """A box without the part that rounding has put outside the image."""
     left, top, right, bottom = box
     return max(left, 0.0), max(top, 0.0), min(right, float(image.width)), min(bottom, float(image.height))
 
 
 def _fill_colour(mode: str, pad: tuple[int, ...]) -> Any:
-    """A colour of one or three numbers in a mode; opaque where there is alpha."""
+    """A colour of one or three numbers in a mode; opaque if there is alpha."""
     colour = pad * 3 if len(pad) == 1 else pad
     grey = pad[0] if len(pad) == 1 else round(sum(a * b for a, b in zip(_GREY_WEIGHTS, pad, strict=True)))
     if mode == _WIDE_MODE:
@@ -174,7 +174,7 @@ Size: TypeAlias = tuple[int, int]
 
 
 class Placement(NamedTuple):
-    """A part of an image is brought to another size, and put on a ground.
+    """A part of an image is resized and placed on a background.
 
         part              inner, at       size
     ┌─────────────┐         ┌───────────────┐
@@ -191,17 +191,17 @@ class Placement(NamedTuple):
 
     @property
     def pads(self) -> bool:
-        """Whether there is ground beside the part."""
+        """Whether there is background around the part."""
         return self.inner != self.size
 
     @property
     def scale(self) -> tuple[float, float]:
-        """By how much heights and widths grow."""
+        """The factors by which heights and widths grow."""
         return self.inner[0] / self.part[2], self.inner[1] / self.part[3]
 
 
 def place_ids(ids: Array, move: Placement, ground: int) -> Array:
-    """Class ids after a move: each pixel has that of the nearest one before, whatever filter images have."""
+    """Class ids after a placement: each pixel has the id of the nearest one before, for every image filter."""
     picked: Array = ids[np.ix_(*nearest_pixels(ids.shape, move))]
     if not move.pads:
         return picked
@@ -212,11 +212,10 @@ def place_ids(ids: Array, move: Placement, ground: int) -> Array:
 
 
 def nearest_pixels(before: tuple[int, ...], move: Placement) -> tuple[Array, Array]:
-    """The rows and the columns that the nearest pixels come from."""
+    """The rows and the columns of the nearest pixels."""
     top, left, height, width = move.part
-    return _nearest_positions(before[0], top, height, move.inner[0]), _nearest_positions(
-        before[1], left, width, move.inner[1]
-    )
+    rows = _nearest_positions(before[0], top, height, move.inner[0])
+    return rows, _nearest_positions(before[1], left, width, move.inner[1])
 
 
 def _nearest_positions(before: int, begin: float, length: float, after: int) -> Array:
@@ -227,14 +226,14 @@ def _nearest_positions(before: int, begin: float, length: float, after: int) -> 
 
 
 class CoordinateFrame:
-    """Where the image as it was lies in the image as it is, to bring along what is given in coordinates."""
+    """The position of the original image in the result, to move coordinates with the pixels."""
 
     def __init__(self, size: Size, moves: Sequence[Placement] = ()) -> None:
         self._before = size
         self._after = size
         self._scale = np.ones(2)
         self._shift = np.zeros(2)
-        self._seen = np.array([[0.0, 0.0], size])  # the first and the last corner of what was not cut off
+        self._seen = np.array([[0.0, 0.0], size])  # the first and the last corner of what was not cropped
         for move in moves:
             self._move(move)
 
@@ -247,18 +246,18 @@ class CoordinateFrame:
 
     @property
     def area_scale(self) -> float:
-        """By how much areas grow."""
+        """The factor by which areas grow."""
         return float(self._scale.prod())
 
     def boxes(self, boxes: Array) -> tuple[Array, Array]:
-        """Boxes (xmin, ymin, xmax, ymax as fractions), cut where the image was, and which of them are left:
+        """Boxes (xmin, ymin, xmax, ymax as fractions), clipped where the image was cropped, and which of them remain:
 
-        all but those that had an area and have none now.
+        all except those that had an area and have none now.
         """
         sides = np.array(self._before, np.float64)
         corners = boxes.astype(np.float64).reshape(-1, 2, 2)[:, :, ::-1]
         moved = corners * sides * self._scale + self._shift
-        # What left the image before may stay as far outside; only what was cut off ends at the cut.
+        # A box that already left the image may stay as far outside; only what was cropped ends at the crop.
         cut = np.clip(moved, *self._seen) if self._is_cropped else moved
         had_area = np.all(corners[:, 1] > corners[:, 0], axis=1)
         kept = np.all(cut[:, 1] > cut[:, 0], axis=1) | ~had_area
@@ -274,26 +273,26 @@ class CoordinateFrame:
 OutputForm: TypeAlias = Literal["encoded", "pixels", "floats"]
 
 JPEG_QUALITY = 95
-"""Of a JPEG that is encoded again, where nothing else is said: what tf.io.encode_jpeg and OpenCV take too."""
+"""The default for encoding a JPEG again, the same as in tf.io.encode_jpeg and OpenCV."""
 
-_ANY_IMAGE = Image()
-_OUTLINE_MASK = Mask(classes=256)
+ANY_IMAGE = Image()
+OUTLINE_MASK = Mask(classes=256)
 _COLOUR_SPACES = {1: "Grayscale", 3: "RGB", 4: "RGBA"}
 _MAX_BOX_OVERSHOOT = 1.0
-"""So far outside its image, in images, a box may lie; one beyond that is not given in fractions."""
+"""How far outside its image a box may be, in image sizes; beyond that it is not given in fractions."""
 
 
 class PixelOperation(Protocol):
-    """What is done to the pixels of an image."""
+    """An operation on the pixels of an image."""
 
     def move(self, size: Size) -> Placement | None:
-        """Where pixels go in an image of this size; None where they stay. Raises Unfit."""
+        """Where the pixels of an image of this size go; None if they stay. Raises InvalidValue."""
 
     def apply_to_pixels(self, pixels: ImagePixels, move: Placement | None) -> None:
-        """Do it."""
+        """Change the pixels."""
 
     def changes(self, move: Placement | None) -> bool:
-        """Whether it does anything to this image."""
+        """Whether it changes this image."""
 
     @property
     def filter(self) -> str: ...
@@ -304,13 +303,13 @@ _PlannedOperation: TypeAlias = tuple[PixelOperation, "Placement | None"]
 
 @dataclass(frozen=True, kw_only=True)
 class ImageOutput:
-    """What becomes of the pixels in the end."""
+    """The form in which the pixels are stored."""
 
     form: OutputForm = "encoded"
-    format: str | None = None  # that was asked for; None: its own
-    quality: int | None = None  # that was asked for or declared
-    channels: int | None = None  # where it is certain
-    table: Array | None = field(default=None, compare=False)  # the float of each value of each channel
+    format: str | None = None  # requested; None: that of the image
+    quality: int | None = None  # requested or declared
+    channels: int | None = None  # if known
+    table: Array | None = field(default=None, compare=False)  # the float for each value of each channel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,21 +319,21 @@ class ImageColumns:
     image: str
     masks: Mapping[str, Mask] = field(default_factory=dict)
     boxes: tuple[str, ...] = ()
-    per_box: tuple[str, ...] = ()  # with one value for each box
-    areas: tuple[str, ...] = ()  # of these, areas in pixels
-    outlines: tuple[str, ...] = ()  # of these, masks as large as the image
+    per_box: tuple[str, ...] = ()  # with one value per box
+    areas: tuple[str, ...] = ()  # among these, areas in pixels
+    outlines: tuple[str, ...] = ()  # among these, masks as large as the image
     metadata_columns: Mapping[str, str] = field(default_factory=dict)  # height, width, format, … → column
     mask_formats: tuple[str, ...] = ()
 
     def names(self) -> frozenset[str]:
         """All of them."""
-        told = (*self.metadata_columns.values(), *self.mask_formats)
-        return frozenset([self.image, *self.masks, *self.boxes, *self.per_box, *told])
+        descriptive = (*self.metadata_columns.values(), *self.mask_formats)
+        return frozenset([self.image, *self.masks, *self.boxes, *self.per_box, *descriptive])
 
 
 @dataclass(frozen=True)
 class ImagePipeline:
-    """All steps of one image column."""
+    """All operations on one image column."""
 
     layers: ImageColumns
     feature: Image
@@ -350,12 +349,10 @@ class ImagePipeline:
             for mask in self.layers.masks:
                 self._mask(row, mask, None, [])
             return row
-        try:
-            # An array or a file is taken too, as the encoder takes them; no format is asked of it yet.
-            data = value if isinstance(value, bytes) else store_image(value, _ANY_IMAGE)
+        with column_errors(name):
+            # Arrays and files are accepted, as by the encoder; the declared format is not checked yet.
+            data = value if isinstance(value, bytes) else store_image(value, ANY_IMAGE)
             size, moves = self._render_image(row, data)
-        except InvalidValue as unfit:
-            raise unfit.to_error(name) from unfit.__cause__
         for mask in self.layers.masks:
             self._mask(row, mask, size, moves)
         if moves and self.layers.boxes:
@@ -364,14 +361,14 @@ class ImagePipeline:
         return row
 
     def _render_image(self, row: Row, data: bytes) -> tuple[Size, list[Placement]]:
-        """The image itself; the size that it had, and where its pixels went."""
+        """Transform the image itself; returns its original size, and where its pixels went."""
         facts = _core.inspect_image(data, False)
         before = (facts.height, facts.width)
         planned, size = self._plan_operations(before)
         format = FORMAT_NAMES.get(facts.format, "png")
-        made = self._format(format)
-        # Pixels that stay as they are keep the bytes that they were in.
-        kept = not planned and made == format and (self.output.format in (None, "png"))
+        new_format = self._format(format)
+        # Unchanged pixels keep their bytes.
+        kept = not planned and new_format == format and (self.output.format in (None, "png"))
         if self.output.form == "encoded" and kept and facts.fault == _core.ImageFault.NONE:
             row[self.layers.image] = data
             return before, []
@@ -379,11 +376,11 @@ class ImagePipeline:
         pixels = load_pixels(data, first[1] if first else None, first[0].filter if first else "nearest")
         for step, move in planned:
             step.apply_to_pixels(pixels, move)
-        self._store(row, pixels, size, data, format, made)
+        self._store(row, pixels, size, data, format, new_format)
         return before, _collect_placements(planned)
 
     def _plan_operations(self, size: Size) -> tuple[list[_PlannedOperation], Size]:
-        """What is to be done to an image of this size, and the size that it has then."""
+        """The operations on an image of this size, and its size afterwards."""
         planned: list[_PlannedOperation] = []
         for step in self.steps if 0 not in size else ():
             move = step.move(size)
@@ -394,28 +391,29 @@ class ImagePipeline:
         return planned, size
 
     def _format(self, own: str) -> str:
-        made = self.output.format or own
-        return "png" if made == "gif" else made  # what was painted has more colours than a GIF
+        format = self.output.format or own
+        return "png" if format == "gif" else format  # a transformed image has more colours than a GIF
 
-    def _store(self, row: Row, pixels: ImagePixels, size: Size, data: bytes, format: str, made: str) -> None:
-        name, told = self.layers.image, self.layers.metadata_columns
+    def _store(self, row: Row, pixels: ImagePixels, size: Size, data: bytes, format: str, new_format: str) -> None:
+        name, columns = self.layers.image, self.layers.metadata_columns
         channels = self.output.channels
         if self.output.form == "encoded":
-            row[name] = pixels.encoded(made, self._quality(made, data))
+            row[name] = pixels.encoded(new_format, self._quality(new_format, data))
         else:
             assert channels is not None
             array = pixels.array(channels)
             row[name] = array if self.output.table is None else _look_up_floats(self.output.table, array)
-        said: dict[str, Any] = {"height": size[0], "width": size[1]}
-        if made != format:
-            said["format"] = made.upper() if str(row.get(told.get("format", ""))).isupper() else made
-        if self.output.form == "encoded" and "digest" in told:
-            said["digest"] = hashlib.sha256(row[name]).hexdigest()
+        metadata: dict[str, Any] = {"height": size[0], "width": size[1]}
+        if new_format != format:
+            is_upper = str(row.get(columns.get("format", ""))).isupper()
+            metadata["format"] = new_format.upper() if is_upper else new_format
+        if self.output.form == "encoded" and "digest" in columns:
+            metadata["digest"] = hashlib.sha256(row[name]).hexdigest()
         if channels is not None:
-            said |= {"channels": channels, "colorspace": _COLOUR_SPACES.get(channels)}
-        for what, value in said.items():
-            if what in told and value is not None and row.get(told[what]) is not None:
-                row[told[what]] = value
+            metadata |= {"channels": channels, "colorspace": _COLOUR_SPACES.get(channels)}
+        for what, value in metadata.items():
+            if what in columns and value is not None and row.get(columns[what]) is not None:
+                row[columns[what]] = value
 
     def _quality(self, format: str, data: bytes) -> int | None:
         if self.output.quality is not None or self.output.format is not None:
@@ -424,10 +422,10 @@ class ImagePipeline:
             return None if _is_lossless_webp(data) else JPEG_QUALITY
         return JPEG_QUALITY if format == "jpeg" else None
 
-    # What lies on it.
+    # Masks and boxes.
 
     def _mask(self, row: Row, name: str, size: Size | None, moves: list[Placement]) -> None:
-        """A mask on an image of this size; where the image is missing it goes by its own."""
+        """Transform the mask of an image of this size; if the image is missing, by the mask's own size."""
         mask = self.layers.masks[name]
         data = row.get(name)
         if data is None and mask.has_default:
@@ -435,17 +433,15 @@ class ImagePipeline:
         if data is None:
             return
         if size is None:
-            try:
+            with column_errors(name):
                 data = data if isinstance(data, bytes) else store_mask(data, mask)
                 facts = _core.inspect_image(data, False)
                 size = (facts.height, facts.width)
                 moves = _collect_placements(self._plan_operations(size)[0])
-            except InvalidValue as unfit:
-                raise unfit.to_error(name) from unfit.__cause__
         encoded = self.output.form == "encoded"
         if encoded and not moves:
             return
-        ids = _decode_ids(data, mask, size, name)
+        ids = decode_ids(data, mask, size, name)
         for move in moves:
             ids = place_ids(ids, move, mask.ignore or 0)
         row[name] = GeneratedMask(encode_grey_png(ids)) if encoded else ids
@@ -482,7 +478,7 @@ class ImagePipeline:
                 continue
             made = []
             for data in row[name]:
-                ids = _decode_ids(bytes(data), _OUTLINE_MASK, size, name)
+                ids = decode_ids(bytes(data), OUTLINE_MASK, size, name)
                 for move in moves:
                     ids = place_ids(ids, move, 0)
                 made.append(encode_grey_png(ids))
@@ -493,8 +489,9 @@ def _collect_placements(planned: Sequence[_PlannedOperation]) -> list[Placement]
     return [move for _, move in planned if move is not None]
 
 
-def _decode_ids(value: Any, mask: Mask, size: Size, name: str) -> Array:
-    try:
+def decode_ids(value: Any, mask: Mask, size: Size, name: str) -> Array:
+    """The class ids of a mask of this size."""
+    with column_errors(name):
         data = value if isinstance(value, bytes) else store_mask(value, mask)
         facts = _core.inspect_image(data, False)
         # Before it is inflated: a record may have thousands, each of a few bytes that claim millions of pixels.
@@ -502,12 +499,10 @@ def _decode_ids(value: Any, mask: Mask, size: Size, name: str) -> Array:
             image = EncodedImage(b"", "", size[1], size[0], 0, 8)
             check_mask_size(image, EncodedImage(b"", "png", facts.width, facts.height, 1, 8), name=name)
         return decode_mask(data, MaskIds(mask.classes, mask.ignore), None)
-    except InvalidValue as unfit:
-        raise unfit.to_error(name) from unfit.__cause__
 
 
 def _look_up_floats(table: Array, pixels: Array) -> Array:
-    """The float of each pixel. There are 256 of a channel, so they are not reckoned for each pixel anew."""
+    """The float of each pixel. A channel has only 256 values, so they are computed once."""
     out: Array = np.empty(pixels.shape, np.float32)
     if (table == table[0]).all():
         np.take(table[0], pixels, out=out)
@@ -533,24 +528,23 @@ def _to_boxes(value: Any, name: str) -> Array:
     if boxes.ndim != 2 or boxes.shape[1] != 4:
         raise error(
             "E306",
-            f"`{name}` is no list of boxes",
+            f"`{name}` is not a list of boxes",
             location=Location(feature=name),
             expected="shape (n, 4): xmin, ymin, xmax, ymax",
             found=describe_value(value),
-            do="give four numbers for each box",
+            do="pass four numbers per box",
         )
     sound = np.isfinite(boxes) & (boxes >= -_MAX_BOX_OVERSHOOT) & (boxes <= 1 + _MAX_BOX_OVERSHOOT)
     if not sound.all():
+        in_pixels = np.isfinite(boxes).all() and boxes.max() > 1 + _MAX_BOX_OVERSHOOT
         raise error(
             "E383",
-            f"`{name}` has a box that is not given in fractions of its image",
+            f"`{name}` has a box that is not in fractions of its image",
             location=Location(feature=name),
             expected="xmin, ymin, xmax, ymax from 0 to 1",
             found=f"{boxes[~sound][0]:.6g} in box {int(np.argmin(sound.all(axis=1))):,}",
-            likely="they are in pixels"
-            if np.isfinite(boxes).all() and boxes.max() > 1 + _MAX_BOX_OVERSHOOT
-            else None,
-            do="divide them by the width and the height of the image before they are stored",
+            likely="the boxes are in pixels" if in_pixels else None,
+            do="divide them by the width and height of the image before storing them",
         )
     return boxes
 
@@ -558,21 +552,21 @@ def _to_boxes(value: Any, name: str) -> Array:
 def _count_error(name: str, expected: int, found: int) -> RekordError:
     return error(
         "E307",
-        f"`{name}` has another length than the boxes that it goes with",
+        f"`{name}` has a different length than the boxes",
         location=Location(feature=name),
-        expected=f"{expected:,}, one for each box",
+        expected=f"{expected:,} values, one per box",
         found=f"{found:,}",
-        do=f"give `{name}` one value a box, or per_box=[…] without it",
+        do=f"pass one value per box in `{name}`, or remove it from per_box=",
     )
 
 
 def _is_lossless_webp(data: bytes) -> bool:
-    """Whether the first image in a WebP is lossless: walked chunk by chunk, since any bytes may be in others."""
+    """Whether the first image in a WebP file is lossless, found chunk by chunk: others may contain any bytes."""
     at = 12
     while at + 8 <= len(data):
         name, length = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
         if name in (b"VP8L", b"VP8 "):
             return name == b"VP8L"
-        # The chunks of a frame begin behind its 16 bytes.
+        # The chunks of a frame begin after its 16 bytes.
         at += 8 + (16 if name == b"ANMF" else length + (length & 1))
     return False

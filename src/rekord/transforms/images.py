@@ -1,10 +1,10 @@
-"""Transforms of images, masks and boxes: resize, crop, encode, decode, normalize, grayscale."""
+"""Transforms of images with their masks and boxes: resize, crop, encode, decode, normalize, grayscale."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -39,15 +39,15 @@ def encode(
     *,
     columns: Sequence[str] | None = None,
 ) -> Encode:
-    """Images in one format. Masks stay PNG.
+    """Encode images in one format. Masks stay PNG.
 
-    JPEG has a quality of 95 unless told, and no alpha; WebP without a quality is lossless. A PNG that is to be a PNG
-    stays as it is.
+    JPEG has no alpha, and quality 95 by default; WebP without a quality is lossless. A PNG encoded as PNG keeps its
+    bytes.
     """
     name = one_of("format", format, ENCODE_FORMATS)
     if quality is not None:
         if name == "png":
-            raise invalid("quality", quality, "None for PNG, which is lossless", "leave it out")
+            raise invalid("quality", quality, "None: PNG is lossless", "quality=None")
         quality = positive_int("quality", quality, most=100, do="quality=90")
     return Encode(
         format=name,
@@ -70,10 +70,10 @@ class Encode(BindableImageTransform):
 
 @check_keywords
 def decode(*, columns: Sequence[str] | None = None) -> Decode:
-    """Images as uint8 tensors of (height, width, channels), their masks as tensors of class ids (height, width).
+    """Decode images to uint8 tensors (height, width, channels), and masks to tensors of class ids (height, width).
 
-    There are as many channels as the schema declares, or 3. All images must have one size: behind `resize` or
-    `crop`.
+    The number of channels is the one that the schema declares, or 3. All images must have the same size, so it comes
+    after `resize` or `crop`.
     """
     return Decode(columns=optional_names("columns", columns))
 
@@ -97,10 +97,10 @@ def normalize(
     scale: float = 1 / 255,
     columns: Sequence[str] | None = None,
 ) -> Normalize:
-    """Images as float32 tensors: (pixel · scale - mean) / std, for all channels or for each; masks as by `decode`.
+    """Convert images to float32 tensors: (pixel · scale - mean) / std, for all channels or per channel.
 
-    mean="imagenet" stands for the mean and the deviation of ImageNet's pixels from 0 to 1. Each value is reckoned in
-    double precision, and rounded once. Numbers are for `standardize`.
+    Masks are decoded as by `decode`. mean="imagenet" is the mean and standard deviation of ImageNet for pixels from 0
+    to 1. Each value is computed in double precision and rounded once. For columns of numbers, use `standardize`.
     """
     if _is_one_of(mean, "imagenet") or _is_one_of(std, "imagenet"):
         mean = IMAGENET_MEAN if _is_one_of(mean, "imagenet", 0.0) else mean
@@ -112,12 +112,12 @@ def normalize(
         columns=optional_names("columns", columns),
     )
     if 0 in made.std:
-        raise invalid("std", std, "numbers other than 0: it is divided by them", "std=1.0")
+        raise invalid("std", std, "nonzero numbers: pixels are divided by them", "std=1.0")
     return made
 
 
 def _is_one_of(value: object, *known: str | float) -> bool:
-    return isinstance(value, (str, int, float)) and value in known  # an array would be compared one by one
+    return isinstance(value, (str, int, float)) and value in known  # an array would be compared elementwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,16 +136,16 @@ class Normalize(BindableImageTransform):
             if len(given) not in (1, channels):
                 raise schema_error(
                     "S138",
-                    f"`{name}` has {len(given)} numbers, and `{column}` {channels} channels",
+                    f"`{name}` has {len(given)} numbers, but `{column}` has {channels} channels",
                     column=column,
                     expected=f"1 or {channels} numbers",
                     found=f"{len(given)}",
-                    do=f"give one number for each channel, or rk.Image(channels={len(given)})",
+                    do=f"pass one number per channel, or declare rk.Image(channels={len(given)})",
                 )
         return replace(known, output=ImageOutput(form="floats", channels=channels, table=self._table(channels)))
 
     def _table(self, channels: int) -> Array:
-        """The float of each value of each channel."""
+        """The float for each value of each channel."""
         values = np.arange(256, dtype=np.float64) * self.scale
         mean, std = (np.broadcast_to(np.array(one), channels)[:, None] for one in (self.mean, self.std))
         table: Array = ((values - mean) / std).astype(np.float32)
@@ -154,7 +154,7 @@ class Normalize(BindableImageTransform):
 
 @check_keywords
 def grayscale(*, columns: Sequence[str] | None = None) -> Grayscale:
-    """Images without colours, of one channel: 0.299 red + 0.587 green + 0.114 blue. Alpha is dropped."""
+    """Convert images to one grey channel: 0.299 red + 0.587 green + 0.114 blue. Alpha is dropped."""
     return Grayscale(columns=optional_names("columns", columns))
 
 
@@ -163,11 +163,7 @@ class Grayscale(BindableImageTransform):
     columns: tuple[str, ...] | None
 
     name = "grayscale"
-
-    @property
-    def filter(self) -> str:
-        """None is needed."""
-        return "nearest"
+    filter: ClassVar[str] = "nearest"
 
     def step(self) -> PixelOperation:
         return self
@@ -176,15 +172,12 @@ class Grayscale(BindableImageTransform):
         return replace(known, output=replace(known.output, channels=1))
 
     def move(self, size: Size) -> Placement | None:
-        """Nowhere."""
         return None
 
     def changes(self, move: Placement | None) -> bool:
-        """Always: what mode an image has is known when it is decoded."""
-        return True
+        return True  # the mode of an image is known only when it is decoded
 
     def apply_to_pixels(self, pixels: ImagePixels, move: Placement | None) -> None:
-        """Do it."""
         pixels.grey()
 
 
@@ -196,11 +189,11 @@ def _check_size(transform: str, column: str, known: ImageState) -> None:
     if known.size is None:
         raise schema_error(
             "S139",
-            f"`{transform}` needs images of one size, and those of `{column}` may have any",
+            f"`{transform}` needs images of one size, but `{column}` may have images of any size",
             column=column,
-            expected="a tensor of one shape",
-            found="images, whose sizes no schema says",
-            do=f"resize before `{transform}`: rk.transforms.resize(224, 224), or --resize 224x224",
+            expected="images of one size",
+            found="images of unknown size",
+            do=f"add rk.transforms.resize(224, 224) (--resize 224x224) before `{transform}`",
         )
 
 
@@ -221,15 +214,15 @@ def resize(
     columns: Sequence[str] | None = None,
     per_box: Sequence[str] | None = None,
 ) -> Resize:
-    """Images of one size, with their masks and boxes.
+    """Resize images to one size, with their masks and boxes.
 
-    `fit` says what becomes of another aspect: "stretch" ignores it; "pad" keeps it, and fills the rest with the
-    colour `pad`, masks with `ignore` (or 0); "crop" keeps it, and cuts off what is too much at both ends; "within"
-    keeps it, makes nothing larger, and leaves a side smaller. All filters but "nearest" average what falls into a
-    pixel when they make an image smaller. Masks always have the class of the nearest pixel.
+    `fit` decides what happens to a different aspect ratio: "stretch" ignores it; "pad" keeps it and fills the rest
+    with the colour `pad`, masks with `ignore` (or 0); "crop" keeps it and crops both ends; "within" keeps it, never
+    enlarges, and may leave a side smaller. All filters except "nearest" average the pixels when they shrink an image.
+    Masks always have the class of the nearest pixel.
 
-    Where boxes are cropped away they are dropped, and with them their values in the columns under the same record key
-    (`image/object/…`) and in those that `per_box` names.
+    Boxes that are cropped away are dropped, with their values in the columns under the same record key
+    (`image/object/…`) and in the columns in `per_box`.
     """
     return Resize(
         height=validate_side("height", height),
@@ -242,8 +235,27 @@ def resize(
     )
 
 
+class _PlacingTransform(BindableImageTransform):
+    """Moves pixels, and with them masks and boxes."""
+
+    per_box: tuple[str, ...] | None
+
+    def step(self) -> PixelOperation:
+        return self  # type: ignore[return-value]
+
+    def changes(self, move: Placement | None) -> bool:
+        return move is not None
+
+    def _after(self, known: ImageState, *, size: Size | None, drops_boxes: bool) -> ImageState:
+        per_box = None
+        if known.per_box is not None or self.per_box is not None:
+            per_box = tuple(dict.fromkeys([*(known.per_box or ()), *(self.per_box or ())]))
+        drops_boxes = drops_boxes or known.drops_boxes
+        return replace(known, size=size, moves=True, drops_boxes=drops_boxes, per_box=per_box)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Resize(BindableImageTransform):
+class Resize(_PlacingTransform):
     height: int
     width: int
     filter: str
@@ -254,21 +266,11 @@ class Resize(BindableImageTransform):
 
     name = "resize"
 
-    def step(self) -> PixelOperation:
-        return self
-
     def after(self, known: ImageState, column: str, image: Image) -> ImageState:
         size = None if self.fit == "within" else (self.height, self.width)
-        return replace(
-            known,
-            size=size,
-            moves=True,
-            drops_boxes=known.drops_boxes or self.fit == "crop",
-            per_box=_join_names(known.per_box, self.per_box),
-        )
+        return self._after(known, size=size, drops_boxes=self.fit == "crop")
 
     def move(self, size: Size) -> Placement | None:
-        """Where pixels go."""
         wanted = (self.height, self.width)
         if size == wanted:
             return None
@@ -285,12 +287,7 @@ class Resize(BindableImageTransform):
             return Placement(whole, inner, inner, (0, 0))
         return Placement(whole, inner, wanted, ((self.height - inner[0]) // 2, (self.width - inner[1]) // 2))
 
-    def changes(self, move: Placement | None) -> bool:
-        """Whether it does anything to an image."""
-        return move is not None
-
     def apply_to_pixels(self, pixels: ImagePixels, move: Placement | None) -> None:
-        """Do it."""
         assert move is not None
         pixels.move(move, self.filter, self.pad)
 
@@ -304,16 +301,16 @@ def crop(
     columns: Sequence[str] | None = None,
     per_box: Sequence[str] | None = None,
 ) -> Crop:
-    """A part of each image, with its masks and boxes: its middle, or what begins `at` a row and a column.
+    """Crop each image, with its masks and boxes: the centre, or the part that starts `at` a row and a column.
 
-    An image that is smaller is a bad row. Boxes are treated as by `resize`.
+    A smaller image is a bad row. Boxes are treated as by `resize`.
     """
     if at != "center" and not (
         isinstance(at, (tuple, list))
         and len(at) == 2
         and all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in at)
     ):
-        raise invalid("at", at, '"center", or the first row and column', 'at="center"')
+        raise invalid("at", at, '"center", or (row, column) of the first pixel', 'at="center"')
     return Crop(
         height=validate_side("height", height),
         width=validate_side("width", width),
@@ -324,61 +321,47 @@ def crop(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crop(BindableImageTransform):
+class Crop(_PlacingTransform):
     height: int
     width: int
-    at: Size | None  # None: the middle
+    at: Size | None  # None: the centre
     columns: tuple[str, ...] | None
     per_box: tuple[str, ...] | None
 
     name = "crop"
-
-    @property
-    def filter(self) -> str:
-        """None is needed."""
-        return "nearest"
+    filter: ClassVar[str] = "nearest"
 
     def options(self) -> Mapping[str, Any]:
         return {**super().options(), "at": "center" if self.at is None else list(self.at)}
 
-    def step(self) -> PixelOperation:
-        return self
-
     def after(self, known: ImageState, column: str, image: Image) -> ImageState:
-        per_box = _join_names(known.per_box, self.per_box)
-        return replace(known, size=(self.height, self.width), moves=True, drops_boxes=True, per_box=per_box)
+        return self._after(known, size=(self.height, self.width), drops_boxes=True)
 
     def move(self, size: Size) -> Placement | None:
-        """Where pixels go; raises Unfit where there are too few."""
         wanted = (self.height, self.width)
         top, left = self.at or ((size[0] - self.height) // 2, (size[1] - self.width) // 2)
         if min(top, left) < 0 or top + self.height > size[0] or left + self.width > size[1]:
             place = "" if self.at is None else f" at row {top:,}, column {left:,}"
             raise InvalidValue(
                 "E384",
-                "is smaller than the part that is to be cropped",
-                expected=f"{self.height:,} × {self.width:,} pixels{place} (height × width)",
+                "is smaller than the crop",
+                expected=f"at least {self.height:,} × {self.width:,} pixels{place} (height × width)",
                 found=f"{size[0]:,} × {size[1]:,}",
-                do=f'rk.transforms.resize({self.height}, {self.width}, fit="crop") takes images of any size',
+                do=f'rk.transforms.resize({self.height}, {self.width}, fit="crop"), for images of any size',
             )
         if size == wanted:
             return None
         return Placement((float(top), float(left), float(self.height), float(self.width)), wanted, wanted, (0, 0))
 
-    def changes(self, move: Placement | None) -> bool:
-        """Whether it does anything to an image."""
-        return move is not None
-
     def apply_to_pixels(self, pixels: ImagePixels, move: Placement | None) -> None:
-        """Do it."""
         assert move is not None
         pixels.move(move, self.filter, (0,))
 
 
 def _center_part(size: Size, wanted: Size) -> tuple[float, float, float, float]:
-    """The largest part in the middle of an image that has the aspect of another size."""
+    """The largest part in the centre of an image that has the aspect ratio of another size."""
     height, width = size
-    # Compared in whole numbers: one of the two sides stays exactly as it is.
+    # Compared as integers: one of the two sides stays exactly as it is.
     if height * wanted[1] > width * wanted[0]:
         kept = width * wanted[0] / wanted[1]
         return (height - kept) / 2, 0.0, kept, float(width)
@@ -388,9 +371,3 @@ def _center_part(size: Size, wanted: Size) -> tuple[float, float, float, float]:
 
 def _scale_length(length: int, scale: float, most: int) -> int:
     return min(max(round(length * scale), 1), most)
-
-
-def _join_names(first: tuple[str, ...] | None, last: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    if first is None or last is None:
-        return last if first is None else first
-    return tuple(dict.fromkeys([*first, *last]))

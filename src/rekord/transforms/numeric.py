@@ -1,4 +1,4 @@
-"""Numbers and classes as other numbers: one-hot vectors, buckets, standard scores, casts."""
+"""Transforms of numbers and classes: one-hot vectors, buckets, standard scores, casts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import partial
 from itertools import pairwise
 from math import isfinite, isinf, isnan, sqrt
 from typing import Any, Literal
@@ -17,7 +17,7 @@ import numpy as np
 from rekord.arguments import check_keywords, flag, integer, invalid, one_of
 from rekord.codec.columns import Array
 from rekord.codec.numbers import store_tensor
-from rekord.codec.values import InvalidValue, describe_value
+from rekord.codec.values import describe_value
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.schema import Bytes, Feature, Float32, Int64, Label, Schema, Tensor, Text
@@ -30,8 +30,10 @@ from rekord.transforms.base import (
     Row,
     TextReader,
     Transform,
+    column_errors,
     get_value,
     is_text_feature,
+    unflatten,
 )
 
 _MAX_CLASSES = 1 << 24
@@ -39,10 +41,9 @@ _MAX_CLASSES = 1 << 24
 
 @check_keywords
 def one_hot(column: str, classes: int | None = None, *, into: str | None = None, keep: bool = False) -> OneHot:
-    """A class as a Float32 vector of zeros with a one at its id; several classes at once as several ones.
+    """Encode a class as a Float32 vector with a one at its id, or a list of classes as a vector with several ones.
 
-    The number of classes is that of the Label; whole numbers without classes need `classes=`. A row without a
-    value stays without one.
+    The number of classes is that of the Label; a column of integers needs `classes=`. A missing value stays missing.
     """
     known = None if classes is None else integer("classes", classes, least=1, most=_MAX_CLASSES)
     return OneHot(column=column, classes=known, into=into, keep=keep)
@@ -55,60 +56,53 @@ class OneHot(ColumnTransform):
     name = "one_hot"
 
     def bind(self, before: Schema) -> Bound:
-        feature = self.require_source(before, (Label, Int64), "a Label, or whole numbers")
+        feature = self.require_source(before, (Label, Int64), "a Label or integers")
         classes = self.classes or feature.class_count
         if classes is None:
-            do = f"one_hot({self.column!r}, classes=10), or --one-hot {self.column}=10, if there are 10"
+            do = f"one_hot({self.column!r}, classes=10) (--one-hot {self.column}=10) for 10 classes"
             raise self.column_type_error("a Label, or the number of classes", feature, do)
         if classes > _MAX_CLASSES or len(feature.shape) > 1:
-            raise self.column_type_error(
-                f"at most {_MAX_CLASSES:,} classes, and lists of at most one dimension", feature
+            raise self.column_type_error(f"at most {_MAX_CLASSES:,} classes, and at most one dimension", feature)
+        vector = Float32((classes,), **self.shared(feature))
+        return self.bound(before, vector, partial(_one_hot, NumberReader(self.column, feature), classes))
+
+
+def _one_hot(reader: NumberReader, classes: int, row: Row) -> Array | None:
+    ids = reader.flat(row)
+    if ids is None:
+        return None
+    vector = np.zeros(classes, np.float32)
+    for one in ids:
+        if not 0 <= one < classes:
+            raise error(
+                "E317",
+                f"`{reader.column}` is not a class id",
+                location=Location(feature=reader.column),
+                expected=f"an id from 0 to {classes - 1:,}",
+                found=f"{one}",
+                do="fix the row, or pass a larger number of classes",
             )
-        made = Float32((classes,), **self.shared(feature))
-        return self.bound(before, made, _OneHotFunction(NumberReader(self.column, feature), classes))
-
-
-@dataclass(frozen=True)
-class _OneHotFunction:
-    ids: NumberReader
-    classes: int
-
-    def __call__(self, row: Row) -> Array | None:
-        ids = self.ids.flat(row)
-        if ids is None:
-            return None
-        vector = np.zeros(self.classes, np.float32)
-        for one in ids:
-            if not 0 <= one < self.classes:
-                raise error(
-                    "E317",
-                    f"`{self.ids.column}` is no class id",
-                    location=Location(feature=self.ids.column),
-                    expected=f"an id from 0 to {self.classes - 1:,}",
-                    found=f"{one}",
-                    do="fix the row, or one_hot with more classes",
-                )
-            vector[one] = 1
-        return vector
+        vector[one] = 1
+    return vector
 
 
 @check_keywords
 def bucketize(column: str, boundaries: Sequence[float], *, into: str | None = None, keep: bool = False) -> Bucketize:
-    """Numbers as the ids of the buckets that they are in, a Label: bucket i begins at boundary i - 1.
+    """Replace numbers with the ids of their buckets, a Label: bucket i starts at boundary i - 1.
 
-    `[0, 10]` makes three: below 0, from 0 to below 10, and from 10 on. As `keras.layers.Discretization` does.
+    `[0, 10]` makes three buckets: below 0, from 0 to below 10, and 10 or more, as in `keras.layers.Discretization`.
     """
-    if isinstance(boundaries, (str, bytes)) or not isinstance(boundaries, (Sequence, np.ndarray)):
-        raise invalid("boundaries", boundaries, "ascending numbers", "boundaries=[0, 10, 20]")
-    numbers = list(boundaries)
-    good = all(
-        isinstance(one, (int, float, np.integer, np.floating)) and not isinstance(one, bool) and isfinite(one)
-        for one in numbers
-    )
-    if not numbers or not good or any(b <= a for a, b in pairwise(numbers)):
-        raise invalid("boundaries", boundaries, "ascending numbers, one at the least", "boundaries=[0, 10]")
+    is_list = isinstance(boundaries, (Sequence, np.ndarray)) and not isinstance(boundaries, (str, bytes))
+    numbers = list(boundaries) if is_list else []
+    if not numbers or not all(map(_is_finite_number, numbers)) or any(b <= a for a, b in pairwise(numbers)):
+        raise invalid("boundaries", boundaries, "at least one number, in ascending order", "boundaries=[0, 10, 20]")
     plain = [one.item() if isinstance(one, np.generic) else one for one in numbers]
     return Bucketize(column=column, boundaries=tuple(plain), into=into, keep=keep)
+
+
+def _is_finite_number(value: object) -> bool:
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return is_number and isfinite(value)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,41 +114,35 @@ class Bucketize(ColumnTransform):
     def bind(self, before: Schema) -> Bound:
         feature = self.require_source(before, (Int64, Float32), "numbers")
         if len(feature.shape) > 1:
-            raise self.column_type_error("numbers, or lists of them of one dimension", feature)
+            raise self.column_type_error("single numbers, or lists of one dimension", feature)
         ends = self.boundaries
         if feature.kind == "float":
-            # As a `range` is meant: 0.7 as float32 lies below 0.7, and is at the boundary all the same.
+            # Rounded like a `range`: 0.7 as float32 is less than 0.7, but equals the boundary.
             kind = np.float16 if dtype_name(feature.dtype) == "float16" else np.float32
             ends = tuple([float(kind(round_to_dtype(float(one), feature.dtype))) for one in ends])
-        made = Label(len(ends) + 1, shape=feature.shape, **self.shared(feature))
-        return self.bound(before, made, _BucketizeFunction(NumberReader(self.column, feature), ends))
+        label = Label(len(ends) + 1, shape=feature.shape, **self.shared(feature))
+        return self.bound(before, label, partial(_bucketize, NumberReader(self.column, feature), ends))
 
 
-@dataclass(frozen=True)
-class _BucketizeFunction:
-    numbers: NumberReader
-    ends: tuple[float, ...]
-
-    def __call__(self, row: Row) -> int | list[int] | None:
-        numbers = self.numbers.flat(row)
-        if numbers is None:
-            return None
-        if any(isnan(one) for one in numbers):
-            raise error(
-                "E388",
-                f"`{self.numbers.column}` is NaN, which is in no bucket",
-                location=Location(feature=self.numbers.column),
-                expected="a number",
-                found="NaN",
-                do="leave the value out, and declare Float32(optional=True) or default=",
-            )
-        ids = [bisect_right(self.ends, one) for one in numbers]
-        return ids if self.numbers.feature.shape else ids[0]
+def _bucketize(reader: NumberReader, ends: tuple[float, ...], row: Row) -> int | list[int] | None:
+    numbers = reader.flat(row)
+    if numbers is None:
+        return None
+    if any(isnan(one) for one in numbers):
+        raise error(
+            "E388",
+            f"`{reader.column}` is NaN, which is in no bucket",
+            location=Location(feature=reader.column),
+            expected="a number",
+            found="NaN",
+            do="omit the value, and declare rk.Float32(optional=True) or a default=",
+        )
+    return unflatten([bisect_right(ends, one) for one in numbers], reader.feature)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Standardize(ColumnTransform):
-    """`(x - mean) / std` as Float32, for all values alike, or for each place of the last dimension."""
+    """`(x - mean) / std` as Float32, with one mean and std for all values, or per position of the last dimension."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -163,69 +151,45 @@ class Standardize(ColumnTransform):
 
     def bind(self, before: Schema) -> Bound:
         feature = self.require_source(before, (Int64, Float32), "numbers")
-        for many in (len(self.mean), len(self.std)):
-            if many != 1 and (not feature.shape or feature.shape[-1] != many):
-                raise self.column_type_error(f"one mean and std, or a last dimension of {many:,}", feature)
-        made = Float32(feature.shape, **self.shared(feature))
-        numbers = NumberReader(self.column, feature)
+        for length in (len(self.mean), len(self.std)):
+            if length != 1 and (not feature.shape or feature.shape[-1] != length):
+                raise self.column_type_error(f"one mean and std, or a last dimension of {length:,}", feature)
+        scores = Float32(feature.shape, **self.shared(feature))
+        reader = NumberReader(self.column, feature)
+        if not feature.shape:
+            return self.bound(before, scores, partial(_standardize_one, reader, self.mean[0], self.std[0]))
         mean, std = np.array(self.mean, np.float64), np.array(self.std, np.float64)
-        return self.bound(before, made, _StandardizeFunction(numbers, mean, std))
+        return self.bound(before, scores, partial(_standardize_array, reader, mean, std))
 
 
-@dataclass(frozen=True, eq=False)
-class _StandardizeFunction:
-    numbers: NumberReader
-    mean: Array
-    std: Array
-
-    def __call__(self, row: Row) -> Any:
-        if not self.numbers.feature.shape:
-            one = self.numbers.one(row)
-            return None if one is None else (float(one) - self._single[0]) / self._single[1]
-        array = self.numbers.array(row)
-        return None if array is None else (array.astype(np.float64) - self.mean) / self.std
-
-    @cached_property
-    def _single(self) -> tuple[float, float]:
-        return float(self.mean[0]), float(self.std[0])
+def _standardize_one(reader: NumberReader, mean: float, std: float, row: Row) -> float | None:
+    one = reader.one(row)
+    return None if one is None else (float(one) - mean) / std
 
 
-def standardize_with(
-    column: str,
-    mean: float | Sequence[float],
-    std: float | Sequence[float],
-    *,
-    into: str | None = None,
-    keep: bool = False,
-) -> Standardize:
-    """`standardize` with a mean and a standard deviation that are known."""
-    means, stds = _validate_statistics("mean", mean), _validate_statistics("std", std)
-    if any(one <= 0 for one in stds):
-        raise invalid("std", std, "numbers above 0", "std=1.0")
-    return Standardize(column=column, mean=means, std=stds, into=into, keep=keep)
+def _standardize_array(reader: NumberReader, mean: Array, std: Array, row: Row) -> Array | None:
+    array = reader.array(row)
+    return None if array is None else (array.astype(np.float64) - mean) / std
 
 
 def _validate_statistics(name: str, value: Any) -> tuple[float, ...]:
-    figures = np.ravel(value).tolist() if isinstance(value, (list, tuple, np.ndarray)) else [value]
-    for one in figures:
-        if isinstance(one, bool) or not isinstance(one, (int, float, np.number)) or not isfinite(one):
-            raise invalid(name, value, "a number, or one for each place of the last dimension", f"{name}=1.0")
-    if not figures:
-        raise invalid(name, value, "a number, or one for each place of the last dimension", f"{name}=1.0")
-    return tuple([float(one) for one in figures])
+    numbers = np.ravel(value).tolist() if isinstance(value, (list, tuple, np.ndarray)) else [value]
+    if not numbers or not all(map(_is_finite_number, numbers)):
+        raise invalid(name, value, "a number, or one per position of the last dimension", f"{name}=1.0")
+    return tuple([float(one) for one in numbers])
 
 
 LearnFrom = Literal["train", "all"]
 LEARN_FROM: tuple[LearnFrom, ...] = ("train", "all")
 
 _MAX_PENDING_VALUES = 4096
-"""So many values wait before they are added up."""
+"""The number of values that are collected before they are summed."""
 
 _MAX_BINNED_ROWS = 1 << 14
-"""The squares of so many 24-bit numbers fit in 63 bits; then they go to sums without an end."""
+"""The squares of this many 24-bit numbers fit in 63 bits; after that they are added to the unbounded sums."""
 
 _SCALE_BITS = 200
-"""Numbers are summed as multiples of 2^-200: every float32 is one."""
+"""Numbers are summed as multiples of 2^-200, which every float32 is."""
 
 
 @check_keywords
@@ -238,35 +202,38 @@ def standardize(
     keep: bool = False,
     learn_from: LearnFrom = "train",
 ) -> Standardize | UnfittedStandardize:
-    """`(x - mean) / std` as Float32. Without `mean` and `std` they are learned from the rows first.
+    """Compute `(x - mean) / std` as Float32. Without `mean` and `std`, they are learned from the rows first.
 
-    Where the last dimension is fixed, each place of it has its own. NaN and infinities are left out of the sums; a
+    If the last dimension is fixed, each of its positions has its own mean and std. NaN and infinities are ignored; a
     standard deviation of 0 counts as 1.
     """
     if (mean is None) != (std is None):
         missing = "mean" if mean is None else "std"
         raise invalid(missing, None, "both mean= and std=, or neither", f"{missing}=1.0")
     if mean is not None and std is not None:
-        return standardize_with(column, mean, std, into=into, keep=keep)
+        means, stds = _validate_statistics("mean", mean), _validate_statistics("std", std)
+        if any(one <= 0 for one in stds):
+            raise invalid("std", std, "numbers above 0", "std=1.0")
+        return Standardize(column=column, mean=means, std=stds, into=into, keep=keep)
     return UnfittedStandardize(
         column=column, into=into, keep=keep, learn_from=one_of("learn_from", learn_from, LEARN_FROM)
     )
 
 
 def not_fitted_error(name: str, column: str, do: str) -> Exception:
-    """The refusal to apply what has not been learned yet."""
+    """The error for a transform that is applied before it is fitted."""
     return error(
         "U691",
-        f"`{name}` of `{column}` has nothing to go by yet",
-        expected="a transform that was learned, as rk.write does before it writes",
-        found=f"{name}({column!r}) without what it is to learn"[:60],
+        f"`{name}` of `{column}` is not fitted",
+        expected="a fitted transform; rk.write fits transforms before it writes",
+        found=f"{name}({column!r}), not fitted"[:60],
         do=do,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnfittedStandardize(ColumnTransform):
-    """A `standardize` whose mean and standard deviation are to be learned."""
+    """A `standardize` that still has to learn its mean and standard deviation."""
 
     learn_from: LearnFrom
 
@@ -276,7 +243,7 @@ class UnfittedStandardize(ColumnTransform):
         return {**self.placement_options(), "mean": None, "std": None, "learn_from": self.learn_from}
 
     def bind(self, before: Schema) -> Bound:
-        raise not_fitted_error(self.name, self.column, "give mean= and std=")
+        raise not_fitted_error(self.name, self.column, "pass mean= and std=")
 
     def begin(self, before: Schema) -> FitState:
         feature = self.require_source(before, (Int64, Float32), "numbers")
@@ -285,7 +252,7 @@ class UnfittedStandardize(ColumnTransform):
 
 
 class StandardizeState:
-    """Exact sums of numbers and of their squares, for each of `places`."""
+    """Exact sums of numbers and of their squares, for each of `places` positions."""
 
     def __init__(self, step: UnfittedStandardize, numbers: NumberReader, places: int) -> None:
         self._step = step
@@ -336,10 +303,10 @@ class StandardizeState:
             means.append(float(mean))
             stds.append(sqrt(float(variance)) or 1.0)
         step = self._step
-        return standardize_with(step.column, means, stds, into=step.into, keep=step.keep)
+        return standardize(step.column, means, stds, into=step.into, keep=step.keep)
 
     def describe(self) -> str:
-        """What was learned, in words."""
+        """What was learned, for progress messages."""
         self._flush_pending()
         return f"mean and std of {max(self._counts):,} values"
 
@@ -348,7 +315,7 @@ class StandardizeState:
         return self.__dict__
 
     def _flush_pending(self) -> None:
-        """Bring everything into the sums without an end."""
+        """Add everything to the unbounded sums."""
         self._add_pending()
         for exponent, (totals, squares) in self._bins.items():
             shift = _SCALE_BITS + exponent - 24
@@ -383,7 +350,7 @@ class StandardizeState:
             self._squares[place] += sum([one * one for one in numbers]) << 2 * _SCALE_BITS
 
     def _add_floats(self, rows: Array) -> None:
-        """Numbers are taken apart into 24 bits and an exponent; those of one exponent are added as whole numbers."""
+        """Split numbers into 24 bits and an exponent, and add those with the same exponent as integers."""
         finite = np.isfinite(rows)
         fractions, exponents = np.frexp(np.where(finite, rows, 0.0))
         digits = (fractions * (1 << 24)).astype(np.int64)
@@ -399,17 +366,17 @@ class StandardizeState:
 
 _CAST_TARGETS = (*INTEGER_DTYPES, *FLOAT_DTYPES, "float64", "text", "bytes")
 _INTEGER_PATTERN = re.compile(r"[+-]?[0-9]{1,40}")
-_MAX_DIGITS = 400  # of a number in a text; more say nothing
+_MAX_DIGITS = 400  # in the text of a number; more carry no information
 _BOOL_WORDS = {"true": 1, "false": 0, "1": 1, "0": 0}
 
 
 @check_keywords
 def cast(column: str, dtype: str, *, lossy: bool = False, into: str | None = None, keep: bool = False) -> Cast:
-    """A column as another type: a dtype of whole numbers or floats, `text` or `bytes`.
+    """Cast a column to another type: an integer or float dtype, `text` or `bytes`.
 
-    A value that would not survive is refused. With `lossy` fractions are cut off and digits rounded away, and bytes
-    that are no text are replaced; what is too large for the dtype is refused all the same. A text is a number where
-    it is written as one; a label is its id as a number, and its name as a text.
+    A value that the type cannot represent is an error. With `lossy`, fractions are truncated, digits are rounded, and
+    invalid UTF-8 is replaced; numbers out of range are still errors. Text is parsed as a number; a label becomes its
+    id as a number, or its name as text.
     """
     one_of("dtype", dtype, _CAST_TARGETS, do='dtype="float32"')
     return Cast(column=column, dtype=dtype, lossy=flag("lossy", lossy), into=into, keep=keep)
@@ -424,26 +391,21 @@ class Cast(ColumnTransform):
 
     def bind(self, before: Schema) -> Bound:
         allowed = (Int64, Float32, Label, Text, Bytes, Tensor)
-        feature = self.require_source(before, allowed, "numbers, labels, texts or bytes")
+        feature = self.require_source(before, allowed, "numbers, labels, text or bytes")
         is_tensor = feature.storage == "blob"
         if is_tensor and dtype_name(feature.dtype) not in (*INTEGER_DTYPES, *FLOAT_DTYPES, "float64"):
             raise self.column_type_error("real numbers", feature)
         if is_tensor and isinstance(feature.dtype, str):
-            raise self.column_type_error("a dtype that NumPy knows (bfloat16 needs ml_dtypes)", feature)
-        made = _target_feature(self.dtype, feature, self.shared(feature))
-        return self.bound(before, made, _CastFunction(self.column, feature, self.dtype, self.lossy))
+            raise self.column_type_error("a NumPy dtype (bfloat16 needs ml_dtypes)", feature)
+        result = self._result_feature(feature.shape, self.shared(feature))
+        return self.bound(before, result, _CastFunction(self.column, feature, self.dtype, self.lossy))
 
-
-def _target_feature(dtype: str, feature: Feature, shared: dict[str, Any]) -> Feature:
-    if dtype == "text":
-        return Text(feature.shape, **shared)
-    if dtype == "bytes":
-        return Bytes(feature.shape, **shared)
-    if dtype == "float64":
-        return Tensor("float64", feature.shape, **shared)
-    if dtype in INTEGER_DTYPES:
-        return Int64(feature.shape, dtype=dtype, **shared)
-    return Float32(feature.shape, dtype=dtype, **shared)
+    def _result_feature(self, shape: Any, shared: dict[str, Any]) -> Feature:
+        if self.dtype in ("text", "bytes"):
+            return (Text if self.dtype == "text" else Bytes)(shape, **shared)
+        if self.dtype == "float64":
+            return Tensor("float64", shape, **shared)
+        return (Int64 if self.dtype in INTEGER_DTYPES else Float32)(shape, dtype=self.dtype, **shared)
 
 
 @dataclass(frozen=True)
@@ -462,37 +424,34 @@ class _CastFunction:
         if self.dtype in ("text", "bytes"):
             texts = [self._text(one) for one in array.ravel()]
             return self._shaped([one.encode() for one in texts] if self.dtype == "bytes" else texts, array.shape)
-        made = self._cast_numbers(array)
-        return made if array.ndim else made[()]
+        numbers = self._cast_numbers(array)
+        return numbers if array.ndim else numbers[()]
 
-    # From texts.
+    # From text.
 
     def _cast_texts(self, row: Row) -> Any:
         value = get_value(row, self.column, self.feature)
         if value is None:
             return None
         if self.dtype == "bytes" or (self.dtype == "text" and self.feature.is_text):
-            return value  # the encoder takes either for bytes, and looks at texts
+            return value  # the encoder accepts both as bytes, and validates text
         if self.dtype == "text":
-            return self._decoded(value)
+            return self._decode_lossy(value) if self.lossy else value  # the encoder validates it
         texts = TextReader(self.column, self.feature).flat(row)
         assert texts is not None
         shape = np.shape(value) if self.feature.shape else ()
-        numbers = [self._parsed(text) for text in texts]
+        numbers = [self._parse_number(text) for text in texts]
         array = np.array(numbers, "O").reshape(shape)
         return array.tolist() if self.dtype != "float64" else array.astype(np.float64)
 
-    def _decoded(self, value: Any) -> Any:
-        """Bytes as texts; without `lossy` the encoder judges them."""
-        if not self.lossy:
-            return value
+    def _decode_lossy(self, value: Any) -> Any:
         if isinstance(value, (bytes, bytearray, memoryview)):
             return bytes(value).decode("utf-8", "replace")
         if isinstance(value, (list, tuple, np.ndarray)):
-            return [self._decoded(one) for one in value]
+            return [self._decode_lossy(one) for one in value]
         return value
 
-    def _parsed(self, text: str) -> int | float:
+    def _parse_number(self, text: str) -> int | float:
         bare = text.strip()
         if len(bare) > _MAX_DIGITS or "_" in bare:
             raise self._lossy_cast_error(text, "a number")
@@ -508,22 +467,22 @@ class _CastFunction:
             except ValueError:
                 raise self._lossy_cast_error(text, "a number") from None
         if self.dtype in INTEGER_DTYPES:
-            return self._integer(number, text)
-        near = self._real(float(number) if abs(number) < 1 << 1000 else np.inf)
+            return self._to_integer(number, text)
+        near = self._round(float(number) if abs(number) < 1 << 1000 else np.inf)
         if isinf(near) and (isinstance(number, int) or isfinite(number)):
-            raise self._lossy_cast_error(text, f"a number that {self.dtype} holds")
+            raise self._lossy_cast_error(text, f"a number that {self.dtype} can represent")
         return near
 
-    def _integer(self, number: int | float, shown: Any) -> int:
+    def _to_integer(self, number: int | float, shown: Any) -> int:
         low, high = integer_bounds(np.dtype(self.dtype))
         if isinstance(number, float):
             if not isfinite(number):
-                raise self._lossy_cast_error(shown, "a whole number")
+                raise self._lossy_cast_error(shown, "an integer")
             if not number.is_integer() and not self.lossy:
-                raise self._lossy_cast_error(shown, "a whole number", "lossy=True cuts the fraction off")
+                raise self._lossy_cast_error(shown, "an integer", "lossy=True, to truncate fractions")
             number = int(number)
         if not low <= number <= high:
-            raise self._lossy_cast_error(shown, f"a whole number from {low} to {high}")
+            raise self._lossy_cast_error(shown, f"an integer from {low} to {high}")
         return number
 
     # From numbers.
@@ -534,10 +493,8 @@ class _CastFunction:
         value = get_value(row, self.column, self.feature)
         if value is None:
             return None
-        try:
+        with column_errors(self.column):
             data = store_tensor(value, self.feature)
-        except InvalidValue as unfit:
-            raise unfit.to_error(self.column) from unfit.__cause__
         shape = [-1 if size is None else size for size in self.feature.shape]
         return np.frombuffer(data, self.feature.dtype).reshape(shape)
 
@@ -551,58 +508,54 @@ class _CastFunction:
         if self.dtype == "bool":
             return self._to_bools(array)
         if self.dtype in INTEGER_DTYPES:
-            return self._wholes(array)
-        return self._reals(array)
+            return self._to_integers(array)
+        return self._to_floats(array)
 
     def _to_bools(self, array: Array) -> Array:
-        lost = ~((array == 0) | (array == 1))
-        if self.lossy:
-            lost = array != array
-        self._refuse(array, lost, "0 or 1", "" if self.lossy else "lossy=True takes every other number for True")
-        made: Array = array != 0
-        return made
+        lost = array != array if self.lossy else (array != 0) & (array != 1)
+        self._refuse(array, lost, "0 or 1", "" if self.lossy else "lossy=True, to make every other number True")
+        return np.asarray(array != 0)
 
-    def _wholes(self, array: Array) -> Array:
+    def _to_integers(self, array: Array) -> Array:
         low, high = integer_bounds(np.dtype(self.dtype))
         if array.dtype.kind == "f":
             whole = np.trunc(array)
             if not self.lossy:
                 fraction = np.isfinite(array) & (whole != array)
-                self._refuse(array, fraction, "a whole number", "lossy=True cuts the fraction off")
-            # Both bounds are powers of two, or next to one: float64 compares them exactly.
+                self._refuse(array, fraction, "an integer", "lossy=True, to truncate fractions")
+            # Both bounds are powers of two, or next to one, so float64 compares them exactly.
             wide = whole.astype(np.float64)
             with np.errstate(invalid="ignore"):
                 fits = (wide >= float(low)) & (wide < float(high + 1))
-            self._refuse(array, ~fits, f"a whole number from {low} to {high}")
+            self._refuse(array, ~fits, f"an integer from {low} to {high}")
             return whole.astype(self.dtype)
         if array.size and not (low <= int(array.min()) and int(array.max()) <= high):
             outside = [not low <= one <= high for one in array.ravel().tolist()]
-            self._refuse(array, np.array(outside).reshape(array.shape), f"a whole number from {low} to {high}")
+            self._refuse(array, np.array(outside).reshape(array.shape), f"an integer from {low} to {high}")
         return array.astype(self.dtype)
 
-    def _reals(self, array: Array) -> Array:
+    def _to_floats(self, array: Array) -> Array:
+        expected = f"a number that {self.dtype} can represent"
         if self.dtype == "bfloat16":
-            near = np.array([self._real(float(one)) for one in array.ravel()], np.float32).reshape(array.shape)
+            near = np.array([self._round(float(one)) for one in array.ravel()], np.float32).reshape(array.shape)
         else:
             with np.errstate(over="ignore"):
                 near = array.astype(self.dtype)
         wide = near.astype(np.float64)
         if array.dtype.kind == "f":
             before = array.astype(np.float64)
-            self._refuse(array, np.isinf(wide) & np.isfinite(before), f"a number that {self.dtype} holds")
+            self._refuse(array, np.isinf(wide) & np.isfinite(before), expected)
             changed = (wide != before) & (before == before)
         else:
-            self._refuse(array, np.isinf(wide), f"a number that {self.dtype} holds")
+            self._refuse(array, np.isinf(wide), expected)
             pairs = zip(wide.ravel().tolist(), array.ravel().tolist(), strict=True)
             changed = np.array([int(a) != b for a, b in pairs], bool).reshape(array.shape)
         if not self.lossy:
-            self._refuse(array, changed, f"a number that {self.dtype} holds", "lossy=True rounds it")
+            self._refuse(array, changed, expected, "lossy=True, to round it")
         return near
 
-    def _real(self, number: float) -> float:
+    def _round(self, number: float) -> float:
         return number if self.dtype == "float64" else round_to_dtype(number, self.dtype)
-
-    # Refusals.
 
     def _refuse(self, array: Array, lost: Array, expected: str, do: str = "") -> None:
         if np.any(lost):
@@ -611,16 +564,16 @@ class _CastFunction:
     def _lossy_cast_error(self, value: Any, expected: str, do: str = "") -> RekordError:
         return error(
             "E386",
-            f"`{self.column}` does not survive as {self.dtype}",
+            f"`{self.column}` cannot be cast to {self.dtype}",
             location=Location(feature=self.column),
             expected=expected,
             found=describe_value(value)[:60],
-            do=do or "fix the row, or cast to a type that holds it",
+            do=do or "fix the row, or cast to another dtype",
         )
 
     def _shaped(self, values: list[Any], shape: tuple[int, ...]) -> Any:
         if not shape:
             return values[0]
-        made = np.empty(len(values), object)
-        made[:] = values
-        return made.reshape(shape).tolist()
+        flat = np.empty(len(values), object)
+        flat[:] = values
+        return flat.reshape(shape).tolist()

@@ -1,4 +1,4 @@
-"""Texts as hashes and as sparse TF-IDF vectors."""
+"""Transforms of text to hashes and to sparse TF-IDF vectors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite, log
 from typing import Any
 
@@ -15,7 +16,7 @@ from rekord.arguments import check_keywords, integer, one_of
 from rekord.codec.columns import Array
 from rekord.errors import error
 from rekord.location import Location
-from rekord.schema import Bytes, Feature, Int64, Label, Schema, Sparse, Text
+from rekord.schema import Bytes, Int64, Label, Schema, Sparse, Text
 from rekord.transforms import vocabularies
 from rekord.transforms.base import (
     Bound,
@@ -25,11 +26,10 @@ from rekord.transforms.base import (
     Row,
     TextReader,
     Transform,
-    get_value,
-    is_text_feature,
+    unflatten,
+    value_reader,
 )
 from rekord.transforms.numeric import LEARN_FROM, LearnFrom, not_fitted_error
-from rekord.transforms.token_ids import require_text_column
 from rekord.transforms.vocabularies import MAX_LINES, SplitterName, WordList, WordSplitter
 
 _MAX_BUCKETS = 1 << 40
@@ -37,10 +37,10 @@ _MAX_BUCKETS = 1 << 40
 
 @check_keywords
 def hash_into(column: str, buckets: int, *, salt: int = 0, into: str | None = None, keep: bool = False) -> HashInto:
-    """Texts, bytes, whole numbers or classes as one of `buckets` numbers, a Label.
+    """Hash text, bytes, integers or classes into one of `buckets` ids, a Label.
 
-    A number is hashed as it is written, so that 7 and "7" share a bucket. The hash is BLAKE2b (see the reference);
-    another `salt` is another hash.
+    A number is hashed as its decimal text, so 7 and "7" share a bucket. The hash is BLAKE2b (see the reference);
+    another `salt` gives another hash.
     """
     return HashInto(
         column=column,
@@ -59,56 +59,24 @@ class HashInto(ColumnTransform):
     name = "hash_into"
 
     def bind(self, before: Schema) -> Bound:
-        feature = self.require_source(before, (Text, Bytes, Int64, Label), "texts, bytes, whole numbers or classes")
+        allowed = (Text, Bytes, Int64, Label)
+        feature = self.require_source(before, allowed, "text, bytes, integers or classes")
         if len(feature.shape) > 1:
             raise self.column_type_error("single values, or lists of one dimension", feature)
-        made = Label(self.buckets, shape=feature.shape, **self.shared(feature))
-        if feature.value_kind == "bytes":
-            return self.bound(before, made, _BytesHashFunction(self.column, feature, self.buckets, self.salt))
-        reader = (TextReader if is_text_feature(feature) else NumberReader)(self.column, feature)
-        return self.bound(before, made, _HashFunction(reader, self.buckets, self.salt))
+        label = Label(self.buckets, shape=feature.shape, **self.shared(feature))
+        return self.bound(before, label, partial(self._hash, value_reader(self.column, feature)))
 
-
-@dataclass(frozen=True)
-class _HashFunction:
-    reader: TextReader | NumberReader
-    buckets: int
-    salt: int
-
-    def __call__(self, row: Row) -> int | list[int] | None:
-        values = self.reader.flat(row)
-        if values is None:
+    def _hash(self, reader: TextReader | NumberReader, row: Row) -> int | list[int] | None:
+        if isinstance(reader, TextReader):
+            strings = reader.strings(row)
+        else:
+            numbers = reader.flat(row)
+            # A bool is hashed as the number that is stored for it.
+            strings = None if numbers is None else [str(int(number)).encode() for number in numbers]
+        if strings is None:
             return None
-        hashed = [vocabularies.hash_to_bucket(_to_hash_input(value), self.buckets, self.salt) for value in values]
-        return hashed if self.reader.feature.shape else hashed[0]
-
-
-def _to_hash_input(value: Any) -> bytes:
-    # A bool is the number that it is stored as.
-    return str(int(value) if isinstance(value, bool) else value).encode()
-
-
-@dataclass(frozen=True)
-class _BytesHashFunction:
-    """Bytes need not be a text."""
-
-    column: str
-    feature: Feature
-    buckets: int
-    salt: int
-
-    def __call__(self, row: Row) -> int | list[int] | None:
-        from rekord.codec.values import InvalidValue, store_strings
-
-        value = get_value(row, self.column, self.feature)
-        if value is None:
-            return None
-        try:
-            strings = store_strings(value, self.feature, self.feature.shape)
-        except InvalidValue as unfit:
-            raise unfit.to_error(self.column) from unfit.__cause__
         hashed = [vocabularies.hash_to_bucket(one, self.buckets, self.salt) for one in strings]
-        return hashed if self.feature.shape else hashed[0]
+        return unflatten(hashed, reader.feature)  # type: ignore[no-any-return]
 
 
 @check_keywords
@@ -122,9 +90,9 @@ def hash_words(
     into: str | None = None,
     keep: bool = False,
 ) -> HashWords:
-    """How often the words of a text occur, a Sparse vector of `size`: each word counts where its hash says.
+    """Count the words of a text in a Sparse vector of `size`, at the position given by their hash.
 
-    Nothing has to be learned for it, and words that share a place are counted together.
+    Nothing has to be learned. Words with the same position are counted together.
     """
     return HashWords(
         column=column,
@@ -148,26 +116,12 @@ class HashWords(ColumnTransform):
         return {**self.placement_options(), "size": self.size, **self.split.options(), "salt": self.salt}
 
     def bind(self, before: Schema) -> Bound:
-        feature = self.require_source(before, (Text, Bytes), "texts")
-        if feature.shape:
-            raise self.column_type_error("one text a row", feature)
-        made = Sparse("float32", self.size, **self.shared(feature))
-        return self.bound(
-            before,
-            made,
-            _WordHashFunction(TextReader(self.column, feature), self.split, self.size, self.salt),
-        )
+        feature = self.require_text(before)
+        vector = Sparse("float32", self.size, **self.shared(feature))
+        return self.bound(before, vector, partial(self._count, TextReader(self.column, feature)))
 
-
-@dataclass(frozen=True)
-class _WordHashFunction:
-    texts: TextReader
-    split: WordSplitter
-    size: int
-    salt: int
-
-    def __call__(self, row: Row) -> tuple[list[int], list[int]] | None:
-        text = self.texts.one(row)
+    def _count(self, reader: TextReader, row: Row) -> tuple[list[int], list[int]] | None:
+        text = reader.one(row)
         if text is None:
             return None
         words = self.split(text)
@@ -177,7 +131,7 @@ class _WordHashFunction:
 
 
 _NO_WORDS = WordList(("[UNK]",))
-"""Where rows have no words at all: a vector needs a size, and this one is always empty."""
+"""The vocabulary of rows without words: a vector needs a size, and this one is always empty."""
 
 
 @check_keywords
@@ -192,11 +146,12 @@ def tfidf(
     keep: bool = False,
     learn_from: LearnFrom = "train",
 ) -> UnfittedTfidf:
-    """A text as a Sparse vector of its words' TF-IDF, as scikit-learn defines it, of length 1.
+    """Convert text to a Sparse vector of TF-IDF weights, as defined by scikit-learn, with length 1.
 
-    The words are learned from the training split (`learn_from="all"`: from all): the `size` most frequent of those
-    that occur at least `min_count` times. A word's weight is its count times ln((1 + n) / (1 + d)) + 1, where d of
-    the n texts have it; then the vector is divided by its length. Other words count for nothing.
+    The vocabulary is learned from the training split (from all splits with `learn_from="all"`): the `size` most
+    frequent words that occur at least `min_count` times. The weight of a word is its count times
+    ln((1 + n) / (1 + d)) + 1, where d of the n texts contain it; then the vector is divided by its length. Other
+    words are ignored.
     """
     return UnfittedTfidf(
         column=column,
@@ -211,7 +166,7 @@ def tfidf(
 
 @dataclass(frozen=True, kw_only=True)
 class UnfittedTfidf(ColumnTransform):
-    """What `tfidf` makes; words and weights are to be learned."""
+    """A `tfidf` that still has to learn its words and weights."""
 
     size: int
     split: WordSplitter
@@ -229,15 +184,15 @@ class UnfittedTfidf(ColumnTransform):
         }
 
     def bind(self, before: Schema) -> Bound:
-        do = "write a dataset with it first, and take the transforms that its manifest records"
+        do = "write a dataset with it, and use rk.open(PATH).transforms"
         raise not_fitted_error(self.name, self.column, do)
 
     def begin(self, before: Schema) -> FitState:
-        return _TfidfState(self, TextReader(self.column, require_text_column(self, before)), by_text=True)
+        return _TfidfState(self, TextReader(self.column, self.require_text(before)), by_text=True)
 
 
 class _TfidfState(vocabularies.WordCountState):
-    """Counts words, and the texts that have them."""
+    """Counts words, and the texts that contain them."""
 
     _step: UnfittedTfidf
 
@@ -257,7 +212,7 @@ class _TfidfState(vocabularies.WordCountState):
 
 @dataclass(frozen=True, kw_only=True)
 class Tfidf(ColumnTransform):
-    """A `tfidf` that was learned."""
+    """A fitted `tfidf`."""
 
     words: WordList
     weights: tuple[float, ...]  # of each word
@@ -277,18 +232,16 @@ class Tfidf(ColumnTransform):
         }
 
     def companions(self) -> dict[str, bytes]:
-        """The files that belong beside a dataset: the words, and the weight of each."""
+        """The files stored next to a dataset: the words, and the weight of each."""
+        weights = "".join([f"{weight!r}\n" for weight in self.weights])
         return {
             vocabularies.format_companion_name("vocabulary", self.target, "txt"): self.words.to_bytes(),
-            vocabularies.format_companion_name("idf", self.target, "txt"): "".join(
-                [f"{w!r}\n" for w in self.weights]
-            ).encode(),
+            vocabularies.format_companion_name("idf", self.target, "txt"): weights.encode(),
         }
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> Tfidf:
-        data = vocabularies.read_companion(options, folder, "vocabulary", "sha256")
-        words = vocabularies.parse_words(data, f"{folder}/{options['vocabulary']}")
+        words = vocabularies.read_companion_words(options, folder, "vocabulary")
         data = vocabularies.read_companion(options, folder, "idf", "idf_sha256")
         weights = _parse_weights(data, f"{folder}/{options['idf']}", len(words))
         return cls(
@@ -299,45 +252,35 @@ class Tfidf(ColumnTransform):
         )
 
     def bind(self, before: Schema) -> Bound:
-        feature = require_text_column(self, before)
-        made = Sparse("float32", len(self.words), **self.shared(feature))
+        feature = self.require_text(before)
+        vector = Sparse("float32", len(self.words), **self.shared(feature))
         weights = np.array(self.weights, np.float64)
-        return self.bound(
-            before, made, _TfidfFunction(TextReader(self.column, feature), self.split, self.words, weights)
-        )
+        return self.bound(before, vector, partial(self._weigh, TextReader(self.column, feature), weights))
 
-
-@dataclass(frozen=True, eq=False)
-class _TfidfFunction:
-    texts: TextReader
-    split: WordSplitter
-    words: WordList
-    weights: Array
-
-    def __call__(self, row: Row) -> tuple[Array, Array] | None:
-        text = self.texts.one(row)
+    def _weigh(self, reader: TextReader, weights: Array, row: Row) -> tuple[Array, Array] | None:
+        text = reader.one(row)
         if text is None:
             return None
         get = self.words.ids.get
         counts = Counter([number for word in self.split(text) if (number := get(word)) is not None])
         places = np.array(sorted(counts), np.int64)
-        values = np.array([counts[place] for place in places.tolist()], np.float64) * self.weights[places]
+        values = np.array([counts[place] for place in places.tolist()], np.float64) * weights[places]
         length = float(np.sqrt(np.dot(values, values)))
         return places, values / length if length else values
 
 
-def _parse_weights(data: bytes, path: str, many: int) -> tuple[float, ...]:
+def _parse_weights(data: bytes, path: str, count: int) -> tuple[float, ...]:
     weights: tuple[float, ...] = ()
-    if data.count(b"\n") == many:
+    if data.count(b"\n") == count:
         with suppress(ValueError):
             weights = tuple([float(line) for line in data.split()])
-    if len(weights) != many or not all(isfinite(one) for one in weights):
+    if len(weights) != count or not all(isfinite(one) for one in weights):
         raise error(
             "U624",
-            "the weights of a vocabulary cannot be used",
+            "idf weights cannot be used",
             location=Location(path=path),
-            expected=f"{many:,} numbers, one a line",
-            found=f"{len(weights):,}, or other text",
-            do="bring the file back, or write the dataset again",
+            expected=f"{count:,} numbers, one per line",
+            found=f"{len(weights):,} numbers, or other text",
+            do="restore the file, or write the dataset again",
         )
     return weights

@@ -1,17 +1,17 @@
-"""Texts as token ids, by a vocabulary or by a tokenizer.json."""
+"""Transforms of text to token ids, with a vocabulary or a tokenizer.json."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from rekord.arguments import as_path, check_keywords, integer, invalid, one_of
 from rekord.errors import RekordError, error
 from rekord.location import Location
-from rekord.schema import Bytes, Feature, Int64, Schema, Text
+from rekord.schema import Feature, Int64, Schema
 from rekord.transforms import vocabularies
 from rekord.transforms.base import Bound, ColumnTransform, FitState, Row, TextReader, Transform
 from rekord.transforms.numeric import LEARN_FROM, LearnFrom, not_fitted_error
@@ -22,30 +22,30 @@ _UNUSABLE = "tokenizer file cannot be used"
 
 
 def length_and_padding(max_length: object, pad: object) -> tuple[int | None, int | None]:
-    """How long a list of ids may be, and the id that fills it up."""
+    """The maximum length of a list of ids, and the id used for padding."""
     length = None if max_length is None else integer("max_length", max_length, least=1, most=_MAX_LENGTH)
-    filled = None if pad is None else integer("pad", pad, least=0)
-    if filled is not None and length is None:
-        raise invalid("pad", pad, "a max_length= to fill up to", "max_length=128, pad=0")
-    return length, filled
+    pad_id = None if pad is None else integer("pad", pad, least=0)
+    if pad_id is not None and length is None:
+        raise invalid("pad", pad, "a max_length= to pad to", "max_length=128, pad=0")
+    return length, pad_id
 
 
 def load_tokenizer_file(
     column: str, path: object, *, max_length: int | None, pad: int | None, into: str | None, keep: bool
 ) -> TokenizerFile:
-    """The transform that a tokenizer.json describes."""
+    """The transform for a tokenizer.json."""
     expected = '"words", "whitespace", or the path of a tokenizer.json'
     place = as_path("with_", path, expected=expected, do='with_="words"')
     if not place.endswith(".json") and not os.path.exists(place):
         raise invalid("with_", path, expected, 'with_="words"')
     data = vocabularies.read_file_bounded(place, _UNUSABLE)
-    _check_length(_load_tokenizer(data, place, max_length), max_length)  # refused here, before any row is read
+    _check_length(_load_tokenizer(data, place, max_length), max_length)  # before any row is read
     return TokenizerFile(column=column, data=data, max_length=max_length, pad=pad, into=into, keep=keep)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerFile(ColumnTransform):
-    """The transform that `tokenize` makes of a tokenizer.json."""
+    """A `tokenize` with a tokenizer.json."""
 
     data: bytes
     max_length: int | None
@@ -64,7 +64,7 @@ class TokenizerFile(ColumnTransform):
         }
 
     def companions(self) -> dict[str, bytes]:
-        """The files that belong beside a dataset."""
+        """The files stored next to a dataset."""
         return {vocabularies.format_companion_name("tokenizer", self.target, "json"): self.data}
 
     @classmethod
@@ -77,26 +77,14 @@ class TokenizerFile(ColumnTransform):
         return cls(data=data, **rest)
 
     def bind(self, before: Schema) -> Bound:
-        feature = self.require_source(before, (Text, Bytes), "texts")
-        if feature.shape:
-            raise self.column_type_error("one text a row", feature)
-        # Not how many there are: ids may have gaps.
+        feature = self.require_text(before)
+        # Not the number of ids, which may have gaps.
         greatest = max(_load_tokenizer(self.data, "", self.max_length).get_vocab().values(), default=0)
-        shape = (None,) if self.pad is None else (self.max_length,)
-        made = Int64(shape, range=(0, max(greatest, self.pad or 0)), **self.shared(feature))
-        encoding = _TokenizerFunction(TextReader(self.column, feature), self.data, self.max_length, self.pad)
-        return self.bound(before, made, encoding)
+        ids = build_ids_feature(self.shared(feature), greatest, self.max_length, self.pad)
+        return self.bound(before, ids, partial(self._encode, TextReader(self.column, feature)))
 
-
-@dataclass(frozen=True)
-class _TokenizerFunction:
-    texts: TextReader
-    data: bytes
-    max_length: int | None
-    pad: int | None
-
-    def __call__(self, row: Row) -> list[int] | None:
-        text = self.texts.one(row)
+    def _encode(self, reader: TextReader, row: Row) -> list[int] | None:
+        text = reader.one(row)
         if text is None:
             return None
         tokenizer = _load_tokenizer(self.data, "", self.max_length)
@@ -107,32 +95,30 @@ class _TokenizerFunction:
                 raise
             raise error(
                 "E387",
-                f"`{self.texts.column}` cannot be tokenised",
-                location=Location(feature=self.texts.column),
-                expected="a text that the tokenizer takes",
+                f"`{self.column}` cannot be tokenised",
+                location=Location(feature=self.column),
+                expected="text that the tokenizer accepts",
                 found=f"{type(failure).__name__}: {failure}"[:60],
                 do="fix the row, or the tokenizer.json",
             ) from None
-        if self.max_length is not None and self.pad is not None:
-            return ids[: self.max_length] + [self.pad] * (self.max_length - len(ids))
-        return ids
+        return pad_or_truncate(ids, self.max_length, self.pad)
 
 
 def _is_tokenizer_failure(failure: BaseException) -> bool:
-    # A panic of its Rust is no Exception to Python.
+    # A Rust panic is not an Exception in Python.
     return isinstance(failure, Exception) or type(failure).__name__ == "PanicException"
 
 
 @lru_cache(maxsize=4)
 def _load_tokenizer(data: bytes, path: str, max_length: int | None) -> Any:
-    """The tokenizer, once in a process. It cuts by itself, so that what it adds at the ends is kept."""
+    """The tokenizer, loaded once per process. It truncates by itself, to keep the special tokens it adds."""
     try:
         from tokenizers import Tokenizer
     except ImportError as failure:
         raise error(
             "U602",
             "a tokenizer.json needs tokenizers, which is not installed",
-            expected="the package tokenizers",
+            expected="package tokenizers",
             found=str(failure)[:60],
             do="pip install 'rekord[text]'",
         ) from failure
@@ -141,22 +127,22 @@ def _load_tokenizer(data: bytes, path: str, max_length: int | None) -> Any:
         if max_length is not None:
             tokenizer.enable_truncation(max_length)
             tokenizer.no_padding()
-        filled = tokenizer.padding or {}
+        padding = tokenizer.padding or {}
     except BaseException as failure:
         if not _is_tokenizer_failure(failure):
             raise
         raise _tokenizer_error(path, f"{type(failure).__name__}: {failure}") from None
-    most = max(filled.get("length") or 0, filled.get("pad_to_multiple_of") or 0)
-    if most > _MAX_LENGTH:
-        raise _tokenizer_error(path, f"texts that are filled up to {most:,} ids")
+    padded_length = max(padding.get("length") or 0, padding.get("pad_to_multiple_of") or 0)
+    if padded_length > _MAX_LENGTH:
+        raise _tokenizer_error(path, f"padding to {padded_length:,} ids")
     return tokenizer
 
 
 def _check_length(tokenizer: Any, max_length: int | None) -> None:
-    """Nothing would be cut where not even what is added at the ends has a place."""
+    """The tokenizer would not truncate to a length that its special tokens alone exceed."""
     added = tokenizer.num_special_tokens_to_add(False)
     if max_length is not None and max_length < added:
-        expected = f"a length of {added:,} or more: the tokenizer adds {added:,} ids to each text"
+        expected = f"an integer ≥ {added:,}: the tokenizer adds {added:,} ids to each text"
         raise invalid("max_length", max_length, expected, "max_length=128")
 
 
@@ -165,14 +151,14 @@ def _tokenizer_error(path: str, found: str) -> RekordError:
         "U624",
         _UNUSABLE,
         location=Location(path=path or None),
-        expected="a tokenizer.json, as `Tokenizer.save` of Hugging Face's tokenizers writes it",
+        expected="a tokenizer.json, as written by `Tokenizer.save` of Hugging Face tokenizers",
         found=found[:60],
-        do="name another file, or save the tokenizer again",
+        do="pass another file, or save the tokenizer again",
     )
 
 
 PAD_TOKEN = "[PAD]"
-"""The first word of every vocabulary that is learned, so that 0 is free to fill up with."""
+"""The first word of every learned vocabulary, so that 0 can be used for padding."""
 
 
 @check_keywords
@@ -191,21 +177,21 @@ def tokenize(
     keep: bool = False,
     learn_from: LearnFrom = "train",
 ) -> Tokenize | UnfittedTokenize | TokenizerFile:
-    """A text as the ids of its words, an Int64 list.
+    """Convert text to the ids of its words, an Int64 list.
 
-    `with_` is "words" (letters and digits), "whitespace", or the path of a tokenizer.json of Hugging Face's
-    `tokenizers`, which says everything else itself. The `vocabulary` is a list of words or a file, one a line: the
-    first has the id 0. Without it one is learned: `[PAD]`, `oov`, and the words that occur at least `min_count` times
-    in the training split (`learn_from="all"`: in all of them), the most frequent first, `size` altogether.
+    `with_` is "words" (letters and digits), "whitespace", or the path of a Hugging Face tokenizer.json, which decides
+    everything else itself. `vocabulary` is a list of words, or a file with one word per line; the first has id 0.
+    Without it, a vocabulary is learned: `[PAD]`, `oov`, and the words that occur at least `min_count` times in the
+    training split (in all splits with `learn_from="all"`), most frequent first, `size` words in total.
 
-    A word that the vocabulary lacks has the id of `oov`, and is left out where `oov` is None. `max_length` cuts, and
-    `pad` is the id that fills up to it.
+    An unknown word gets the id of `oov`, or is skipped if `oov` is None. `max_length` truncates, and `pad` is the id
+    used to pad to it.
     """
-    length, filled = length_and_padding(max_length, pad)
+    length, pad_id = length_and_padding(max_length, pad)
     if with_ not in ("words", "whitespace"):
         if vocabulary is not None:
-            raise invalid("vocabulary", vocabulary, "none: the tokenizer file has its own", "leave it out")
-        return load_tokenizer_file(column, with_, max_length=length, pad=filled, into=into, keep=keep)
+            raise invalid("vocabulary", vocabulary, "None: a tokenizer.json has its own", "vocabulary=None")
+        return load_tokenizer_file(column, with_, max_length=length, pad=pad_id, into=into, keep=keep)
     split = vocabularies.build_splitter(with_, lowercase)
     if oov is not None and (not isinstance(oov, str) or not oov):
         raise invalid("oov", oov, "a word, or None", 'oov="[UNK]"')
@@ -218,7 +204,7 @@ def tokenize(
             size=integer("size", size, least=3, most=MAX_LINES),
             min_count=integer("min_count", min_count, least=1),
             max_length=length,
-            pad=filled,
+            pad=pad_id,
             oov=oov,
             into=into,
             keep=keep,
@@ -226,39 +212,14 @@ def tokenize(
         )
     is_file = isinstance(vocabulary, (str, os.PathLike))
     words = vocabularies.read_words(vocabulary) if is_file else vocabularies.validate_words(vocabulary)  # type: ignore[arg-type]
-    return tokenize_with_vocabulary(
-        column, words, split=split, max_length=length, pad=filled, oov=oov, into=into, keep=keep
-    )
-
-
-def tokenize_with_vocabulary(
-    column: str,
-    words: WordList,
-    *,
-    split: WordSplitter,
-    max_length: int | None,
-    pad: int | None,
-    oov: str | None,
-    into: str | None,
-    keep: bool,
-) -> Tokenize:
-    """The transform for a vocabulary that is known."""
-    if oov is not None and oov not in words.ids:
-        raise error(
-            "U624",
-            f"the vocabulary has no {oov!r:.40} for words that it lacks",
-            expected="the word that `oov` names among its words",
-            found=f"{len(words):,} others",
-            do="add it as a word of its own, name another as oov=, or leave such words out: oov=None",
-        )
     return Tokenize(
-        column=column, words=words, split=split, max_length=max_length, pad=pad, oov=oov, into=into, keep=keep
+        column=column, words=words, split=split, max_length=length, pad=pad_id, oov=oov, into=into, keep=keep
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tokenize(ColumnTransform):
-    """The transform that `tokenize` makes of a vocabulary."""
+    """A `tokenize` with a vocabulary."""
 
     words: WordList
     split: WordSplitter
@@ -267,6 +228,17 @@ class Tokenize(ColumnTransform):
     oov: str | None
 
     name = "tokenize"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.oov is not None and self.oov not in self.words.ids:
+            raise error(
+                "U624",
+                f"vocabulary does not contain {self.oov!r:.40}, the word for unknown words",
+                expected="the word in `oov`",
+                found=f"{len(self.words):,} other words",
+                do="add the word to the vocabulary, or skip unknown words: oov=None",
+            )
 
     def options(self) -> Mapping[str, Any]:
         ((file, data),) = self.companions().items()
@@ -281,7 +253,7 @@ class Tokenize(ColumnTransform):
         }
 
     def companions(self) -> dict[str, bytes]:
-        """The files that belong beside a dataset."""
+        """The files stored next to a dataset."""
         return {vocabularies.format_companion_name("vocabulary", self.target, "txt"): self.words.to_bytes()}
 
     @classmethod
@@ -289,64 +261,39 @@ class Tokenize(ColumnTransform):
         if "tokenizer" in options:
             return TokenizerFile.from_options(options, folder)
         rest = {name: value for name, value in options.items() if name not in ("vocabulary", "sha256")}
-        data = vocabularies.read_companion(options, folder, "vocabulary", "sha256")
-        words = vocabularies.parse_words(data, f"{folder}/{options['vocabulary']}")
+        words = vocabularies.read_companion_words(options, folder, "vocabulary")
         return tokenize(vocabulary=words.words, **rest)
 
     def bind(self, before: Schema) -> Bound:
-        feature = require_text_column(self, before)
-        made = build_ids_feature(feature, self.shared(feature), len(self.words) - 1, self.max_length, self.pad)
+        feature = self.require_text(before)
+        result = build_ids_feature(self.shared(feature), len(self.words) - 1, self.max_length, self.pad)
         ids = dict(self.words.ids)
         if self.words.words[0] == PAD_TOKEN:
-            del ids[PAD_TOKEN]  # a text that says it is no filling
+            del ids[PAD_TOKEN]  # in a text it is an ordinary word, not padding
         unknown = None if self.oov is None else self.words.ids[self.oov]
-        return self.bound(
-            before,
-            made,
-            _WordIdsFunction(TextReader(self.column, feature), self.split, ids, unknown, self.max_length, self.pad),
-        )
+        reader = TextReader(self.column, feature)
+        return self.bound(before, result, partial(self._look_up, reader, ids, unknown))
 
-
-@dataclass(frozen=True)
-class _WordIdsFunction:
-    texts: TextReader
-    split: WordSplitter
-    ids: dict[str, int]
-    unknown: int | None
-    max_length: int | None
-    pad: int | None
-
-    def __call__(self, row: Row) -> list[int] | None:
-        text = self.texts.one(row)
+    def _look_up(self, reader: TextReader, ids: dict[str, int], unknown: int | None, row: Row) -> list[int] | None:
+        text = reader.one(row)
         if text is None:
             return None
         words = self.split(text)
-        get, unknown = self.ids.get, self.unknown
         if unknown is None:
-            found = [number for word in words if (number := get(word)) is not None]
+            found = [number for word in words if (number := ids.get(word)) is not None]
         else:
-            found = [get(word, unknown) for word in words]
+            found = [ids.get(word, unknown) for word in words]
         return pad_or_truncate(found, self.max_length, self.pad)
 
 
-def require_text_column(step: ColumnTransform, before: Schema) -> Feature:
-    """The column of a transform of texts, one a row."""
-    feature = step.require_source(before, (Text, Bytes), "texts")
-    if feature.shape:
-        raise step.column_type_error("one text a row", feature)
-    return feature
-
-
-def build_ids_feature(
-    feature: Feature, shared: dict[str, Any], greatest: int, max_length: int | None, pad: int | None
-) -> Int64:
-    """What ids are stored as: lists of their own lengths, or of one length where they are filled up."""
+def build_ids_feature(shared: dict[str, Any], greatest: int, max_length: int | None, pad: int | None) -> Feature:
+    """The feature of ids: lists of different lengths, or of one length if they are padded."""
     shape = (None,) if pad is None else (max_length,)
     return Int64(shape, range=(0, max(greatest, pad or 0)), **shared)
 
 
 def pad_or_truncate(ids: list[int], max_length: int | None, pad: int | None) -> list[int]:
-    """Ids cut to the length, and filled up to it."""
+    """Ids truncated to the length, and padded to it."""
     if max_length is None:
         return ids
     if len(ids) > max_length:
@@ -356,7 +303,7 @@ def pad_or_truncate(ids: list[int], max_length: int | None, pad: int | None) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class UnfittedTokenize(ColumnTransform):
-    """A `tokenize` whose vocabulary is to be learned."""
+    """A `tokenize` that still has to learn its vocabulary."""
 
     split: WordSplitter
     size: int
@@ -377,10 +324,12 @@ class UnfittedTokenize(ColumnTransform):
         }
 
     def bind(self, before: Schema) -> Bound:
-        raise not_fitted_error(self.name, self.column, "give a vocabulary=, such as the file beside the dataset")
+        file = vocabularies.format_companion_name("vocabulary", self.target, "txt")
+        do = f'vocabulary="{file}", the file next to a dataset written with it'
+        raise not_fitted_error(self.name, self.column, do)
 
     def begin(self, before: Schema) -> FitState:
-        return _VocabularyState(self, TextReader(self.column, require_text_column(self, before)), by_text=False)
+        return _VocabularyState(self, TextReader(self.column, self.require_text(before)), by_text=False)
 
 
 class _VocabularyState(vocabularies.WordCountState):
@@ -392,9 +341,9 @@ class _VocabularyState(vocabularies.WordCountState):
         step = self._step
         special = (PAD_TOKEN,) if step.oov is None else (PAD_TOKEN, step.oov)
         common = self._counts.most_common(step.size - len(special), step.min_count, without=special)
-        return tokenize_with_vocabulary(
-            step.column,
-            WordList((*special, *common)),
+        return Tokenize(
+            column=step.column,
+            words=WordList((*special, *common)),
             split=step.split,
             max_length=step.max_length,
             pad=step.pad,

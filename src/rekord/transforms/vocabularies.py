@@ -1,4 +1,4 @@
-"""Texts as words, and vocabularies: lists of words with ids, given, read from a file, or stored with a dataset."""
+"""Words of a text, and vocabularies: lists of words passed in Python, read from a file, or stored with a dataset."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from heapq import nsmallest
 from typing import Any, Literal, TypeAlias
 
@@ -26,7 +26,8 @@ from rekord.transforms.base import (
     Row,
     TextReader,
     Transform,
-    is_text_feature,
+    unflatten,
+    value_reader,
 )
 
 
@@ -40,20 +41,20 @@ def hash_to_bucket(word: bytes, buckets: int, salt: int) -> int:
 SplitterName: TypeAlias = Literal["words", "whitespace"]
 
 MAX_WORD_CHARACTERS = 256
-"""A longer run of letters is no word that a vocabulary could learn."""
+"""A longer run of letters is not a word worth learning."""
 
 _UNUSABLE = "vocabulary cannot be used"
 
 MAX_WORDS = 4_000_000
-"""So many different words are counted: less than 1 GB."""
+"""The number of distinct words that are counted; they take less than 1 GB."""
 
 
 @dataclass(frozen=True)
 class WordSplitter:
-    """How a text becomes words.
+    """Splits text into words.
 
-    whitespace: what stands between white space. words: runs of letters, digits, underscores and their marks, with
-    apostrophes inside; everything else is left out.
+    whitespace: at white space. words: runs of letters, digits, underscores and combining marks, with apostrophes
+    inside; everything else is skipped.
     """
 
     how: SplitterName
@@ -69,7 +70,7 @@ class WordSplitter:
 
 
 def build_splitter(how: Any, lowercase: object) -> WordSplitter:
-    """The splitting that is asked for."""
+    """The splitter with these options."""
     return WordSplitter(one_of("with_", how, ("words", "whitespace")), flag("lowercase", lowercase))
 
 
@@ -87,7 +88,7 @@ def _split_words(text: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _load_marked_word_finder() -> Callable[[str], list[str]]:
-    # \w knows no marks, without which the words of many scripts fall apart.
+    # \w does not match combining marks, without which the words of many scripts are broken up.
     marks = [code for code in range(0x300, 0x20000) if unicodedata.category(chr(code)) in ("Mn", "Mc")]
     ranges: list[list[int]] = []
     for code in marks:
@@ -100,17 +101,17 @@ def _load_marked_word_finder() -> Callable[[str], list[str]]:
 
 
 class WordCounts:
-    """How often words occur, and in how many texts; what is merged does not depend on the order."""
+    """The number of occurrences of each word, and of texts that contain it. Counts can be merged in any order."""
 
     def __init__(self, column: str, *, by_text: bool) -> None:
         self._column = column
         self._by_text = by_text
         self.texts = 0
         self.counts: Counter[str] = Counter()
-        self.texts_with: Counter[str] = Counter()  # where that is asked for
+        self.texts_with: Counter[str] = Counter()  # only if `by_text`
 
     def add(self, words: list[str]) -> None:
-        """The words of one more text."""
+        """Add the words of a text."""
         if max(map(len, words), default=0) > MAX_WORD_CHARACTERS:
             words = [word for word in words if len(word) <= MAX_WORD_CHARACTERS]
         self.texts += 1
@@ -126,24 +127,24 @@ class WordCounts:
         self._check()
 
     def most_common(self, size: int, min_count: int, *, without: Iterable[str] = ()) -> tuple[str, ...]:
-        """The `size` words that occur most often, those that occur alike by the alphabet."""
-        left_out = set(without)
-        found = ((-count, word) for word, count in self.counts.items() if count >= min_count and word not in left_out)
+        """The `size` most frequent words; words with the same count are in alphabetical order."""
+        excluded = set(without)
+        found = ((-count, word) for word, count in self.counts.items() if count >= min_count and word not in excluded)
         return tuple([word for _, word in nsmallest(size, found)])
 
     def _check(self) -> None:
         if len(self.counts) > MAX_WORDS:
             raise error(
                 "U691",
-                f"`{self._column}` has more different words than can be counted",
-                expected=f"at most {MAX_WORDS:,} different words",
+                f"`{self._column}` has too many distinct words",
+                expected=f"at most {MAX_WORDS:,} distinct words",
                 found="more",
-                do="give a vocabulary=, a tokenizer.json, or use hash_words, which counts none",
+                do="pass vocabulary= or a tokenizer.json, or use hash_words, which needs no vocabulary",
             )
 
 
 class WordCountState:
-    """What was seen of the texts of a column, for a transform that learns its words."""
+    """Word counts of a column, for a transform that learns a vocabulary."""
 
     def __init__(self, step: Any, texts: TextReader, *, by_text: bool) -> None:
         self._step = step
@@ -163,22 +164,22 @@ class WordCountState:
         raise NotImplementedError
 
     def describe(self) -> str:
-        """What was learned, in words."""
-        return f"{len(self._counts.counts):,} different words in {self._counts.texts:,} texts"
+        """What was learned, for progress messages."""
+        return f"{len(self._counts.counts):,} distinct words in {self._counts.texts:,} texts"
 
 
 MAX_FILE_BYTES = 256 << 20
 MAX_LINE_BYTES = 4096
 MAX_LINES = 1 << 22
-"""Of a vocabulary. More words need more memory than is theirs."""
+"""The number of words in a vocabulary file."""
 
 _MAX_NAMES = 1000
-"""Longer lists do not stand in the schema as the names of classes."""
+"""Longer vocabularies are not stored as class names in the schema."""
 
 
 @dataclass(frozen=True)
 class WordList:
-    """Different words in their order: the first has the number 0."""
+    """Distinct words in order: the first has id 0."""
 
     words: tuple[str, ...]
 
@@ -190,33 +191,33 @@ class WordList:
         return {word: i for i, word in enumerate(self.words)}
 
     def to_bytes(self) -> bytes:
-        """As a file holds them, one a line."""
+        """The contents of a vocabulary file, one word per line."""
         return "".join([f"{word}\n" for word in self.words]).encode()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return WordList, (self.words,)  # without the numbers, which are made again
+        return WordList, (self.words,)  # without the ids, which are computed again
 
 
 def validate_words(words: Iterable[object], *, path: str | None = None) -> WordList:
-    """Words that can stand one a line, each once; `path` is the file that they come from."""
+    """Distinct words without line breaks; `path` is the file they come from."""
     seen: dict[str, int] = {}
     for line, word in enumerate(words, 1):
         if isinstance(word, int) and not isinstance(word, bool):
             word = str(word)
         if not isinstance(word, str):
-            raise vocabulary_error("a text", f"{preview(word)}, the word {line:,}", path, line)
+            raise vocabulary_error("strings", f"{preview(word)} as word {line:,}", path, line)
         if not word or "\n" in word or "\r" in word or "\0" in word:
-            found = "an empty one" if not word else f"{preview(word)}"
+            found = "an empty word" if not word else f"{preview(word)}"
             raise vocabulary_error("words without line breaks", found, path, line)
         try:
             size_bytes = len(word.encode())
         except UnicodeEncodeError:
-            raise vocabulary_error("words that UTF-8 can hold", ascii(word)[:60], path, line) from None
+            raise vocabulary_error("words that can be encoded as UTF-8", ascii(word)[:60], path, line) from None
         if size_bytes > MAX_LINE_BYTES:
             raise vocabulary_error(f"words of at most {MAX_LINE_BYTES:,} bytes", f"{size_bytes:,}", path, line)
         if word in seen:
-            found = f"{preview(word)} in the places {seen[word]:,} and {line:,}"
-            raise vocabulary_error("each word once", found, path, line)
+            found = f"{preview(word)} as words {seen[word]:,} and {line:,}"
+            raise vocabulary_error("distinct words", found, path, line)
         seen[word] = line
     if not seen:
         raise vocabulary_error("at least one word", "none", path, None)
@@ -224,15 +225,15 @@ def validate_words(words: Iterable[object], *, path: str | None = None) -> WordL
 
 
 def read_words(path: str | os.PathLike[str]) -> WordList:
-    """The words of a file: UTF-8, one a line."""
+    """The words in a file: UTF-8, one word per line."""
     place = os.fspath(path)
     return parse_words(read_file_bounded(place, _UNUSABLE), place)
 
 
 def parse_words(data: bytes, path: str) -> WordList:
-    """The words that the bytes of a file are."""
-    if (many := data.count(b"\n")) > MAX_LINES:
-        raise vocabulary_error(f"at most {MAX_LINES:,} words", f"{many:,} lines", path, None)
+    """The words in the contents of a file."""
+    if (count := data.count(b"\n")) > MAX_LINES:
+        raise vocabulary_error(f"at most {MAX_LINES:,} words", f"{count:,} lines", path, None)
     lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     if lines and not lines[-1]:
         lines.pop()
@@ -246,13 +247,13 @@ def parse_words(data: bytes, path: str) -> WordList:
             try:
                 yield line.removesuffix(b"\r").decode()
             except UnicodeDecodeError:
-                raise vocabulary_error("UTF-8, one word a line", "other bytes", path, number) from None
+                raise vocabulary_error("UTF-8, one word per line", "other bytes", path, number) from None
 
     return validate_words(texts(), path=path)
 
 
 def read_file_bounded(path: str, what: str) -> bytes:
-    """The bytes of a file of at most `MAX_FILE_BYTES`; `what` is the first line of the error for a larger one."""
+    """The contents of a file of at most `MAX_FILE_BYTES`; `what` is the first line of the error for a larger one."""
     data = bytearray()
     buffer = bytearray(1 << 20)
     with ROUTED_STORAGE.open_read(path) as file:
@@ -264,8 +265,8 @@ def read_file_bounded(path: str, what: str) -> bytes:
             what,
             location=Location(path=path),
             expected=f"a file of at most {MAX_FILE_BYTES >> 20} MiB",
-            found="a larger one",
-            do="name another file",
+            found="a larger file",
+            do="pass another file",
         )
     return bytes(data)
 
@@ -277,11 +278,11 @@ def vocabulary_error(expected: str, found: str, path: str | None, line: int | No
         location=Location(path=path, line=line if path else None),
         expected=expected,
         found=found[:60],
-        do="fix the file, or name another" if path else 'words=["cat", "dog"]',
+        do="fix the file, or pass another" if path else 'words=["cat", "dog"]',
     )
 
 
-# Beside a dataset.
+# Files stored next to a dataset.
 
 
 def format_companion_name(kind: str, column: str, ending: str) -> str:
@@ -297,37 +298,34 @@ def sha256_hex(data: bytes) -> str:
 
 
 def read_companion(options: Mapping[str, Any], folder: str, name: str, sha256: str, what: str = _UNUSABLE) -> bytes:
-    """The file beside a dataset that options name under `name`, if it is the one whose digest they hold."""
+    """The file next to a dataset that `options[name]` names, if its digest is `options[sha256]`."""
     file, known = options.get(name), options.get(sha256)
     if not isinstance(file, str) or not file or os.path.basename(file) != file or file.startswith("."):
         raise error(
             "U624",
             what,
-            expected=f"the name of a file beside the dataset as `{name}`",
+            expected=f"a file name next to the dataset in `{name}`",
             found=preview(file),
             do="write the dataset again",
         )
     path = f"{folder.rstrip('/')}/{file}"
-    if ROUTED_STORAGE.stat(path).kind != "file":  # a pipe would be waited for without end
-        raise error(
-            "U624",
-            what,
-            location=Location(path=path),
-            expected="a file",
-            found="something else",
-            do="bring the file back",
-        )
+    if ROUTED_STORAGE.stat(path).kind != "file":  # reading a pipe would never end
+        raise _companion_error(what, path, "a file", "something else")
     data = read_file_bounded(path, what)
     if sha256_hex(data) != known:
-        raise error(
-            "U624",
-            f"{file} is not the file that the dataset was written with",
-            location=Location(path=path),
-            expected=f"SHA-256 {str(known)[:16]}…",
-            found=f"SHA-256 {sha256_hex(data)[:16]}…",
-            do="bring the file back, or write the dataset again",
-        )
+        what = f"{file} is not the file that the dataset was written with"
+        raise _companion_error(what, path, f"SHA-256 {str(known)[:16]}…", f"SHA-256 {sha256_hex(data)[:16]}…")
     return data
+
+
+def _companion_error(what: str, path: str, expected: str, found: str) -> RekordError:
+    do = "restore the file, or write the dataset again"
+    return error("U624", what, location=Location(path=path), expected=expected, found=found, do=do)
+
+
+def read_companion_words(options: Mapping[str, Any], folder: str, name: str) -> WordList:
+    """The words in the file next to a dataset that `options[name]` names."""
+    return parse_words(read_companion(options, folder, name, "sha256"), f"{folder}/{options[name]}")
 
 
 # Looking up.
@@ -343,10 +341,10 @@ def vocabulary(
     into: str | None = None,
     keep: bool = False,
 ) -> Lookup:
-    """Texts or whole numbers as their places in a vocabulary, a Label; a list of them as a list of places.
+    """Replace text or integers with their positions in a vocabulary, a Label; lists become lists of positions.
 
-    The words that the vocabulary lacks come first: with `oov_buckets=1` they are 0 and the first word is 1, with more
-    their hash decides, with 0 they are refused and the first word is 0. As `keras.layers.StringLookup` does.
+    Unknown words come first: with `oov_buckets=1` they are 0 and the first word is 1; with more buckets, their hash
+    decides; with 0, they are errors and the first word is 0, as in `keras.layers.StringLookup`.
     """
     if (words is None) == (file is None):
         raise invalid("words", words, "either words= or file=", 'words=["cat", "dog"]')
@@ -374,41 +372,31 @@ class Lookup(ColumnTransform):
         }
 
     def companions(self) -> dict[str, bytes]:
-        """The files that belong beside a dataset."""
+        """The files stored next to a dataset."""
         return {format_companion_name("vocabulary", self.target, "txt"): self.words.to_bytes()}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], folder: str) -> Lookup:
         rest = {name: value for name, value in options.items() if name not in ("file", "sha256")}
-        known = parse_words(read_companion(options, folder, "file", "sha256"), f"{folder}/{options['file']}")
-        return vocabulary(words=known.words, **rest)
+        return vocabulary(words=read_companion_words(options, folder, "file").words, **rest)
 
     def bind(self, before: Schema) -> Bound:
-        feature = self.require_source(before, (Text, Bytes, Int64), "texts, or whole numbers")
+        feature = self.require_source(before, (Text, Bytes, Int64), "text or integers")
         if len(feature.shape) > 1:
-            raise self.column_type_error("texts, or lists of them of one dimension", feature)
+            raise self.column_type_error("single values, or lists of one dimension", feature)
         classes: Any = len(self.words) + self.oov_buckets
         if classes <= _MAX_NAMES and self.oov_buckets == 0:
             classes = list(self.words.words)
         elif classes <= _MAX_NAMES and self.oov_buckets == 1 and "[UNK]" not in self.words.ids:
             classes = ["[UNK]", *self.words.words]
-        made = Label(classes, shape=feature.shape, **self.shared(feature))
-        reader = (TextReader if is_text_feature(feature) else NumberReader)(self.column, feature)
-        return self.bound(before, made, _LookupFunction(reader, self.words, self.oov_buckets))
+        label = Label(classes, shape=feature.shape, **self.shared(feature))
+        return self.bound(before, label, partial(self._look_up, value_reader(self.column, feature)))
 
-
-@dataclass(frozen=True)
-class _LookupFunction:
-    reader: TextReader | NumberReader
-    words: WordList
-    oov_buckets: int
-
-    def __call__(self, row: Row) -> int | list[int] | None:
-        values = self.reader.flat(row)
+    def _look_up(self, reader: TextReader | NumberReader, row: Row) -> int | list[int] | None:
+        values = reader.flat(row)
         if values is None:
             return None
-        places = [self._place(str(value)) for value in values]
-        return places if self.reader.feature.shape else places[0]
+        return unflatten([self._place(str(value)) for value in values], reader.feature)  # type: ignore[no-any-return]
 
     def _place(self, word: str) -> int:
         known = self.words.ids.get(word)
@@ -420,9 +408,9 @@ class _LookupFunction:
             return hash_to_bucket(word.encode(), self.oov_buckets, 0)
         raise error(
             "E385",
-            f"`{self.reader.column}` is not in the vocabulary",
-            location=Location(feature=self.reader.column),
+            f"`{self.column}` is not in the vocabulary",
+            location=Location(feature=self.column),
             expected=f"one of {len(self.words):,} words",
             found=preview(word),
-            do="add the word to the vocabulary, or allow for others: oov_buckets=1",
+            do="add the word to the vocabulary, or allow unknown words: oov_buckets=1",
         )

@@ -69,7 +69,7 @@ def test_all_changes_of_columns_can_be_asked_for(capsys):
 def test_a_lossy_cast_ends_with_exit_code_1_and_the_record(capsys):
     assert run_command_line(["rewrite", "in", "out", "--cast", "score=int64"]) == 1
     told = capsys.readouterr().err
-    assert "EncodeError E386: `score` does not survive as int64" in told
+    assert "EncodeError E386: `score` cannot be cast to int64" in told
     assert "in/train-00000-of-00002.tfrecord, record 1" in told
     assert "--lossy" in told or "lossy=True" in told
     assert run_command_line(["rewrite", "in", "out", "--cast", "score=int64", "--lossy"]) == 0

@@ -115,7 +115,7 @@ def test_a_run_is_a_line_an_epoch_a_score_and_where_everything_lies(stands_in, c
         == TABLE
         + """\
 val accuracy 0.953 (always the most frequent class: 0.500)
-waited for data 2 % of the time: the model is the bottleneck, not the input
+waited for data 2 % of the time: the model is the bottleneck
 flowers-model: model.keras, report.html, metrics.json
 next: open flowers-model/report.html
 """
@@ -149,7 +149,7 @@ def test_without_a_validation_split_the_table_has_no_place_for_it(stands_in, cap
         "    1    0.500     0.750          –        –",
         "accuracy 0.750 (always the most frequent class: 0.500)",
     ]
-    assert lines[5] == "too few steps to say how long the model waited for data"
+    assert lines[5] == "too few steps to measure the time spent waiting for data"
     assert run_command_line(["train", "flowers", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["waited_share"] is None
 

@@ -60,12 +60,12 @@ def test_up_to_a_fifth_of_waiting_nothing_is_advised() -> None:
 
 
 def test_the_verdict_says_which_of_the_two_is_slower() -> None:
-    assert describe_bottleneck(0.03) == "waited for data 3 % of the time: the model is the bottleneck, not the input"
+    assert describe_bottleneck(0.03) == "waited for data 3 % of the time: the model is the bottleneck"
     assert describe_bottleneck(0.41) == "waited for data 41 % of the time: the input is the bottleneck"
 
 
 def test_of_a_run_too_short_to_be_timed_nothing_is_said() -> None:
-    assert describe_bottleneck(None) == "too few steps to say how long the model waited for data"
+    assert describe_bottleneck(None) == "too few steps to measure the time spent waiting for data"
     assert (is_bottleneck(None), format_percent(None)) == (False, "–")
 
 
@@ -87,12 +87,12 @@ def test_what_helps_most_comes_first_each_with_what_to_type() -> None:
     )
     told = advice(known, batch_size=4, threads=2)
     assert [line.split(":")[0] for line in told] == [
-        "the data comes over the network",
-        "the images have 480×640 pixels, the model takes 96×128",
-        "the files are compressed with gzip, and shuffled records are inflated in blocks",
-        "80 % of each record is in columns that are not used, and is read all the same",
+        "the data is read over the network",
+        "the images have 480×640 pixels, the model uses 96×128",
+        "the files are compressed with gzip, and shuffling decompresses them in blocks",
+        "80 % of each record is in unused columns, which are read as well",
         "2 of 16 cores read and decode",
-        "each batch has a cost of its own, and has only 4 records to share it",
+        "batches of 4 records have a high overhead per record",
     ]
     assert told[1].endswith(": rekord write data/flowers flowers-96x128 --resize 96x128")
     assert told[2].endswith(": rekord rewrite data/flowers flowers-plain --compression none")
@@ -113,8 +113,8 @@ def test_what_helps_most_comes_first_each_with_what_to_type() -> None:
 def test_where_nothing_stands_out_the_model_is_simply_fast(known: InputFacts) -> None:
     (line,) = advice(known)
     assert line == (
-        "nothing stands out in the data; a model this small is simply fast: it computes 400 records a second. "
-        "A larger one waits less"
+        "nothing to improve in the data: a model this small is fast (400 records per second), and a larger one "
+        "waits less"
     )
 
 

@@ -40,13 +40,13 @@ def test_an_image_with_a_label_is_classified_from_the_image_alone(tmp_path):
     assert (task.kind, task.target, inputs_of(task)) == ("classification", "label", {"image": "image"})
     assert (task.classes, task.values) == (("background", "cat", "dog"), None)
     assert task.left_out == {
-        "format": "says how the image is stored",
-        "filename": "says where the record came from",
-        "height": "says how the image is stored",
-        "width": "says how the image is stored",
-        "channels": "says how the image is stored",
-        "colorspace": "says how the image is stored",
-        "text": "says the class in words, and would give `label` away",
+        "format": "describes how the image is stored",
+        "filename": "identifies the source of the record",
+        "height": "describes how the image is stored",
+        "width": "describes how the image is stored",
+        "channels": "describes how the image is stored",
+        "colorspace": "describes how the image is stored",
+        "text": "has the class name, and would leak `label`",
     }
 
 
@@ -60,8 +60,8 @@ def test_a_mask_beside_an_image_is_segmented_and_what_it_ignores_is_known(tmp_pa
         255,
     )
     assert inputs_of(task) == {"image": "image"}
-    assert task.left_out["filename"] == "says where the record came from"
-    assert task.left_out["mask_format"] == "says how the image is stored"
+    assert task.left_out["filename"] == "identifies the source of the record"
+    assert task.left_out["mask_format"] == "describes how the image is stored"
 
 
 def test_a_mask_is_not_learned_where_another_label_is_named(written):
@@ -71,7 +71,7 @@ def test_a_mask_is_not_learned_where_another_label_is_named(written):
     assert choose_task(split).kind == "segmentation"
     task = choose_task(split, label="label")
     assert (task.kind, inputs_of(task)) == ("classification", {"image": "image"})
-    assert task.left_out == {"mask": "a mask: --label mask learns it"}
+    assert task.left_out == {"mask": "a mask; --label mask makes it the target"}
 
 
 @pytest.mark.parametrize(
@@ -133,35 +133,35 @@ def test_a_label_without_names_is_numbered(written):
             {"a": rk.Label(2), "b": rk.Label(3), "x": rk.Float32()},
             [{"a": i % 2, "b": i % 3, "x": i} for i in range(6)],
             None,
-            "several columns could be what is to be learned",
+            "several columns could be the target",
             "`a` Label, `b` Label",
         ),
         (
             {"x": rk.Float32(shape=(2,)), "n": rk.Int64()},
             [{"x": [i, i], "n": i} for i in range(6)],
             None,
-            "nothing says which column is to be learned",
+            "cannot determine the target column",
             "`x` Float32 (2,), `n` Int64",
         ),
         (
             {"x": rk.Float32(), "label": rk.Int64(shape=(None,))},
             [{"x": i, "label": [i]} for i in range(6)],
             "label",
-            "`label` is nothing that a baseline learns",
+            "no baseline model learns `label`",
             "Int64 (None,)",
         ),
         (
             {"image": rk.Image(), "boxes": rk.Boxes(), "labels": rk.Int64(shape=(None,))},
             [{"image": image(9), "boxes": [[0, 0, 1, 1]], "labels": [1]}],
             None,
-            "there is no baseline for boxes",
+            "no baseline model for boxes",
             "`image` Image, `boxes` Boxes, `labels` Int64 (None,)",
         ),
         (
             {"image": rk.Image(), "boxes": rk.Boxes()},
             [{"image": image(9), "boxes": [[0, 0, 1, 1]]}],
             "boxes",
-            "there is no baseline for boxes",
+            "no baseline model for boxes",
             "Boxes",
         ),
     ],
@@ -185,8 +185,8 @@ def test_a_label_that_there_is_not_is_said_with_the_one_that_was_meant(written):
         (rk.Label(3), [1], "all 30 records have the same class"),
         (rk.Label(20_000), [1, 2], "`label` has 20,000 classes"),
         (rk.Int64(), [5], "all 30 records have the same class"),
-        (rk.Int64(), range(30), "`label` has 30 different values in 30 records"),
-        (rk.Text(), [f"t{i}" for i in range(30)], "`label` has 30 different values in 30 records"),
+        (rk.Int64(), range(30), "`label` has 30 distinct values in 30 records"),
+        (rk.Text(), [f"t{i}" for i in range(30)], "`label` has 30 distinct values in 30 records"),
         (rk.Float32(), [2.5], "all 30 records have the same number"),
         (rk.Float32(), [1.0, float("nan")], "15 of 30 records have no finite number in `label`"),
         (rk.Label(3, optional=True), [0, 1, None], "10 of 30 records have no class in `label`"),
@@ -220,7 +220,7 @@ def test_the_remedy_for_missing_targets_is_one_that_works(tmp_path):
 def test_the_remedy_for_a_number_that_is_no_class_is_one_that_works(tmp_path):
     split = dataset([{"x": i / 3, "label": i * 3} for i in range(30)], tmp_path / "data")
     failure = refusal(lambda: choose_task(split))
-    assert failure.do == "rekord rewrite IN OUT --cast label=float32, and train on OUT to learn it as a number"
+    assert failure.do == "rekord rewrite IN OUT --cast label=float32, and train on OUT, to learn it as a number"
     better = rk.rewrite(tmp_path / "data", tmp_path / "better", cast={"label": "float32"}, progress=False)
     assert choose_task(better["train"]).kind == "regression"
 
@@ -245,7 +245,7 @@ def test_the_first_number_that_is_none_is_located_also_in_a_view(written):
 def test_a_dataset_without_records_has_nothing_to_learn_from(written):
     split = written([{"x": 1.0, "label": 0}], {"x": rk.Float32(), "label": rk.Label(2)})
     failure = refusal(lambda: choose_task(split.take(0)))
-    assert (failure.code, failure.what) == ("U608", "there are no records to learn from")
+    assert (failure.code, failure.what) == ("U608", "split has no records")
 
 
 def test_another_split_with_a_class_of_its_own_is_refused_before_training(written):
@@ -255,11 +255,11 @@ def test_another_split_with_a_class_of_its_own_is_refused_before_training(writte
     failure = refusal(lambda: check_target(split, task))
     assert (failure.code, failure.what, failure.location.feature) == (
         "U608",
-        "10 records of `train` have a class that the training split has not",
+        "10 records of `train` have a class that the training split lacks",
         "label",
     )
-    assert failure.what == "10 records of `train` have a class that the training split has not"
-    assert failure.found == "2 others, such as 'dog2'"
+    assert failure.what == "10 records of `train` have a class that the training split lacks"
+    assert failure.found == "2 other classes, such as 'dog2'"
 
 
 # The inputs.
@@ -307,35 +307,35 @@ def test_numbers_classes_and_strings_are_taken_together(written):
 @pytest.mark.parametrize(
     ("name", "feature", "value", "why"),
     [
-        ("customer_id", rk.Int64(), lambda i: 7 * i, "a number for each record"),
-        ("PassengerId", rk.Int64(), lambda i: 7 * i, "a number for each record"),
-        ("user/uuid", rk.Text(), lambda i: f"u{i}", "a name for each record"),
-        ("filename", rk.Text(), lambda i: f"{i}.txt", "says where the record came from"),
+        ("customer_id", rk.Int64(), lambda i: 7 * i, "a record id"),
+        ("PassengerId", rk.Int64(), lambda i: 7 * i, "a record id"),
+        ("user/uuid", rk.Text(), lambda i: f"u{i}", "a record id"),
+        ("filename", rk.Text(), lambda i: f"{i}.txt", "identifies the source of the record"),
         ("country", rk.Text(), lambda i: "DE", "the same in every record"),
-        ("hint", rk.Text(optional=True), lambda i: None, "has no value in the records that were looked at"),
-        ("boxes", rk.Boxes(), lambda i: [[0, 0, 1, 1]], "boxes: no baseline takes them"),
-        ("many", rk.Label(9, shape=(None,)), lambda i: [1, 2], "several classes a record"),
+        ("hint", rk.Text(optional=True), lambda i: None, "no value in the sampled records"),
+        ("boxes", rk.Boxes(), lambda i: [[0, 0, 1, 1]], "boxes are not supported"),
+        ("many", rk.Label(9, shape=(None,)), lambda i: [1, 2], "several classes per record"),
         ("words", rk.Text(shape=(None,)), lambda i: ["a"], "a list of strings"),
         ("z", rk.Tensor("complex64", (2,)), lambda i: [1j, i], "complex numbers"),
         (
             "wave",
             rk.Float32(shape=(None,)),
             lambda i: [0.5],
-            "lists of different lengths that are no whole numbers",
+            "lists of different lengths without integers",
         ),
         ("path", rk.Float32(shape=(None, 2)), lambda i: [[1, 2]], "varying shapes"),
         (
             "huge",
             rk.Sparse("float32", 70_000),
             lambda i: ([1], [2.0]),
-            "70,000 values a record, and at most 65,536 are taken",
+            "70,000 values per record, more than 65,536",
         ),
-        ("raw", rk.Bytes(), lambda i: bytes([255, i]), "bytes that are no text and no image"),
+        ("raw", rk.Bytes(), lambda i: bytes([255, i]), "bytes that are neither text nor images"),
         (
             "label_name",
             rk.Text(),
             lambda i: f"n{i % 9}",
-            "says the class in words, and would give `label` away",
+            "has the class name, and would leak `label`",
         ),
     ],
 )
@@ -361,7 +361,7 @@ def test_columns_that_give_the_answer_away_are_left_out(written):
     assert inputs_of(task) == {"x": "numbers"}
     assert inputs_of(choose_task(split, label="label", columns=["code"])) == {"code": "numbers"}  # as they say
     assert task.left_out == dict.fromkeys(
-        ["animal", "copy", "code"], "gives `label` away: one value for each that it has"
+        ["animal", "copy", "code"], "leaks `label`: one value for each of its values"
     )
 
 
@@ -369,7 +369,7 @@ def test_a_copy_of_a_number_gives_it_away_and_another_number_does_not(written):
     rows = [{"x": i * 2.0, "copy": i / 8, "price": i / 8} for i in range(30)]
     task = choose_task(written(rows), label="price")
     assert inputs_of(task) == {"x": "numbers"}
-    assert task.left_out == {"copy": "gives `price` away: one value for each that it has"}
+    assert task.left_out == {"copy": "leaks `price`: one value for each of its values"}
 
 
 def test_of_few_records_only_an_equal_column_gives_the_answer_away(written):
@@ -381,8 +381,8 @@ def test_of_few_records_only_an_equal_column_gives_the_answer_away(written):
 
 def test_where_everything_is_left_out_the_reasons_are_said(written):
     failure = refusal(lambda: choose_task(written(table(path=lambda i: f"u{i}", id=lambda i: i))))
-    assert (failure.code, failure.what) == ("U608", "no column is left to learn `label` from")
-    assert failure.found == "`path`: says where the record came from; `id`: a number for each record"
+    assert (failure.code, failure.what) == ("U608", "no input columns for `label`")
+    assert failure.found == "`path`: identifies the source of the record; `id`: a record id"
     assert failure.location.feature == "label"
 
 
@@ -390,7 +390,7 @@ def test_columns_choose_the_inputs_also_beside_an_image(written):
     schema = {"image": rk.Image(), "age": rk.Int64(), "id": rk.Int64(), "label": rk.Label(3)}
     rows = table(image=lambda i: image(i), age=lambda i: i % 9, id=lambda i: i)
     split = written(rows, schema)
-    assert choose_task(split).left_out["age"] == "the image alone is taken; --columns image,age takes both"
+    assert choose_task(split).left_out["age"] == "only the image is used; --columns image,age uses both"
     assert inputs_of(choose_task(split, columns=["image", "age"])) == {"image": "image", "age": "numbers"}
     assert inputs_of(choose_task(split, columns=["id"])) == {"id": "numbers"}
 
@@ -398,10 +398,10 @@ def test_columns_choose_the_inputs_also_beside_an_image(written):
 @pytest.mark.parametrize(
     ("columns", "code", "what"),
     [
-        (["x", "label"], "U605", "`label` is what is to be learned, and cannot be learned from"),
-        ([], "U605", "`columns` names no column to learn from"),
+        (["x", "label"], "U605", "target `label` cannot be an input"),
+        ([], "U605", "`columns` is empty"),
         (["z"], "S116", "schema has no column 'z'"),
-        (["wave"], "U608", "`wave` cannot be learned from"),
+        (["wave"], "U608", "`wave` cannot be an input"),
     ],
 )
 def test_columns_that_cannot_be_inputs_are_refused(written, columns, code, what):
@@ -419,7 +419,7 @@ def test_a_mask_is_learned_from_its_own_image(written):
     failure = refusal(lambda: choose_task(split, columns=["left"]))
     assert (failure.code, failure.what, failure.location.feature) == (
         "U608",
-        "`mask` is a mask, which is learned from its image alone",
+        "`mask` is a mask, whose only input is its image",
         "mask",
     )
 
@@ -434,7 +434,7 @@ def test_tokens_are_taken_without_what_goes_along_with_them(written):
     rows = table(input_ids=lambda i: [i] * 8, attention_mask=lambda i: [1] * 8, codes=lambda i: [1] * 8)
     task = choose_task(written(rows, schema))
     assert inputs_of(task) == {"input_ids": "tokens", "codes": "numbers"}
-    assert task.left_out == {"attention_mask": "goes with `input_ids`, and says nothing by itself"}
+    assert task.left_out == {"attention_mask": "belongs to `input_ids`, and has no information of its own"}
 
 
 def test_numbers_that_are_called_an_image_are_one(written):
@@ -460,8 +460,8 @@ def test_images_that_nobody_declared_are_found_in_the_records(tmp_path):
     task = choose_task(rk.open(tmp_path / "train.tfrecord")["train"])
     assert (task.target, inputs_of(task)) == ("image/class/label", {"image/encoded": "image"})
     assert task.left_out == {
-        "image/class/text": "says the class in words, and would give `image/class/label` away",
-        "image/segmentation/class/encoded": "images that no rk.Mask declares",
+        "image/class/text": "has the class name, and would leak `image/class/label`",
+        "image/segmentation/class/encoded": "images without an rk.Mask",
     }
 
 
@@ -501,11 +501,11 @@ def test_steps_of_whole_numbers_are_tokens_and_other_steps_are_left_out(written)
     split = written(rows, schema)
     task = choose_task(split)
     assert inputs_of(task) == {"age": "numbers", "ids": "tokens"}
-    assert task.left_out == {"vector": "of steps, only those that hold one whole number each are taken"}
+    assert task.left_out == {"vector": "steps without a single integer each are not used"}
     failure = refusal(lambda: choose_task(split, label="ids"))
     assert (failure.code, failure.what) == (
         "U608",
-        "`ids` has a value for each step, and one a record is learned",
+        "`ids` has one value per step, not one per record",
     )
 
 
@@ -517,7 +517,7 @@ def test_the_same_choice_is_made_again(written):
 # The pages.
 
 
-@pytest.mark.parametrize("what", ["nothing says which column", "4 of 20 records have no class"])
+@pytest.mark.parametrize("what", ["cannot determine the target", "4 of 20 records have no class"])
 def test_an_example_of_the_page_says_what_it_shows(what, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("rekord.training.run.load_keras", lambda backend: None)  # refused before it is needed

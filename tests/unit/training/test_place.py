@@ -41,7 +41,7 @@ def refusal(data: Path, out: Path | str, **asked: Any) -> rk.RekordError:
 def test_a_run_never_lies_among_its_data(data: Path, where: str, asked: dict[str, Any]) -> None:
     before = sorted(data.rglob("*"))
     failure = refusal(data, data / where, **asked)
-    assert (failure.code, failure.what) == ("U631", "a run cannot lie among the data that it learns from")
+    assert (failure.code, failure.what) == ("U631", "run folder is inside the dataset")
     assert failure.location.path == str(data / where)
     assert sorted(data.rglob("*")) == before
 
@@ -67,11 +67,9 @@ def test_a_run_is_called_as_its_data(path: str, folder: str) -> None:
 def test_a_link_to_the_data_is_the_data(data: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(data)
     assert str(refusal(data, tmp_path / "link" / "model", fresh=True)).startswith(
-        "U631: a run cannot lie among the data that it learns from"
+        "U631: run folder is inside the dataset"
     )
-    assert str(refusal(tmp_path / "link", data / "model")).startswith(
-        "U631: a run cannot lie among the data that it learns from"
-    )
+    assert str(refusal(tmp_path / "link", data / "model")).startswith("U631: run folder is inside the dataset")
 
 
 def test_a_fresh_run_takes_no_folder_that_holds_something_else(data: Path, tmp_path: Path) -> None:
@@ -82,10 +80,10 @@ def test_a_fresh_run_takes_no_folder_that_holds_something_else(data: Path, tmp_p
     failure = refusal(data, mine, fresh=True)
     assert (failure.code, failure.what, failure.found) == (
         "U618",
-        "the folder for the run holds something else",
+        "run folder contains other files",
         "thesis.txt",
     )
-    assert failure.do == "name another place for the run"
+    assert failure.do == "pass another folder for the run"
     assert sorted(os.listdir(mine)) == ["metrics.json", "thesis.txt"]
 
 
@@ -179,7 +177,7 @@ def test_a_validation_split_without_records_holds_nothing_out(data: Path, tmp_pa
     assert [len(dataset[name]) for name in ("train", "val", "test")] == [3, 0, 0]
     assert run._select_splits(dataset, None, None, None).val is None
     failure = refusal(tmp_path / "few", tmp_path / "out", validation="val")
-    assert (failure.code, failure.what) == ("U608", "there are no records in `val` to validate on")
+    assert (failure.code, failure.what) == ("U608", "validation split `val` has no records")
 
 
 class _Learner:

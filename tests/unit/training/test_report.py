@@ -56,11 +56,11 @@ def test_the_page_says_how_good_the_model_is_and_whether_it_waited() -> None:
         "0.500 always the most frequent class",
         "3 epochs",
         "320 records in train",
-        "160 records a second",
-        "10 % of the time waited for data",
+        "160 records per second",
+        "10 % of the time spent waiting for data",
     ]
     (note,) = [one for one in root.iter("div") if one.get("role") == "note"]
-    assert texts(note) == "Waited for data 10 % of the time: the model is the bottleneck, not the input."
+    assert texts(note) == "Waited for data 10 % of the time: the model is the bottleneck."
     lead = "image → label, 3 classes · small CNN, 61,892 parameters · keras on tensorflow"
     assert lead in texts(root)
 
@@ -152,9 +152,9 @@ def test_the_bar_of_time_says_seconds_and_shares() -> None:
 
 def test_a_matrix_shows_counts_and_shares_of_rows() -> None:
     head, first, *_ = rows(render_confusion_matrix(MATRIX, ["rose", "tulip", "daisy"], "records"))
-    assert head == ["true ↓ said →", "rose", "tulip", "daisy", "records"]
+    assert head == ["true ↓ predicted →", "rose", "tulip", "daisy", "records"]
     assert first == ["rose", "8 80 %", "2 20 %", "·", "10"]
-    assert 'title="rose said to be tulip: 2 of 10 records"' in render_confusion_matrix(
+    assert 'title="rose predicted as tulip: 2 of 10 records"' in render_confusion_matrix(
         MATRIX, ["rose", "tulip", "x"], "records"
     )
 
@@ -164,16 +164,16 @@ def test_of_many_classes_those_that_occur_most_are_drawn() -> None:
     names = [f"class {i}" for i in range(120)]
     table = render_confusion_matrix(matrix, names, "records")
     assert [row[0] for row in rows(table)[1:]] == [f"class {i}" for i in range(90, 120)]
-    assert "The 30 of 120 classes that occur most." in table
+    assert "The 30 most frequent of 120 classes." in table
     listed = render_class_table(np.roll(matrix, 1, 1), names, "records", with_iou=False)
-    assert "The 100 of 120 classes that are found least often." in listed
+    assert "The 100 of 120 classes with the lowest recall." in listed
     assert len(rows(listed)) == 101
 
 
 def test_large_counts_are_short_in_a_cell_and_whole_behind_it() -> None:
     table = render_confusion_matrix(np.array([[12_345_678]]), ["sky"], "pixels")
     assert rows(table)[1] == ["sky", "12 M 100 %", "12 M"]
-    assert "sky said to be sky: 12,345,678 of 12,345,678 pixels" in table
+    assert "sky predicted as sky: 12,345,678 of 12,345,678 pixels" in table
 
 
 def test_the_most_confused_classes_come_first() -> None:

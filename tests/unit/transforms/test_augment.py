@@ -276,7 +276,7 @@ def test_names_are_taken_in_one_order(given, names):
 def test_other_names_are_refused(given):
     with pytest.raises(rk.UsageError) as caught:
         validate_augmentations(given)
-    assert str(caught.value).startswith("U605: there is no augmentation ")
+    assert str(caught.value).startswith("U605: unknown augmentation ")
 
 
 def test_an_image_that_is_none_is_refused_with_its_column():
@@ -290,5 +290,5 @@ def test_boxes_that_may_be_cropped_away_need_to_be_told_what_goes_with_them():
     with pytest.raises(rk.SchemaError) as caught:
         build_augmentation(["crop"], schema)
     assert (caught.value.code, caught.value.location.feature) == ("S140", "labels")
-    assert build_augmentation(["crop"], schema, per_box=["labels"]).works[0].layers.per_box == ("labels",)
+    assert build_augmentation(["crop"], schema, per_box=["labels"]).pipelines[0].layers.per_box == ("labels",)
     build_augmentation(["flip", "colour"], schema)

@@ -117,7 +117,7 @@ def test_boxes_in_pixels_are_refused():
     with pytest.raises(rk.EncodeError) as caught:
         applied(row, resize(8, 8))
     assert (caught.value.code, caught.value.location.feature) == ("E383", "boxes")
-    assert caught.value.likely == "they are in pixels"
+    assert caught.value.likely == "the boxes are in pixels"
 
 
 def test_boxes_with_another_number_of_labels_are_refused():

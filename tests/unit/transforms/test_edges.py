@@ -182,7 +182,7 @@ def test_a_length_that_what_the_tokenizer_adds_does_not_fit_into_is_refused(tmp_
         tokenize("text", tokenizer, max_length=1)
     assert (caught.value.code, caught.value.expected) == (
         "U605",
-        "a length of 2 or more: the tokenizer adds 2 ids to each text",
+        "an integer ≥ 2: the tokenizer adds 2 ids to each text",
     )
     dataset = written(TEXTS, tmp_path / "out", TEXT, [tokenize("text", tokenizer, max_length=2)])
     assert [row["text"].tolist() for row in dataset["train"]] == [[3, 4], [3, 4]]

@@ -379,8 +379,8 @@ def test_what_has_to_be_learned_first_is_not_applied():
     found = refused(t.standardize("x").bind, rk.Schema({"x": rk.Float32()}))
     assert (found.code, found.what, found.do) == (
         "U691",
-        "`standardize` of `x` has nothing to go by yet",
-        "give mean= and std=",
+        "`standardize` of `x` is not fitted",
+        "pass mean= and std=",
     )
 
 

@@ -148,7 +148,7 @@ def test_a_file_that_is_too_large_or_not_there_is_refused(tmp_path, monkeypatch)
     assert (found.code, found.what, found.found, found.location.path) == (
         "U624",
         "vocabulary cannot be used",
-        "a larger one",
+        "a larger file",
         str(path),
     )
     assert refused(t.vocabulary, "x", file=tmp_path / "none.txt").code == "X501"
@@ -189,7 +189,7 @@ def test_texts_are_cut_and_filled_up():
 def test_unknown_words_are_left_out_where_there_is_no_word_for_them():
     assert applied(t.tokenize("x", vocabulary=["cat"], oov=None), rk.Text(), "the cat")[0].tolist() == [0]
     found = refused(t.tokenize, "x", vocabulary=["cat"])
-    assert (found.code, found.what) == ("U624", "the vocabulary has no '[UNK]' for words that it lacks")
+    assert (found.code, found.what) == ("U624", "vocabulary does not contain '[UNK]', the word for unknown words")
 
 
 def test_white_space_and_case_can_be_kept():
@@ -272,7 +272,7 @@ def test_a_missing_tokenizers_library_names_the_extra(tmp_path, monkeypatch):
 def test_learned_transforms_are_not_applied_before_they_learned():
     schema = rk.Schema({"x": rk.Text()})
     for step in (t.tokenize("x"), t.tfidf("x")):
-        assert str(refused(step.bind, schema)).startswith(f"U691: `{step.name}` of `x` has nothing to go by yet")
+        assert str(refused(step.bind, schema)).startswith(f"U691: `{step.name}` of `x` is not fitted")
 
 
 # Hashed words.
@@ -297,7 +297,7 @@ def test_more_words_than_can_be_counted_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(vocabularies, "MAX_WORDS", 10)
     rows = [{"x": " ".join(f"w{i}" for i in range(n))} for n in (5, 10, 11)]
     found = refused(rk.write, rows, tmp_path / "out", transforms=[t.tokenize("x")], progress=False, workers=1)
-    assert (found.code, found.what) == ("U691", "`x` has more different words than can be counted")
+    assert (found.code, found.what) == ("U691", "`x` has too many distinct words")
     assert not (tmp_path / "out").exists()
     rk.write(rows[:2], tmp_path / "out", transforms=[t.tokenize("x")], progress=False, workers=1)
 

@@ -126,7 +126,7 @@ def test_stratified_splits_are_not_known_before_so_all_rows_are_learned_from(tmp
     assert len(words_of(tmp_path / "out")) == 42
     said = capfd.readouterr().err
     assert "on all rows (stratified splits are not known yet)" in said
-    assert "fitted: 40 different words in 40 texts" in said
+    assert "fitted: 40 distinct words in 40 texts" in said
 
 
 def test_splits_of_the_source_are_learned_from_by_their_name(tmp_path):
@@ -145,7 +145,7 @@ def test_rows_that_do_not_fit_are_passed_over_and_judged_afterwards(tmp_path, ca
     steps = [t.tokenize("text")]
     found = refused(rk.write, rows, tmp_path / "out", schema=schema, transforms=steps, workers=1)
     assert (found.code, found.location.row, found.location.feature) == ("E305", 1, "text")
-    assert "2 different words in 2 texts, 1 rows skipped" in capfd.readouterr().err
+    assert "2 distinct words in 2 texts, 1 rows skipped" in capfd.readouterr().err
     rk.write(
         rows,
         tmp_path / "out2",

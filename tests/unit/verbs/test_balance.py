@@ -354,7 +354,7 @@ def test_what_dies_at_any_step_is_ended_by_the_next_run_with_the_same_bytes(data
             {"method": "undersample", "augment": "flip"},
             "U605: `augment` does not apply to method 'undersample'",
         ),
-        ({"augment": "blur"}, "U605: there is no augmentation 'blur'"),
+        ({"augment": "blur"}, "U605: unknown augmentation 'blur'"),
         ({"augment": "flip"}, "S138"),
         ({"columns": ["n"]}, "U605: `columns` does not apply to method 'oversample'"),
         ({"k_neighbors": 3}, "U605: `k_neighbors` does not apply to method 'oversample'"),
