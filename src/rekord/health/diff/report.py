@@ -14,9 +14,9 @@ from rekord import _core
 from rekord.codec.decode import SequenceExample, decode
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
-from rekord.framing.frames import VerifiedFrames
 from rekord.health.duplicates import PlaceArray
 from rekord.health.finding import Finding, JsonFields
+from rekord.health.key_columns import get_payload
 from rekord.health.stats.report import FeatureStats, PartStats, compare_parts, to_json_value
 from rekord.schema import Schema
 from rekord.schema.json_form import feature_to_json
@@ -385,7 +385,7 @@ def _read_file_payloads(path: str, wanted: Sequence[RecordPosition]) -> dict[Rec
                 break
             stretch = next(reader.iter_verified_frames(), None)
             if stretch is not None:
-                found[place] = _get_payload(stretch, 0), sequence
+                found[place] = get_payload(stretch, 0), sequence
     left = {place.offset: place for place in wanted if place not in found}
     if left:  # compressed, so that it can only be read from the start
         with open_frames(path) as reader:
@@ -393,7 +393,7 @@ def _read_file_payloads(path: str, wanted: Sequence[RecordPosition]) -> dict[Rec
                 for index in range(len(stretch.extents)):
                     at = left.pop(stretch.offset(index), None)
                     if at is not None:
-                        found[at] = _get_payload(stretch, index), sequence
+                        found[at] = get_payload(stretch, index), sequence
                 if not left:
                     break
     return found
@@ -405,11 +405,6 @@ def _has_sequence_examples(path: str) -> bool:
     with open_frames(path) as reader:
         stretch = next(reader.iter_verified_frames(), None)
         return stretch is not None and detect_payload_kind(stretch) == _core.PayloadKind.SEQUENCE
-
-
-def _get_payload(stretch: VerifiedFrames, index: int) -> bytes:
-    begin = stretch.extents.offset(index) + _core.HEADER_BYTES
-    return bytes(stretch.buffer[begin : begin + stretch.extents.length(index)])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from rekord.dataset.read import open_frames
 from rekord.errors import RekordError, closest_match, error, preview
 from rekord.health.dataset_files import find_dataset_files, list_split_files
 from rekord.health.diff import match
-from rekord.health.diff.match import DigestArray, FeatureFingerprints, FeatureNumbering, KeyMatch
+from rekord.health.diff.match import FeatureFingerprints, FeatureNumbering, KeyMatch
 from rekord.health.diff.report import (
     Diff,
     RecordDiff,
@@ -29,6 +29,7 @@ from rekord.health.diff.report import (
     read_examples,
     to_record_positions,
 )
+from rekord.health.digests import DigestArray
 from rekord.health.duplicates import ExternalSort
 from rekord.health.finding import Finding, Report
 from rekord.health.key_columns import KeyColumn, KeyedBatch

@@ -188,7 +188,7 @@ TABLE = [
     (
         "google.protobuf.message.DecodeError: Error parsing message with type 'tensorflow.Example'",
         "W202",
-        "not the",
+        "cannot be parsed",
     ),
 ]
 
