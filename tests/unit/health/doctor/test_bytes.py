@@ -158,7 +158,7 @@ def test_many_changes_are_one_diagnosis(tmp_path: Path) -> None:
 def test_a_lost_block_is_seen_by_its_zeros(tmp_path: Path) -> None:
     diagnosis = only(tmp_path / "a.tfrecord", damage.zero_block(GOOD, 4096, 8192))
     assert diagnosis.code == "H804"
-    assert any("in a row are zero there" in line for line in diagnosis.evidence)
+    assert any("is zero there, as after a lost block" in line for line in diagnosis.evidence)
     assert diagnosis.likely == "a block of the file was lost"
 
 
