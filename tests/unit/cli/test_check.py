@@ -159,11 +159,11 @@ def test_warnings_and_notes_are_told_apart_and_are_no_failure(
 @pytest.mark.parametrize(
     ("payloads", "code", "said"),
     [
-        ([{"a": [1], "b": [2]}] * 3, "H789", "3 of 3 rows are duplicated"),
+        ([{"a": [1], "b": [2]}] * 3, "H789", "3 of 3 rows are duplicates"),
         (
             [{"x": [image(i % 30)]} for i in range(60)],
             "H786",
-            "the same `x` is there more than once: 10 more",
+            "duplicate `x`: 10 more",
         ),
     ],
 )
