@@ -319,7 +319,7 @@ def test_check_finds_an_index_that_lies_with_checksums_of_its_own(data: Path) ->
     lying(data, with_column("label", lambda one: pa.array([2, *one.to_pylist()[1:]], pa.int64())))
     [finding] = rk.check(data).findings
     assert (finding.code, finding.severity, finding.record, finding.feature) == ("X547", "error", 0, "label")
-    assert (finding.expected, finding.found) == ("0, as the record holds", "2 in the index")
+    assert (finding.expected, finding.found) == ("0, as in the record", "2 in the index")
 
 
 @pytest.mark.parametrize("column", ["n", "text"])

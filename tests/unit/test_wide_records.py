@@ -205,7 +205,7 @@ def test_stats_say_why_records_with_too_many_keys_are_not_counted(
     assert found.not_counted == 2
     assert [one.code for one in found.foreign] == ["H727", "H727"]
     run_command_line(["stats", str(path)])
-    assert "not counted: 2 records (a record has too many keys to be looked into)" in capsys.readouterr().out
+    assert "not counted: 2 records (record has too many keys to inspect)" in capsys.readouterr().out
 
 
 def test_a_query_over_too_many_columns_names_the_ones_it_needs(

@@ -1,4 +1,4 @@
-"""The record files to inspect, the splits they belong to, and what is declared about them."""
+"""The record files to inspect, their splits, and what is declared about them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,14 @@ from rekord.storage.find import FoundFiles
 from rekord.storage.local import PathLike
 
 
+def resolve_schema(schema: Schema | PathLike | None) -> Schema | None:
+    """A schema, or the one in a file."""
+    return schema if schema is None or isinstance(schema, Schema) else Schema.load(schema)
+
+
 @dataclass(frozen=True, slots=True)
 class SplitFiles:
-    """The files of each split. `findings` are errors: files that are missing, or not as long as they should be."""
+    """The files of each split. `findings` are errors: files that are missing or have the wrong size."""
 
     splits: dict[str, list[str]]
     findings: list[Finding]
@@ -39,16 +44,18 @@ class SplitFiles:
 
 
 def list_split_files(place: DatasetFiles) -> SplitFiles:
-    """What is to be read of a place: where a manifest lists the shards those, and nothing that lies beside them."""
+    """The files to read: the shards in the manifest if there is one, and no others."""
     findings = [finding for finding in place.findings if finding.severity == "error"]
     if place.listing is not None:
         return SplitFiles(_list_manifest_files(place.listing, findings), findings)
-    # A file that was named itself is what was wanted, whatever its name says of others.
+    # An explicitly named shard is read alone.
     if not place.has_explicit_files:
         try:
             check_complete(place.paths)
         except RekordError as failure:
-            findings.append(_remove_option_hint(Finding.from_error(failure)))
+            finding = Finding.from_error(failure)
+            finding.do = "fetch the missing files; all existing files were read"  # there is no allow_missing here
+            findings.append(finding)
     return SplitFiles(place.splits(), findings)
 
 
@@ -63,22 +70,16 @@ def _list_manifest_files(listing: ManifestListing, findings: list[Finding]) -> d
                 findings.append(Finding.from_error(failure))
                 if failure.code != "X516":
                     continue
-            splits[split].append(os.path.join(listing.folder, name))  # cut off or not: what is left can be read
+            splits[split].append(os.path.join(listing.folder, name))  # truncated or not: what is left can be read
     return splits
-
-
-def _remove_option_hint(finding: Finding) -> Finding:
-    """Whoever only looks has no `allow_missing` to set: everything that is there is read."""
-    finding.do = "fetch the missing files; what is here was read"
-    return finding
 
 
 @dataclass(frozen=True)
 class DatasetFiles:
-    """The record files of a path, and who says what about them.
+    """The record files of a path, and what is declared about them.
 
-    `folder` is the path itself where it is a folder. `findings` are about the manifest or the TFDS files, where
-    these cannot be used; the record files are then taken by their names.
+    `folder` is the path itself if it is a folder. `findings` are about a manifest or TFDS files that cannot be used;
+    the record files are then found by name.
     """
 
     paths: list[str]
@@ -91,18 +92,18 @@ class DatasetFiles:
 
     @property
     def schema(self) -> Schema | None:
-        """The schema that is declared beside the files."""
+        """The schema in the manifest or of TFDS."""
         if self.listing is not None:
             return self.listing.schema
         return None if self.tfds is None else self.tfds.schema
 
     @property
     def has_declared_splits(self) -> bool:
-        """Whether a manifest or TFDS tells the splits, and not the names of files and folders alone."""
+        """Whether a manifest or TFDS declares the splits, not only the names of files and folders."""
         return self.listing is not None or self.tfds is not None
 
     def split_of(self, path: str) -> str:
-        """The split that a file belongs to."""
+        """The split of a file."""
         if self.listing is not None and (split := self.listing.split_of(path)) is not None:
             return split
         if self.tfds is not None and (split := self.tfds.split_of(os.path.basename(path))) is not None:
@@ -118,12 +119,12 @@ class DatasetFiles:
 
 
 class SplitNumbering:
-    """Numbers records in their splits, as `dataset[split][number]` does, while files are read in their order."""
+    """Numbers records within their splits, as in `dataset[split][number]`, while files are read in order."""
 
     def __init__(self, place: DatasetFiles) -> None:
         self._listing = place.listing
         self._splits: dict[str, str] = {}
-        self._starts: dict[str, int] = {}  # how many records of its split come before a file
+        self._starts: dict[str, int] = {}  # records of the split before a file
         self._next: dict[str, str] = {}  # the file that follows in the same split
         self._uncounted: set[str] = set()
         if place.listing is not None:
@@ -139,12 +140,12 @@ class SplitNumbering:
             self._next |= pairwise(paths)
 
     def end_file(self, path: str, records: int) -> None:
-        """Count the records of a file. Behind one of which some are lost, numbers are unknown."""
+        """Count the records of a file. After a file with lost records, numbers are unknown."""
         if path in self._starts and path in self._next and path not in self._uncounted:
             self._starts[self._next[path]] = self._starts[path] + records
 
     def fill(self, finding: Finding) -> Finding:
-        """The finding, with its split and the number of its record there."""
+        """The finding, with its split and the number of its record within it."""
         if finding.path is None:
             return finding
         if finding.severity == "error" and finding.code[0] in "FCX":
@@ -161,7 +162,7 @@ class SplitNumbering:
 
 
 def find_dataset_files(path: PathLike | Sequence[PathLike]) -> DatasetFiles:
-    """What a file, a folder, a pattern or several of them stand for. Nothing but names and lists is read."""
+    """The record files of a file, folder, pattern or list of them. Only names and manifests are read."""
     found = find_record_files(path)
     paths = found.paths
     findings = list(_find_unread_files(found))
@@ -181,7 +182,7 @@ def find_dataset_files(path: PathLike | Sequence[PathLike]) -> DatasetFiles:
         except RekordError as failure:
             finding = Finding.from_error(failure)
             if failure.code == "X537":
-                finding.severity = "note"  # sound, but of a feature that no schema of ours declares
+                finding.severity = "note"  # valid, but with a feature no schema can declare
             findings.append(finding)
     label_map = None
     if (named := find_label_map(folder)) is not None:
@@ -194,18 +195,18 @@ def find_dataset_files(path: PathLike | Sequence[PathLike]) -> DatasetFiles:
 
 
 def _find_unread_files(found: FoundFiles) -> Iterator[Finding]:
-    """That files begin with a record, and were skipped because their names do not say so."""
+    """A note on files that start with a record but were skipped because of their names."""
     try:
         records = find_skipped_records(found)
     except RekordError:
-        return  # what cannot be reached is not what was asked about
+        return  # unreadable files next to the record files do not matter
     if records:
         more = f", and {len(records) - 1:,} more" if len(records) > 1 else ""
         yield Finding.of(
             "H790",
             "note",
             path=records[0],
-            expected="a name such as x.tfrecord, as other files here have",
+            expected="a name such as x.tfrecord, like other files here",
             found=os.path.basename(records[0])[:60] + more,
-            do="rename it if it belongs to the dataset, or name the file itself: rekord check FILE",
+            do="rename it if it belongs to the dataset, or pass the file itself: rekord check FILE",
         )

@@ -7,7 +7,6 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import IO, Any, TypeAlias
 
 import numpy as np
@@ -108,9 +107,7 @@ class ExternalSort:
     def __enter__(self) -> ExternalSort:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
     def _make_room(self) -> None:
@@ -245,7 +242,7 @@ def no_room(failure: OSError, size_bytes: int, command: str) -> RekordError:
     return error(
         "X546",
         location=Location(path=folder),
-        expected=f"room for {size_bytes:,} bytes or more",
+        expected=f"at least {size_bytes:,} bytes of free space",
         found=(failure.strerror or str(failure))[:60],
         do=f"TMPDIR=/a/folder/with/room rekord {command} …",
     )

@@ -1,4 +1,4 @@
-"""Decoded records as columns by record key, and how the records of a file use their keys."""
+"""Decoded records as columns by record key, and the layouts of keys in a file."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ValidMask: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class KeyColumn:
-    """What each of some rows has under one key.
+    """The values of some rows under one key.
 
-    `values` are all rows' values one behind another: an int64 or float32 array, or the byte strings. Row i has
-    those from `offsets[i]` to `offsets[i + 1]`; without offsets every row has exactly one place in `values`.
-    `valid` is False where a row does not have the key, or has it without a kind; without it every row has it. The
-    place that such a row takes among values without offsets means nothing.
+    `values` concatenates the values of all rows: an int64 or float32 array, or byte strings. Row i has those from
+    `offsets[i]` to `offsets[i + 1]`; without offsets every row has exactly one place in `values`. `valid` is False
+    for rows without the key, or with a key without a kind; None means all rows have it. The place of such a row in
+    values without offsets is undefined.
     """
 
     kind: ListKind
@@ -39,7 +39,7 @@ class KeyColumn:
 
     @cached_property
     def counts(self) -> IntArray:
-        """How many values each row has; 0 where it does not have the key."""
+        """The number of values of each row; 0 without the key."""
         if self.offsets is not None:
             counts = np.diff(self.offsets)
             return counts if self.valid is None else np.where(self.valid, counts, 0)
@@ -48,25 +48,26 @@ class KeyColumn:
         return np.ones(len(self.values), np.int64)
 
     @property
+    def mask(self) -> ValidMask:
+        """Which rows have the key."""
+        return np.ones(len(self), np.bool_) if self.valid is None else self.valid
+
+    @property
     def present(self) -> int:
-        """How many rows have the key."""
+        """The number of rows that have the key."""
         return len(self) if self.valid is None else int(np.count_nonzero(self.valid))
 
     @cached_property
     def owners(self) -> IntArray:
-        """The row that each value belongs to; -1 for the places of rows that have none."""
+        """The row of each value; -1 for the places of rows without the key."""
         rows = np.arange(len(self), dtype=np.int64)
         if self.offsets is not None:
             return np.repeat(rows, np.diff(self.offsets))
         return rows if self.valid is None else np.where(self.valid, rows, -1)
 
-    def has(self, row: int) -> bool:
-        """Whether a row has the key."""
-        return self.valid is None or bool(self.valid[row])
-
     def value(self, row: int) -> Any:
-        """One row's values: an array, or a list of bytes; None where it has none."""
-        if not self.has(row):
+        """The values of a row: an array, or a list of bytes; None without the key."""
+        if self.valid is not None and not self.valid[row]:
             return None
         begin, end = (row, row + 1) if self.offsets is None else map(int, self.offsets[row : row + 2])
         if isinstance(self.values, _core.StringColumn):
@@ -76,10 +77,10 @@ class KeyColumn:
 
 @dataclass(frozen=True, eq=False)
 class StepColumn:
-    """The steps that each of some rows has under one key of a SequenceExample's feature lists.
+    """The steps of some rows under one key of the feature lists of SequenceExamples.
 
-    `steps` has one row a step, without values where a step has no kind; row i of the batch has those from
-    `offsets[i]` to `offsets[i + 1]`. `valid` is False where a record does not have the list; without it all have it.
+    `steps` has one row per step, without values if a step has no kind; row i of the batch has those from
+    `offsets[i]` to `offsets[i + 1]`. `valid` is False for records without the list; None means all have it.
     """
 
     steps: KeyColumn
@@ -89,13 +90,18 @@ class StepColumn:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    @property
+    def mask(self) -> ValidMask:
+        """Which rows have the list."""
+        return np.ones(len(self), np.bool_) if self.valid is None else self.valid
+
 
 @dataclass(frozen=True, eq=False)
 class KeyedBatch:
-    """Some records of one file whose keys agree on their kinds. Every column has as many rows as `records`.
+    """Some records of one file with consistent kinds per key. Every column has as many rows as `records`.
 
-    Records come in the order of the file within a batch; those of other kinds are in batches of their own. The
-    columns may be kept: nothing overwrites them.
+    Records are in file order within a batch; records of other kinds are in separate batches. The columns may be
+    kept: nothing overwrites them.
     """
 
     path: str
@@ -120,7 +126,7 @@ _MIN_WIDE_KEYS = 256
 
 @dataclass(frozen=True)
 class KeyLayout:
-    """What each key is taken to hold. `single` keys have exactly one value wherever they stand."""
+    """The kind of each key. `single` keys always have exactly one value."""
 
     context: Mapping[str, ListKind]
     steps: Mapping[str, ListKind] | None = None  # None: Examples, which have no steps
@@ -128,25 +134,24 @@ class KeyLayout:
 
     @property
     def keys(self) -> int:
-        """How many keys there are, those of steps included."""
+        """The number of keys, including those of steps."""
         return len(self.context) + len(self.steps or ())
 
     def widen(self, problem: Problem, slot: int, own: KeyLayout) -> KeyLayout | None:
-        """The dialect that also takes a record with other numbers of values; None where that was not its fault.
+        """The layout that also accepts a record with other numbers of values; None if that was not the problem.
 
-        `own` is the record's own dialect: all of its keys are widened at once, since each time costs as much as
-        there are keys.
+        `own` is the layout of the record: all its keys are widened at once, since widening costs time per key.
         """
         keys = [*self.context, *(self.steps or ())]
-        # A step without a kind is missing to a slot of one value, and one without values to any other.
+        # A step without a kind is missing for a slot of one value, and one without values for any other.
         if problem.fault not in (Fault.WRONG_COUNT, Fault.MISSING) or keys[slot] not in self.single:
             return None
-        # The same name may stand in both maps; both are widened then, which costs a little and is never wrong.
+        # A name in both maps is widened in both, which is cheap and never wrong.
         several = {*own.context, *(own.steps or ())} - own.single
         return replace(self, single=self.single - several - {keys[slot]})
 
     def plans(self) -> list[_core.Plan]:
-        """The native plan of the context, and that of the steps where there are some."""
+        """The native plans of the context and, if there are any, of the steps."""
         groups = [self.context] if self.steps is None else [self.context, self.steps]
         single = self.single
         return [
@@ -160,7 +165,7 @@ def _make_slot(key: str, kind: ListKind, ragged: bool) -> _core.Slot:
 
 
 def infer_key_layout(payload: bytes, *, sequence: bool) -> KeyLayout:
-    """The dialect of one payload that protobuf takes."""
+    """The layout of one valid payload."""
     if not sequence:
         example = _raise_if_error(_core.decode_example(payload))
         return KeyLayout(
@@ -172,14 +177,14 @@ def infer_key_layout(payload: bytes, *, sequence: bool) -> KeyLayout:
         kinds = [_infer_kind(value) for value in values if value is not None]
         if key:
             steps[key] = kinds[0] if kinds else "bytes"
-    # A name that stands in both maps is single where it is in both.
+    # A name in both maps is single only if it is in both.
     both = {key: [context[key], *lists.get(key, ())] for key in context}
     single = _find_single_keys({**lists, **both})
     return KeyLayout(_infer_kinds(context), steps, single)
 
 
 def find_mixed_steps(payload: bytes) -> tuple[str | None, list[ListKind]]:
-    """The first feature list whose steps are of several kinds, and these kinds."""
+    """The first feature list whose steps have several kinds, and these kinds."""
     _, lists = _raise_if_error(_core.decode_sequence(payload))
     for key, values in lists.items():
         kinds = dict.fromkeys(_infer_kind(value) for value in values if value is not None)
@@ -189,7 +194,7 @@ def find_mixed_steps(payload: bytes) -> tuple[str | None, list[ListKind]]:
 
 
 def _infer_kinds(example: Mapping[str, Any]) -> dict[str, ListKind]:
-    # A key without a kind is a hole under any kind.
+    # A key without a kind is missing under any kind.
     return {key: "bytes" if value is None else _infer_kind(value) for key, value in example.items() if key}
 
 
@@ -208,21 +213,21 @@ def _infer_kind(value: Any) -> ListKind:
 
 
 def _raise_if_error(result: Any) -> Any:
-    assert not isinstance(result, Problem), "the core refused a payload that it took before"
+    assert not isinstance(result, Problem), "the core rejected a payload it accepted before"
     return result
 
 
 class KeyLayoutDecoder:
-    """One dialect with the rows of it that have been decoded and not yet given out."""
+    """A layout with its decoded rows that have not been emitted yet."""
 
-    def __init__(self, dialect: KeyLayout, pool: _core.Pool) -> None:
-        self.dialect = dialect
-        self._context = list(dialect.context.items())
-        self._steps = list((dialect.steps or {}).items())
-        plans = dialect.plans()
+    def __init__(self, layout: KeyLayout, pool: _core.Pool) -> None:
+        self.layout = layout
+        self._context = list(layout.context.items())
+        self._steps = list((layout.steps or {}).items())
+        plans = layout.plans()
         self._batch = (
             _core.ExampleBatch(plans[0], pool)
-            if dialect.steps is None
+            if layout.steps is None
             else _core.SequenceBatch(plans[0], plans[1], pool)
         )
         self._places: list[tuple[int, int, npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
@@ -230,14 +235,14 @@ class KeyLayoutDecoder:
 
     @property
     def rows(self) -> int:
-        """How many wait to be given out."""
+        """The number of rows not emitted yet."""
         return self._batch.rows
 
     def feed(self, stretch: VerifiedFrames, begin: int, end: int) -> tuple[int, DecodeRefusal, list[int]]:
-        """Decode the payloads from `begin` on until one is refused.
+        """Decode payloads from `begin` until one is rejected.
 
-        Gives how many were taken, why the next one was not, and which of those taken (by their index in the
-        stretch) may have a form that TensorFlow reads differently.
+        Returns the number decoded, why the next one was rejected, and the indices of decoded payloads whose encoding
+        TensorFlow may read differently.
         """
         before = self._batch.rows
         taken, refusal = self._batch.feed_payloads(stretch.slab, stretch.extents, begin, end)
@@ -249,13 +254,13 @@ class KeyLayoutDecoder:
         return taken, refusal, odd
 
     def take(self, path: str) -> KeyedBatch:
-        """The rows that wait, as columns."""
+        """The decoded rows as columns."""
         taken: Any = self._batch.take()
-        context, lists = (taken, []) if self.dialect.steps is None else taken
+        context, lists = (taken, []) if self.layout.steps is None else taken
         places, self._places, self.payload_bytes = self._places, [], 0
-        # Of very many keys those that no row has a value for are left out: where each record brings keys of its
-        # own, a dialect has those of all records before, and to look at them for every record would take time that
-        # grows with the square. Of few, all stay: a key without a kind looks like one that is missing.
+        # With very many keys, those without a value in any row are dropped: if each record has its own keys, the
+        # layout accumulates all of them, and visiting them for every record would take quadratic time. With few keys
+        # all are kept: a key without a kind looks like a missing one.
         is_wide = len(self._context) + len(self._steps) > _MIN_WIDE_KEYS
         context_columns = {
             key: KeyColumn(kind, *column)
@@ -273,9 +278,15 @@ class KeyLayoutDecoder:
                 for (key, kind), (column, offsets, valid) in zip(self._steps, lists, strict=True)
                 if not is_wide or valid is None or valid.any()
             },
-            sequence=self.dialect.steps is not None,
+            sequence=self.layout.steps is not None,
         )
 
 
 def _concat_arrays(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def get_payload(frames: VerifiedFrames, index: int) -> bytes:
+    """The payload of one of some frames."""
+    begin = frames.extents.offset(index) + _core.HEADER_BYTES
+    return bytes(frames.buffer[begin : begin + frames.extents.length(index)])

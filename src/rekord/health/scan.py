@@ -16,30 +16,32 @@ from rekord.faults import is_wire_fault, wire_error
 from rekord.framing.frames import FrameReader, VerifiedFrames
 from rekord.health.finding import Finding, Report, Severity
 from rekord.health.key_columns import (
+    DecodeRefusal,
     KeyedBatch,
     KeyLayout,
     KeyLayoutDecoder,
     find_mixed_steps,
+    get_payload,
     infer_key_layout,
 )
 
 Item = TypeVar("Item")
 
 _EXIT_SECONDS = 1.0
-"""How long a thread is waited for that nobody wants any more: it may hang in a read that never comes back."""
+"""How long to wait for an abandoned thread, which may hang in a blocking read."""
 
 
 class BackgroundIterator(Iterator[Item], Generic[Item]):
-    """The same items in the same order, made by another thread, at most `depth` of them ahead of the caller.
+    """The same items in the same order, produced by another thread at most `depth` items ahead.
 
-    What the maker raises is raised here, after everything that it made before. When the caller stops early, or is
-    interrupted, the thread ends with the item that it is at; where that takes long, it is left behind.
+    An exception of the producer is raised here after all items before it. If the caller stops early or is
+    interrupted, the thread ends after its current item; if that takes too long, it is abandoned.
     """
 
     def __init__(self, items: Iterator[Item], depth: int) -> None:
         each = ((item,) for item in items)
         self._work: OrderedWork[tuple[Item], tuple[Item]] = OrderedWork(
-            lambda: next(each, None), _identity, threads=1, ahead=depth, name="rekord-ahead"
+            lambda: next(each, None), lambda item: item, threads=1, ahead=depth, name="rekord-ahead"
         )
 
     def __next__(self) -> Item:
@@ -54,20 +56,16 @@ class BackgroundIterator(Iterator[Item], Generic[Item]):
         self._work.close(_EXIT_SECONDS)
 
 
-def _identity(item: tuple[Item]) -> tuple[Item]:
-    return item
-
-
 BATCH_ROWS = 4096
 BATCH_BYTES = 8 << 20
-"""A batch is given out once it has so many rows or bytes: enough to forget what each one costs."""
+"""A batch is emitted at this many rows or bytes, which amortises its overhead."""
 
 _MAX_KEY_LAYOUTS = 8
 _MAX_NEW_KEYS = 64
-"""So often a dialect is widened by keys that it lacked; beyond that keys are taken to be data, not names."""
+"""How often a layout is extended by new keys; beyond that, keys are data, not names."""
 
 _MAX_KEYS = 4096
-"""A dialect is not widened beyond so many keys: each of them costs something in every batch."""
+"""The most keys in a layout: each costs time in every batch."""
 
 _IDLE_BYTES = 64 << 20
 
@@ -80,24 +78,24 @@ _KIND_CODES = {
 }
 
 OPAQUE_PAYLOAD_CODES = frozenset(_KIND_CODES.values())
-"""The notes on files whose payloads are not looked into."""
+"""The notes on files whose payloads are not inspected."""
 
-_ODDITY_CODES: dict[int, tuple[str, Severity]] = {
-    _core.ODD_SPLIT_LIST: ("H721", "warning"),
-    _core.ODD_TWO_KINDS: ("H722", "warning"),
-    _core.ODD_ENTRY_FORM: ("H723", "warning"),
-    _core.ODD_DUPLICATE_KEY: ("H724", "warning"),
-    _core.ODD_UNKNOWN_INNER: ("H725", "warning"),
+_ODDITY_CODES: dict[int, str] = {
+    _core.ODD_SPLIT_LIST: "H721",
+    _core.ODD_TWO_KINDS: "H722",
+    _core.ODD_ENTRY_FORM: "H723",
+    _core.ODD_DUPLICATE_KEY: "H724",
+    _core.ODD_UNKNOWN_INNER: "H725",
 }
 
 
 _PREFETCH_ITEMS = 2
-"""So many batches are read ahead of whoever looks at them."""
+"""Number of batches read ahead."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileSummary:
-    """That a file has been read to its end, what it came to, and whether any of it was bad."""
+    """The end of a file: its totals, and whether any of it was damaged."""
 
     path: str
     records: int
@@ -106,7 +104,7 @@ class FileSummary:
 
 
 def scan_files(paths: Sequence[str], report: Report) -> BackgroundIterator[Finding | KeyedBatch | FileSummary]:
-    """Everything in these files, in their order, and the end of each; read by a thread of its own."""
+    """Everything in these files, in order, and a summary of each; read by a background thread."""
     return BackgroundIterator(_scan_files(paths, report), _PREFETCH_ITEMS)
 
 
@@ -122,11 +120,11 @@ def _scan_files(paths: Sequence[str], report: Report) -> Iterator[Finding | Keye
 
 
 def scan_file(path: str, report: Report, *, enough: tuple[int, int] | None = None) -> Iterator[Finding | KeyedBatch]:
-    """Everything in one file: a KeyedBatch for each run of records, a Finding for whatever is wrong with the bytes.
+    """Everything in one file: a KeyedBatch for each run of records, a Finding for each problem with the bytes.
 
-    Reading goes on after damage wherever the next intact record can be found. Files and records that were read are
-    counted in `report`. Payloads that are neither Examples nor SequenceExamples are a note and give no batches.
-    With `enough`, reading ends soon after so many records or bytes of payloads.
+    Reading continues after damage at the next intact record. `report` counts the files and records that were read.
+    Payloads that are neither Examples nor SequenceExamples give a note and no batches. With `enough`, reading ends
+    soon after this many records or payload bytes.
     """
     report.files += 1
     try:
@@ -153,9 +151,9 @@ class _FileScan:
 
     def items(self, enough: tuple[int, int] | None) -> Iterator[Finding | KeyedBatch]:
         before, bytes_before = self._report.records, self._report.payload_bytes
-        goes_on = True
-        while goes_on:
-            goes_on = False
+        resumed = True
+        while resumed:
+            resumed = False
             try:
                 for stretch in self._reader.iter_verified_frames():
                     yield from self._payloads(stretch)
@@ -165,9 +163,9 @@ class _FileScan:
                         return
             except RekordError as failure:
                 self._damaged = True
-                # A sample is no reason to search a large file through to its end.
+                # For a sample, a large file is not searched to its end.
                 within = None if enough is None else enough[1]
-                explained, goes_on = self._reader.recover(failure, within=within)
+                explained, resumed = self._reader.recover(failure, within=within)
                 yield Finding.from_error(explained)
         yield from self._emit_batches(self._decoders)
         yield from self._repeated.values()
@@ -191,7 +189,7 @@ class _FileScan:
             if refusal is None:
                 continue
             if is_wire_fault(refusal[0].fault):
-                strangers.pop(at, None)  # refused, which says more
+                strangers.pop(at, None)  # the wire error is more specific
                 yield self._refused(stretch, at, refusal[0])
             else:
                 yield from self._apart(stretch, at, refusal)
@@ -206,11 +204,16 @@ class _FileScan:
                 found=kind.name.lower().replace("_", " "),
             )
 
-    def _taken(self, stretch: VerifiedFrames, begin: int, end: int) -> tuple[int, tuple[_core.Problem, int] | None]:
-        """Let the dialect that fitted last decode what it can."""
+    def _taken(self, stretch: VerifiedFrames, begin: int, end: int) -> tuple[int, DecodeRefusal]:
+        """Decode what the most recent layout can."""
         if not self._decoders:
             self._decoders.append(KeyLayoutDecoder(KeyLayout({}, {} if self._sequence else None), self._pool))
-        taken, refusal, odd = self._decoders[0].feed(stretch, begin, end)
+        return self._feed(self._decoders[0], stretch, begin, end)
+
+    def _feed(
+        self, decoder: KeyLayoutDecoder, stretch: VerifiedFrames, begin: int, end: int
+    ) -> tuple[int, DecodeRefusal]:
+        taken, refusal, odd = decoder.feed(stretch, begin, end)
         for index in odd:
             self._add_oddities(stretch, index)
         return taken, refusal
@@ -218,45 +221,37 @@ class _FileScan:
     def _apart(
         self, stretch: VerifiedFrames, index: int, refusal: tuple[_core.Problem, int]
     ) -> Iterator[Finding | KeyedBatch]:
-        """Decode a record that the first dialect did not take."""
+        """Decode a record that the first layout rejected."""
         first = self._decoders[0]
-        for place, speaker in enumerate(self._decoders[1:], 1):
-            if self._can_decode(speaker, stretch, index):
+        for place, decoder in enumerate(self._decoders[1:], 1):
+            if self._feed(decoder, stretch, index, index + 1)[0]:
                 self._decoders.insert(0, self._decoders.pop(place))
                 return
-        own = infer_key_layout(_get_payload(stretch, index), sequence=self._sequence)
+        own = infer_key_layout(get_payload(stretch, index), sequence=self._sequence)
         if own.keys > _MAX_KEYS:
             yield self._too_many_keys(stretch, index, own.keys)
             return
-        merged = first.dialect.widen(*refusal, own) or self._merged(first.dialect, own)
+        merged = first.layout.widen(*refusal, own) or self._merged(first.layout, own)
         while merged is not None:
-            # A wider dialect takes the place of the narrower one, whose rows go out first.
+            # A wider layout replaces the narrower one, whose rows are emitted first.
             yield from self._emit_batches([first])
             wider = KeyLayoutDecoder(merged, self._pool)
             self._decoders[0] = wider
-            taken, again, odd = wider.feed(stretch, index, index + 1)
-            for each in odd:
-                self._add_oddities(stretch, each)
+            taken, again = self._feed(wider, stretch, index, index + 1)
             if taken:
                 return
             assert again is not None
-            first, merged = wider, wider.dialect.widen(*again, own) or self._merged(wider.dialect, own)
+            first, merged = wider, wider.layout.widen(*again, own) or self._merged(wider.layout, own)
         if len(self._decoders) >= _MAX_KEY_LAYOUTS:
             yield from self._emit_batches([self._decoders.pop()])
         other = KeyLayoutDecoder(own, self._pool)
-        if self._can_decode(other, stretch, index):
+        if self._feed(other, stretch, index, index + 1)[0]:
             self._decoders.insert(0, other)
         else:
             yield self._mixed(stretch, index)
 
-    def _can_decode(self, speaker: KeyLayoutDecoder, stretch: VerifiedFrames, index: int) -> bool:
-        taken, _, odd = speaker.feed(stretch, index, index + 1)
-        for each in odd:
-            self._add_oddities(stretch, each)
-        return bool(taken)
-
     def _merged(self, first: KeyLayout, own: KeyLayout) -> KeyLayout | None:
-        """The first dialect with keys that it lacked; None where the two do not agree, or there are too many."""
+        """The first layout with additional keys; None if the two conflict, or there are too many keys."""
         groups = [(first.context, own.context), (first.steps or {}, own.steps or {})]
         if any(a.get(key, kind) != kind for a, b in groups for key, kind in b.items()):
             return None
@@ -276,25 +271,25 @@ class _FileScan:
     def _full(self) -> list[KeyLayoutDecoder]:
         return [each for each in self._decoders if each.rows >= BATCH_ROWS or each.payload_bytes >= BATCH_BYTES]
 
-    def _emit_batches(self, speakers: Sequence[KeyLayoutDecoder]) -> Iterator[KeyedBatch]:
-        for speaker in speakers:
-            if speaker.rows:
-                yield speaker.take(self._reader.path)
+    def _emit_batches(self, decoders: Sequence[KeyLayoutDecoder]) -> Iterator[KeyedBatch]:
+        for decoder in decoders:
+            if decoder.rows:
+                yield decoder.take(self._reader.path)
 
     def _recognise(self, stretch: VerifiedFrames) -> dict[int, PayloadKind]:
-        """Settle what the file holds; gives the records that hold something else."""
+        """Determine the payload kind of the file; returns the records of other kinds."""
         self._kind = detect_payload_kind(stretch)
         if self._kind != PayloadKind.EXAMPLE:
             return {}
         kinds = _core.recognise(stretch.buffer, stretch.extents, SAMPLED_RECORDS)
         return {i: kind for i, kind in enumerate(kinds) if kind in _KIND_CODES and stretch.extents.length(i)}
 
-    def _finding(self, stretch: VerifiedFrames, index: int, code: str, severity: Severity, **said: Any) -> Finding:
+    def _finding(self, stretch: VerifiedFrames, index: int, code: str, severity: Severity, **details: Any) -> Finding:
         record, offset = stretch.first_record + index, stretch.offset(index)
-        return Finding.of(code, severity, path=self._reader.path, record=record, offset=offset, **said)
+        return Finding.of(code, severity, path=self._reader.path, record=record, offset=offset, **details)
 
     def _refused(self, stretch: VerifiedFrames, index: int, problem: _core.Problem) -> Finding:
-        """What protobuf would say of a payload."""
+        """The wire error of a payload."""
         failure = wire_error(problem)
         failure.location = failure.location.within(
             path=self._reader.path, record=stretch.first_record + index, offset=stretch.offset(index)
@@ -302,7 +297,7 @@ class _FileScan:
         return Finding.from_error(failure)
 
     def _too_many_keys(self, stretch: VerifiedFrames, index: int, keys: int) -> Finding:
-        """A record that would take more memory as columns than it is worth."""
+        """A record with too many keys to decode into columns."""
         return self._finding(
             stretch,
             index,
@@ -310,21 +305,21 @@ class _FileScan:
             "warning",
             expected=f"at most {_MAX_KEYS:,} keys",
             found=f"{keys:,} keys",
-            likely="the keys hold data, such as a file's name or a word, instead of naming columns",
-            do="write such data as values: one key for the names, one for what belongs to them",
+            likely="the keys hold data, such as a file name or a word, instead of column names",
+            do="store the data as values: one key for the names, one for their values",
         )
 
     def _mixed(self, stretch: VerifiedFrames, index: int) -> Finding:
-        """A record that fits no dialect, not even its own."""
+        """A record that fits no layout, not even its own."""
         self._add_oddities(stretch, index)
-        feature, kinds = find_mixed_steps(_get_payload(stretch, index))
+        feature, kinds = find_mixed_steps(get_payload(stretch, index))
         return self._finding(
             stretch,
             index,
             "H726",
             "error",
             feature=feature,
-            expected="steps of one kind",
+            expected="steps of the same kind",
             found=" and ".join(kinds),
             do="write the record again with one kind for all steps",
         )
@@ -336,15 +331,14 @@ class _FileScan:
 
     def _add_oddity(self, oddity: int, feature: str | None, stretch: VerifiedFrames, index: int) -> None:
         if oddity == _core.ODD_ENTRY_SWAPPED and self._sequence:
-            oddity = _core.ODD_ENTRY_FORM  # only the parser of sequences insists on the order
-        if oddity not in _ODDITY_CODES:
+            oddity = _core.ODD_ENTRY_FORM  # only the sequence parser requires this order
+        code = _ODDITY_CODES.get(oddity)
+        if code is None:
             return
-        code, severity = _ODDITY_CODES[oddity]
-        known = self._repeated.get((code, feature))
-        if known is not None:
+        if (known := self._repeated.get((code, feature))) is not None:
             known.count += 1
             return
-        self._repeated[code, feature] = self._finding(stretch, index, code, severity, feature=feature)
+        self._repeated[code, feature] = self._finding(stretch, index, code, "warning", feature=feature)
 
     def _find_file_oddities(self, records: int) -> Iterator[Finding]:
         path, compression = self._reader.path, self._reader.compression
@@ -356,21 +350,16 @@ class _FileScan:
                 "H701",
                 "warning",
                 path=path,
-                expected=f"{named}, as the name says",
+                expected=f"{named}, as the name indicates",
                 found="no compression",
-                do="read it without compression, or give it another name",
+                do="read it without compression, or rename it",
             )
         elif named is None and compression != "none":
             yield Finding.of(
                 "H702",
                 "note",
                 path=path,
-                expected="no compression, as far as the name says",
+                expected="no compression, as the name indicates",
                 found=compression,
-                do=f'TFRecordDataset(..., compression_type="{compression.upper()}")',
+                do=f'tf.data.TFRecordDataset(files, compression_type="{compression.upper()}")',
             )
-
-
-def _get_payload(stretch: VerifiedFrames, index: int) -> bytes:
-    begin = stretch.extents.offset(index) + _core.HEADER_BYTES
-    return bytes(stretch.buffer[begin : begin + stretch.extents.length(index)])

@@ -148,7 +148,7 @@ def test_warnings_and_notes_are_told_apart_and_are_no_failure(
     assert run_command_line(["check", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("H703  none.tfrecord")
-    assert "   note: file holds no records" in lines[0]
+    assert "   note: file has no records" in lines[0]
     assert lines[1].startswith("H722  odd.tfrecord ")
     assert "feature `a`   warning: " in lines[1]
     assert lines[1].endswith("(in 3 records)")
@@ -159,11 +159,11 @@ def test_warnings_and_notes_are_told_apart_and_are_no_failure(
 @pytest.mark.parametrize(
     ("payloads", "code", "said"),
     [
-        ([{"a": [1], "b": [2]}] * 3, "H789", "3 of 3 rows are there more than once"),
+        ([{"a": [1], "b": [2]}] * 3, "H789", "3 of 3 rows are duplicates"),
         (
             [{"x": [image(i % 30)]} for i in range(60)],
             "H786",
-            "the same `x` is there more than once: 10 more",
+            "duplicate `x`: 10 more",
         ),
     ],
 )

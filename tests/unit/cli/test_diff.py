@@ -39,7 +39,7 @@ def test_what_is_the_same_is_one_line(data: Path, capsys: pytest.CaptureFixture[
     assert run_command_line(["diff", str(data / "a"), str(data / "b")]) == 0
     first, note = said(capsys)
     assert first.startswith("the same · 100 records · ")
-    assert note == "note  `train` lies in 1 file in A and in 2 files in B"
+    assert note == "note  `train` has 1 file in A and 2 files in B"
 
 
 def test_equal_manifests_say_that_nothing_was_read(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,7 +67,7 @@ def test_differences_are_short_and_in_words(data: Path, capsys: pytest.CaptureFi
         "records   100 → 99 records · 1 added · 2 removed · 98 changed",
         "          changed: extra in 98, score in 1",
         "schema    + extra  Int64",
-        "features  score  mean 6.188 against 107.3, greatest 12.375 against 9999",
+        "features  score  mean 6.188 vs 107.3, max 12.375 vs 9999",
     ]
     assert lines[4] == f"such as   ~ id 2  {shard} record 0  extra: nothing → 1"
     assert lines[7] == f"          ~ id 5  {shard} record 3  extra: nothing → 1  score: 0.625 → 9999.0"
@@ -147,7 +147,7 @@ def test_a_key_that_is_not_there_is_wrong_usage(data: Path, capsys: pytest.Captu
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.splitlines()[0] == "UsageError U606: no record of A has the key 'nam'"
-    assert "  do        --key name" in printed.err.splitlines()
+    assert '  do        key="name"' in printed.err.splitlines()
 
 
 def test_a_missing_path_is_no_access(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,15 +41,15 @@ def test_a_good_file_has_nothing_wrong(place: Path, capsys: pytest.CaptureFixtur
 def test_a_diagnosis_is_told_like_a_colleague_would(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["doctor", "broken.tfrecord"]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "H804  bytes were changed after writing",
+        "H804  bytes changed after the file was written",
         "  where     broken.tfrecord, record 7, byte 350",
         "  evidence  record 7, at byte 350: the checksum of its payload does not match",
         "            1 place in the file, 99 records intact",
         "            the next frame, at byte 400, is intact",
-        "  ruled out not a cut: the file goes on behind the damage with intact records",
-        "            not compression: the file begins with a valid record header",
-        "  likely    bytes were changed in place, by a bad disk, memory or transfer, or by a program",
-        "  do        copy the file again from its origin; `rekord salvage IN OUT` keeps the intact records",
+        "  ruled out not truncation: intact records follow the damage",
+        "            not compression: the file starts with a valid record header",
+        "  likely    bytes changed in place: a bad disk, memory or transfer, or a program",
+        "  do        copy the file again from its source; `rekord salvage IN OUT` keeps the intact records",
         "  tf says   corrupted record at 362",
         "",
         "1 error · 1 file · 99 records · 3.5 kB",
@@ -62,7 +62,7 @@ def test_with_a_spec_each_feature_is_judged_and_a_spec_that_works_is_printed(
 ) -> None:
     assert run_command_line(["doctor", "floats.tfrecord", "--spec", "reader.py:SPEC"]) == 1
     said = capsys.readouterr().out
-    assert said.startswith("H814  `label` holds whole numbers and is stored as floats\n")
+    assert said.startswith("H814  `label` holds integers stored as floats\n")
     assert (
         "  tf says   Name: <unknown>, Key: label, Index: 0.  "
         "Data types don't match. Data type: float but expected type: int64\n"

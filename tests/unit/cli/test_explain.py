@@ -54,8 +54,8 @@ MESSAGE = "Key: label.  Data types don't match. Data type: string but expected t
 def test_a_message_of_tensorflow_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["explain", MESSAGE]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "`label` is stored as string, and read as float"
-    assert lines[1].startswith("  says      The record holds `label` as bytes_list")
+    assert lines[0] == "`label` is stored as string but read as float"
+    assert lines[1].startswith("  says      The record stores `label` as bytes_list")
     assert lines[2].startswith("  happens   ")
     assert any(line.startswith("  do        ") and "rekord doctor PATH --spec" in line for line in lines)
     assert lines[-1].startswith("  code      rekord explain D403 ")
@@ -96,8 +96,8 @@ def test_json_holds_code_title_and_text(capsys: pytest.CaptureFixture[str]) -> N
     assert run_command_line(["explain", "--json", MESSAGE]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["code"] == "D403"
-    assert document["title"] == "`label` is stored as string, and read as float"
-    assert document["text"].startswith("says: The record holds `label`")
+    assert document["title"] == "`label` is stored as string but read as float"
+    assert document["text"].startswith("says: The record stores `label`")
     assert run_command_line(["explain", "f102", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["code"], document["title"]) == ("F102", CODES["F102"])

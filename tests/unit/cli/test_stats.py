@@ -98,8 +98,8 @@ def test_splits_that_differ_are_said_with_the_reason(tmp_path: Path, capsys: Cap
     assert run_command_line(["stats", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2:] == [
-        "compared with train: 0 of 1 alike",
-        "  x  val  L∞ 0.700       differs  “a”: 90.0% against 20.0%",
+        "compared with train: 0 of 1 features: no significant shift",
+        "  x  val  L∞ 0.700       differs  “a”: 90.0% vs 20.0%",
     ]
     assert any(line.split()[:3] == ["train", "100", "50%"] for line in lines)
 
@@ -110,7 +110,7 @@ def test_what_chance_explains_is_counted_and_not_listed(tmp_path: Path, capsys: 
         (tmp_path / f"{split}.tfrecord").write_bytes(frames(rows))
     assert run_command_line(["stats", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "compared with train: 1 of 1 alike, 1 of them but for chance"
+    assert lines[-1] == "compared with train: 1 of 1 features: no significant shift"
 
 
 def test_damage_is_exit_code_1_and_the_rest_is_described(tmp_path: Path, capsys: Captured) -> None:

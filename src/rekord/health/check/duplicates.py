@@ -1,12 +1,12 @@
-"""A rule: no content occurs twice, and above all not in two splits."""
+"""A rule: no duplicate content, above all not in two splits."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from rekord._core import Colour, ImageFormat
 from rekord.dataset.read import SPLIT_STEMS
 from rekord.errors import RekordError, preview
 from rekord.health.check.rule import MAX_LISTED_PER_CODE, CheckRule
+from rekord.health.digests import mix_column, mix_steps
 from rekord.health.duplicates import (
     MEMORY_BYTES,
     PLACE_DTYPE,
@@ -31,7 +32,7 @@ from rekord.report.formatting import format_count
 from rekord.schema import Feature, Mask, Schema
 
 MIN_CONTENT_BYTES = 256
-"""Images of fewer bytes on average are icons or the like, and repeat by nature."""
+"""Images with fewer bytes on average are icons or similar, and repeat by nature."""
 
 _SAMPLED_VALUES = 8
 _MASK_NAME = re.compile(r"mask|segmentation", re.IGNORECASE)
@@ -41,18 +42,18 @@ _IDENTITY_SHARE = 0.9  # of the values of an identity are different, at least
 
 @dataclass(frozen=True, slots=True)
 class ContentKey:
-    """One key whose values are compared on their own."""
+    """A key whose values are compared separately."""
 
     key: str
     in_steps: bool
-    is_image: bool  # declared to be one, or recognised by its bytes; else a tensor that a schema declares
+    is_image: bool  # declared or recognised; else a declared tensor
 
 
 def find_identity_keys(batch: KeyedBatch, schema: Schema | None, column: str | None) -> frozenset[str]:
-    """The keys that only tell records apart: those of the column that was named, and what looks like one.
+    """The keys that only identify records: those of the declared column, and similar ones.
 
-    That is a name such as `image/source_id` whose values differ from record to record. The `user_id` of a table of
-    ratings is named like that too, and is data.
+    That is a name such as `image/source_id` whose values are nearly unique. The `user_id` in a table of ratings has
+    such a name too, but is data.
     """
     keys = [
         key
@@ -72,9 +73,9 @@ def _count_distinct(column: KeyColumn) -> int:
 
 
 def find_content_keys(batch: KeyedBatch, schema: Schema | None, identity: frozenset[str]) -> list[ContentKey]:
-    """The content of records like these: images, and the tensors of a schema; a mere table has none.
+    """The content keys of records like these: images, and the tensors of a schema; plain tables have none.
 
-    Other bytes are no content, however large: questions share their paragraph, and recordings their calibration.
+    Other bytes are not content, however large: questions share their paragraph, and recordings their calibration.
     """
     declared, masks = _find_declared_content(schema)
     found = [one for one in declared if one.key in (batch.steps if one.in_steps else batch.context)]
@@ -87,7 +88,7 @@ def find_content_keys(batch: KeyedBatch, schema: Schema | None, identity: frozen
             if (key, in_steps) in known or key in identity or _MASK_NAME.search(key):
                 continue
             if image is False and coloured:
-                continue  # grey PNGs beside images in colour are masks or depths: many are alike
+                continue  # grey PNGs next to colour images are masks or depths: many are alike
             if image is not None:
                 found.append(ContentKey(key, in_steps, is_image=True))
     return sorted(found, key=lambda one: (one.in_steps, one.key))
@@ -115,7 +116,7 @@ def _has_large_values(column: KeyColumn) -> bool:
 
 
 def _is_color_image(column: KeyColumn) -> bool | None:
-    """Whether the first values are images that masks are not: in colour, or no PNG. None: they are no images."""
+    """Whether the first values are images other than masks: in colour, or not PNG. None: not images."""
     coloured, seen = False, 0
     for i in range(min(len(column.values), _SAMPLED_VALUES)):
         data = column.values.bytes(i)
@@ -130,10 +131,10 @@ def _is_color_image(column: KeyColumn) -> bool | None:
 
 
 _MAX_UNIQUE_SHARE = 0.1
-"""Where so small a share of tensors is different, they are settings or the like, and repeat by nature."""
+"""Tensors with a smaller share of distinct values are settings or similar, and repeat by nature."""
 
 _MAX_REPEATED_SHARE = 0.5
-"""Where so large a share of a table's rows repeats, few and small columns make it so."""
+"""If a larger share of rows repeats, the table just has few and small columns."""
 
 _DigestArray = npt.NDArray[np.uint64]
 _ValidMask = npt.NDArray[np.bool_]
@@ -141,17 +142,17 @@ _ValidMask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class _ComparedKeys:
-    """What is compared in records of one kind. No content keys: all keys but the identity."""
+    """What is compared in records of one kind. Without content keys: all keys except the identity."""
 
     content: Sequence[ContentKey]
     identity: frozenset[str]
 
 
 class DuplicateContentRule(CheckRule):
-    """The rule. `split_of` tells the split of a file, `key` the column that is a row's identity.
+    """The rule. `split_of` returns the split of a file, `key` is the column that identifies a row.
 
-    The content keys are those of `schema`, or chosen when the first records are seen. Where splits were only guessed
-    from folders, `guessed_splits`, the same content in two of them is no error unless they are named like splits.
+    The content keys are those of `schema`, or chosen from the first records. If splits were only guessed from
+    folders (`guessed_splits`), the same content in two of them is an error only if they are named like splits.
     """
 
     def __init__(
@@ -175,11 +176,9 @@ class DuplicateContentRule(CheckRule):
         self._features: dict[tuple[str, bool] | None, int] = {}  # a content key, or None for rows of a table
         self._images: set[int] = set()
         self._seen: Counter[tuple[int, int]] = Counter()  # records by feature and split
-        self._seeds: dict[tuple[str, str], int] = {}
-        self._nothing: dict[int, _DigestArray] = {}
 
     def update(self, batch: KeyedBatch) -> Iterator[Finding]:
-        """Takes digests of what the records hold; what is the same is known at the end."""
+        """Add digests of the records; duplicates are found at the end."""
         if self._sort is None or not len(batch):
             return
         choice = self._choices.get(batch.sequence)
@@ -199,7 +198,7 @@ class DuplicateContentRule(CheckRule):
             yield Finding.from_error(failure)
 
     def end(self) -> Iterator[Finding]:
-        """What is there more than once."""
+        """The duplicates."""
         if self._sort is None:
             return
         equal = DuplicateCounter(MAX_LISTED_PER_CODE)
@@ -214,7 +213,7 @@ class DuplicateContentRule(CheckRule):
         yield from _DuplicateFindings(self, equal).findings()
 
     def close(self) -> None:
-        """Let go of what was kept; from then on nothing is looked for."""
+        """Release memory and disk; no more duplicates are found."""
         if self._sort is not None:
             self._sort.close()
             self._sort = None
@@ -222,59 +221,27 @@ class DuplicateContentRule(CheckRule):
     # ---- Digests ----
 
     def _content(self, one: ContentKey, column: KeyColumn | StepColumn) -> tuple[_DigestArray, _ValidMask]:
-        rows = len(column)
-        into = np.zeros((rows, 2), np.uint64)
-        self._mix(one.key, column, into)
+        into = np.zeros((len(column), 2), np.uint64)
         if isinstance(column, StepColumn):
+            mix_steps(one.key, column, into)
             return into, np.diff(column.offsets) > 0
+        mix_column(one.key, column, into)
         present = column.counts > 0
         if column.kind == "bytes":
-            present &= (into != self._digest_empty(self._seed(column.kind, one.key))).any(axis=1)
+            present &= (into != _digest_empty(one.key)).any(axis=1)
         return into, present
 
     def _row(self, batch: KeyedBatch, identity: frozenset[str]) -> tuple[_DigestArray, _ValidMask]:
         into = np.zeros((len(batch), 2), np.uint64)
         present = np.zeros(len(batch), np.bool_)
-        for columns in (batch.context, batch.steps):
-            for key in sorted(columns):
-                if key in identity:
-                    continue
-                column = columns[key]
-                self._mix(key, column, into)
-                if isinstance(column, StepColumn):
-                    present |= np.diff(column.offsets) > 0
-                elif column.offsets is None and column.valid is None:
-                    present[:] = True
-                else:
-                    present |= column.counts > 0
+        for key in sorted(batch.context.keys() - identity):
+            column = batch.context[key]
+            mix_column(key, column, into)
+            present |= column.counts > 0
+        for key in sorted(batch.steps.keys() - identity):
+            mix_steps(key, batch.steps[key], into)
+            present |= np.diff(batch.steps[key].offsets) > 0
         return into, present
-
-    def _mix(self, key: str, column: KeyColumn | StepColumn, into: _DigestArray) -> None:
-        if isinstance(column, KeyColumn):
-            seed = self._seed(column.kind, key)
-            _core.digest_column(seed, column.values, column.offsets, column.valid, into)
-            return
-        steps = np.zeros((len(column.steps), 2), np.uint64)
-        self._mix(key, column.steps, steps)
-        # The digests of a record's steps, two numbers each, are a list of numbers like any other.
-        seed = self._seed("steps", key)
-        _core.digest_column(seed, steps.reshape(-1), column.offsets * 2, column.valid, into)
-
-    def _seed(self, kind: str, key: str) -> int:
-        seed = self._seeds.get((kind, key))
-        if seed is None:
-            name = f"{kind}\0{key}".encode("utf-8", "surrogatepass")
-            seed = int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little")
-            self._seeds[kind, key] = seed
-        return seed
-
-    def _digest_empty(self, seed: int) -> _DigestArray:
-        """The digest of one empty string, which many records have without being the same."""
-        if seed not in self._nothing:
-            into = np.zeros((1, 2), np.uint64)
-            _core.digest_column(seed, _core.strings([b""]), None, None, into)
-            self._nothing[seed] = into
-        return self._nothing[seed]
 
     def _add(self, batch: KeyedBatch, one: ContentKey | None, digests: _DigestArray, present: _ValidMask) -> None:
         assert self._sort is not None
@@ -295,8 +262,16 @@ class DuplicateContentRule(CheckRule):
         self._sort.add(places)
 
 
+@lru_cache(maxsize=4096)
+def _digest_empty(key: str) -> _DigestArray:
+    """The digest of an empty string, which does not make records duplicates."""
+    into = np.zeros((1, 2), np.uint64)
+    mix_column(key, KeyColumn("bytes", _core.strings([b""]), None, None), into)
+    return into
+
+
 class _DuplicateFindings:
-    """The findings, from what was counted."""
+    """The findings about counted duplicates."""
 
     def __init__(self, rule: DuplicateContentRule, equal: DuplicateCounter) -> None:
         self._equal = equal
@@ -318,32 +293,47 @@ class _DuplicateFindings:
             else:
                 yield from self._content(number, feature)
 
-    def _content(self, number: int, feature: str) -> Iterator[Finding]:
+    def _across(self, number: int) -> Iterator[tuple[int, int, DuplicateTally]]:
+        """The splits and tallies of content in two splits."""
         for (which, one, other), tally in sorted(self._equal.across.items(), key=lambda item: item[0]):
             if which == number:
-                yield from self._leaks(feature, one, other, tally)
+                yield one, other, tally
+
+    def _within(self, number: int) -> Iterator[tuple[int, DuplicateTally]]:
+        """The splits and tallies of content repeated in one split."""
         for (which, split), tally in sorted(self._equal.within.items(), key=lambda item: item[0]):
             if which == number:
-                yield from self._duplicates(feature, split, tally)
+                yield split, tally
 
-    def _leaks(self, feature: str, one: int, other: int, tally: DuplicateTally) -> Iterator[Finding]:
-        names = preview(self._splits[one]), preview(self._splits[other])
-        severity: Severity = "error" if self._has_certain_splits(one, other) else "warning"
-        in_all = f"{format_count(tally.others, 'record')} of {names[0]} and {tally.records:,} of {names[1]} in all"
-        message = f"the same `{feature[:60]}` is in split {names[0]} and in split {names[1]}"
-        do = "keep one of them, and split by what equal records share: rekord write --split-by KEY"
-        for pair in tally.pairs:
-            found = f"also {self._where(pair.second)}; {in_all}"
-            yield self._finding("H787", severity, feature, message, pair, found, do)
-        yield from self._more("H787", severity, feature, message, tally)
+    def _content(self, number: int, feature: str) -> Iterator[Finding]:
+        for one, other, tally in self._across(number):
+            names = preview(self._splits[one]), preview(self._splits[other])
+            severity: Severity = "error" if self._has_certain_splits(one, other) else "warning"
+            totals = (
+                f"; {format_count(tally.others, 'record')} of {names[0]} and {tally.records:,} of {names[1]} in total"
+            )
+            message = f"splits {names[0]} and {names[1]} have the same `{feature[:60]}`"
+            do = "keep one of them, and split by a shared key: rekord write SOURCE OUT --split-by KEY"
+            yield from self._pairs("H787", severity, feature, message, tally, totals, do)
+        for split, tally in self._within(number):
+            message = f"duplicate `{feature[:60]}`{self._format_split('in', split)}"
+            do = "keep one of them, unless the duplicates are intentional"
+            yield from self._pairs("H786", "warning", feature, message, tally, "", do)
 
-    def _duplicates(self, feature: str, split: int, tally: DuplicateTally) -> Iterator[Finding]:
-        message = f"the same `{feature[:60]}` is there more than once{self._in_split(split)}"
-        do = "keep one of them, unless they are there to weigh more"
+    def _pairs(
+        self, code: str, severity: Severity, feature: str, message: str, tally: DuplicateTally, totals: str, do: str
+    ) -> Iterator[Finding]:
         for pair in tally.pairs:
-            found = f"also {self._where(pair.second)}"
-            yield self._finding("H786", "warning", feature, message, pair, found, do)
-        yield from self._more("H786", "warning", feature, message, tally)
+            found = f"also in {self._where(pair.second)}{totals}"
+            yield self._finding(code, severity, feature, message, pair, found, do)
+        left = tally.contents - len(tally.pairs)
+        if left > 0:
+            records = tally.records + tally.others - sum(pair.records for pair in tally.pairs)
+            found, do = format_count(records, "record"), "fix the listed ones, then check again"
+            finding = self._finding(code, severity, feature, f"{message}: {left:,} more", tally.pairs[-1], found, do)
+            finding.record = finding.offset = None
+            finding.count = records
+            yield finding
 
     def _describe_natural_repeats(self, number: int, feature: str, distinct: int, total: int) -> Finding:
         tallies = [
@@ -357,45 +347,35 @@ class _DuplicateFindings:
             "H786",
             "note",
             feature,
-            f"`{feature[:60]}` has only {distinct:,} different "
+            f"`{feature[:60]}` has only {distinct:,} distinct "
             f"{'value' if distinct == 1 else 'values'} in {format_count(total, 'record')}",
             pair,
-            f"also {self._where(pair.second)}",
-            "nothing, where records share such values; else remove the copies",
+            f"also in {self._where(pair.second)}",
+            "nothing if records share such values; else remove the duplicates",
         )
         finding.count = total
         return finding
 
     def _table(self, number: int, *, often: bool) -> Iterator[Finding]:
-        for (which, one, other), tally in sorted(self._equal.across.items(), key=lambda item: item[0]):
-            if which == number:
-                names = preview(self._splits[one]), preview(self._splits[other])
-                total = self._seen[which, other]
-                finding = self._finding(
-                    "H788",
-                    "note" if often or not self._has_certain_splits(one, other) else "warning",
-                    None,
-                    f"{tally.records:,} of {total:,} rows of split {names[1]} are in split {names[0]} too",
-                    tally.pairs[0],
-                    f"the first is also {self._where(tally.pairs[0].second)}",
-                    "split by what equal rows share: rekord write --split-by KEY",
-                )
-                finding.count = tally.records + tally.others
-                yield finding
-        for (which, split), tally in sorted(self._equal.within.items(), key=lambda item: item[0]):
-            if which == number:
-                finding = self._finding(
-                    "H789",
-                    "note",
-                    None,
-                    f"{tally.records:,} of {self._seen[which, split]:,} rows{self._of_split(split)} are there more "
-                    "than once",
-                    tally.pairs[0],
-                    f"the first is also {self._where(tally.pairs[0].second)}",
-                    "keep one of each, unless rows repeat by nature",
-                )
-                finding.count = tally.records
-                yield finding
+        for one, other, tally in self._across(number):
+            names = preview(self._splits[one]), preview(self._splits[other])
+            total = self._seen[number, other]
+            message = f"{tally.records:,} of {total:,} rows of split {names[1]} are also in split {names[0]}"
+            severity: Severity = "note" if often or not self._has_certain_splits(one, other) else "warning"
+            do = "split by a shared key: rekord write SOURCE OUT --split-by KEY"
+            yield self._table_finding("H788", severity, message, tally, do)
+        for split, tally in self._within(number):
+            total = self._seen[number, split]
+            message = f"{tally.records:,} of {total:,} rows{self._format_split('of', split)} are duplicates"
+            yield self._table_finding(
+                "H789", "note", message, tally, "keep one of each, unless rows repeat by nature"
+            )
+
+    def _table_finding(self, code: str, severity: Severity, message: str, tally: DuplicateTally, do: str) -> Finding:
+        found = f"the first is also in {self._where(tally.pairs[0].second)}"
+        finding = self._finding(code, severity, None, message, tally.pairs[0], found, do)
+        finding.count = tally.records + tally.others
+        return finding
 
     def _finding(
         self,
@@ -420,39 +400,13 @@ class _DuplicateFindings:
             count=pair.records,
         )
 
-    def _more(
-        self, code: str, severity: Severity, feature: str, message: str, tally: DuplicateTally
-    ) -> Iterator[Finding]:
-        left = tally.contents - len(tally.pairs)
-        if left > 0:
-            last = tally.pairs[-1]
-            records = tally.records + tally.others - sum(pair.records for pair in tally.pairs)
-            finding = self._finding(
-                code,
-                severity,
-                feature,
-                f"{message}: {left:,} more",
-                last,
-                format_count(records, "record"),
-                _FIX_LISTED_HINT,
-            )
-            finding.record = finding.offset = None
-            finding.count = records
-            yield finding
-
     def _has_certain_splits(self, *splits: int) -> bool:
-        """Whether these are splits beyond doubt: declared, or named like some."""
+        """Whether these are certainly splits: declared, or named like splits."""
         words = [re.split(r"[^a-z]+", self._splits[split].lower()) for split in splits]
         return not self._guessed_splits or not any(SPLIT_STEMS.isdisjoint(each) for each in words)
 
-    def _in_split(self, split: int) -> str:
-        return f" in split {preview(self._splits[split])}" if len(self._splits) > 1 else ""
-
-    def _of_split(self, split: int) -> str:
-        return f" of split {preview(self._splits[split])}" if len(self._splits) > 1 else ""
+    def _format_split(self, preposition: str, split: int) -> str:
+        return f" {preposition} split {preview(self._splits[split])}" if len(self._splits) > 1 else ""
 
     def _where(self, place: Any) -> str:
         return f"{self._paths[place.file]}, record {place.record:,}"
-
-
-_FIX_LISTED_HINT = "fix those that are listed, then check again"

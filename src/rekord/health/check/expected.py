@@ -1,4 +1,4 @@
-"""What a schema expects of the values under each record key, compiled once."""
+"""The values that a schema allows under each record key, compiled once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS: dict[int, ListKind] = {number: name for name, number in KIND_NUMBERS.ite
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedKey:
-    """One record key of a column: any multiple of `count` values where `ragged`, else so many."""
+    """One record key of a column: `count` values, or any multiple of it if `ragged`."""
 
     key: str
     kind: ListKind
@@ -34,7 +34,7 @@ class ExpectedKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedColumn:
-    """One column, and the keys that it is stored under."""
+    """A column and its record keys."""
 
     name: str
     feature: Feature
@@ -44,11 +44,11 @@ class ExpectedColumn:
 
     @property
     def optional(self) -> bool:
-        """Whether an empty list of a fixed shape is a value that is missing."""
+        """Whether an empty list of a fixed shape means a missing value."""
         return self.feature.optional
 
     def describe_key(self, key: str, step: int | None = None) -> str:
-        """The subject of a sentence about what is stored under one of the keys."""
+        """The subject of a sentence about the value under one of the keys."""
         stored = "" if key == self.name else f" (stored as {format_key(key)})"
         return f"{'' if step is None else f'step {step:,} of '}{format_key(self.name)}{stored}"
 
@@ -63,7 +63,7 @@ class ExpectedSchema:
 
 
 def compile_schema(schema: Schema) -> ExpectedSchema:
-    """What records must hold to be those of a schema."""
+    """What a schema requires of records."""
     context = [_compile_column(name, feature, step=False) for name, feature in schema.context.items()]
     steps = [_compile_column(name, feature, step=True) for name, feature in schema.steps.items()]
     return ExpectedSchema(
@@ -93,7 +93,7 @@ def _compile_limits(feature: Feature, place: int) -> ValueLimits | None:
     if feature.sparse_size is not None:
         return build_index_limits(feature.sparse_size) if place == 0 else build_value_limits(feature)
     if feature.storage == "parallel":
-        return None  # a rule of their own knows what they mean
+        return None  # checked by a separate rule
     return build_value_limits(feature) if place == 0 else build_value_limits(Int64())
 
 
@@ -103,7 +103,7 @@ _NARROW_FLOATS = ("float16", "bfloat16")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueLimits:
-    """`low` and `high` are as numbers are stored; within them, and finite, there is nothing to say."""
+    """`low` and `high` apply to stored numbers; finite numbers within them are valid."""
 
     meaning: Meaning
     dtype: Any
@@ -111,10 +111,10 @@ class ValueLimits:
     high: Any = None
     holds: tuple[Any, Any] | None = None  # what a dtype narrower than the stored one can hold
     range: tuple[Any, Any] | None = None  # as declared, for messages
-    open: bool = False  # to infinity, which is worth a warning
+    open: bool = False  # to infinity, which gets a warning
 
     def is_plausible(self, values: Array) -> bool:
-        """Whether a quick look has nothing against these values; it never overlooks anything."""
+        """Whether a quick check finds these values valid; it never misses a problem."""
         if not len(values):
             return True
         if self.low is None:
@@ -125,7 +125,7 @@ class ValueLimits:
         return inside and not (self.open and (np.isinf(least) or np.isinf(greatest)))
 
     def find_violations(self, values: Array) -> Iterator[tuple[str, Severity, RowMask]]:
-        """What is wrong with which values: a code, a severity and a mark for each value."""
+        """The problems with these values: a code, a severity and a mask of the values."""
         with np.errstate(all="ignore"):
             verdicts = list(self._reals(values) if values.dtype == np.float32 else self._whole(values))
         yield from [verdict for verdict in verdicts if verdict[2].any()]
@@ -168,7 +168,7 @@ def build_value_limits(feature: Feature) -> ValueLimits:
         return ValueLimits(meaning=meaning, dtype=dtype, low=low, high=high, holds=holds, range=declared)
     low, high = None, None
     if declared is not None:
-        # Meant in the declared dtype, where 0.1 is another number than in Python.
+        # In the declared dtype, where 0.1 differs from Python's 0.1.
         low, high = _round_to_dtype(np.array(declared, np.float32), name)
     elif name in _NARROW_FLOATS:
         high = np.float32(float_maximum(feature.dtype))
@@ -184,7 +184,7 @@ def build_index_limits(size: int) -> ValueLimits:
 
 
 def _round_to_dtype(values: Array, name: str) -> Array:
-    """float32 values as the declared dtype has them."""
+    """float32 values rounded to the declared dtype."""
     if name == "float16":
         return values.astype(np.float16).astype(np.float32)
     if name != "bfloat16":
@@ -195,15 +195,15 @@ def _round_to_dtype(values: Array, name: str) -> Array:
 
 
 _UNKNOWN_LABEL = -1
-"""What TFDS stores where the class of a label is not known."""
+"""What TFDS stores for an unknown class."""
 
 ValueVerdict = tuple[str, Severity, RowMask]
 CellDescriber = Callable[[int], tuple[str, str]]
-"""What was expected of a cell, and what was found."""
+"""The expected and found texts for a cell."""
 
 
 def is_quickly_valid(column: ExpectedColumn, key: ExpectedKey, found: KeyColumn) -> bool:
-    """Whether a quick look has nothing against the values of a key; it never overlooks anything."""
+    """Whether a quick check finds the values of a key valid; it never misses a problem."""
     if key.limits is not None:
         return key.limits.is_plausible(found.values)
     if key.utf8:
@@ -216,7 +216,7 @@ def is_quickly_valid(column: ExpectedColumn, key: ExpectedKey, found: KeyColumn)
 def find_invalid_values(
     column: ExpectedColumn, key: ExpectedKey, cells: Cells, *, tfds: bool
 ) -> Iterator[ValueVerdict]:
-    """What is wrong with which values of a key: a code, a severity and a mark for each value."""
+    """The problems with the values of a key: a code, a severity and a mask of the values."""
     values = cells.column.values
     if key.limits is not None:
         for code, severity, marks in key.limits.find_violations(values):
@@ -228,11 +228,8 @@ def find_invalid_values(
                 yield code, severity, marks
     elif key.utf8:
         if not _is_all_utf8(values):
-            yield (
-                "D404",
-                "error",
-                np.array([not _is_utf8(value) for value in _iter_strings(values)], np.bool_),
-            )
+            strings = values.list_bytes(0, len(values))
+            yield "D404", "error", np.array([not _is_utf8(value) for value in strings], np.bool_)
     elif isinstance(column.feature, Tensor):
         yield from _find_invalid_tensors(column.feature, values)
 
@@ -244,7 +241,7 @@ def _is_all_utf8(values: _core.StringColumn) -> bool:
     ends, data = pack_strings(values)
     if not len(data) or data.max() < 0x80:
         return True
-    # Valid end to end, and none begins inside a character: then each of them is valid.
+    # Valid as a whole, and none starts inside a character: then each is valid.
     starts = ends[:-1]
     starts = starts[starts < len(data)]
     return _is_utf8(data.tobytes()) and not bool(np.any((data[starts] & 0xC0) == 0x80))
@@ -258,16 +255,11 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def _iter_strings(values: _core.StringColumn) -> Iterator[bytes]:
-    for place in range(len(values)):
-        yield values.bytes(place)  # type: ignore[misc]
-
-
 # Tensors.
 
 
 def get_tensor_bytes(feature: Tensor) -> int:
-    """How many bytes belong together: those of the known dimensions."""
+    """The number of bytes of the known dimensions."""
     return prod(size for size in feature.shape if size is not None) * _get_item_bytes(feature)
 
 
@@ -299,7 +291,7 @@ def _find_invalid_tensors(feature: Tensor, values: _core.StringColumn) -> Iterat
     wrong = _find_wrong_lengths(feature, ends)
     yield "D406", "error", wrong
     if isinstance(feature.dtype, str):
-        return  # bfloat16, and no package that knows it
+        return  # bfloat16, without a package that supports it
     odd = np.zeros(len(wrong), np.bool_)
     looks = feature.dtype == np.bool_ or feature.dtype.kind in "fc"
     for place in np.flatnonzero(~wrong).tolist() if looks else ():
@@ -318,37 +310,36 @@ def _find_invalid_tensors(feature: Tensor, values: _core.StringColumn) -> Iterat
 
 
 def find_length_mismatches(column: ExpectedColumn, parts: list[Cells]) -> tuple[RowMask, CellDescriber]:
-    """Which cells have another number of values under one key than under the first."""
+    """Which cells have different numbers of values under the keys of a column."""
     counts = [part.column.counts for part in parts]
     wrong = np.logical_or.reduce([count != counts[0] for count in counts])
 
-    def say(cell: int) -> tuple[str, str]:
+    def describe(cell: int) -> tuple[str, str]:
         other = next(i for i, count in enumerate(counts) if count[cell] != counts[0][cell])
         as_many = f"{counts[0][cell]:,} values under {format_key(column.keys[other].key)}"
         return f"{as_many}, as under {format_key(column.keys[0].key)}", f"{counts[other][cell]:,}"
 
-    return wrong, say
+    return wrong, describe
 
 
 def find_partition_mismatches(column: ExpectedColumn, parts: list[Cells]) -> tuple[RowMask, CellDescriber]:
-    """Which cells have row lengths that do not add up to the values that they divide."""
+    """Which cells have row lengths that do not add up to the number of values."""
     inner = column.keys[0].count or 1
     held = parts[0].column.counts // inner
     blame: dict[int, tuple[str, str]] = {}
     wrong = np.zeros(len(parts[0].column), np.bool_)
     for part in reversed(parts[1:]):
         found = part.column
-        told = found.values if isinstance(found.values, np.ndarray) else np.zeros(0, np.int64)
-        # Beyond what there is, a length is a lie, and their sum might not fit a number.
-        lies = (told < 0) | (told > (held.max() if len(held) else 0))
+        lengths = found.values if isinstance(found.values, np.ndarray) else np.zeros(0, np.int64)
+        # A length beyond the number of values is invalid, and the sum might overflow.
+        invalid = (lengths < 0) | (lengths > (held.max() if len(held) else 0))
         places = compute_value_offsets(found)
-        sums = np.diff(np.concatenate([[0], np.cumsum(np.where(lies, 0, told))])[places])
-        lied = np.diff(np.concatenate([[0], np.cumsum(lies)])[places]) > 0
-        bad = (sums != held) | lied
+        sums = np.diff(np.concatenate([[0], np.cumsum(np.where(invalid, 0, lengths))])[places])
+        bad = (sums != held) | (np.diff(np.concatenate([[0], np.cumsum(invalid)])[places]) > 0)
         for cell in np.flatnonzero(bad & ~wrong).tolist():
             blame[cell] = (
                 f"row lengths that sum to {held[cell]:,}",
-                _format_few(told[places[cell] : places[cell + 1]]),
+                _format_few(lengths[places[cell] : places[cell + 1]]),
             )
         wrong |= bad
         held = found.counts
@@ -361,7 +352,7 @@ def _format_few(numbers: Array) -> str:
 
 
 def find_first_invalid_item(feature: Tensor, data: bytes) -> tuple[int, Any]:
-    """The place and the value of the first item of a tensor that is no bool, or not finite."""
+    """The index and value of the first item of a tensor that is not a bool, or not finite."""
     if feature.dtype == np.bool_:
         items = np.frombuffer(data, np.uint8)
         place = int(np.argmax(items > 1))

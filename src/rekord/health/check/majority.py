@@ -1,4 +1,4 @@
-"""Records that differ from most of the others: what a check without a schema goes by."""
+"""Records that differ from most others, for checks without a schema."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from rekord._core import ImageFormat
 from rekord.errors import closest_match
 from rekord.health.check.images import MASK_KEY, BoxKeys, ImageKey
 from rekord.health.check.rule import (
+    LIST_NAMES,
     MIN_EVIDENCE_RECORDS,
     Cells,
     CheckRule,
     DeferredFindings,
     RowMask,
-    find_present_rows,
     find_records_with_key,
     format_key,
 )
-from rekord.health.check.schema import LIST_NAMES
-from rekord.health.finding import Finding
+from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import KeyColumn, KeyedBatch
 from rekord.report.formatting import format_count
 from rekord.schema.base import ListKind
@@ -44,12 +43,12 @@ _HEAD_BYTES = 64
 _NUMBER_PATTERN = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}|\d+")
 
 KeyPath = tuple[bool, str]
-"""Whether it is a key of steps, and the key."""
+"""Whether the key is one of the steps, and the key."""
 
 
 @dataclass(slots=True)
 class KeyStatistics:
-    """What was seen of one key. `rows` are records, or steps; `counts` are their numbers of values."""
+    """Statistics of one key. `rows` are records or steps; `counts` are their numbers of values."""
 
     present: int = 0  # records
     rows: int = 0
@@ -61,26 +60,26 @@ class KeyStatistics:
 
     @property
     def typical_count(self) -> int | None:
-        """The number of values that nearly all rows have."""
+        """The number of values in nearly all rows."""
         if not self.counts:
             return None
         count, rows = self.counts.most_common(1)[0]
         return count if rows >= MAJORITY_SHARE * self.rows else None
 
     def is_rare(self, records: int) -> bool:
-        """Whether so few of the records have the key that its name may be a slip."""
+        """Whether so few records have the key that its name may be a typo."""
         few = (1 - MAJORITY_SHARE) * records if records >= MIN_EVIDENCE_RECORDS else records / 2
         return self.present <= few
 
     @property
     def is_mostly_images(self) -> bool:
-        """Whether most of the values that are not empty begin as images do."""
+        """Whether most of the non-empty values start like images."""
         return self.images * 2 > self.inspected - self.empty
 
 
 @dataclass(slots=True)
 class FileSetStatistics:
-    """What was seen of files whose names differ by numbers alone."""
+    """Statistics of files whose names differ only in numbers."""
 
     records: int = 0
     keys: dict[KeyPath, KeyStatistics] = field(default_factory=dict)
@@ -88,15 +87,14 @@ class FileSetStatistics:
     boxes: tuple[BoxKeys, ...] | None = None
 
     def add(self, batch: KeyedBatch) -> None:
-        """Take these records into account."""
+        """Add these records."""
         self.records += len(batch)
         for step, key in list_key_paths(batch):
             cells = Cells.of(batch, key, step=step)
             assert cells is not None
             if (step, key) in self.keys or len(self.keys) < _MAX_KEYS:
-                _update_key_statistics(
-                    self.keys.setdefault((step, key), KeyStatistics()), batch, key, cells, step=step
-                )
+                seen = self.keys.setdefault((step, key), KeyStatistics())
+                _update_key_statistics(seen, batch, key, cells, step=step)
 
     def is_common(self, place: KeyPath) -> bool:
         """Whether nearly all records have a key."""
@@ -105,12 +103,12 @@ class FileSetStatistics:
 
     @property
     def has_missing_keys(self) -> bool:
-        """Whether keys are left out where a value is missing, as the way in which these files were written."""
+        """Whether these files omit keys for missing values."""
         return any(not self.is_common(place) and not seen.is_rare(self.records) for place, seen in self.keys.items())
 
 
 class RecordPatterns:
-    """What the records of each set of files are like, as far as a sample shows it."""
+    """Patterns in a sample of the records of each set of files."""
 
     def __init__(self) -> None:
         self._sets: dict[str, FileSetStatistics] = {}
@@ -118,15 +116,15 @@ class RecordPatterns:
         self._latest: tuple[str, FileSetStatistics] | None = None  # a set that the sample lacks
 
     def add(self, batch: KeyedBatch) -> None:
-        """Take these records into the sample."""
+        """Add these records to the sample."""
         self._sets.setdefault(infer_file_set(batch.path), FileSetStatistics()).add(batch)
 
     def seen(self, batch: KeyedBatch) -> FileSetStatistics:
-        """What is known of the set that a batch belongs to; of a set that no sample had, the batch is the sample."""
+        """The statistics of the file set of a batch; without a sample, the batch is the sample."""
         name = infer_file_set(batch.path)
         if name in self._sets:
             return self._sets[name]
-        # One at a time: there may be as many such sets as files.
+        # One at a time: there may be as many sets as files.
         if self._latest is None or self._latest[0] != name:
             self._kinds.pop(self._latest[0] if self._latest is not None else name, None)
             self._latest = name, FileSetStatistics()
@@ -134,7 +132,7 @@ class RecordPatterns:
         return self._latest[1]
 
     def kinds(self, batch: KeyedBatch) -> Mapping[KeyPath, ListKind]:
-        """The kind that most records have under each key, in a batch's set and in sets like it."""
+        """The kind most records have under each key, in the file set of a batch and in similar ones."""
         own, name = self.seen(batch), infer_file_set(batch.path)
         if name not in self._kinds:
             others = [seen for seen in self._sets.values() if seen is not own]
@@ -149,7 +147,7 @@ class RecordPatterns:
         return seen.images
 
     def boxes(self, batch: KeyedBatch) -> tuple[BoxKeys, ...]:
-        """The boxes: `…/bbox/xmin` and its like."""
+        """The boxes: `…/bbox/xmin` and so on."""
         seen = self.seen(batch)
         if seen.boxes is None:
             seen.boxes = _find_box_keys(seen)
@@ -157,7 +155,7 @@ class RecordPatterns:
 
 
 def learn_patterns(batches: Iterable[KeyedBatch]) -> RecordPatterns:
-    """What the records of a sample have in common, set of files by set of files."""
+    """The patterns in the records of a sample, by file set."""
     learnt = RecordPatterns()
     for batch in batches:
         learnt.add(batch)
@@ -192,7 +190,7 @@ def _find_box_keys(seen: FileSetStatistics) -> tuple[BoxKeys, ...]:
 
 
 def infer_file_set(path: str) -> str:
-    """What the names of files that belong together share: all but numbers."""
+    """The name of a file with its numbers masked, which files of one set share."""
     folder, name = os.path.split(path)
     return os.path.join(folder, _NUMBER_PATTERN.sub("#", name))
 
@@ -204,22 +202,21 @@ def _update_key_statistics(seen: KeyStatistics, batch: KeyedBatch, key: str, cel
     seen.present += int(np.count_nonzero(find_records_with_key(batch, key, step=step)))
     seen.rows += column.present
     seen.kinds[column.kind] += column.present if has_kind(cells) else 0
-    for count, rows in zip(
-        *np.unique(column.counts[find_present_rows(column, len(column))], return_counts=True), strict=True
-    ):
-        if int(count) in seen.counts or len(seen.counts) < _MAX_COUNTS:
-            seen.counts[int(count)] += int(rows)
+    counts, times = np.unique(column.counts[column.mask], return_counts=True)
+    for count, rows in zip(counts.tolist(), times.tolist(), strict=True):
+        if count in seen.counts or len(seen.counts) < _MAX_COUNTS:
+            seen.counts[count] += rows
     if isinstance(column.values, _core.StringColumn):
         _inspect_values(seen, cells)
 
 
 def has_kind(cells: Cells) -> bool:
-    """Whether the kind of these cells is one that their records have: steps of which none has a value have none."""
+    """Whether these cells have a kind: steps without any value have none."""
     return cells.lists is None or len(cells.column.values) > 0
 
 
 def _inspect_values(seen: KeyStatistics, cells: Cells) -> None:
-    """Whether the first values are images."""
+    """Count the images among the first values."""
     room = min(_MAX_INSPECTED - seen.inspected, _MAX_INSPECTED_PER_BATCH)
     places = np.flatnonzero(cells.column.owners >= 0)[: max(room, 0)]
     for place in places.tolist():
@@ -232,7 +229,7 @@ def _inspect_values(seen: KeyStatistics, cells: Cells) -> None:
 def _find_common_kinds(
     own: Mapping[KeyPath, KeyStatistics], others: Iterable[FileSetStatistics]
 ) -> dict[KeyPath, ListKind]:
-    """The kind that most records have under each key, in one set and in those that have about the same keys."""
+    """The kind most records have under each key, in one file set and in those with similar keys."""
     counted: dict[KeyPath, Counter[ListKind]] = {place: Counter(seen.kinds) for place, seen in own.items()}
     for other in others:
         both = own.keys() & other.keys.keys()
@@ -252,7 +249,7 @@ _DIGITS = re.compile(r"\d+")
 
 
 class MajorityRule(CheckRule):
-    """Every record is like most of the others."""
+    """Every record resembles most others."""
 
     def __init__(self, learnt: RecordPatterns) -> None:
         super().__init__()
@@ -279,7 +276,7 @@ class MajorityRule(CheckRule):
         self._having: dict[KeyPath, int] = {}  # records with a key whose number of values is usually the same
 
     def update(self, batch: KeyedBatch) -> Iterator[Finding]:
-        """What is wrong with these records; what may turn out to be usual in this file waits until its end."""
+        """The findings about these records; those that may turn out normal in this file wait until its end."""
         if batch.path != self._path:
             self._begin(batch)
         self._records += len(batch)
@@ -301,12 +298,12 @@ class MajorityRule(CheckRule):
                 self._find_non_finite(batch, place, cells)
 
     def end_file(self, path: str) -> Iterator[Finding]:
-        """What was held back, where this file does not show that it is usual."""
+        """The deferred findings, unless this file shows that they are normal."""
         for finding in self._held.end_file():
             records = self._records
             if finding.code == "H758":
                 records = max(self._having.get((step, str(finding.feature)), 0) for step in (False, True))
-            # Few of them are odd ones out; all of them make an odd file; else this is how the file is.
+            # A few are outliers, all of them make an unusual file; anything between is normal for the file.
             if finding.count == records or finding.count <= max(1, (1 - MAJORITY_SHARE) * records):
                 yield finding
         yield from super().end_file(path)
@@ -315,7 +312,7 @@ class MajorityRule(CheckRule):
     # Keys.
 
     def _replaced(self, batch: KeyedBatch) -> dict[KeyPath, RowMask]:
-        """Usual keys that records lack, and have under a name that is nearly the same."""
+        """Common keys that records have under a similar name instead."""
         out: dict[KeyPath, RowMask] = {}
         for place in list_key_paths(batch):
             step, key = place
@@ -332,9 +329,9 @@ class MajorityRule(CheckRule):
     def _describe_typo(self, place: KeyPath, meant: str, _row: int) -> dict[str, Any]:
         step, key = place
         return {
-            "message": f"{format_key(key)} is here instead of {format_key(meant)}: did you mean {format_key(meant)}?",
+            "message": f"unusual key {format_key(key)}: did you mean {format_key(meant)}?",
             "expected": f"{format_key(meant)}, as in {self._seen.keys[step, meant].present:,} of "
-            f"{format_count(self._seen.records, 'record')} that were looked at",
+            f"{format_count(self._seen.records, 'sampled record')}",
             "found": format_key(key),
             "do": f"write the records again with {format_key(meant)}",
         }
@@ -347,7 +344,7 @@ class MajorityRule(CheckRule):
         seen = self._seen.keys.get(place)
         near = None
         if seen is None or seen.is_rare(self._seen.records):
-            # Names that count are no slips: `x_1` beside `x_2`.
+            # Numbered names are not typos: `x_1` and `x_2`.
             bare = _DIGITS.sub("#", key)
             common = [k for s, k in self._common if s == step and _DIGITS.sub("#", k) != bare]
             near = closest_match(key, common)
@@ -362,40 +359,32 @@ class MajorityRule(CheckRule):
         lacks = ~find_records_with_key(batch, key, step=step)
         wrong = lacks if replaced is None else lacks & ~replaced
         present = self._seen.keys[place].present
-        self._held.report(
-            batch,
-            np.flatnonzero(wrong).tolist(),
-            "H756",
-            "note" if self._holes else "warning",
-            key,
-            lambda _: {
-                "message": f"{format_key(key)} is missing, and nearly all records have it",
-                "expected": f"a {'list of steps' if step else 'value'} under {format_key(key)}, as in {present:,} of "
-                f"{format_count(self._seen.records, 'record')} that were looked at",
-                "found": "no such key, or one without a kind",
-                "do": "write the records again with it, or declare a schema in which it is optional",
-            },
-        )
+        details = {
+            "message": f"{format_key(key)} is missing, but nearly all records have it",
+            "expected": f"a {'list of steps' if step else 'value'} under {format_key(key)}, as in {present:,} of "
+            f"{format_count(self._seen.records, 'sampled record')}",
+            "found": "no such key, or a key without a kind",
+            "do": "write the records again with it, or declare it optional in a schema",
+        }
+        severity: Severity = "note" if self._holes else "warning"
+        self._held.report(batch, np.flatnonzero(wrong).tolist(), "H756", severity, key, lambda _: details)
 
     # Kinds, counts and numbers.
 
     def _find_other_kind(self, batch: KeyedBatch, place: KeyPath, cells: Cells, usual: ListKind) -> Iterator[Finding]:
         column = cells.column
-        rows = cells.records(np.flatnonzero(find_present_rows(column, len(column))))
-        yield from self._repeated.report(
-            batch,
-            rows,
-            "H755",
-            "error",
-            place[1],
-            lambda row: {
-                "message": f"{format_key(place[1])} is stored as {LIST_NAMES[column.kind]}, most records have "
-                f"{LIST_NAMES[usual]}",
-                "expected": LIST_NAMES[usual],
-                "found": LIST_NAMES[column.kind] + _describe_values(column, rows[row], usual),
-                "do": "write the records again: TensorFlow parses one kind for a key",
-            },
-        )
+        rows = cells.records(np.flatnonzero(column.mask))
+        stored, expected = LIST_NAMES[column.kind], LIST_NAMES[usual]
+
+        def describe(row: int) -> dict[str, Any]:
+            return {
+                "message": f"{format_key(place[1])} is stored as {stored}, but most records have {expected}",
+                "expected": expected,
+                "found": stored + _describe_values(column, rows[row], usual),
+                "do": "write the records again: TensorFlow parses one kind per key",
+            }
+
+        yield from self._repeated.report(batch, rows, "H755", "error", place[1], describe)
 
     def _find_other_count(self, batch: KeyedBatch, place: KeyPath, cells: Cells) -> None:
         usual = self._counts.get(place)
@@ -408,24 +397,20 @@ class MajorityRule(CheckRule):
         self._having[place] = self._having.get(place, 0) + having
         if column.offsets is None and usual == 1:
             return
-        wrong = (column.counts != usual) & find_present_rows(column, len(column))
-        rows = cells.records(np.flatnonzero(wrong))
-        self._held.report(
-            batch,
-            list(rows),
-            "H758",
-            "warning",
-            place[1],
-            lambda row: {
-                "message": f"{format_key(place[1])} has another number of values than nearly all records have",
+        rows = cells.records(np.flatnonzero((column.counts != usual) & column.mask))
+
+        def describe(row: int) -> dict[str, Any]:
+            return {
+                "message": f"{format_key(place[1])} does not have the number of values of nearly all records",
                 "expected": f"{usual:,}",
                 "found": f"{int(column.counts[rows[row]]):,}",
                 "do": "fix the record, or declare a schema with shape=(None,)",
-            },
-        )
+            }
+
+        self._held.report(batch, list(rows), "H758", "warning", place[1], describe)
 
     def _find_suspect_keys(self, batch: KeyedBatch) -> set[KeyPath]:
-        """The keys with a number that is not finite, and perhaps some whose sum is too large."""
+        """The keys with a non-finite number, and possibly some whose sum overflows."""
         found = [(False, key, column) for key, column in batch.context.items()]
         found += [(True, key, column.steps) for key, column in batch.steps.items()]
         return {
@@ -438,26 +423,23 @@ class MajorityRule(CheckRule):
         values = cells.column.values
         first = cells.marked(~np.isfinite(values))
         rows = cells.records(np.fromiter(first, np.int64, len(first)))
-        self._once.report(
-            batch,
-            list(rows),
-            "H751",
-            "warning",
-            place[1],
-            lambda row: {
+
+        def describe(row: int) -> dict[str, Any]:
+            return {
                 "message": f"{format_key(place[1])} is NaN or infinite",
                 "expected": "finite numbers",
                 "found": str(values[first[rows[row]]]),
-                "do": "leave a value out where it is not known, or fix it where it is computed",
-            },
-        )
+                "do": "omit unknown values, or fix the computation",
+            }
+
+        self._once.report(batch, list(rows), "H751", "warning", place[1], describe)
 
 
 def _describe_values(column: KeyColumn, row: int, usual: ListKind) -> str:
-    """What the values of another kind show about themselves."""
+    """A remark on the values of another kind."""
     values = column.value(row)
     if column.kind == "float" and usual == "int64" and len(values):
         with np.errstate(all="ignore"):
             if bool(np.all(values == np.floor(values))):
-                return ", all values whole numbers"
+                return ", all values integers"
     return ""

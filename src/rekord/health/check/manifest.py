@@ -1,4 +1,4 @@
-"""Whether the files of a dataset match its manifest, its `dataset_info.json`, its label map and its indexes."""
+"""Checks of the files of a dataset against its manifest, `dataset_info.json`, label map and indexes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from rekord import _core
+from rekord.codes import CODES
 from rekord.dataset.index import CHUNK_RECORDS, IndexFile, IndexMismatch, index_path, open_index_file
 from rekord.dataset.manifest import (
     MANIFEST_NAME,
@@ -46,7 +46,7 @@ CLASS_NAME_KEY = "image/object/class/text"
 
 
 def find_label_map(folder: str) -> str | None:
-    """The label map in a folder, where there is exactly one."""
+    """The label map in a folder, if there is exactly one."""
     try:
         found = [name for name in sorted(os.listdir(folder)) if name.lower().endswith(_LABEL_MAP_SUFFIXES)]
     except OSError:
@@ -56,7 +56,7 @@ def find_label_map(folder: str) -> str | None:
 
 
 def build_label_map_rule(path: str) -> LabelMapRule | Finding:
-    """The rule for a label map, or what is wrong with it."""
+    """The rule for a label map, or the finding about an invalid one."""
     try:
         return LabelMapRule(os.path.basename(path), read_label_map(path))
     except RekordError as failure:
@@ -64,7 +64,7 @@ def build_label_map_rule(path: str) -> LabelMapRule | Finding:
 
 
 class LabelMapRule(CheckRule):
-    """A rule: every class id and name of an object is one of the map's. `classes` are names by their ids."""
+    """Every class id and class name of an object is in the label map. `classes` maps ids to names."""
 
     def __init__(self, name: str, classes: Mapping[int, str]) -> None:
         super().__init__()
@@ -73,14 +73,14 @@ class LabelMapRule(CheckRule):
         self._names = {text.encode() for text in classes.values()}
 
     def update(self, batch: KeyedBatch) -> Iterator[Finding]:
-        """The records that have another one."""
+        """The records with other classes."""
         ids, names = batch.context.get(CLASS_ID_KEY), batch.context.get(CLASS_NAME_KEY)
         if ids is not None and ids.kind == "int64":
             wrong = ~np.isin(ids.values, self._ids)
             yield from self._report_values(batch, CLASS_ID_KEY, ids, wrong, lambda place: str(int(ids.values[place])))
         if names is not None and names.kind == "bytes":
             texts = names.values.list_bytes(0, len(names.values))
-            # An empty name stands for a name that was left out.
+            # An empty name stands for an omitted one.
             wrong = np.fromiter((bool(t) and t not in self._names for t in texts), np.bool_, len(texts))
             yield from self._report_values(batch, CLASS_NAME_KEY, names, wrong, lambda place: repr(texts[place])[:60])
 
@@ -96,10 +96,10 @@ class LabelMapRule(CheckRule):
             "error",
             key,
             lambda row: {
-                "message": f"`{key}` has a class that {self._name} lacks",
+                "message": f"`{key}` has a class that is not in {self._name}",
                 "expected": f"one of the {len(self._ids):,} classes of {self._name}",
                 "found": shown(first[row]),
-                "do": f"add the class to {self._name}, or fix the records where they are written",
+                "do": f"add the class to {self._name}, or fix the records at their source",
             },
         )
 
@@ -110,7 +110,7 @@ _COUNT_CHUNK_RECORDS = 1 << 16  # class ids below this are counted by an array
 
 @dataclass(frozen=True)
 class ManifestListing:
-    """A manifest, and where it lies."""
+    """A manifest and its folder."""
 
     folder: str
     manifest: Manifest
@@ -118,7 +118,7 @@ class ManifestListing:
 
     @cached_property
     def shards(self) -> dict[str, tuple[str, int]]:
-        """The split and the number of each shard, by its path."""
+        """The split and number of each shard, by path."""
         return {
             os.path.normpath(os.path.join(self.folder, name)): (split, number)
             for split, part in self.manifest.splits.items()
@@ -127,18 +127,18 @@ class ManifestListing:
 
     @property
     def key(self) -> str | None:
-        """The column that is a row's identity, where one was named."""
+        """The column that identifies a row, if one is declared."""
         key = self.manifest.options.get("key")
         return key if isinstance(key, str) and key in self.schema else None
 
     def split_of(self, path: str) -> str | None:
-        """The split of a file; None of one that is not listed."""
+        """The split of a file; None if it is not listed."""
         found = self.shards.get(os.path.normpath(path))
         return None if found is None else found[0]
 
 
 def read_manifest_listing(folder: str) -> ManifestListing | Finding | None:
-    """The manifest of a folder; a finding where it cannot be used, None where there is none."""
+    """The manifest of a folder; a finding if it is invalid, None if there is none."""
     path = manifest_path(folder)
     if not has_manifest(folder):
         return None
@@ -151,9 +151,9 @@ def read_manifest_listing(folder: str) -> ManifestListing | Finding | None:
 
 
 class FileDigests:
-    """The SHA-256 of files, made on a thread of its own beside whatever else goes on.
+    """The SHA-256 of files, computed by a background thread.
 
-    A file is best added when it has just been read: then its bytes come from memory, and cost no disk.
+    Add a file right after reading it, while its bytes are still cached.
     """
 
     def __init__(self) -> None:
@@ -162,27 +162,25 @@ class FileDigests:
         self._waiting: dict[str, Future[str | None]] = {}
 
     def add(self, path: str) -> None:
-        """Begin with a file, or line it up."""
+        """Queue a file."""
         where = os.path.normpath(path)
         if where not in self._waiting:
             self._waiting[where] = self._pool.submit(self._digest, path)
 
     def digest(self, path: str) -> str | None:
-        """The digest of a file, waited for; None where it could not be read to its end."""
+        """Wait for the digest of a file; None if it could not be read to its end."""
         self.add(path)
         return self._waiting[os.path.normpath(path)].result()
 
     def close(self) -> None:
-        """Stop, in the middle of a file too."""
+        """Stop, even in the middle of a file."""
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
 
     def __enter__(self) -> FileDigests:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.close()
 
     def _digest(self, path: str) -> str | None:
@@ -195,17 +193,16 @@ class FileDigests:
                         return None
                     digest.update(view[:count])
         except RekordError:
-            return None  # the pass over the records says why, or it could be read then
+            return None  # reported by the pass over the records, unless it was readable then
         return tag_digest(digest.hexdigest())
 
 
 def find_manifest_mismatches(
     listing: ManifestListing, paths: Sequence[str], records_by_path: Mapping[str, int], digests: FileDigests
 ) -> Iterator[Finding]:
-    """Where the files of a folder are not what its manifest says.
+    """Where the files of a folder do not match its manifest.
 
-    `paths` are the record files that were found, `records_by_path` says how many records those have that were read
-    to their ends without damage.
+    `paths` are the record files found, `records_by_path` the numbers of records of those without damage.
     """
     records = {os.path.normpath(path): count for path, count in records_by_path.items()}
     known = {
@@ -226,22 +223,22 @@ def find_manifest_mismatches(
                 missing.append(number)
             elif (count := records.get(os.path.normpath(path))) is not None:
                 if count != part.shards.records[number]:
-                    yield Finding.of(
-                        "X516",
-                        "error",
-                        path=path,
-                        message="a shard holds another number of records than the manifest says",
-                        expected=f"{format_count(part.shards.records[number], 'record')}, as {MANIFEST_NAME} says",
-                        found=format_count(count, "record"),
-                        do=f"copy {name} again, or write the dataset again",
+                    yield _shard_mismatch_finding(
+                        path,
+                        "shard does not have the number of records in the manifest",
+                        format_count(part.shards.records[number], "record"),
+                        format_count(count, "record"),
                     )
                 elif (found := digests.digest(path)) not in (None, part.shards.digest[number]):
-                    yield _digest_mismatch_finding(path, name, part.shards.digest[number], str(found), known)
+                    expected, message = part.shards.digest[number], "shard does not have the checksum in the manifest"
+                    yield _shard_mismatch_finding(
+                        path, message, f"{expected[:23]}…", f"{str(found)[:23]}…", same_as=known.get(str(found))
+                    )
         pattern = part.template.replace("{split}", split).replace("{shard:05d}", "*")
         pattern = pattern.replace("{shards:05d}", f"{len(part.shards.records):05d}")
         place = os.path.join(listing.folder, pattern)
         finding = build_missing_shards_finding(
-            place, group_runs(missing), len(part.shards.records), said_by=f"{MANIFEST_NAME} says"
+            place, group_runs(missing), len(part.shards.records), source=MANIFEST_NAME
         )
         if finding is not None:
             yield finding
@@ -249,17 +246,18 @@ def find_manifest_mismatches(
     yield from _find_unlisted_files(listing, paths)
 
 
-def _digest_mismatch_finding(path: str, name: str, expected: str, found: str, known: Mapping[str, str]) -> Finding:
-    other = known.get(found)
+def _shard_mismatch_finding(
+    path: str, message: str, expected: str, found: str, *, same_as: str | None = None
+) -> Finding:
     return Finding.of(
         "X516",
         "error",
         path=path,
-        message="a shard has other bytes than the manifest says",
-        expected=f"{expected[:23]}…, as {MANIFEST_NAME} says",
-        found=f"{found[:23]}…",
-        likely=None if other is None else f"these are the bytes of {other}: a file was renamed or copied over it",
-        do=f"copy {name} again, or write the dataset again",
+        message=message,
+        expected=f"{expected}, as in {MANIFEST_NAME}",
+        found=found,
+        likely=None if same_as is None else f"these are the bytes of {same_as}: a file was renamed or copied over it",
+        do=f"copy {os.path.basename(path)} again, or write the dataset again",
     )
 
 
@@ -271,38 +269,38 @@ def _find_companion_mismatches(listing: ManifestListing) -> Iterator[Finding]:
                 "H783",
                 "warning",
                 path=path,
-                expected=f"a file beside the shards, as {MANIFEST_NAME} says",
+                expected=f"a file next to the shards, as listed in {MANIFEST_NAME}",
                 found="no such file",
-                do=f"copy {name} again: other tools look for it",
+                do=f"copy {name} again: other tools need it",
             )
 
 
 def _find_unlisted_files(listing: ManifestListing, paths: Sequence[str]) -> Iterator[Finding]:
-    strangers = []
+    unlisted = []
     for path in paths:
         below = os.path.relpath(path, listing.folder)
         inside = below != os.pardir and not below.startswith(os.path.join(os.pardir, ""))
-        # A dataset that lies below has a manifest of its own.
+        # A nested dataset has its own manifest.
         nested = os.path.dirname(below) and os.path.isfile(manifest_path(os.path.dirname(path)))
         if inside and not nested and os.path.normpath(path) not in listing.shards:
-            strangers.append(path)
-    for number, path in enumerate(strangers[: MAX_LISTED_PER_CODE + 1]):
-        more = len(strangers) - MAX_LISTED_PER_CODE
+            unlisted.append(path)
+    for number, path in enumerate(unlisted[: MAX_LISTED_PER_CODE + 1]):
+        more = len(unlisted) - MAX_LISTED_PER_CODE
         yield Finding.of(
             "H784",
             "warning",
             path=path,
-            message=f"a record file is not in the manifest, like {more - 1:,} more"
+            message=f"{CODES['H784']}, and {more - 1:,} more"
             if number == MAX_LISTED_PER_CODE and more > 1
-            else "a record file is not in the manifest",
-            expected=f"only the shards that {MANIFEST_NAME} lists",
-            found="a file that rk.open passes over and a pattern takes",
+            else CODES["H784"],
+            expected=f"only the shards in {MANIFEST_NAME}",
+            found="a file that rk.open skips but a pattern matches",
             do="move it to another folder",
         )
 
 
 class ClassCountRule(CheckRule):
-    """A rule: each class has as many records as the manifest says. Of splits that are not whole it says nothing."""
+    """Each class has the number of records in the manifest. Incomplete splits are not checked."""
 
     def __init__(self, listing: ManifestListing) -> None:
         super().__init__()
@@ -320,7 +318,7 @@ class ClassCountRule(CheckRule):
             self._keys[split] = keys
 
     def update(self, batch: KeyedBatch) -> Iterator[Finding]:
-        """Counts; what there is to say is known at the end."""
+        """Count classes; the findings come at the end."""
         split = self._listing.split_of(batch.path)
         if split is not None:
             self._records[split] += len(batch)
@@ -334,7 +332,7 @@ class ClassCountRule(CheckRule):
         return iter(())
 
     def end(self) -> Iterator[Finding]:
-        """The columns whose classes are counted otherwise in the manifest."""
+        """The columns whose class counts do not match the manifest."""
         for (split, column), counts in self._counts.items():
             part = self._listing.manifest.splits[split]
             if self._records[split] != part.records:
@@ -357,7 +355,7 @@ class ClassCountRule(CheckRule):
             return
         expected = self._listing.manifest.splits[split].classes[column]
         for one, count in zip(*map(np.ndarray.tolist, np.unique(ids, return_counts=True)), strict=True):
-            if str(one) in expected:  # any other number is a finding of the schema's, and may be without end
+            if str(one) in expected:  # other numbers are findings of the schema rule, without a bound
                 counts[one] += count
 
     def _differs(self, split: str, column: str, name: str, expected: int, found: int) -> Finding:
@@ -366,10 +364,10 @@ class ClassCountRule(CheckRule):
             "error",
             path=manifest_path(self._listing.folder),
             feature=self._keys[split][column],
-            message=f"the manifest counts other classes of `{column[:60]}` than split {preview(split)} has",
-            expected=f"{format_count(expected, 'record')} of class {name[:20]}, as {MANIFEST_NAME} says",
+            message=f"class counts of `{column[:60]}` in the manifest do not match split {preview(split)}",
+            expected=f"{format_count(expected, 'record')} of class {name[:20]}, as in {MANIFEST_NAME}",
             found=format_count(found, "record"),
-            do="write the dataset again: its class weights and balanced batches would be wrong",
+            do="write the dataset again: class weights and balanced batches would be wrong",
         )
 
 
@@ -379,7 +377,7 @@ _SHARD_SUFFIX = re.compile(r"-(?P<shard>\d{5,})-of-(?P<shards>\d{5,})$")
 
 @dataclass(frozen=True, slots=True)
 class _TfdsSplitInfo:
-    """What dataset_info.json says of one split."""
+    """One split in dataset_info.json."""
 
     shard_lengths: tuple[int, ...]
     n_bytes: int | None
@@ -391,9 +389,9 @@ def find_tfds_mismatches(
     records_by_path: Mapping[str, int],
     payload_bytes_by_path: Mapping[str, int],
 ) -> Iterator[Finding]:
-    """Where the shards in a folder are not what its dataset_info.json says; nothing where there is none.
+    """Where the shards in a folder do not match its dataset_info.json, if there is one.
 
-    The two mappings leave out files that are damaged. That a set lacks some of its shards is told by the names.
+    The two mappings omit damaged files. Missing shards of a set are found by name elsewhere.
     """
     place = os.path.join(folder, INFO_NAME)
     if not os.path.isfile(place):
@@ -404,46 +402,42 @@ def find_tfds_mismatches(
         failure.location = failure.location.within(path=place)
         yield Finding.from_error(failure)
         return
-    files = TfdsFolder(name, "", {split: said.shard_lengths for split, said in splits.items()}, None)
+    files = TfdsFolder(name, "", {split: info.shard_lengths for split, info in splits.items()}, None)
     by_split: dict[str, list[str]] = defaultdict(list)
     for path in paths:
         inside = os.path.normpath(os.path.dirname(path) or ".") == os.path.normpath(folder)
         split = files.split_of(os.path.basename(path)) if inside else None
         if split is not None:
             by_split[split].append(path)
-    for split, said in splits.items():
+    for split, info in splits.items():
+        shards = len(info.shard_lengths)
         if split not in by_split:
-            # Where no file at all is known by its name, the names follow another template.
-            finding = build_missing_shards_finding(
-                os.path.join(folder, f"{name}-{split}.*"),
-                [(0, len(said.shard_lengths) - 1)] if said.shard_lengths else [],
-                len(said.shard_lengths),
-                said_by=f"{INFO_NAME} says",
-            )
+            # If no file matches, the names follow another template.
+            pattern, runs = os.path.join(folder, f"{name}-{split}.*"), [(0, shards - 1)] if shards else []
+            finding = build_missing_shards_finding(pattern, runs, shards, source=INFO_NAME)
             if finding is not None and by_split:
-                finding.severity = "warning"  # whoever fetches one split alone has what was wanted
+                finding.severity = "warning"  # a single split may have been fetched on purpose
                 yield finding
             continue
-        wrong = list(_find_tfds_shard_mismatches(by_split[split], said, records_by_path))
+        wrong = list(_find_tfds_shard_mismatches(by_split[split], info.shard_lengths, records_by_path))
         yield from wrong
         if not wrong:
             yield from _find_tfds_size_mismatches(
-                place, split, by_split[split], said, records_by_path, payload_bytes_by_path
+                place, split, by_split[split], info, records_by_path, payload_bytes_by_path
             )
 
 
 def _find_tfds_shard_mismatches(
-    paths: Sequence[str], said: _TfdsSplitInfo, records_by_path: Mapping[str, int]
+    paths: Sequence[str], lengths: Sequence[int], records_by_path: Mapping[str, int]
 ) -> Iterator[Finding]:
-    lengths = said.shard_lengths
     for path in paths:
         numbered = _SHARD_SUFFIX.search(path)
-        assert numbered is not None, "split_of knows no other names"
+        assert numbered is not None, "split_of accepts no other names"
         number, shards = int(numbered["shard"]), int(numbered["shards"])
         if shards != len(lengths) or number >= shards:
             yield _tfds_mismatch_finding(
                 path,
-                "a set has another number of shards than dataset_info.json says",
+                "set does not have the number of shards in dataset_info.json",
                 f"{len(lengths):,} shards",
                 f"{os.path.basename(path)[-60:]}",
             )
@@ -452,7 +446,7 @@ def _find_tfds_shard_mismatches(
         if found is not None and found != lengths[number]:
             yield _tfds_mismatch_finding(
                 path,
-                "a shard holds another number of records than dataset_info.json says",
+                "shard does not have the number of records in dataset_info.json",
                 format_count(lengths[number], "record"),
                 format_count(found, "record"),
             )
@@ -462,24 +456,24 @@ def _find_tfds_size_mismatches(
     place: str,
     split: str,
     paths: Sequence[str],
-    said: _TfdsSplitInfo,
+    info: _TfdsSplitInfo,
     records_by_path: Mapping[str, int],
     payload_bytes_by_path: Mapping[str, int],
 ) -> Iterator[Finding]:
-    whole = len(paths) == len(said.shard_lengths) and all(
+    complete = len(paths) == len(info.shard_lengths) and all(
         path in records_by_path and path in payload_bytes_by_path for path in paths
     )
-    if not whole or not said.n_bytes:
+    if not complete or not info.n_bytes:
         return
     payload_bytes = sum(payload_bytes_by_path[path] for path in paths)
     # Some versions of TFDS count the framing, others do not.
     framed_bytes = payload_bytes + _core.FRAMING_BYTES * sum(records_by_path[path] for path in paths)
-    if said.n_bytes not in (payload_bytes, framed_bytes):
+    if info.n_bytes not in (payload_bytes, framed_bytes):
         yield _tfds_mismatch_finding(
             place,
-            f"the records of split {preview(split)} have other bytes than dataset_info.json says",
-            f"{said.n_bytes:,} bytes",
-            f"{payload_bytes:,} bytes, or {framed_bytes:,} with their framing",
+            f"size of split {preview(split)} does not match dataset_info.json",
+            f"{info.n_bytes:,} bytes",
+            f"{payload_bytes:,} bytes, or {framed_bytes:,} with framing",
         )
 
 
@@ -489,9 +483,9 @@ def _tfds_mismatch_finding(path: str, message: str, expected: str, found: str) -
         "error",
         path=path,
         message=message,
-        expected=f"{expected}, as {INFO_NAME} says",
+        expected=f"{expected}, as in {INFO_NAME}",
         found=found,
-        do="fetch or prepare the dataset again: TFDS reads as many records as that file says",
+        do="fetch or prepare the dataset again: TFDS reads the number of records in that file",
     )
 
 
@@ -504,7 +498,7 @@ def _read_tfds_info(place: str) -> tuple[str, dict[str, _TfdsSplitInfo]]:
     name = document.get("name") if isinstance(document, dict) else None
     splits = document.get("splits", []) if isinstance(document, dict) else None
     if not isinstance(name, str) or not isinstance(splits, list):
-        raise _tfds_info_error("a name, and a list of splits", preview(document))
+        raise _tfds_info_error("a name and a list of splits", preview(document))
     return name, dict(_parse_tfds_split(split) for split in splits)
 
 
@@ -518,7 +512,7 @@ def _parse_tfds_split(split: Any) -> tuple[str, _TfdsSplitInfo]:
         counts = tuple(int(length) for length in lengths)
         return name, _TfdsSplitInfo(counts, None if n_bytes is None else int(n_bytes))
     except (TypeError, ValueError, OverflowError):
-        raise _tfds_info_error("whole numbers in shardLengths and numBytes", preview(lengths)) from None
+        raise _tfds_info_error("integers in shardLengths and numBytes", preview(lengths)) from None
 
 
 def _tfds_info_error(expected: str, found: str) -> RekordError:
@@ -526,10 +520,10 @@ def _tfds_info_error(expected: str, found: str) -> RekordError:
 
 
 class IndexRule(CheckRule):
-    """A rule: the index of each shard is whole, and says of each record where it is and what its columns hold.
+    """The index of each shard is intact and matches the positions and columns of its records.
 
-    One that is not whole is ignored by all readers, so it costs time and no more; one that is whole and wrong would
-    make queries and balanced batches wrong.
+    Readers ignore a damaged index, which only costs time; an intact but wrong one would make queries and balanced
+    batches wrong.
     """
 
     def __init__(self, listing: ManifestListing) -> None:
@@ -539,7 +533,7 @@ class IndexRule(CheckRule):
         self._index: IndexFile | None = None
 
     def update(self, batch: KeyedBatch) -> Iterator[Finding]:
-        """The first record of a file that its index says something else of."""
+        """The first record of a file that does not match the index."""
         if self._path != batch.path:
             yield from self._open(batch.path)
         if self._index is None:
@@ -554,7 +548,7 @@ class IndexRule(CheckRule):
             yield self._damaged(batch.path, str(failure))
 
     def end_file(self, path: str) -> Iterator[Finding]:
-        """Nothing: what is wrong was said at once. Of a file without records its index is verified still."""
+        """Verify the index of a file without records; other findings were reported already."""
         if self._path != path:
             yield from self._open(path)
         self._index = self._path = None
@@ -567,18 +561,18 @@ class IndexRule(CheckRule):
         place = index_path(path)
         if not os.path.lexists(place):
             yield self._finding(
-                path, "note", "the index of a shard is missing", f"{place}, as {MANIFEST_NAME} says", "none"
+                path, "note", "shard index is missing", f"{place}, as listed in {MANIFEST_NAME}", "none"
             )
             return
         index = open_index_file(place, listed.expected)
         if index is None or not index.is_intact():
-            yield self._damaged(path, "another checksum, or another shard")
+            yield self._damaged(path, "a different checksum or shard")
             return
         self._index = index
 
     def _damaged(self, path: str, found: str) -> Finding:
-        message = "the index of a shard is damaged, and ignored: reading takes longer"
-        return self._finding(path, "warning", message, f"an index with the checksums that {MANIFEST_NAME} has", found)
+        message = "shard index is damaged and ignored: reading is slower"
+        return self._finding(path, "warning", message, f"an index with the checksums in {MANIFEST_NAME}", found)
 
     def _finding(self, path: str, severity: Severity, message: str, expected: str, found: str) -> Finding:
         return Finding.of(
@@ -588,10 +582,12 @@ class IndexRule(CheckRule):
             message=message,
             expected=expected[:120],
             found=found[:60],
-            do=f"rekord index {self._listing.folder}      (makes it again from the records)",
+            do=f"rekord index {self._listing.folder}      (rebuilds it from the records)",
         )
 
     def _differences(self, index: IndexFile, batch: KeyedBatch) -> Iterator[Finding]:
+        import pyarrow as pa
+
         known = batch.records < index.records
         for number in np.unique(batch.records[known] // CHUNK_RECORDS).tolist():
             rows = np.flatnonzero(known & (batch.records // CHUNK_RECORDS == number))
@@ -607,62 +603,57 @@ class IndexRule(CheckRule):
                 column = batch.context.get(feature.record_keys(name)[0])
                 if column is None:
                     continue
-                said = chunk.column(chunk.schema.get_field_index(name))
-                yield from _find_column_mismatches(batch, column, feature, rows, _take_values(said, places), name)
-
-
-def _take_values(column: Any, places: Any) -> Any:
-    import pyarrow as pa
-
-    return column.take(pa.array(places))
+                indexed = chunk.column(chunk.schema.get_field_index(name)).take(pa.array(places))
+                yield from _find_column_mismatches(batch, column, feature, rows, indexed, name)
 
 
 def _find_column_mismatches(
-    batch: KeyedBatch, column: KeyColumn, feature: Feature, rows: Any, said: Any, name: str
+    batch: KeyedBatch, column: KeyColumn, feature: Feature, rows: Any, indexed: Any, name: str
 ) -> Iterator[Finding]:
-    """The first row whose value the index has otherwise. What a row lacks is not compared: it may have a default."""
+    """The first row that differs from the index. Missing values are not compared: they may have a default."""
     present = column.counts[rows] > 0
     if column.kind == "int64" and column.offsets is None and not feature.shape:
         values = column.values[rows]
-        differs = present & (_to_integers(said, ~values) != values)
+        differs = present & (_to_integers(indexed, ~values) != values)
         for at in np.flatnonzero(differs)[:1].tolist():
-            yield _index_mismatch_finding(batch, int(rows[at]), name, str(int(values[at])), str(said[at].as_py()))
+            yield _index_mismatch_finding(batch, int(rows[at]), name, str(int(values[at])), str(indexed[at].as_py()))
         return
     for at in np.flatnonzero(present).tolist():
         held = _to_index_value(column.value(int(rows[at])), feature)
-        if held is not None and not _is_same_value(held, said[at].as_py()):
-            yield _index_mismatch_finding(batch, int(rows[at]), name, repr(held)[:60], repr(said[at].as_py())[:60])
+        found = indexed[at].as_py()
+        if held is not None and not _is_same_value(held, found):
+            yield _index_mismatch_finding(batch, int(rows[at]), name, repr(held)[:60], repr(found)[:60])
             return
 
 
-def _to_integers(said: Any, missing: Any) -> Any:
-    """Numbers of an Arrow array; where it has none, those of `missing`."""
+def _to_integers(indexed: Any, missing: Any) -> Any:
+    """The integers of an Arrow array, with nulls filled from `missing`."""
     import pyarrow as pa
 
-    whole = said.cast(pa.int64())
-    values = np.array(whole.fill_null(0))
-    return np.where(np.array(whole.is_valid()), values, missing) if said.null_count else values
+    integers = indexed.cast(pa.int64())
+    values = np.array(integers.fill_null(0))
+    return np.where(np.array(integers.is_valid()), values, missing) if indexed.null_count else values
 
 
 def _to_index_value(value: Any, feature: Feature) -> Any:
-    """The values of a record as an index holds them; None where nothing can be said."""
+    """The values of a record as stored in an index; None if they cannot be compared."""
     values = value if isinstance(value, list) else value.tolist()
     if len(feature.shape) > 1:
-        return None  # of inner dimensions the record itself says nothing
+        return None  # the record does not contain its inner dimensions
     if feature.shape:
         return values
     return values[0] if len(values) == 1 else None
 
 
-def _is_same_value(held: Any, said: Any) -> bool:
+def _is_same_value(held: Any, found: Any) -> bool:
     if isinstance(held, list):
-        return isinstance(said, list) and len(held) == len(said) and all(map(_is_same_value, held, said))
-    if isinstance(held, bytes) and isinstance(said, str):
-        return held == said.encode("utf-8", "surrogatepass")
-    return bool(held == said or (held != held and said != said))
+        return isinstance(found, list) and len(held) == len(found) and all(map(_is_same_value, held, found))
+    if isinstance(held, bytes) and isinstance(found, str):
+        return held == found.encode("utf-8", "surrogatepass")
+    return bool(held == found or (held != held and found != found))
 
 
-def _index_mismatch_finding(batch: KeyedBatch, row: int, feature: str | None, holds: str, says: str) -> Finding:
+def _index_mismatch_finding(batch: KeyedBatch, row: int, feature: str | None, held: str, indexed: str) -> Finding:
     return Finding.of(
         "X547",
         "error",
@@ -670,8 +661,8 @@ def _index_mismatch_finding(batch: KeyedBatch, row: int, feature: str | None, ho
         record=int(batch.records[row]),
         offset=int(batch.offsets[row]),
         feature=feature,
-        message="the index of a shard says something else than its records",
-        expected=f"{holds}, as the record holds",
-        found=f"{says} in the index",
-        do="write the dataset again: queries and balanced batches of it are wrong",
+        message="shard index does not match its records",
+        expected=f"{held}, as in the record",
+        found=f"{indexed} in the index",
+        do="write the dataset again: its queries and balanced batches are wrong",
     )

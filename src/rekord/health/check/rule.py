@@ -1,4 +1,4 @@
-"""What a rule of `check` is, the cells it looks at, and how many findings of one sort become a few."""
+"""The rules of `check`, the cells they inspect, and the aggregation of repeated findings."""
 
 from __future__ import annotations
 
@@ -14,31 +14,37 @@ from rekord.codes import CODES
 from rekord.health.finding import Finding, Severity
 from rekord.health.key_columns import IntArray, KeyColumn, KeyedBatch, StepColumn
 
+RowMask: TypeAlias = npt.NDArray[np.bool_]
+Array: TypeAlias = npt.NDArray[Any]
+
+Describer: TypeAlias = Callable[[int], dict[str, Any]]
+"""Details of the finding about a row: message, expected, found, likely, do."""
+
 MIN_EVIDENCE_RECORDS = 20
-"""With fewer records, nothing is concluded that holds only because no record contradicts it."""
+"""With fewer records, the absence of a counterexample is not evidence."""
 
 MAX_LISTED_PER_CODE = 20
-"""So many findings of one code, feature and file are told one by one; the rest are one finding with a count."""
+"""Findings listed individually per code, feature and file; the rest become one finding with a count."""
 
 
 class CheckRule:
-    """Something that records are held against, batch by batch."""
+    """A rule that records are checked against, batch by batch."""
 
     def __init__(self) -> None:
         self._repeated = RepeatedFindings()
         self._once = DeferredFindings()
 
     def update(self, batch: KeyedBatch) -> Iterator[Finding]:
-        """What is wrong with these records."""
+        """The findings about these records."""
         raise NotImplementedError
 
     def end_file(self, path: str) -> Iterator[Finding]:
-        """What remains to be said after the last batch of a file: what was only counted so far."""
+        """The remaining findings after the last batch of a file: those only counted so far."""
         yield from self._repeated.end_file()
         yield from self._once.end_file()
 
     def end(self) -> Iterator[Finding]:
-        """What remains to be said after the last file."""
+        """The remaining findings after the last file."""
         return iter(())
 
     def _report(
@@ -48,20 +54,20 @@ class CheckRule:
         code: str,
         severity: Severity,
         feature: str | None,
-        say: Callable[[int], dict[str, Any]],
+        describe: Describer,
     ) -> Iterator[Finding]:
-        """Errors one by one, up to a number of them; anything less once a file, with how many records share it."""
+        """Report errors individually, up to a limit; others once per file, with a count."""
         if severity == "error":
-            yield from self._repeated.report(batch, rows, code, severity, feature, say)
+            yield from self._repeated.report(batch, rows, code, severity, feature, describe)
         else:
-            self._once.report(batch, list(rows), code, severity, feature, say)
+            self._once.report(batch, list(rows), code, severity, feature, describe)
 
 
 class RepeatedFindings:
-    """Findings of one rule in one file: the first few as they are met, the rest counted until the file ends."""
+    """Findings of one rule in one file: the first few immediately, the rest as a count at the end."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, str | None], int] = {}
+        self._listed: dict[tuple[str, str | None], int] = {}
         self._more: dict[tuple[str, str | None], Finding] = {}
 
     def report(
@@ -71,44 +77,40 @@ class RepeatedFindings:
         code: str,
         severity: Severity,
         feature: str | None,
-        say: Callable[[int], dict[str, Any]],
+        describe: Describer,
     ) -> Iterator[Finding]:
-        """A finding for each of the rows; `say` gives what there is to say of one: message, expected, found, …"""
+        """A finding for each row; `describe` returns its details: message, expected, found, …"""
         where = code, feature
         for row in rows:
-            told = self._told.get(where, 0)
-            if told >= MAX_LISTED_PER_CODE and (more := self._more.get(where)) is not None:
+            listed = self._listed.get(where, 0)
+            if listed >= MAX_LISTED_PER_CODE and (more := self._more.get(where)) is not None:
                 more.count += 1
                 continue
-            finding = build_finding(batch, row, code, severity, feature, say(row))
-            self._told[where] = told + 1
-            if told < MAX_LISTED_PER_CODE:
+            finding = build_finding(batch, row, code, severity, feature, describe(row))
+            self._listed[where] = listed + 1
+            if listed < MAX_LISTED_PER_CODE:
                 yield finding
             else:
                 self._more[where] = finding
 
     def end_file(self) -> Iterator[Finding]:
-        """The findings that were only counted, one a code and feature; then begin again."""
+        """The counted findings, one per code and feature; then reset."""
         rest = list(self._more.values())
-        self._told.clear()
+        self._listed.clear()
         self._more.clear()
         yield from rest
 
 
-RowMask: TypeAlias = npt.NDArray[np.bool_]
-Array: TypeAlias = npt.NDArray[Any]
-
-
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """One cell a record, or one a step: `lists` then says where the steps of each record begin."""
+    """One cell per record, or one per step: `lists` then has the offsets of the steps of each record."""
 
     column: KeyColumn
     lists: IntArray | None = None
 
     @classmethod
     def of(cls, batch: KeyedBatch, key: str, *, step: bool) -> Cells | None:
-        """The cells under a key; None where no record has it."""
+        """The cells under a key; None if no record has it."""
         if not step:
             column = batch.context.get(key)
             return None if column is None else cls(column)
@@ -116,7 +118,7 @@ class Cells:
         return None if found is None else cls(found.steps, found.offsets)
 
     def records(self, cells: IntArray) -> dict[int, int]:
-        """The rows of the batch that these cells belong to, each with the first of its cells."""
+        """The rows of the batch with these cells, each with its first cell."""
         if self.lists is None:
             return {cell: cell for cell in cells.tolist()}
         owners = np.searchsorted(self.lists, cells, side="right") - 1
@@ -124,7 +126,7 @@ class Cells:
         return dict(zip(rows.tolist(), cells[first].tolist(), strict=True))
 
     def marked(self, values: RowMask) -> dict[int, int]:
-        """The cells that have marked values, each with the place of the first one; places of no cell are left out."""
+        """The cells with marked values, each with the index of the first one; values of no cell are skipped."""
         at = np.flatnonzero(values)
         owners = self.column.owners[at]
         if self.column.valid is not None:
@@ -133,12 +135,12 @@ class Cells:
         return dict(zip(cells.tolist(), at[first].tolist(), strict=True))
 
     def count_steps(self) -> IntArray:
-        """How many steps each row of the batch has."""
+        """The number of steps of each row of the batch."""
         assert self.lists is not None
         return np.diff(self.lists)
 
     def without(self, rows: RowMask) -> Cells:
-        """The same cells but for the steps of some rows, which then have none."""
+        """The same cells without the steps of some rows."""
         assert self.lists is not None
         steps = np.where(rows, 0, self.count_steps())
         kept = np.repeat(~rows, self.count_steps())
@@ -153,31 +155,22 @@ class Cells:
         return Cells(column, _compute_ends(steps))
 
     def begin(self, cell: int) -> int:
-        """Where the values of a cell begin among all values."""
+        """The offset of the first value of a cell."""
         return cell if self.column.offsets is None else int(self.column.offsets[cell])
 
     def step(self, row: int, cell: int) -> int | None:
-        """Which step of a row of the batch a cell is; None where it is no step."""
+        """The step number of a cell in its row; None if it is not a step."""
         return None if self.lists is None else cell - int(self.lists[row])
-
-
-def find_present_rows(column: KeyColumn | None, rows: int) -> RowMask:
-    """Which rows have the key."""
-    if column is None:
-        return np.zeros(rows, np.bool_)
-    return np.ones(rows, np.bool_) if column.valid is None else column.valid
 
 
 def find_records_with_key(batch: KeyedBatch, key: str, *, step: bool) -> RowMask:
     """Which records have a key, or a list of steps under it."""
     found: KeyColumn | StepColumn | None = batch.steps.get(key) if step else batch.context.get(key)
-    if found is None:
-        return np.zeros(len(batch), np.bool_)
-    return np.ones(len(batch), np.bool_) if found.valid is None else found.valid
+    return np.zeros(len(batch), np.bool_) if found is None else found.mask
 
 
 def compute_value_offsets(column: KeyColumn) -> IntArray:
-    """Where the values of each row begin and end, also where the column does without saying it."""
+    """The offsets of the values of each row, even if the column has none."""
     return np.arange(len(column) + 1, dtype=np.int64) if column.offsets is None else column.offsets
 
 
@@ -186,7 +179,7 @@ def _compute_ends(counts: IntArray) -> IntArray:
 
 
 def pack_strings(values: _core.StringColumn) -> tuple[IntArray, Array]:
-    """(ends, data): the strings end to end; string i is data[ends[i]:ends[i + 1]]."""
+    """(ends, data): the concatenated strings; string i is data[ends[i]:ends[i + 1]]."""
     column = values if values.packed else values.pack(_core.Pool(0))
     ends, data = column.buffers()
     return ends, data
@@ -194,12 +187,13 @@ def pack_strings(values: _core.StringColumn) -> tuple[IntArray, Array]:
 
 MAX_FEATURES = 100
 MAX_SHOWN_CHARACTERS = 60
+LIST_NAMES = {"bytes": "bytes_list", "float": "float_list", "int64": "int64_list"}
 
 
 def build_finding(
-    batch: KeyedBatch, row: int, code: str, severity: Severity, feature: str | None, said: dict[str, Any]
+    batch: KeyedBatch, row: int, code: str, severity: Severity, feature: str | None, details: dict[str, Any]
 ) -> Finding:
-    """The finding about one row of a batch; what is None is not said."""
+    """The finding about one row of a batch; details that are None are dropped."""
     return Finding.of(
         code,
         severity,
@@ -207,12 +201,12 @@ def build_finding(
         record=int(batch.records[row]),
         offset=int(batch.offsets[row]),
         feature=feature,
-        **{name: text for name, text in said.items() if text is not None},
+        **{name: text for name, text in details.items() if text is not None},
     )
 
 
 class DeferredFindings:
-    """Findings that are told when their file ends, at the first of the records that share them."""
+    """Findings reported at the end of their file, at the first of the affected records."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, Severity, str | None], Finding] = {}
@@ -224,32 +218,31 @@ class DeferredFindings:
         code: str,
         severity: Severity,
         feature: str | None,
-        say: Callable[[int], dict[str, Any]],
+        describe: Describer,
     ) -> None:
-        """The same is true of all these rows; `say` is asked about the first one only.
+        """Count these rows; `describe` is called for the first one only.
 
-        Whoever made the file chose how many features there are: beyond a hundred they share one finding a code and
-        severity.
+        The number of features is up to the file: beyond a hundred they share one finding per code and severity.
         """
         if not len(rows):
             return
         if (code, severity, feature) not in self._held and len(self._held) >= MAX_FEATURES:
-            feature, say = None, lambda _: {"message": f"{CODES[code]}: under more keys than are named here"}
+            feature, describe = None, lambda _: {"message": f"{CODES[code]}: too many keys to list"}
         held = self._held.get((code, severity, feature))
         if held is not None:
             held.count += len(rows)
             return
-        finding = build_finding(batch, rows[0], code, severity, feature, say(rows[0]))
+        finding = build_finding(batch, rows[0], code, severity, feature, describe(rows[0]))
         finding.count = len(rows)
         self._held[code, severity, feature] = finding
 
     def end_file(self) -> Iterator[Finding]:
-        """All that was held; then begin again."""
-        told = list(self._held.values())
+        """The deferred findings; then reset."""
+        held = list(self._held.values())
         self._held.clear()
-        yield from told
+        yield from held
 
 
 def format_key(key: str) -> str:
-    """A key of a record as a message shows it: whoever wrote the file chose its length."""
+    """A record key for a message: in backticks, truncated."""
     return f"`{key}`" if len(key) <= MAX_SHOWN_CHARACTERS else f"`{key[: MAX_SHOWN_CHARACTERS - 1]}…`"

@@ -1,4 +1,4 @@
-"""`rk.check`: whether everything in record files is valid."""
+"""`rk.check`: validation of everything in record files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rekord.health.check.manifest import (
 from rekord.health.check.rule import CheckRule
 from rekord.health.check.schema import SchemaRule
 from rekord.health.check.shards import find_shard_problems
-from rekord.health.dataset_files import DatasetFiles, SplitNumbering, find_dataset_files
+from rekord.health.dataset_files import DatasetFiles, SplitNumbering, find_dataset_files, resolve_schema
 from rekord.health.finding import Finding, Report
 from rekord.health.key_columns import KeyedBatch
 from rekord.health.scan import OPAQUE_PAYLOAD_CODES, FileSummary, scan_file, scan_files
@@ -33,7 +33,7 @@ __all__ = ["RecordPatterns", "build_majority_rules", "build_schema_rules", "lear
 
 
 def build_schema_rules(schema: Schema, *, tfds: bool = False) -> list[CheckRule]:
-    """The rules of records that a schema declares; `tfds` where TFDS wrote it, which labels the unknown -1."""
+    """The rules for records with a schema; `tfds` if TFDS wrote it, which labels unknown classes -1."""
     rules: list[CheckRule] = [SchemaRule(schema, tfds=tfds)]
     images, boxes = find_declared_images(schema), find_declared_boxes(schema)
     if images:
@@ -44,7 +44,7 @@ def build_schema_rules(schema: Schema, *, tfds: bool = False) -> list[CheckRule]
 
 
 def build_majority_rules(learnt: RecordPatterns) -> list[CheckRule]:
-    """The rules of records that no schema declares: they are to be like most of the others."""
+    """The rules for records without a schema: they should resemble most others."""
     return [MajorityRule(learnt), ImageRule(learnt.images), BoxRule(learnt.boxes)]
 
 
@@ -53,17 +53,17 @@ MAX_FINDINGS = 1000
 _SAMPLED_FILES = 64
 _SAMPLED_RECORDS = 4096
 _SAMPLED_BYTES = 16 << 20
-"""Records without a schema are held against most of these, taken from the fronts of files spread over all."""
+"""The sample that records without a schema are compared with: the fronts of files spread over all."""
 
 
 class CheckObserver(Protocol):
-    """Someone who looks on while files are checked."""
+    """Receives the records while files are checked."""
 
     def update(self, batch: KeyedBatch) -> None:
         """Some records of a file."""
 
     def end_file(self, end: FileSummary) -> None:
-        """That a file has been read."""
+        """The end of a file."""
 
 
 @check_keywords
@@ -75,16 +75,14 @@ def check(
 ) -> Report:
     """Read every record of a file, folder or glob and report what is wrong with it.
 
-    Lengths, checksums, compression and messages; whether the shards are all there and what their manifest says;
-    whether each record is what the schema declares, and its images, masks and boxes are sound; whether anything is
-    there twice, above all in two splits. Without a schema that of the manifest counts, and without a manifest what
-    most records have in common. Reading goes on after damage wherever the next intact record can be found. Findings
-    beyond `max_findings` are counted, not listed.
+    Checks lengths, checksums, compression and messages; that all shards exist and match their manifest; that each
+    record matches the schema, and its images, masks and boxes are valid; and that nothing is duplicated, above all
+    not in two splits. The default schema is that of the manifest; without a manifest, records are compared with
+    what most of them have in common. Reading continues after damage at the next intact record. Findings beyond
+    `max_findings` are counted, not listed.
     """
-    if schema is not None and not isinstance(schema, Schema):
-        schema = Schema.load(schema)
     report = Report()
-    with closing(iter_findings(find_dataset_files(path), report, schema)) as findings:
+    with closing(iter_findings(find_dataset_files(path), report, resolve_schema(schema))) as findings:
         for finding in findings:
             report.add(finding, max_findings)
     return report
@@ -97,9 +95,9 @@ def iter_findings(
     *,
     observers: Sequence[CheckObserver] = (),
 ) -> Generator[Finding, None, None]:
-    """The findings as they are met, file by file and then those about the whole; `report` counts what was read.
+    """The findings, file by file and then about the whole dataset; `report` counts what was read.
 
-    Observers are shown the same records in the same pass.
+    Observers receive the same records in the same pass.
     """
     numbers = SplitNumbering(place)
     with closing(_iter_findings(place, report, schema, observers, numbers)) as findings:
@@ -127,9 +125,9 @@ def _iter_findings(
                 if isinstance(item, Finding):
                     if item.code in OPAQUE_PAYLOAD_CODES and declared is not None:
                         if declared.kind == "bytes":
-                            continue  # any payload will do
+                            continue  # any payload is valid
                         _mark_schema_conflict(item, declared)
-                    # That a shard is empty is said of its set, which knows whether the others are.
+                    # Empty shards are reported for their whole set.
                     if item.code != "H703" or item.path not in shards:
                         yield item
                 elif isinstance(item, KeyedBatch):
@@ -158,7 +156,7 @@ def _build_rules(place: DatasetFiles, schema: Schema | None, stack: ExitStack) -
     declared = place.schema if schema is None else schema
     rules: list[CheckRule]
     if declared is not None and declared.kind == "bytes":
-        rules = []  # of payloads that are taken as they are nothing is declared
+        rules = []  # nothing is declared about raw payloads
     elif declared is not None:
         rules = build_schema_rules(declared, tfds=schema is None and place.tfds is not None)
     else:
@@ -180,27 +178,27 @@ def _build_rules(place: DatasetFiles, schema: Schema | None, stack: ExitStack) -
 
 
 def _mark_schema_conflict(finding: Finding, schema: Schema) -> None:
-    """Anything may be a payload; where a schema says what it is, another one is wrong."""
+    """Any payload is legal, but with a schema a different one is an error."""
     finding.severity = "error"
-    finding.expected = f"tf.train.{'SequenceExample' if schema.is_sequence else 'Example'}, as the schema says"
+    finding.expected = f"tf.train.{'SequenceExample' if schema.is_sequence else 'Example'}, as declared in the schema"
     finding.do = "write the file again with the schema, or check it without one"
 
 
 def _list_sharded_files(place: DatasetFiles) -> frozenset[str | None]:
-    """The files whose sets are looked at as wholes."""
+    """The files that are checked as sets of shards."""
     if place.has_explicit_files:
         return frozenset()
     return frozenset(path for one in group_shard_sets(place.paths) if one.count > 1 for path in one.paths.values())
 
 
 def _iter_sample_batches(paths: Sequence[str]) -> Iterator[KeyedBatch]:
-    """Records from the fronts of files that are spread over all of them."""
+    """Records from the fronts of files spread over the dataset."""
     step = -(-len(paths) // _SAMPLED_FILES)
     chosen = paths[:: max(step, 1)]
     for path in chosen:
-        aside = Report()  # the pass itself counts, and says what is wrong
+        unused = Report()  # the main pass counts and reports
         enough = -(-_SAMPLED_RECORDS // len(chosen)), -(-_SAMPLED_BYTES // len(chosen))
-        for item in scan_file(path, aside, enough=enough):
+        for item in scan_file(path, unused, enough=enough):
             if isinstance(item, KeyedBatch):
                 yield item
 
@@ -208,7 +206,7 @@ def _iter_sample_batches(paths: Sequence[str]) -> Iterator[KeyedBatch]:
 def _find_file_set_problems(
     place: DatasetFiles, records: dict[str, int], payload_bytes: dict[str, int], digests: FileDigests | None
 ) -> Iterator[Finding]:
-    """What is wrong with the files as a set."""
+    """The findings about the files as a set."""
     if place.has_explicit_files:
         return
     listed = () if place.listing is None else place.listing.shards
@@ -225,5 +223,5 @@ def _get_file_sizes(paths: Sequence[str]) -> dict[str, int]:
         try:
             sizes[path] = os.stat(path).st_size
         except OSError:
-            continue  # it cannot be read, which has been said
+            continue  # unreadable, which was reported
     return sizes

@@ -1,4 +1,4 @@
-"""Whether the files of a dataset are whole sets of shards, as their names and sizes tell."""
+"""Checks of shard sets by names and sizes: complete, unambiguous, not empty, even."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from rekord.codes import CODES
 from rekord.dataset.read import ShardSet, group_shard_sets
 from rekord.health.finding import Finding
 
 MIN_UNEVEN_RATIO = 4
 MIN_UNEVEN_BYTES = 16_000_000
-"""Shards are very unequal where the largest has more than so many times the median, and more bytes than this."""
+"""Shards are very uneven if the largest exceeds both this multiple of the median and this size."""
 
-_MAX_RUNS_CHARACTERS = 60
+_MAX_RUNS_CHARACTERS = 55
 _DIGITS = re.compile(r"\d+")
 
 
@@ -27,11 +28,10 @@ def find_shard_problems(
     *,
     listed: Collection[str] = (),
 ) -> Iterator[Finding]:
-    """What is wrong with the files of a folder or a pattern as sets of shards.
+    """The problems of the shard sets in a folder or pattern.
 
-    Not for files that were named themselves: a person who names one shard wants that one. `records_by_path` tells
-    how many records a file has, and leaves out files that are damaged. Whether the sets of `listed` files are
-    complete is said by the manifest that lists them, and not here.
+    Not for explicitly named files. `records_by_path` has the number of records per file, without damaged files.
+    The manifest determines whether the sets of `listed` files are complete.
     """
     manifested = set(map(os.path.normpath, listed))
     sets = group_shard_sets(paths)
@@ -49,9 +49,9 @@ def find_shard_problems(
 
 
 def build_missing_shards_finding(
-    pattern: str, missing: Sequence[tuple[int, int]], count: int, *, said_by: str
+    pattern: str, missing: Sequence[tuple[int, int]], count: int, *, source: str
 ) -> Finding | None:
-    """The finding for shards that are not there, given as (first, last) of each run; None where none is missing."""
+    """The finding about missing shards, given as (first, last) of each run; None if none is missing."""
     if not missing:
         return None
     absent = sum(last - first + 1 for first, last in missing)
@@ -59,9 +59,9 @@ def build_missing_shards_finding(
         "X505",
         "error",
         path=pattern,
-        message=f"{count - absent:,} of {count:,} shards are here",
-        expected=f"shards 0 to {count - 1:,}, as {said_by}",
-        found=f"no {format_runs(missing)}",
+        message=f"only {count - absent:,} of {count:,} shards exist",
+        expected=f"shards 0 to {count - 1:,}, as listed in {source}",
+        found=f"missing {format_runs(missing)}",
         do="fetch the missing files, or write the dataset again",
     )
 
@@ -78,7 +78,7 @@ def group_runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def format_runs(runs: Iterable[tuple[int, int]]) -> str:
-    """`0–12, 14, 17–19`, with `…` where that gets long."""
+    """`0–12, 14, 17–19`, truncated with `…`."""
     text = ""
     for first, last in runs:
         piece = f"{first}" if first == last else f"{first}{'–' if last > first + 1 else ', '}{last}"
@@ -90,29 +90,28 @@ def format_runs(runs: Iterable[tuple[int, int]]) -> str:
 
 
 def _find_missing_shards(one: ShardSet) -> Iterator[Finding]:
-    finding = build_missing_shards_finding(one.pattern, one.missing, one.count, said_by="the names say")
+    finding = build_missing_shards_finding(one.pattern, one.missing, one.count, source="the file names")
     if finding is not None:
         yield finding
 
 
 def _mixed_sets_finding(sets: Sequence[ShardSet]) -> Finding:
-    whole = [one for one in sets if not one.missing]
-    torn = [one for one in sets if one.missing]
-    left_over = torn[0] if len(whole) == 1 and len(torn) == 1 else None
+    incomplete = [one for one in sets if one.missing]
+    left_over = incomplete[0] if len(sets) == 2 and len(incomplete) == 1 else None
     first, second = sets[0], sets[1]
     return Finding.of(
         "H780",
         "warning",
         path=first.pattern,
-        message=f"sets of {first.count:,} and of {second.count:,} shards lie beside each other"
+        message=f"sets of {first.count:,} and {second.count:,} shards share one name"
         if len(sets) == 2
-        else f"{len(sets):,} sets of shards lie beside each other under one name",
-        expected="one set of shards for one split",
-        found=f"{os.path.basename(second.pattern)} too",
+        else f"{len(sets):,} sets of shards share one name",
+        expected="one set of shards per split",
+        found=f"also {os.path.basename(second.pattern)}",
         likely=None
         if left_over is None
-        else f"left over from an earlier run: {os.path.basename(left_over.pattern)} is not complete",
-        do="keep one of the sets: a reader of the folder, or of `*`, takes the records of both"
+        else f"left over from an earlier run: {os.path.basename(left_over.pattern)} is incomplete",
+        do="keep one of the sets: a reader of the folder, or of `*`, reads the records of both"
         if left_over is None
         else f"move {_make_shell_pattern(left_over)} to another folder",
     )
@@ -130,15 +129,15 @@ def _find_empty_shards(one: ShardSet, records_by_path: Mapping[str, int]) -> Ite
             "warning",
             path=one.paths[empty[0]],
             message=f"{len(empty):,} of {one.count:,} shards "
-            + ("holds no records" if len(empty) == 1 else "hold no records"),
-            expected="some records in every shard",
-            found=f"nothing in {format_runs(group_runs(empty))}",
-            do="write the dataset again, with fewer shards: a worker that is given an empty one has nothing to do",
+            + ("has no records" if len(empty) == 1 else "have no records"),
+            expected="records in every shard",
+            found=f"no records in {format_runs(group_runs(empty))}",
+            do="write the dataset again with fewer shards: a worker with an empty shard has nothing to do",
         )
 
 
 def _find_uneven_shards(paths: Sequence[str], sizes_bytes: Mapping[str, int]) -> Iterator[Finding]:
-    # Files that are named alike but for their numbers are shards of one thing, whatever wrote them.
+    # Files whose names differ only in numbers are shards of one dataset, whatever wrote them.
     alike: dict[str, list[str]] = defaultdict(list)
     for path in paths:
         if path in sizes_bytes:
@@ -152,9 +151,9 @@ def _find_uneven_shards(paths: Sequence[str], sizes_bytes: Mapping[str, int]) ->
                 "H782",
                 "warning",
                 path=largest,
-                message=f"shards are of very unequal size: the largest of {len(files):,} holds "
-                + (f"{sizes_bytes[largest] / median:,.0f} times the median" if median else "nearly everything"),
+                message=f"{CODES['H782']}: the largest of {len(files):,} has "
+                + (f"{sizes_bytes[largest] / median:,.0f} times the median" if median else "nearly all bytes"),
                 expected=f"no shard larger than {MIN_UNEVEN_RATIO} times the median of {median:,.0f} bytes",
                 found=f"{sizes_bytes[largest]:,} bytes",
-                do="write the dataset again: workers that are given whole shards wait for the largest",
+                do="write the dataset again: workers that read whole shards wait for the largest",
             )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import IO, Literal, TypeAlias
+from typing import IO, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +13,11 @@ import numpy.typing as npt
 from rekord import _core
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
+from rekord.health.digests import DigestArray, compute_key_seed, mix_column, mix_steps
 from rekord.health.duplicates import PLACE_DTYPE, ExternalSort, PlaceArray, find_group_starts, no_room
-from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
+from rekord.health.key_columns import KeyColumn, KeyedBatch
 from rekord.storage.local import read_error
 from rekord.storage.portability import pread_into
-
-DigestArray: TypeAlias = npt.NDArray[np.uint64]
-"""Two numbers a row: the low half, then the high one."""
-
-DigestGroup: TypeAlias = Literal["context", "steps", "payload", "key"]
 
 
 def digest_records(batch: KeyedBatch) -> DigestArray:
@@ -34,22 +28,6 @@ def digest_records(batch: KeyedBatch) -> DigestArray:
     for key in sorted(batch.steps):
         mix_steps(key, batch.steps[key], into)
     return into
-
-
-def mix_column(key: str, column: KeyColumn, into: DigestArray) -> None:
-    """Mix what each row has under a key into its digest."""
-    _core.digest_column(
-        compute_key_seed("context", column.kind, key), column.values, column.offsets, column.valid, into
-    )
-
-
-def mix_steps(key: str, column: StepColumn, into: DigestArray) -> None:
-    """Mix the steps that each row has under a key into its digest."""
-    steps = column.steps
-    number = compute_key_seed("steps", steps.kind, key)
-    each = np.zeros((len(steps), 2), np.uint64)
-    _core.digest_column(number, steps.values, steps.offsets, steps.valid, each)
-    _core.digest_column(number, each.reshape(-1), column.offsets * 2, column.valid, into)
 
 
 def digest_keys(column: KeyColumn) -> DigestArray:
@@ -77,13 +55,6 @@ def digest_payloads(path: str) -> Iterator[tuple[int, list[int], DigestArray]]:
                     yield stretch.first_record, [stretch.offset(i) for i in range(len(payloads))], into
             except RekordError as failure:
                 _, goes_on = reader.recover(failure)
-
-
-@lru_cache(maxsize=4096)
-def compute_key_seed(group: DigestGroup, kind: str, key: str) -> int:
-    """A number that stands for a key and its kind, today and tomorrow."""
-    text = f"{group}\0{kind}\0{key}".encode(errors="surrogatepass")
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 def compute_order_sum(digests: DigestArray, positions: npt.NDArray[np.int64]) -> int:

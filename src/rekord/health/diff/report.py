@@ -14,9 +14,9 @@ from rekord import _core
 from rekord.codec.decode import SequenceExample, decode
 from rekord.dataset.read import open_frames
 from rekord.errors import RekordError
-from rekord.framing.frames import VerifiedFrames
 from rekord.health.duplicates import PlaceArray
 from rekord.health.finding import Finding, JsonFields
+from rekord.health.key_columns import get_payload
 from rekord.health.stats.report import FeatureStats, PartStats, compare_parts, to_json_value
 from rekord.schema import Schema
 from rekord.schema.json_form import feature_to_json
@@ -121,7 +121,7 @@ def _list_column_changes(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str
         elif name in ("type", "values"):
             says.append(f"{before} → {after}")
         elif name == "steps":
-            says.append("one value a record → one a step" if after else "one value a step → one a record")
+            says.append("one value per record → one per step" if after else "one value per step → one per record")
         else:
             says.append(f"{name} {_format_shown(before)} → {_format_shown(after)}")
     return says
@@ -133,10 +133,10 @@ def _format_shown(value: Any) -> str:
 
 
 MEAN_THRESHOLD = 0.1
-"""A mean has moved when it is so many standard deviations of A from where it was."""
+"""A mean has shifted if it differs by this many standard deviations of A."""
 
 RANGE_THRESHOLD = 0.1
-"""The least or greatest number has moved when it is outside of A's range by so much of that range."""
+"""A minimum or maximum has shifted if it is outside the range of A by this share of the range."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +156,7 @@ def find_feature_shifts(a: PartStats, b: PartStats, *, besides: Sequence[str] = 
     if not (a.records and b.records):
         return {}
     for skew in compare_parts(a, b):
-        # Both sides are all there is, and no samples: what chance could explain has moved nevertheless.
+        # Both sides are complete, not samples: differences within chance are still shifts.
         if skew.distance is None or skew.threshold is None or skew.measure is None:
             continue
         if skew.distance > skew.threshold:
@@ -167,10 +167,12 @@ def find_feature_shifts(a: PartStats, b: PartStats, *, besides: Sequence[str] = 
         theirs = b.features.get(name)
         if theirs is None or ours.key in besides or not (ours.present and theirs.present):
             continue
-        told = [text for text in [*says.get(name, []), *_describe_number_shift(ours, theirs, name in says)] if text]
-        if told:
+        reasons = [
+            text for text in [*says.get(name, []), *_describe_number_shift(ours, theirs, name in says)] if text
+        ]
+        if reasons:
             moved[name] = FeatureShift(
-                says=told,
+                says=reasons,
                 distances=distances.get(name, {}),
                 a=_summarize_feature(ours),
                 b=_summarize_feature(theirs),
@@ -186,18 +188,18 @@ def _describe_number_shift(ours: FeatureStats, theirs: FeatureStats, mean_is_sai
     mean, other, std = a.moments.mean, b.moments.mean, a.moments.std
     if mean is not None and other is not None and std is not None:
         if abs(other - mean) > max(MEAN_THRESHOLD * std, 1e-6 * abs(mean)) and not mean_is_said:
-            says.append(f"mean {mean:.4g} against {other:.4g}")
+            says.append(f"mean {mean:.4g} vs {other:.4g}")
         room = RANGE_THRESHOLD * (a.moments.max - a.moments.min)
         if b.moments.min < a.moments.min - room:
-            says.append(f"least {a.moments.min:.6g} against {b.moments.min:.6g}")
+            says.append(f"min {a.moments.min:.6g} vs {b.moments.min:.6g}")
         if b.moments.max > a.moments.max + room:
-            says.append(f"greatest {a.moments.max:.6g} against {b.moments.max:.6g}")
+            says.append(f"max {a.moments.max:.6g} vs {b.moments.max:.6g}")
     for word, before, after in (
         ("NaN", a.nan, b.nan),
         ("infinite", a.negative_inf + a.positive_inf, b.negative_inf + b.positive_inf),
     ):
         if bool(before) != bool(after):
-            says.append(f"{before:,} values {word} against {after:,}")
+            says.append(f"{before:,} values {word} vs {after:,}")
     return says
 
 
@@ -385,7 +387,7 @@ def _read_file_payloads(path: str, wanted: Sequence[RecordPosition]) -> dict[Rec
                 break
             stretch = next(reader.iter_verified_frames(), None)
             if stretch is not None:
-                found[place] = _get_payload(stretch, 0), sequence
+                found[place] = get_payload(stretch, 0), sequence
     left = {place.offset: place for place in wanted if place not in found}
     if left:  # compressed, so that it can only be read from the start
         with open_frames(path) as reader:
@@ -393,7 +395,7 @@ def _read_file_payloads(path: str, wanted: Sequence[RecordPosition]) -> dict[Rec
                 for index in range(len(stretch.extents)):
                     at = left.pop(stretch.offset(index), None)
                     if at is not None:
-                        found[at] = _get_payload(stretch, index), sequence
+                        found[at] = get_payload(stretch, index), sequence
                 if not left:
                     break
     return found
@@ -405,11 +407,6 @@ def _has_sequence_examples(path: str) -> bool:
     with open_frames(path) as reader:
         stretch = next(reader.iter_verified_frames(), None)
         return stretch is not None and detect_payload_kind(stretch) == _core.PayloadKind.SEQUENCE
-
-
-def _get_payload(stretch: VerifiedFrames, index: int) -> bytes:
-    begin = stretch.extents.offset(index) + _core.HEADER_BYTES
-    return bytes(stretch.buffer[begin : begin + stretch.extents.length(index)])
 
 
 @dataclass(frozen=True, kw_only=True)

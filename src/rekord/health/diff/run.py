@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ from rekord.dataset.read import open_frames
 from rekord.errors import RekordError, closest_match, error, preview
 from rekord.health.dataset_files import find_dataset_files, list_split_files
 from rekord.health.diff import match
-from rekord.health.diff.match import DigestArray, FeatureFingerprints, FeatureNumbering, KeyMatch
+from rekord.health.diff.match import FeatureFingerprints, FeatureNumbering, KeyMatch
 from rekord.health.diff.report import (
     Diff,
     RecordDiff,
@@ -29,6 +28,7 @@ from rekord.health.diff.report import (
     read_examples,
     to_record_positions,
 )
+from rekord.health.digests import DigestArray
 from rekord.health.duplicates import ExternalSort
 from rekord.health.finding import Finding, Report
 from rekord.health.key_columns import KeyColumn, KeyedBatch
@@ -36,13 +36,14 @@ from rekord.health.scan import scan_file
 from rekord.health.stats.accumulate import Accumulator
 from rekord.health.stats.report import build_part_stats
 from rekord.location import Location
+from rekord.report.formatting import format_count
 from rekord.schema import Schema
 from rekord.storage.local import PathLike
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetSide:
-    """A dataset as it lies there. `findings` are about files that are missing, or not as long as they should be."""
+    """One of the two datasets. `findings` are about files that are missing or have the wrong size."""
 
     path: str
     splits: Mapping[str, Sequence[str]]
@@ -67,7 +68,7 @@ class DatasetSide:
 
 
 def open_side(path: PathLike | Sequence[PathLike]) -> DatasetSide:
-    """The files of a dataset, those that a manifest lists where there is one. What is missing is a finding."""
+    """The files of a dataset, from its manifest if there is one. Missing files are findings."""
     place = find_dataset_files(path)
     there = list_split_files(place)
     return DatasetSide(
@@ -80,7 +81,7 @@ def open_side(path: PathLike | Sequence[PathLike]) -> DatasetSide:
 
 
 def pair_splits(a: DatasetSide, b: DatasetSide) -> dict[tuple[str | None, str | None], int]:
-    """A number for each split: (its name in A, its name in B). The only splits of two sides belong together."""
+    """A number per split: (its name in A, its name in B). Two single splits are paired."""
     if len(a.splits) == 1 and len(b.splits) == 1:
         return {(next(iter(a.splits)), next(iter(b.splits))): 0}
     names = dict.fromkeys([*a.splits, *b.splits])
@@ -91,7 +92,7 @@ def pair_splits(a: DatasetSide, b: DatasetSide) -> dict[tuple[str | None, str | 
 
 
 def has_same_listing(a: DatasetSide, b: DatasetSide) -> bool:
-    """Whether two manifests list the same schema, splits and shards, checksum for checksum, and all are there."""
+    """Whether two manifests list the same schema, splits and checksums, and all shards exist."""
     if a.manifest is None or b.manifest is None or a.findings or b.findings or a.schema != b.schema:
         return False
     one, other = (
@@ -103,10 +104,10 @@ def has_same_listing(a: DatasetSide, b: DatasetSide) -> bool:
 
 
 MAX_FINDINGS = 1000
-"""So many findings of a side are listed; the rest is counted."""
+"""Findings listed per side; the rest is counted."""
 
 MAX_KEYED_RECORDS = 1 << 32
-"""The sort has so much room for the number of a record."""
+"""The range of record numbers in the sort."""
 
 _OPAQUE_PAYLOAD_CODES = ("H711", "H712", "H713", "H714", "H715")
 _TOO_MANY_KEYS = "H727"
@@ -146,9 +147,7 @@ class DatasetComparison:
     def __enter__(self) -> DatasetComparison:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.content.close()
         if self.keyed is not None:
             self.keyed.close()
@@ -162,7 +161,7 @@ class DatasetComparison:
             self._read_file(side, split, path, self._report.records - base)
 
     def end(self, side: int) -> None:
-        """After the last file of a side. Raises where a key was asked for that no record has."""
+        """After the last file of a side. Raises if no record has the key."""
         seen = self.sides[side]
         seen.statistics.flush()
         compared = seen.records.total()
@@ -235,9 +234,9 @@ class DatasetComparison:
                 "U646",
                 "too many records to match by key",
                 location=Location(path=batch.path),
-                expected=f"at most {MAX_KEYED_RECORDS:,} records a side",
+                expected=f"at most {MAX_KEYED_RECORDS:,} records per side",
                 found="more than that",
-                do="compare split by split, or leave --key out",
+                do="compare split by split, or omit key=",
             )
         column = batch.context.get(key)
         if column is None or not column.present:
@@ -272,16 +271,16 @@ class DatasetComparison:
         if found is not None:
             raise error(
                 "U646",
-                f"`{key[:60]}` cannot tell records apart",
+                f"`{key[:60]}` does not identify records",
                 location=Location(
                     path=batch.path,
                     record=int(batch.records[row]),
                     offset=int(batch.offsets[row]),
                     feature=key[:60],
                 ),
-                expected="one whole number or one byte string in each record, the same kind everywhere",
+                expected="one integer or one byte string per record, of the same kind everywhere",
                 found=found,
-                do="name another key, or leave --key out to compare records by what they hold",
+                do="choose another key, or omit key= to compare records by content",
             )
 
     def _no_such_key(self, side: int) -> RekordError:
@@ -298,8 +297,8 @@ class DatasetComparison:
             if known
             else "records with keys",
             found=preview(key),
-            likely=f"`{near}` is meant" if near else None,
-            do=f"--key {near}" if near else "name a key that the records have, or leave --key out",
+            likely=f"`{near}` was meant" if near else None,
+            do=f'key="{near}"' if near else "choose a key that the records have, or omit key=",
         )
 
 
@@ -314,7 +313,7 @@ def compare_sides(one: DatasetSide, other: DatasetSide, *, key: str | None, read
     if name is None:
         name = _find_common_key(one, other)
         if name is not None:
-            remarks.append(f"records are matched by `{name}`, the key that both manifests name")
+            remarks.append(f"records are matched by `{name}`, the key in both manifests")
     keys = None if name is None else (_get_record_key(one.schema, name), _get_record_key(other.schema, name))
     pairs = pair_splits(one, other)
     with DatasetComparison(keys, report) as comparing:
@@ -448,20 +447,20 @@ def _build_remarks(
             continue
         if a.files != b.files:
             remarks.append(
-                f"`{name}` lies in {_format_file_count(a.files)} in A and in {_format_file_count(b.files)} in B"
+                f"`{name}` has {format_count(a.files, 'file')} in A and {format_count(b.files, 'file')} in B"
             )
         if a.compression != b.compression:
             remarks.append(f"`{name}` has compression {a.compression} in A and {b.compression} in B")
         # Behind damage the numbers of records are no places that could be compared.
         whole = not any(side.findings or side.unreadable for side in seen)
         if records.same and whole and seen[0].order[number] != seen[1].order[number]:
-            remarks.append(f"the records of `{name}` are in another order")
+            remarks.append(f"records of `{name}` are in a different order")
     for letter, repeated in zip("AB", records.repeated_keys, strict=True):
         if repeated:
-            remarks.append(f"repeated keys in {letter}: {repeated:,}; their records are matched by what they hold")
+            remarks.append(f"duplicate keys in {letter}: {repeated:,}; their records are matched by content")
     for letter, without, side in zip("AB", records.without_key, seen, strict=True):
         if without:
-            remarks.append(f"records without the key in {letter}: {without:,}; matched by what they hold")
+            remarks.append(f"records without the key in {letter}: {without:,}; matched by content")
         if side.raw_files:
             remarks.append(f"files without Examples in {letter}: {side.raw_files:,}; compared byte by byte")
         if side.wide_records:
@@ -469,16 +468,12 @@ def _build_remarks(
                 f"records with too many keys (H727) in {letter}: {side.wide_records:,}; compared byte by byte"
             )
         if side.statistics.left_out:
-            remarks.append(f"{letter} has so many keys that some are left out of the statistics")
+            remarks.append(f"{letter} has too many keys: some are not in the statistics")
     return remarks
 
 
-def _format_file_count(number: int) -> str:
-    return f"{number:,} file{'s' * (number != 1)}"
-
-
 def _diff_manifests(one: DatasetSide, other: DatasetSide) -> Diff:
-    """The same, as far as two manifests and the sizes of their files can be believed."""
+    """No differences, according to two manifests and the file sizes."""
     assert one.manifest is not None
     assert one.schema is not None
     splits = {
@@ -498,8 +493,8 @@ def _diff_manifests(one: DatasetSide, other: DatasetSide) -> Diff:
         counts={"a": counts, "b": counts},
         splits=splits,
         remarks=[
-            "nothing was read: the manifests list the same checksums, and the files are as long as they say; "
-            "`--read`, in Python read=True, compares the records themselves"
+            "nothing was read: the manifests list the same checksums, and the file sizes match; "
+            "read=True compares the records"
         ],
         by_manifests=True,
     )
@@ -532,14 +527,11 @@ def diff(
 ) -> Diff:
     """Compare two datasets, record files, folders or globs: A is the older one, B the newer.
 
-    Records are compared by what they hold, as bags: added ones are in B only, removed ones in A only. With a `key`,
-    a column or record key of one whole number or byte string, records of the same key that hold something else are
-    changed. Where both manifests name the same key, that is the key. Order, sharding, compression and the order of
-    keys inside records make no difference; remarks tell of them.
+    Records are compared by content, as multisets: added ones are only in B, removed ones only in A. With a `key`, a
+    column or record key of one integer or byte string, records with the same key and different content are changed.
+    The default is the key in both manifests, if it is the same. Order, sharding, compression and the order of keys
+    inside records make no difference; remarks report them.
 
-    Two manifests that list the same checksums are taken at their word, if the files are as long as they say;
-    `read` reads them all the same.
+    If two manifests list the same checksums and the file sizes match, nothing is read, unless `read` is true.
     """
-    from rekord.health.finding import Report
-
     return compare_sides(open_side(a), open_side(b), key=key, read=read, report=Report())

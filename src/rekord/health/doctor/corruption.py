@@ -1,4 +1,4 @@
-"""Problems below the records: compression, damage, truncation, and files that are something else."""
+"""Problems below the records: compression, damage, truncation, and files of other formats."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rekord import _core
+from rekord.codes import CODES
 from rekord.dataset.read import infer_compression
 from rekord.errors import RekordError
 from rekord.framing.inflate import open_stream, read_head, sniff_compression
@@ -17,22 +18,25 @@ from rekord.report.formatting import format_byte_size, format_count
 from rekord.storage.local import LOCAL
 
 TFRECORD_HINT = " (Is this even a TFRecord file?)"
-"""What TensorFlow adds where the very first record cannot be read."""
+"""What TensorFlow adds if the first record cannot be read."""
+
+_NOT_A_TFRECORD = f"corrupted record at 0{TFRECORD_HINT}"
+_PLAIN_HEADER = "not compression: the file starts with a valid record header"
 
 
 @dataclass(slots=True, kw_only=True)
 class FileSymptom:
-    """What one file shows."""
+    """One symptom of one file."""
 
     code: str
     facts: FileEvidence
-    findings: tuple[str, ...] = ()  # the codes that it explains
+    findings: tuple[str, ...] = ()  # the codes it explains
     evidence: list[str] = field(default_factory=list)
     ruled_out: list[str] = field(default_factory=list)
     likely: str | None = None
     do: str
     tensorflow_error: str | None = None
-    all_records: bool = False  # every record of the file is affected, not those of the findings
+    all_records: bool = False  # every record of the file is affected
 
 
 def get_single_finding(facts: FileEvidence, code: str) -> Finding:
@@ -55,7 +59,7 @@ _INSPECTED_BYTES = 1 << 20
 
 
 def find_damage_symptoms(facts: FileEvidence, codes: set[str]) -> Iterator[FileSymptom]:
-    """What happened to a file whose findings have these codes."""
+    """The symptoms behind findings with these codes."""
     changed = tuple(code for code in ("F101", "F102") if code in codes)
     cut = next((code for code in ("F104", "F103", "C202") if code in codes), None)
     plain = sniff_compression(read_first_bytes(facts.path)) == "none"
@@ -84,15 +88,15 @@ def _diagnose_zeros(facts: FileEvidence, zeros: int) -> FileSymptom:
         facts=facts,
         findings=("F101",),
         evidence=[
-            f"the last {format_count(zeros, 'byte')} of {size:,} are all zero",
+            f"the last {format_count(zeros, 'byte')} of {size:,} are zero",
             f"{format_count(facts.records, 'record')} before them are intact",
         ],
         ruled_out=[
-            "not compression: the file begins with a valid record header"
+            _PLAIN_HEADER
             if _core.header_agrees(read_first_bytes(facts.path))
-            else "not compression: the file does not begin as gzip or zlib do"
+            else "not compression: the file does not start like gzip or zlib"
         ],
-        likely="the space was reserved, and the writer or the download ended before it was filled",
+        likely="the space was preallocated, and the writer or download ended before filling it",
         do="fetch or write the file again; `rekord salvage IN OUT` keeps the records before the zeros",
         tensorflow_error=_predict_tf_error("F101", size - zeros, True),
     )
@@ -112,16 +116,16 @@ def _diagnose_changed_bytes(
     ]
     if finding.likely is not None:
         evidence.append(finding.likely.partition(": ")[2])
-    ruled_out = ["not a cut: the file goes on behind the damage with intact records"] * (finding.likely is not None)
+    ruled_out = ["not truncation: intact records follow the damage"] * (finding.likely is not None)
     if plain and offset:
-        ruled_out.append("not compression: the file begins with a valid record header")
+        ruled_out.append(_PLAIN_HEADER)
     elif not plain and not all_codes & {"C201", "C202", "C203", "C204"}:
         ruled_out.append(
-            "not the storage of the compressed file: its own checksum agrees, so the bytes were changed before"
+            "not damage to the compressed file: its own checksum matches, so the bytes changed before compression"
         )
     zero = _measure_zero_run(facts.path, offset) if plain else 0
     if zero:
-        evidence.append(f"{format_count(zero, 'byte')} in a row are zero there, as after a lost block")
+        evidence.append(f"a run of {format_count(zero, 'byte')} is zero there, as after a lost block")
     return FileSymptom(
         code="H804",
         facts=facts,
@@ -130,8 +134,8 @@ def _diagnose_changed_bytes(
         ruled_out=ruled_out,
         likely="a block of the file was lost"
         if zero
-        else "bytes were changed in place, by a bad disk, memory or transfer, or by a program",
-        do="copy the file again from its origin; `rekord salvage IN OUT` keeps the intact records",
+        else "bytes changed in place: a bad disk, memory or transfer, or a program",
+        do="copy the file again from its source; `rekord salvage IN OUT` keeps the intact records",
         tensorflow_error=_predict_tf_error(finding.code, offset, plain),
     )
 
@@ -143,7 +147,7 @@ def _diagnose_truncation(facts: FileEvidence, finding: Finding, plain: bool) -> 
     left = finding.found or "the end of the file"
     evidence = [
         f"the file ends inside {inside}: {left}" if finding.code != "C202" else f"the file ends inside {inside}",
-        f"{format_count(facts.records, 'record')} before that are intact",
+        f"{format_count(facts.records, 'record')} before it are intact",
     ]
     offset = finding.offset or 0
     if finding.code == "C202":
@@ -151,19 +155,19 @@ def _diagnose_truncation(facts: FileEvidence, finding: Finding, plain: bool) -> 
     else:
         error = _predict_tf_error(finding.code, offset, plain)
     if error is None:
-        evidence.append("TensorFlow takes this for the end of the file and says nothing")
+        evidence.append("TensorFlow treats this as the end of the file, without an error")
     unchanged = facts.records and not any(facts.of(code) for code in ("F101", "F102"))
-    ruled_out = ["not bytes changed in place: all records up to the end are intact"] * bool(unchanged)
+    ruled_out = ["not changed bytes: all records up to the end are intact"] * bool(unchanged)
     if plain and facts.records:
-        ruled_out.append("not compression: the file begins with a valid record header")
+        ruled_out.append(_PLAIN_HEADER)
     code = "H805"
-    likely = "the program that wrote it was stopped before it closed the file"
+    likely = "the writer was stopped before it closed the file"
     if block is not None:
         code = "H803"
-        evidence.insert(1, f"its size, {size:,} bytes, is a whole multiple of {block}, as copies that stop are")
+        evidence.insert(1, f"its size, {size:,} bytes, is a multiple of {block}, as for an interrupted copy")
         likely = f"a copy or download stopped after {format_byte_size(size)}"
     else:
-        evidence.insert(1, f"its size, {size:,} bytes, is no multiple of a block of 512 bytes")
+        evidence.insert(1, f"its size, {size:,} bytes, is not a multiple of 512 bytes")
     return FileSymptom(
         code=code,
         facts=facts,
@@ -172,7 +176,7 @@ def _diagnose_truncation(facts: FileEvidence, finding: Finding, plain: bool) -> 
         ruled_out=ruled_out,
         likely=likely,
         do=("copy the file again" if block is not None else "write the file again, and close the writer")
-        + "; `rekord salvage IN OUT` keeps the records before the cut",
+        + "; `rekord salvage IN OUT` keeps the records before it",
         tensorflow_error=error,
     )
 
@@ -180,9 +184,9 @@ def _diagnose_truncation(facts: FileEvidence, finding: Finding, plain: bool) -> 
 def _diagnose_broken_stream(facts: FileEvidence, finding: Finding) -> FileSymptom:
     reason = "incorrect header check" if finding.code == "C203" else finding.found
     says = {
-        "C201": f"the stream cannot be inflated further: {finding.found}",
-        "C203": f"after the end of the stream come {finding.found}",
-        "C204": "everything inflates, and the checksum at the end does not match",
+        "C201": f"the stream cannot be decompressed further: {finding.found}",
+        "C203": f"the end of the stream is followed by {finding.found}",
+        "C204": "the stream decompresses, but its final checksum does not match",
     }[finding.code]
     return FileSymptom(
         code="H809",
@@ -190,18 +194,18 @@ def _diagnose_broken_stream(facts: FileEvidence, finding: Finding) -> FileSympto
         findings=(finding.code,),
         evidence=[
             says,
-            f"{format_count(facts.records, 'record')} before that were read, and their checksums agree",
+            f"{format_count(facts.records, 'record')} before it were read, and their checksums match",
         ],
-        ruled_out=["not the wrong compression: the stream begins as it should, and records are in it"]
+        ruled_out=["not the wrong compression: the stream starts correctly and contains records"]
         * bool(facts.records),
-        likely="something was appended to the file" if finding.code == "C203" else "bytes of the file were changed",
-        do="copy the file again from its origin; `rekord salvage IN OUT` keeps the records before the damage",
+        likely="something was appended to the file" if finding.code == "C203" else "bytes of the file changed",
+        do="copy the file again from its source; `rekord salvage IN OUT` keeps the records before the damage",
         tensorflow_error=f"inflate() failed with error -3: {reason}",
     )
 
 
 def _predict_tf_error(code: str, offset: int, plain: bool) -> str | None:
-    """What TFRecordDataset says where a frame is bad."""
+    """The error of TFRecordDataset for a bad frame."""
     if code == "F101":
         return f"corrupted record at {offset}{TFRECORD_HINT if offset == 0 else ''}"
     if code == "F102":
@@ -214,7 +218,7 @@ def _predict_tf_error(code: str, offset: int, plain: bool) -> str | None:
 
 
 def _predict_truncated_stream_error(path: str, offset: int) -> str | None:
-    """The same where the compressed stream ends: TensorFlow notices only inside a payload."""
+    """The same for a truncated compressed stream, which TensorFlow notices only inside a payload."""
     with LOCAL.open_read(path) as file:
         stream, _ = open_stream(file, sized=True)
         buffer = memoryview(bytearray(_INSPECTED_BYTES))
@@ -228,7 +232,7 @@ def _predict_truncated_stream_error(path: str, offset: int) -> str | None:
 
 
 def _measure_zero_tail(facts: FileEvidence, plain: bool) -> int | None:
-    """How many zeros the file ends in, where they begin at a frame that cannot be read."""
+    """The number of zeros at the end of the file, if they start at an unreadable frame."""
     group = facts.of("F101")
     if not plain or group is None:
         return None
@@ -240,7 +244,7 @@ def _measure_zero_tail(facts: FileEvidence, plain: bool) -> int | None:
 
 
 def _measure_zero_run(path: str, offset: int, *, whole: bool = False) -> int:
-    """How many zeros stand at a byte, or, of at least 512, in the 1 MiB behind it."""
+    """The number of zeros at a byte, or in a run of at least 512 in the 1 MiB after it."""
     with LOCAL.open_read(path) as file:
         file.seek(offset)
         if not whole:
@@ -254,7 +258,7 @@ def _measure_zero_run(path: str, offset: int, *, whole: bool = False) -> int:
 
 
 def _find_longest_zero_run(data: bytes) -> int:
-    """The longest run of zeros, where it has at least 512 of them."""
+    """The length of the first run of at least 512 zeros; else 0."""
     begin = data.find(bytes(512))
     if begin < 0:
         return 0
@@ -268,29 +272,16 @@ CORRUPTION_CODES = frozenset({
     "F101", "F102", "F103", "F104", "F110", "C201", "C202", "C203", "C204", "C205", "H701", "H702",
     *_FOREIGN_CODES,
 })  # fmt: skip
-"""The findings that this family explains."""
-
-_TITLES = {
-    "H801": "the file is compressed, and its name does not say so",
-    "H802": "the name says compressed, and the file is not",
-    "H803": "the copy of a file was cut off",
-    "H804": "bytes were changed after writing",
-    "H805": "the writer never finished the file",
-    "H806": "the file ends in zeros that nobody wrote records to",
-    "H807": "a Git LFS pointer stands where the file should be",
-    "H808": "this is no record file",
-    "H809": "the compressed data is damaged",
-    "H810": "the file is compressed in a way that TensorFlow does not read",
-}
+"""The findings explained by this module."""
 
 
 def diagnose_corruption(case: DoctorCase) -> Iterator[Diagnosis]:
-    """One diagnosis a cause, whatever the number of files that show it."""
-    signs: dict[str, list[FileSymptom]] = {}
+    """One diagnosis per cause, for any number of files."""
+    symptoms: dict[str, list[FileSymptom]] = {}
     for facts in case.files:
-        for sign in _find_symptoms(case, facts):
-            signs.setdefault(sign.code, []).append(sign)
-    for code, alike in signs.items():
+        for symptom in _find_symptoms(case, facts):
+            symptoms.setdefault(symptom.code, []).append(symptom)
+    for code, alike in symptoms.items():
         yield _build_diagnosis(case, code, alike)
 
 
@@ -310,7 +301,7 @@ def _build_diagnosis(case: DoctorCase, code: str, signs: list[FileSymptom]) -> D
     return Diagnosis(
         code=code,
         severity=find_worst_severity(group.severity for group in groups),
-        title=_TITLES[code],
+        title=CODES[code],
         path=case.place(tally),
         files=tally.files,
         records_affected=records,
@@ -336,12 +327,12 @@ def _find_symptoms(case: DoctorCase, facts: FileEvidence) -> Iterator[FileSympto
             findings=("F110",),
             all_records=True,
             evidence=[
-                f"{format_count(get_file_size(facts.path), 'byte')} of text that begin `version https://git-lfs.github.com/spec/`"
+                f"{format_count(get_file_size(facts.path), 'byte')} of text starting with `version https://git-lfs.github.com/spec/`"
             ],
-            ruled_out=["not damage: a pointer is text, and the data itself was never fetched"],
+            ruled_out=["not damage: the pointer is text, and the data was never fetched"],
             likely="the repository was cloned without Git LFS",
-            do="git lfs pull      (in the repository that the file came from)",
-            tensorflow_error=f"corrupted record at 0{TFRECORD_HINT}",
+            do="git lfs pull      (in the repository of the file)",
+            tensorflow_error=_NOT_A_TFRECORD,
         )
     if "C205" in codes:
         yield _diagnose_other_compression(facts, get_single_finding(facts, "C205"))
@@ -351,7 +342,7 @@ def _find_symptoms(case: DoctorCase, facts: FileEvidence) -> Iterator[FileSympto
     try:
         yield from find_damage_symptoms(facts, codes)
     except RekordError:
-        return  # the file went away since it was read, which was reported then
+        return  # the file disappeared after it was read, which was reported then
 
 
 def _find_misnamed(case: DoctorCase, facts: FileEvidence) -> Iterator[FileSymptom]:
@@ -362,31 +353,31 @@ def _find_misnamed(case: DoctorCase, facts: FileEvidence) -> Iterator[FileSympto
             findings=("H701",),
             all_records=True,
             evidence=[
-                f"the name says {infer_compression(facts.path)}",
-                "the first 12 bytes are the valid header of a plain record",
+                f"the name indicates {infer_compression(facts.path)}",
+                "the first 12 bytes are a valid uncompressed record header",
             ],
-            ruled_out=["not damage: every record was read and its checksums agree"] * _is_undamaged(facts),
-            likely="it was unpacked without being renamed, or written without compression under such a name",
-            do='read it with compression_type="", or give it a name that does not say so',
+            ruled_out=["not damage: all records were read, and their checksums match"] * _is_undamaged(facts),
+            likely="the file was decompressed but not renamed, or written uncompressed under this name",
+            do='read it with compression_type="", or rename it without the compression suffix',
             tensorflow_error="inflate() failed with error -3: incorrect header check",
         )
         return
     found = get_single_finding(facts, "H702").found or "gzip"
     if case.compression.get(os.path.basename(facts.path)) == found:
-        return  # the manifest beside it says so
+        return  # as the manifest lists it
     if not facts.records:
-        return  # nothing says that records are inside
+        return  # no evidence of records inside
     marks = "1f 8b 08" if found == "gzip" else "a zlib header"
     yield FileSymptom(
         code="H801",
         facts=facts,
         findings=("H702",),
         all_records=True,
-        evidence=[f"the file begins with {marks}, and the bytes inside are records"],
-        ruled_out=["not damage: every record was read and its checksums agree"] * _is_undamaged(facts),
-        likely=f"it was written with {found.upper()}, and is read as plain because of its name",
+        evidence=[f"the file starts with {marks}, and contains records"],
+        ruled_out=["not damage: all records were read, and their checksums match"] * _is_undamaged(facts),
+        likely=f"it was written with {found.upper()}, but its name suggests an uncompressed file",
         do=f'tf.data.TFRecordDataset(files, compression_type="{found.upper()}")',
-        tensorflow_error=f"corrupted record at 0{TFRECORD_HINT}",
+        tensorflow_error=_NOT_A_TFRECORD,
     )
 
 
@@ -396,7 +387,7 @@ def _is_undamaged(facts: FileEvidence) -> bool:
 
 def _diagnose_foreign_file(facts: FileEvidence, finding: Finding) -> FileSymptom:
     known = finding.code != "F120"
-    begin = "nothing in the file is a record" if not known else f"its first bytes are those of {finding.found}"
+    begin = f"its first bytes are those of {finding.found}" if known else "the file contains no records"
     return FileSymptom(
         code="H808",
         facts=facts,
@@ -404,13 +395,13 @@ def _diagnose_foreign_file(facts: FileEvidence, finding: Finding) -> FileSymptom
         all_records=True,
         evidence=[
             begin,
-            f"{finding.found}" if not known else f"{format_count(get_file_size(facts.path), 'byte')} in all",
+            f"{format_count(get_file_size(facts.path), 'byte')} in total" if known else f"{finding.found}",
         ],
-        ruled_out=["not gzip or zlib: the file does not begin as they do"]
+        ruled_out=["not gzip or zlib: the file does not start like either"]
         * (sniff_compression(read_first_bytes(facts.path)) == "none"),
         likely=f"{finding.found} was named or downloaded as a record file" if known else None,
         do=finding.do or "check which file this is",
-        tensorflow_error=f"corrupted record at 0{TFRECORD_HINT}" if get_file_size(facts.path) >= 12 else None,
+        tensorflow_error=_NOT_A_TFRECORD if get_file_size(facts.path) >= 12 else None,
     )
 
 
@@ -421,7 +412,7 @@ def _diagnose_other_compression(facts: FileEvidence, finding: Finding) -> FileSy
         findings=("C205",),
         all_records=True,
         evidence=[f"its first bytes are those of {finding.found}"],
-        likely="it was compressed as a whole after it was written",
+        likely="the whole file was compressed after it was written",
         do=finding.do or "decompress it",
-        tensorflow_error=f"corrupted record at 0{TFRECORD_HINT}",
+        tensorflow_error=_NOT_A_TFRECORD,
     )

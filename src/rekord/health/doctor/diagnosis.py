@@ -1,4 +1,4 @@
-"""One explained problem with its remedy, and how diagnoses are worded."""
+"""Diagnoses: one explained problem with its remedy, and the formatting they share."""
 
 from __future__ import annotations
 
@@ -6,33 +6,29 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rekord.health.check.rule import format_key
 from rekord.health.finding import JsonFields, Severity
 
 _MAX_SHOWN_CHARACTERS = 60
 
 
 def format_number(value: float) -> str:
-    """A number without a needless `.0`."""
+    """A number without a trailing `.0`."""
     return f"{int(value):,}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.6g}"
 
 
-def format_key(key: str) -> str:
-    """A key as it may stand in a sentence: between backticks, and cut."""
-    return f"`{key if len(key) <= _MAX_SHOWN_CHARACTERS else key[: _MAX_SHOWN_CHARACTERS - 1] + '…'}`"
-
-
 def format_python_key(key: str) -> str:
-    """A key as Python text, and cut."""
+    """A key as a Python string, truncated."""
     return f'"{format_key(key)[1:-1]}"'
 
 
 def join_remedies(*ways: str | None) -> str:
-    """Several ways to fix something, the best first."""
+    """Alternative fixes, the best first."""
     return "; or ".join(way for way in ways if way)
 
 
 def format_some(values: Iterable[object], most: int = 4) -> str:
-    """The first few of some values, cut to what a message may show."""
+    """The first few values, truncated for a message."""
     shown: list[str] = []
     length = 0
     for value in values:
@@ -54,7 +50,7 @@ _SEVERITY_RANK: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AffectedRecord(JsonFields):
-    """Where one of the affected records stands; `offset` is that of its frame in the decompressed stream."""
+    """Position of an affected record; `offset` is that of its frame in the decompressed stream."""
 
     path: str
     record: int | None = None
@@ -63,10 +59,10 @@ class AffectedRecord(JsonFields):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis(JsonFields):
-    """What is wrong, what speaks for it, what it is not, and what to do.
+    """A problem, the evidence for it, what was ruled out, and what to do.
 
-    `path` is the file that it is in; where there are several, what the doctor was asked about, and `files` says
-    how many. `records` are the places of the first few of `records_affected`.
+    `path` is the affected file, or the path given to the doctor if `files` is more than one. `records` are the
+    positions of the first few of `records_affected`.
     """
 
     code: str
@@ -89,32 +85,32 @@ class ParsePrediction(JsonFields):
     """Whether TensorFlow will parse one feature of a spec, and the feature that would work."""
 
     feature: str
-    asked: str  # the feature of the spec, as Python text
+    asked: str  # the feature of the spec, as Python source
     ok: bool
     records_affected: int = 0
     tensorflow_error: str | None = None
     works: str | None = None
-    """The text of a feature that parses every record, behind its key where that is another one; None without any."""
+    """Source of a feature that parses every record, with its key if that differs; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnoses(JsonFields):
-    """What a doctor found, worst first. `ok` means that there is neither an error nor a warning.
+    """Diagnoses, worst first. `ok` means no errors and no warnings.
 
-    With a spec or a schema, `features` says of each feature whether TensorFlow will parse it, and `spec` is the text
-    of a spec that would.
+    With a spec or a schema, `features` predicts for each feature whether TensorFlow will parse it, and `spec` is the
+    source of a spec that works.
     """
 
     files: int = 0
     records: int = 0
-    unreadable: int = 0  # files that the disk would not give
+    unreadable: int = 0  # files with read errors
     diagnoses: tuple[Diagnosis, ...]
     features: tuple[ParsePrediction, ...] = field(default_factory=tuple)
     spec: str | None = None
 
     @property
     def ok(self) -> bool:
-        """True where no diagnosis is an error or a warning; notes may remain."""
+        """Whether all diagnoses are notes."""
         return all(diagnosis.severity == "note" for diagnosis in self.diagnoses)
 
     def to_dict(self) -> dict[str, Any]:
@@ -127,7 +123,7 @@ def find_worst_severity(severities: Iterable[Severity]) -> Severity:
 
 
 def sort_by_severity(diagnoses: list[Diagnosis]) -> tuple[Diagnosis, ...]:
-    """Errors before warnings before notes; within these, what touches most records first."""
+    """Errors, then warnings, then notes; each by the number of affected records, descending."""
     return tuple(
         sorted(diagnoses, key=lambda each: (_SEVERITY_RANK[each.severity], -each.records_affected, each.code))
     )

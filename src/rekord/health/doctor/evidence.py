@@ -1,4 +1,4 @@
-"""What one pass over the records gathered, as the diagnoses look at it."""
+"""What one pass over the records collects for the diagnoses."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ from rekord.framing.frames import FrameReader
 from rekord.health.check.rule import MIN_EVIDENCE_RECORDS, pack_strings
 from rekord.health.doctor.diagnosis import AffectedRecord, Diagnosis
 from rekord.health.finding import Finding, Severity
-from rekord.health.key_columns import KeyColumn, KeyedBatch
+from rekord.health.key_columns import KeyColumn, KeyedBatch, get_payload
 from rekord.report.formatting import format_count
 from rekord.schema import Schema
 from rekord.schema.base import Feature, ListKind
 from rekord.schema.interop.tf_spec import SequenceSpec, Spec
 
 MAX_AFFECTED_RECORDS = 3
-"""So many affected records are named."""
+"""Number of affected records that a diagnosis names."""
 
 MAX_DISTINCT = 1024
-"""So many different values of a key are kept apart; beyond that nobody meant classes."""
+"""Distinct values counted per key; a key with more does not hold classes."""
 
 MAX_KEYS = 2000
-"""So many keys are looked at; where there are more, they are data and not names."""
+"""Keys inspected; more of them are data, not names."""
+
+WRITTEN_LIKE_THIS = "not damage: the checksums of these records match, so they were written like this"
 
 MAX_LENGTHS = 64
 MAX_SAMPLES = 8
@@ -45,12 +47,12 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class SampleBudget:
-    """How many bytes of samples may still be kept, for all keys together."""
+    """Bytes of samples that may still be kept, over all keys."""
 
     left_bytes: int = _SAMPLE_BUDGET_BYTES
 
     def takes(self, n_bytes: int) -> bool:
-        """Whether a sample of this size may be kept; it is counted then."""
+        """Whether a sample of this size fits; if so, it is counted."""
         if n_bytes > min(_MAX_SAMPLE_BYTES, self.left_bytes):
             return False
         self.left_bytes -= n_bytes
@@ -59,7 +61,7 @@ class SampleBudget:
 
 @dataclass(slots=True)
 class RecordTally:
-    """How many records something is true of, in which files, and where the first of them stand."""
+    """Number of affected records and files, and the positions of the first ones."""
 
     records: int = 0
     files: int = 0
@@ -68,7 +70,7 @@ class RecordTally:
     _last: str | None = None
 
     def add(self, batch: KeyedBatch, rows: npt.NDArray[Any]) -> None:
-        """Count the rows of a batch; `rows` are their indices in order, or a flag for each row."""
+        """Count rows of a batch; `rows` are sorted indices, or a flag per row."""
         if rows.dtype == np.bool_:
             rows = np.flatnonzero(rows)
         if not len(rows):
@@ -91,7 +93,7 @@ class RecordTally:
 
 @dataclass(slots=True)
 class ValueCounter:
-    """How often each of a few values occurs; `counts` is None once there are too many of them."""
+    """Counts of distinct values; `counts` is None once there are too many."""
 
     counts: Counter[Any] | None = field(default_factory=Counter)
     most: int = MAX_DISTINCT
@@ -111,12 +113,12 @@ class ValueCounter:
 
 @dataclass(slots=True)
 class KindProfile:
-    """What records hold under one key as lists of one kind."""
+    """Statistics of the lists of one kind under one key."""
 
     kind: ListKind
     room: SampleBudget
     tally: RecordTally = field(default_factory=RecordTally)
-    lists: int = 0  # one a record, or one a step
+    lists: int = 0  # one per record, or one per step
     values: int = 0
     counts: ValueCounter = field(default_factory=lambda: ValueCounter(most=MAX_LENGTHS))
     fewest: int = 1 << 62
@@ -125,7 +127,7 @@ class KindProfile:
     low: float = float("inf")
     high: float = float("-inf")
     distinct: ValueCounter = field(default_factory=ValueCounter)
-    integer_lists: int = 0  # of floats: those that have only finite whole numbers
+    integer_lists: int = 0  # of floats: those with only finite integers
     # byte strings
     total_bytes: int = 0
     lengths: ValueCounter = field(default_factory=lambda: ValueCounter(most=MAX_LENGTHS))
@@ -137,12 +139,12 @@ class KindProfile:
 
     @property
     def constant(self) -> int | None:
-        """The number of values that every record has; None where it varies."""
+        """The number of values in every record; None if it varies."""
         return self.most if self.fewest == self.most else None
 
     @property
     def has_enough_records(self) -> bool:
-        """Whether there are enough records to conclude something from what all of them have in common."""
+        """Whether there are enough records to draw conclusions from what they have in common."""
         return self.tally.records >= MIN_EVIDENCE_RECORDS
 
     @property
@@ -150,7 +152,7 @@ class KindProfile:
         return self.kind == "float" and self.integer_lists == self.lists and self.values > 0
 
     def add(self, batch: KeyedBatch, column: KeyColumn, rows: IntArray) -> None:
-        """See a column; `rows` gives the batch's row of each of the column's rows."""
+        """Add a column; `rows` maps its rows to those of the batch."""
         present = np.arange(len(column)) if column.valid is None else np.flatnonzero(column.valid)
         if not len(present):
             return
@@ -251,7 +253,7 @@ class KindProfile:
 
 @dataclass(slots=True)
 class KeyProfile:
-    """What the records hold under one key: of each kind, and how many have nothing there."""
+    """Statistics of one key by kind, and the records without a value."""
 
     key: str
     step: bool = False  # a feature list of SequenceExamples; `records` are steps then
@@ -264,7 +266,7 @@ class KeyProfile:
 
     @property
     def main(self) -> KindProfile | None:
-        """The kind that most records have."""
+        """The kind most records have."""
         return max(self.kinds.values(), key=lambda stored: stored.tally.records, default=None)
 
 
@@ -279,7 +281,7 @@ class RecordProfile:
         self._room = SampleBudget()
 
     def update(self, batch: KeyedBatch) -> None:
-        """Take a batch in."""
+        """Add a batch."""
         rows = np.arange(len(batch))
         for key, column in batch.context.items():
             profile = _get_key_profile(self.keys, key, step=False)
@@ -305,7 +307,7 @@ class RecordProfile:
 
 
 def _get_key_profile(profiles: dict[str, KeyProfile], key: str, *, step: bool) -> KeyProfile | None:
-    """The profile of a key, a new one where there is none yet; None where there are too many keys."""
+    """The profile of a key, created if needed; None if there are too many keys."""
     if key not in profiles and len(profiles) < MAX_KEYS:
         profiles[key] = KeyProfile(key, step)
     return profiles.get(key)
@@ -326,7 +328,7 @@ def is_number_text(value: bytes) -> bool:
 
 
 def to_short_text(value: bytes) -> str | None:
-    """Bytes as a text that could be a name; None where they are long, or no text."""
+    """Bytes as a text that could be a name; None if they are too long or not text."""
     if len(value) > _MAX_SHORT_TEXT_BYTES:
         return None
     try:
@@ -337,19 +339,19 @@ def to_short_text(value: bytes) -> str | None:
 
 
 _MAX_READ_BYTES = 16 << 20
-"""So far a compressed file is read again for one record."""
+"""How much of a compressed file is read again for one record."""
 
 _MAX_CACHED_RECORDS = 256
 
 
 class UnsetKeys:
-    """The keys that records name without a value, looked up when they are asked for."""
+    """Keys without a value, looked up on demand."""
 
     def __init__(self) -> None:
         self._keys: dict[AffectedRecord, frozenset[str]] = {}
 
     def names(self, place: AffectedRecord, key: str) -> bool:
-        """Whether a record names the key and stores no list under it; False where that is not known."""
+        """Whether a record has the key but no list under it; False if unknown."""
         if place not in self._keys:
             if len(self._keys) >= _MAX_CACHED_RECORDS:
                 return False
@@ -358,7 +360,7 @@ class UnsetKeys:
 
 
 def read_payload(place: AffectedRecord) -> bytes | None:
-    """The payload of a record; None where it cannot be had, or only by reading very much."""
+    """The payload of a record; None if it cannot be read, or only by reading very much."""
     assert place.record is not None
     assert place.offset is not None
     try:
@@ -378,8 +380,7 @@ def _read_frame_payload(reader: FrameReader, offset: int) -> bytes | None:
     for stretch in reader.iter_verified_frames():
         for index in range(len(stretch.extents)):
             if stretch.offset(index) == offset:
-                begin = stretch.extents.offset(index) + _core.HEADER_BYTES
-                return bytes(stretch.buffer[begin : begin + stretch.extents.length(index)])
+                return get_payload(stretch, index)
     return None
 
 
@@ -402,7 +403,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class ImageShape:
-    """Height, width and channels (None where no key says) of one record."""
+    """Height, width and channels (None if no key gives them) of one record."""
 
     height: int
     width: int
@@ -415,24 +416,22 @@ class ImageShape:
 
 @dataclass(slots=True)
 class SizedKey:
-    """One key whose records also say a height and a width."""
+    """A key whose records also have a height and a width."""
 
     kind: ListKind
     keys: tuple[str, ...]  # of height, width and, where there is one, channels
     ratios: dict[float, RecordTally] = field(default_factory=dict)  # values or bytes for each pixel and channel
-    shapes: list[tuple[AffectedRecord, ImageShape, int]] = field(
-        default_factory=list
-    )  # of the first few: size is the last
-    mismatched: RecordTally = field(default_factory=RecordTally)  # records whose size no whole ratio explains
+    shapes: list[tuple[AffectedRecord, ImageShape, int]] = field(default_factory=list)  # first few, with sizes
+    mismatched: RecordTally = field(default_factory=RecordTally)  # records whose size is not a multiple
 
     @property
     def has_channels(self) -> bool:
-        """Whether a key says the number of channels."""
+        """Whether a key gives the number of channels."""
         return len(self.keys) == 3
 
 
 class RawShapeProfile:
-    """Every key that holds as much as pixels would: byte strings, and lists of numbers."""
+    """Keys that may hold pixels: byte strings, and lists of numbers."""
 
     def __init__(self) -> None:
         self.sized: dict[str, SizedKey] = {}
@@ -475,7 +474,7 @@ class RawShapeProfile:
 
 
 def find_dimension_keys(key: str, keys: object) -> tuple[str, ...] | None:
-    """The keys that give the height, the width and, where there is one, the channels of what `key` holds."""
+    """The keys of the height, the width and, if any, the channels of the image under `key`."""
     assert hasattr(keys, "__contains__")
     stem = key
     while True:
@@ -495,7 +494,7 @@ def _find_first_key(prefix: str, names: tuple[str, ...], keys: object) -> str | 
 
 
 def _get_scalars(column: KeyColumn) -> Floats | None:
-    """One number a row, 0 where there is none; None where the column holds something else."""
+    """One number per row, 0 if missing; None if the column holds something else."""
     if column.kind == "bytes" or not len(column):
         return None
     if column.offsets is None:
@@ -508,7 +507,7 @@ def _get_scalars(column: KeyColumn) -> Floats | None:
 
 
 def _get_sizes(column: KeyColumn) -> Floats | None:
-    """Bytes of the only byte string, or the number of values, of each row; 0 where there is none."""
+    """Bytes of the only byte string, or number of values, of each row; 0 without any."""
     if column.kind != "bytes":
         return column.counts.astype(np.float64) if column.offsets is not None else None
     lengths = np.diff(pack_strings(column.values)[0])
@@ -528,7 +527,7 @@ _MAX_GROUPS = 1000
 
 @dataclass(slots=True)
 class FindingGroup:
-    """Findings of one code, feature and severity in one file: the first few, and how many records share them."""
+    """Findings of one code, feature and severity in one file: the first few, and the number of records."""
 
     path: str
     severity: Severity
@@ -544,7 +543,7 @@ class FindingGroup:
 
 @dataclass(slots=True)
 class FileEvidence:
-    """One file: how many records it gave, and what was found in it."""
+    """The number of records in one file, and the findings about it."""
 
     path: str
     records: int = 0
@@ -563,13 +562,13 @@ class FileEvidence:
 
 @dataclass(slots=True, kw_only=True)
 class DoctorCase:
-    """What the doctor was asked about, and all that the pass gathered."""
+    """The input of the doctor, and everything the pass collected."""
 
     path: str
     schema: Schema | None = None
-    listed: Schema | None = None  # by which `rewrite` of the same place names columns
+    listed: Schema | None = None  # whose column names `rewrite` of this dataset uses
     spec: Spec | SequenceSpec | None = None  # what TensorFlow is asked to parse
-    compression: Mapping[str, str] = field(default_factory=dict)  # by file name, as a manifest says
+    compression: Mapping[str, str] = field(default_factory=dict)  # by file name, from the manifest
     files: list[FileEvidence] = field(default_factory=list)
     companion_files: list[FileEvidence] = field(default_factory=list)  # not read as records
     profile: RecordProfile = field(default_factory=RecordProfile)
@@ -578,7 +577,7 @@ class DoctorCase:
     _by_path: dict[str, FileEvidence] = field(default_factory=dict)
 
     def get_file_evidence(self, path: str | None) -> FileEvidence:
-        """The facts of a file that is read, or of something beside: a set of shards, a manifest."""
+        """The evidence of a record file, or of something else: a set of shards, a manifest."""
         if not self._by_path:
             self._by_path = {facts.path: facts for facts in self.files}
         where = path or self.path
@@ -589,7 +588,7 @@ class DoctorCase:
         return facts
 
     def add(self, finding: Finding) -> None:
-        """Take down a finding with what it is about."""
+        """File a finding under its path."""
         self.get_file_evidence(finding.path).add(finding)
 
     def features(self) -> Iterator[tuple[str, Feature]]:
@@ -612,30 +611,30 @@ class DoctorCase:
         }
 
     def format_rewrite_command(self, option: str, key: str, to: str) -> str | None:
-        """The command that changes a key in a copy of the files; None where `rewrite` has no name for it."""
+        """The command that changes a key in a copy of the files; None if `rewrite` has no column for it."""
         if self.listed is None:
             return rewrite_command(option, key, to)
         for column, feature in self.listed.context.items():
-            # A key that is declared stays what it is when its column gets another name.
+            # A declared key stays the same when its column is renamed.
             if feature.record_keys(column) == (key,) and (option != "rename" or feature.key is None):
                 return rewrite_command(option, column, to)
         return None
 
     def groups(self, code: str) -> list[FindingGroup]:
-        """The findings of a code, a group a file."""
+        """The findings of a code, one group per file."""
         return [group for facts in self.files for (each, *_), group in facts.groups.items() if each == code]
 
     def find_groups(self, code: str, key: str) -> list[FindingGroup]:
-        """The findings of a code about a key, or about the column that is stored under it."""
+        """The findings of a code about a key or its column."""
         names = {key, *(column for column, keys in self.keys_of_columns().items() if key in keys)}
         return [group for group in self.groups(code) if any(each.feature in names for each in group.first)]
 
     def place(self, tally: RecordTally) -> str:
-        """The path of what a tally counted: the file, or what was asked about where there are several."""
+        """The path of the only file in a tally, or the path given to the doctor."""
         return tally.names[0] if tally.files == 1 else self.path
 
     def describe_files(self, tally: RecordTally, *, agree: bool = True) -> str | None:
-        """Which files something is so in, in words; `agree` says that the other files have it right."""
+        """The affected records and files, in words; `agree`: the other files are consistent."""
         total = len(self.files)
         if not tally.records:
             return f"{tally.files:,} of {total:,} files" if total > 1 else None
@@ -643,7 +642,7 @@ class DoctorCase:
             return f"{format_count(tally.records, 'record')} of {max(self.files[0].records, tally.records):,}"
         if tally.files == 1:
             name = os.path.basename(tally.names[0])
-            others = f": the other {total - 1:,} agree with each other" if agree and total > 2 else ""
+            others = f"; the other {total - 1:,} are consistent" if agree and total > 2 else ""
             return f"{format_count(tally.records, 'record')}, in {name} only{others}"
         return f"{format_count(tally.records, 'record')}, in {tally.files:,} of {total:,} files"
 
@@ -662,7 +661,7 @@ class DoctorCase:
         tensorflow_error: str | None = None,
         agree: bool = False,
     ) -> Diagnosis:
-        """A diagnosis of what a tally counted."""
+        """A diagnosis of the records in a tally."""
         return Diagnosis(
             code=code,
             severity=severity,
@@ -679,9 +678,24 @@ class DoctorCase:
             tensorflow_error=tensorflow_error,
         )
 
+    def stored_diagnosis(
+        self,
+        code: str,
+        key: str,
+        stored: KindProfile,
+        tensorflow_error: str | None,
+        *,
+        severity: Severity = "warning",
+        **details: Any,
+    ) -> Diagnosis:
+        """A diagnosis of what is stored under a key; an error if TensorFlow will raise one."""
+        severity = severity if tensorflow_error is None else "error"
+        details |= {"feature": key, "tensorflow_error": tensorflow_error, "agree": True}
+        return self.diagnosis(code, severity, stored.tally, **details)
+
 
 def tally_finding_groups(groups: Sequence[FindingGroup]) -> RecordTally:
-    """What some groups of findings come to."""
+    """The tally of some groups of findings."""
     tally = RecordTally(records=sum(group.records for group in groups), files=len({group.path for group in groups}))
     tally.names = list(dict.fromkeys(group.path for group in groups))[:MAX_AFFECTED_RECORDS]
     places = [

@@ -1,4 +1,4 @@
-"""Features that are stored as another kind than they mean, and classes counted or named in unusual ways."""
+"""Features stored as the wrong kind, and unusual class ids and class names."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import re
 from collections.abc import Iterator
 
 from rekord.codec.values import EXACT_FLOAT32_LIMIT
-from rekord.health.doctor.diagnosis import (
-    Diagnosis,
-    format_key,
-    format_number,
-    format_some,
-    join_remedies,
-    join_words,
-)
+from rekord.health.check.rule import LIST_NAMES, format_key
+from rekord.health.doctor.diagnosis import Diagnosis, format_number, format_some, join_remedies, join_words
 from rekord.health.doctor.evidence import (
     CHANNELS,
     HEIGHTS,
     MAX_AFFECTED_RECORDS,
     WIDTHS,
+    WRITTEN_LIKE_THIS,
     DoctorCase,
     KeyProfile,
     KindProfile,
@@ -28,15 +23,13 @@ from rekord.health.doctor.evidence import (
 from rekord.report.formatting import format_count
 from rekord.schema import Mask, of_type
 
-LIST_NAMES = {"int64": "int64_list", "float": "float_list", "bytes": "bytes_list"}
-
 _LABEL_WORDS = frozenset({"label", "labels", "class", "classes", "category", "categories", "cls"})
 _NAME_WORDS = frozenset(
     {"id", "ids", "uid", "uuid", "key", "name", "filename", "file", "path", "url", "source", "version"}
     | {"zip", "zipcode", "postcode", "postal", "phone", "code", "sku", "isbn", "hash", "sha256", "md5"}
     | {"date", "time", "timestamp", "year", "text", "synset"}
 )
-"""What is written in digits and is still a name: nobody adds two of them up."""
+"""Values under these names are identifiers, even if they consist of digits."""
 _IMAGE_WORDS = frozenset({"image", "img", "mask", "frame"})
 _DIMENSION_WORDS = frozenset({*HEIGHTS, *WIDTHS, *CHANNELS} - {"h", "w", "c", "rows", "columns", "depth"})
 
@@ -48,17 +41,17 @@ def split_key_words(key: str) -> list[str]:
 
 
 def is_label_key(key: str) -> bool:
-    """Whether the last words of a key say that it holds classes."""
+    """Whether the last words of a key name a class."""
     return bool(_LABEL_WORDS & set(split_key_words(key)[-2:])) and "text" not in split_key_words(key)[-1:]
 
 
 def is_dimension_key(key: str) -> bool:
-    """Whether a key gives a height, a width or a number of channels."""
+    """Whether a key names a height, a width or a number of channels."""
     return split_key_words(key)[-1:] != [] and split_key_words(key)[-1] in _DIMENSION_WORDS
 
 
 def diagnose_kinds(case: DoctorCase, settled: frozenset[str]) -> Iterator[Diagnosis]:
-    """What can be said of the kinds without a spec; keys that are `settled` have been judged against one."""
+    """Diagnoses of kinds without a spec; `settled` keys were checked against one."""
     for profile in (*case.profile.keys.values(), *case.profile.steps.values()):
         if profile.key in settled:
             continue
@@ -69,14 +62,12 @@ def diagnose_kinds(case: DoctorCase, settled: frozenset[str]) -> Iterator[Diagno
         if stored is not None and stored.kind == "float" and stored.is_all_integers:
             if is_dimension_key(profile.key):
                 # A height alone may be that of a person.
-                if stored.has_enough_records or _IMAGE_WORDS & set(split_key_words(profile.key)):
-                    yield diagnose_float_dimensions(case, profile.key, stored)
-            elif (
-                is_label_key(profile.key)
-                and stored.has_enough_records
-                and not _has_float_targets(profile.key, stored)
-            ):
-                yield diagnose_float_labels(case, profile.key, stored)
+                suspect = stored.has_enough_records or bool(_IMAGE_WORDS & set(split_key_words(profile.key)))
+            else:
+                suspect = is_label_key(profile.key) and stored.has_enough_records
+                suspect = suspect and not _has_float_targets(profile.key, stored)
+            if suspect:
+                yield diagnose_float_integers(case, profile.key, stored)
         if stored is not None and stored.kind == "bytes" and stored.values:
             yield from _diagnose_text_labels(case, profile.key, stored)
         if profile.holes and not profile.step:
@@ -84,7 +75,7 @@ def diagnose_kinds(case: DoctorCase, settled: frozenset[str]) -> Iterator[Diagno
 
 
 def _has_float_targets(key: str, stored: KindProfile) -> bool:
-    """Whether floats under a label's key are meant as floats: a relevance for each item, or a vector of 0 and 1."""
+    """Whether floats under a label key are real targets: a relevance per item, or a vector of 0 and 1."""
     return stored.most > 1 and "class" not in split_key_words(key)
 
 
@@ -93,11 +84,11 @@ def _diagnose_text_labels(case: DoctorCase, key: str, stored: KindProfile) -> It
         if stored.has_enough_records and not _NAME_WORDS & set(split_key_words(key)):
             yield diagnose_number_texts(case, key, stored)
     elif stored.texts and split_key_words(key)[-1:] and split_key_words(key)[-1] in _LABEL_WORDS:
-        yield diagnose_text_for_numbers(case, key, stored, "most models read an int", None)
+        yield diagnose_text_for_numbers(case, key, stored, "most models read an integer", None)
 
 
 def diagnose_mixed_kinds(case: DoctorCase, profile: KeyProfile, tensorflow_error: str | None = None) -> Diagnosis:
-    """One key, several kinds: the fewer records are the odd ones."""
+    """One key stored as several kinds: those of fewer records are the odd ones."""
     declared = case.declared_kinds().get(profile.key)
     main = (declared and profile.kinds.get(declared)) or profile.main  # a schema outvotes any number of records
     assert main is not None
@@ -120,13 +111,13 @@ def diagnose_mixed_kinds(case: DoctorCase, profile: KeyProfile, tensorflow_error
         evidence=[
             f"{LIST_NAMES[main.kind]} in {format_count(main.tally.records, 'record')}, "
             + ", ".join(f"{LIST_NAMES[each.kind]} in {each.tally.records:,}" for each in odd),
-            "the floats are all whole numbers" if whole else None,
-            f"the texts are all numbers: {format_some(_format_texts(odd[0]))}" if numeric else None,
+            "all floats are integers" if whole else None,
+            f"all texts are numbers: {format_some(_format_texts(odd[0]))}" if numeric else None,
         ],
-        ruled_out=["not damage: the checksums of these records agree, so they were written like this"],
-        likely="these files came from another pipeline than the others"
+        ruled_out=[WRITTEN_LIKE_THIS],
+        likely="these files come from a different pipeline"
         if by_file
-        else "the writer took the kind from each value instead of from a schema",
+        else "the writer inferred the kind from each value instead of using a schema",
         do=(f"{cast}; and " if castable and cast and not profile.step else "")
         + f"write {format_key(profile.key)} as {LIST_NAMES[kind]} in every record: {how}",
         tensorflow_error=tensorflow_error,
@@ -135,7 +126,7 @@ def diagnose_mixed_kinds(case: DoctorCase, profile: KeyProfile, tensorflow_error
 
 
 def _choose_common_kind(main: KindProfile, odd: list[KindProfile], declared: str | None) -> tuple[str, bool]:
-    """The kind that a key should have in every record, and whether a cast gets there without loss."""
+    """The kind a key should have in every record, and whether a lossless cast produces it."""
     if len(odd) > 1:
         return main.kind, False
     other = odd[0]
@@ -149,49 +140,35 @@ def _choose_common_kind(main: KindProfile, odd: list[KindProfile], declared: str
     return main.kind, main.kind == "float" and other.numeric
 
 
-def diagnose_float_labels(
+def diagnose_float_integers(
     case: DoctorCase, key: str, stored: KindProfile, tensorflow_error: str | None = None
 ) -> Diagnosis:
-    """Whole numbers in a float_list."""
-    return case.diagnosis(
-        "H814",
-        "warning" if tensorflow_error is None else "error",
-        stored.tally,
-        title=f"{format_key(key)} holds whole numbers and is stored as floats",
-        feature=key,
+    """Integers in a float_list: labels, or a height of 480.0."""
+    is_dimension = is_dimension_key(key)
+    return case.stored_diagnosis(
+        "H815" if is_dimension else "H814",
+        key,
+        stored,
+        tensorflow_error,
+        title=f"{format_key(key)} is an image dimension stored as a float"
+        if is_dimension
+        else f"{format_key(key)} holds integers stored as floats",
         evidence=[
-            f"float_list; every one of {format_count(stored.values, 'value')} is whole, "
+            f"float_list; values such as {stored.low:.1f}, all integers"
+            if is_dimension
+            else f"float_list; all {format_count(stored.values, 'value')} are integers, "
             f"from {format_number(stored.low)} to {format_number(stored.high)}"
         ],
-        ruled_out=["no sign of a regression target: no value has a fraction"] if is_label_key(key) else [],
-        likely="the column was float when it was written, as pandas makes of ints beside missing values",
+        ruled_out=["not a regression target: no value has a fraction"]
+        if is_label_key(key) and not is_dimension
+        else [],
+        likely="height and width became floats, as after a division or in a data frame"
+        if is_dimension
+        else "the column was float when written, as pandas converts integers with missing values",
         do=join_remedies(
             case.format_rewrite_command("cast", key, "int64"),
             "read tf.float32 and cast with tf.cast(x, tf.int64)",
         ),
-        tensorflow_error=tensorflow_error,
-        agree=True,
-    )
-
-
-def diagnose_float_dimensions(
-    case: DoctorCase, key: str, stored: KindProfile, tensorflow_error: str | None = None
-) -> Diagnosis:
-    """A height of 480.0."""
-    return case.diagnosis(
-        "H815",
-        "warning" if tensorflow_error is None else "error",
-        stored.tally,
-        title=f"{format_key(key)} is a size and is stored as a float",
-        feature=key,
-        evidence=[f"float_list; values such as {stored.low:.1f}, all whole"],
-        likely="height and width went through a float, as after a division or in a data frame",
-        do=join_remedies(
-            case.format_rewrite_command("cast", key, "int64"),
-            "read tf.float32 and cast with tf.cast(x, tf.int64)",
-        ),
-        tensorflow_error=tensorflow_error,
-        agree=True,
     )
 
 
@@ -199,45 +176,43 @@ def diagnose_number_texts(
     case: DoctorCase, key: str, stored: KindProfile, tensorflow_error: str | None = None
 ) -> Diagnosis:
     """`b"3"` where 3 is meant."""
-    return case.diagnosis(
+    return case.stored_diagnosis(
         "H817",
-        # A header or a field of a log is text by nature; a class is not.
-        "error" if tensorflow_error is not None else "warning" if is_label_key(key) else "note",
-        stored.tally,
-        title=f"{format_key(key)} holds numbers that are stored as text",
-        feature=key,
+        key,
+        stored,
+        tensorflow_error,
+        # A header or a log field is text by nature; a class is not.
+        severity="warning" if is_label_key(key) else "note",
+        title=f"{format_key(key)} holds numbers stored as text",
         evidence=[
-            f"bytes_list; every one of {format_count(stored.values, 'value')} is a number: "
+            f"bytes_list; all {format_count(stored.values, 'value')} are numbers: "
             f"{format_some(_format_texts(stored))}"
         ],
-        ruled_out=["not raw bytes: all of them are digits that people read"],
-        likely="the values were read from a CSV or a JSON file and not converted",
+        ruled_out=["not raw bytes: all values are readable digits"],
+        likely="the values were read from a CSV or JSON file without conversion",
         do=f"write int(value) or float(value) to {format_key(key)}; or read tf.string and use tf.strings.to_number",
-        tensorflow_error=tensorflow_error,
-        agree=True,
     )
 
 
 def diagnose_text_for_numbers(
     case: DoctorCase, key: str, stored: KindProfile, wanted: str, tensorflow_error: str | None
 ) -> Diagnosis:
-    """Class names where ids are read; without an error nobody is known to read them so."""
+    """Class names where ids are read; a note unless an error shows that numbers are read."""
     names = _format_texts(stored)
-    return case.diagnosis(
+    return case.stored_diagnosis(
         "H818",
-        "note" if tensorflow_error is None else "error",
-        stored.tally,
-        title=f"{format_key(key)} is stored as text, and {wanted}",
-        feature=key,
+        key,
+        stored,
+        tensorflow_error,
+        severity="note",
+        title=f"{format_key(key)} is stored as text, but {wanted}",
         evidence=[
             f"bytes_list: {format_some(names)}" if names else f"bytes_list of {format_count(stored.values, 'value')}",
-            f"{format_count(len(names), 'different text')}" if stored.texts is not None else None,
+            f"{format_count(len(names), 'distinct text')}" if stored.texts is not None else None,
         ],
-        ruled_out=["not numbers written as text: some values are no numbers"],
-        likely="the label was written by its name, not by its number" if is_label_key(key) else None,
-        do=f"write the number of the class to {format_key(key)}, or read tf.string and look the number up",
-        tensorflow_error=tensorflow_error,
-        agree=True,
+        ruled_out=["not numbers written as text: some values are not numbers"],
+        likely="the class name was written instead of the class id" if is_label_key(key) else None,
+        do=f"write the class id to {format_key(key)}; or read tf.string and look the id up",
     )
 
 
@@ -245,56 +220,54 @@ def diagnose_ints_for_floats(
     case: DoctorCase, key: str, stored: KindProfile, tensorflow_error: str | None
 ) -> Diagnosis:
     """An int64_list that is read as tf.float32."""
-    return case.diagnosis(
+    exact = max(-stored.low, stored.high) <= EXACT_FLOAT32_LIMIT or not stored.values
+    return case.stored_diagnosis(
         "H816",
-        "error",
-        stored.tally,
-        title=f"{format_key(key)} is stored as ints, and floats are read",
-        feature=key,
+        key,
+        stored,
+        tensorflow_error,
+        severity="error",
+        title=f"{format_key(key)} is stored as integers, but floats are read",
         evidence=[
             f"int64_list; {format_count(stored.values, 'value')} from {format_number(stored.low)} to "
             f"{format_number(stored.high)}"
             if stored.values
             else "int64_list"
         ],
-        ruled_out=["not damage: the lists are whole, and TensorFlow converts no kinds"],
-        likely="the values happened to be whole when the writer looked at their type",
+        ruled_out=["not damage: the lists are intact, and TensorFlow does not convert kinds"],
+        likely="the values happened to be integers when the writer inferred their type",
         do=join_remedies(
-            case.format_rewrite_command("cast", key, "float32")
-            if max(-stored.low, stored.high) <= EXACT_FLOAT32_LIMIT or not stored.values
-            else None,
+            case.format_rewrite_command("cast", key, "float32") if exact else None,
             f"read {format_key(key)} as tf.int64 and cast with tf.cast(x, tf.float32)",
         ),
-        tensorflow_error=tensorflow_error,
-        agree=True,
     )
 
 
 def diagnose_missing_kind(
     case: DoctorCase, profile: KeyProfile, tensorflow_error: str | None = None
 ) -> Iterator[Diagnosis]:
-    """A key that is named, and holds nothing: what None becomes."""
+    """A key without a list: what None becomes."""
     unset = [place for place in profile.holes.places if case.unset.names(place, profile.key)]
     if not unset:
         return
     records = profile.records + profile.holes.records
     yield case.diagnosis(
         "H819",
-        # Some writers mark every hole so, and mean it; a label without a value is a slip.
+        # Some writers mark every missing value this way; a label without a value is a mistake.
         "error" if tensorflow_error is not None else "warning" if is_label_key(profile.key) else "note",
         profile.holes,
         title=f"{format_key(profile.key)} is written without a value",
         feature=profile.key,
         evidence=[
-            f"record {unset[0].record:,} names the key and stores no list under it: neither ints, floats nor bytes",
-            f"no value under the key in {profile.holes.records:,} of {format_count(records, 'record')}",
+            f"record {unset[0].record:,} has the key but no list under it: no integers, floats or bytes",
+            f"no value in {profile.holes.records:,} of {format_count(records, 'record')}",
         ],
         ruled_out=[
-            "not an empty list: that would have a kind",
-            "not damage: the checksum of the record agrees",
+            "not an empty list: an empty list has a kind",
+            "not damage: the checksum of the record matches",
         ],
-        likely="the value was None when the Feature was made",
-        do=f"leave {format_key(profile.key)} out where it has no value, and read it with a default_value",
+        likely="the value was None when the Feature was created",
+        do=f"omit {format_key(profile.key)} if it has no value, and read it with a default_value",
         tensorflow_error=tensorflow_error,
     )
 
@@ -306,14 +279,13 @@ def _format_texts(stored: KindProfile) -> list[str]:
 
 
 def _merge_tallies(tallies: list[RecordTally]) -> RecordTally:
-    joined_up = RecordTally()
+    merged = RecordTally()
     for tally in tallies:
-        joined_up.records += tally.records
-        joined_up.names = list(dict.fromkeys([*joined_up.names, *tally.names]))[:3]
-        joined_up.places = [*joined_up.places, *tally.places][:3]
-        # Files that both have are counted once only where there is one of each.
-        joined_up.files = max(joined_up.files, tally.files, len(joined_up.names))
-    return joined_up
+        merged.records += tally.records
+        merged.names = list(dict.fromkeys([*merged.names, *tally.names]))[:MAX_AFFECTED_RECORDS]
+        merged.places = [*merged.places, *tally.places][:MAX_AFFECTED_RECORDS]
+        merged.files = max(merged.files, tally.files, len(merged.names))  # shared files are counted once
+    return merged
 
 
 _TFOD_LABEL = "image/object/class/label"
@@ -321,7 +293,7 @@ _IGNORE_ID = 255
 
 
 def diagnose_labels(case: DoctorCase) -> Iterator[Diagnosis]:
-    """Labels held against their classes, and the names of classes against each other."""
+    """Labels checked against their classes, and class names against each other."""
     declared = dict(case.features())
     for key, profile in case.profile.keys.items():
         stored = profile.main
@@ -348,19 +320,18 @@ def _compare_with_classes(case: DoctorCase, key: str, classes: int, stored: Kind
             "H830",
             "error",
             stored.tally,
-            title=f"{format_key(key)} counts its classes from 1, and the schema from 0",
+            title=f"class ids in {format_key(key)} start at 1, but at 0 in the schema",
             feature=key,
             evidence=[
-                f"values from {low:,} to {high:,}, and classes from 0 to {classes - 1:,}",
-                f"{format_count(found[classes], 'value')} would be no class, and the others the wrong one"
+                f"values from {low:,} to {high:,}, classes from 0 to {classes - 1:,}",
+                f"{format_count(found[classes], 'value')} would not be a class, all others the wrong class"
                 if found
                 else None,
                 "no value is 0",
             ],
-            ruled_out=["not one class too many: the lowest id is missing where the highest is too high"],
-            likely="the ids come from a label map, in which 0 is the background",
-            do=f"write id - 1 to {format_key(key)}; or declare {classes + 1:,} classes, the first of them "
-            "`background`",
+            ruled_out=["not one class too many: the lowest id is missing while the highest is too high"],
+            likely="the ids come from a label map, where 0 is the background",
+            do=f"write id - 1 to {format_key(key)}; or declare {classes + 1:,} classes, starting with `background`",
         )
     elif found is not None and found.get(_IGNORE_ID) and classes <= _IGNORE_ID:
         rest = [value for value in found if value != _IGNORE_ID]
@@ -369,15 +340,15 @@ def _compare_with_classes(case: DoctorCase, key: str, classes: int, stored: Kind
                 "H831",
                 "error",
                 _tally_findings(case, "H752", key) or stored.tally,
-                title=f"{format_key(key)} has the value 255, and the schema has no class 255",
+                title=f"{format_key(key)} has the value 255, but the schema has no class 255",
                 feature=key,
                 evidence=[
-                    f"{format_count(found[_IGNORE_ID], 'value')} are 255; all others are from 0 to "
+                    f"{format_count(found[_IGNORE_ID], 'value')} equal to 255; all others from 0 to "
                     f"{max(rest, default=0):,}"
                 ],
-                ruled_out=["not labels of other classes: 255 is the only one beyond the schema"],
-                likely="255 marks what is not to be counted, as in masks",
-                do=f"leave these records out of the loss, or write {format_key(key)} without them",
+                ruled_out=["not other classes: 255 is the only value outside the schema"],
+                likely="255 marks ignored examples, as in masks",
+                do=f"exclude these records from the loss, or write {format_key(key)} without them",
             )
 
 
@@ -387,15 +358,15 @@ def _diagnose_zero_labels(case: DoctorCase, key: str, stored: KindProfile) -> Di
         "H830",
         "warning",
         _tally_findings(case, "H774", key) or stored.tally,
-        title=f"{format_key(key)} counts its classes from 0, and TFOD from 1",
+        title=f"class ids in {format_key(key)} start at 0, but at 1 in TFOD",
         feature=key,
         evidence=[
             f"values from 0 to {format_number(stored.high)}"
-            + (f"; 0 occurs in {format_count(zeros, 'place')}" if zeros else "")
+            + (f"; 0 occurs {format_count(zeros, 'time')}" if zeros else "")
         ],
         ruled_out=["not missing labels: every box has one"],
-        likely="the ids are places in a list of names; a label map gives 0 to the background",
-        do=f"write id + 1 to {format_key(key)}, and ids from 1 in label_map.pbtxt",
+        likely="the ids are indices into a list of names; a label map reserves 0 for the background",
+        do=f"write id + 1 to {format_key(key)}, and use ids from 1 in label_map.pbtxt",
     )
 
 
@@ -409,34 +380,34 @@ def _diagnose_class_names(case: DoctorCase, key: str, stored: KindProfile) -> It
     alike: dict[str, list[str]] = {}
     for name in stored.texts:
         alike.setdefault(re.sub(r"\s+", " ", name).strip().casefold(), []).append(name)
-    twice = [names for names in alike.values() if len(names) > 1]
+    variants = [names for names in alike.values() if len(names) > 1]
     padded = [name for name in stored.texts if name != name.strip()]
-    if not twice and not padded:
+    if not variants and not padded:
         return
-    # The most frequent way to write a class is the one that is meant.
-    odd = {name for names in twice for name in names if name != max(names, key=stored.texts.__getitem__)}
+    # The most frequent spelling of a class is taken as the intended one.
+    odd = {name for names in variants for name in names if name != max(names, key=stored.texts.__getitem__)}
     odd |= set(padded)
     places = [stored.text_places[name] for name in stored.texts if name in odd]
     tally = RecordTally(records=sum(stored.texts[name] for name in odd))
     tally.names = list(dict.fromkeys(place.path for place in places))[:MAX_AFFECTED_RECORDS]
     tally.files, tally.places = len({place.path for place in places}), places[:MAX_AFFECTED_RECORDS]
-    pair = twice[0] if twice else padded[:1]
+    pair = variants[0] if variants else padded[:1]
     yield case.diagnosis(
         "H832",
         "warning",
         tally,
-        title=f"names in {format_key(key)} differ only by white space or case"
-        if twice
-        else f"names in {format_key(key)} begin or end with white space",
+        title=f"names in {format_key(key)} differ only in white space or case"
+        if variants
+        else f"names in {format_key(key)} start or end with white space",
         feature=key,
         evidence=[
-            f"{format_some(pair)}" + (" would be different classes" if twice else " is not what a label map says"),
+            f"{format_some(pair)}" + (" would be different classes" if variants else " does not match a label map"),
             f"{format_count(len(stored.texts), 'spelling')} of {format_count(len(alike), 'name')}",
         ],
-        ruled_out=["not different classes: folded, the names are equal"] if twice else [],
-        likely="the names come from lines of a text file or from people's typing",
+        ruled_out=["not different classes: the normalised names are equal"] if variants else [],
+        likely="the names come from lines of a text file or were typed by hand",
         do=f"write name.strip() to {format_key(key)}"
-        + (", in one case" if any(map(_is_case_variant, twice)) else ""),
+        + (", in one case" if any(map(_is_case_variant, variants)) else ""),
     )
 
 
@@ -457,13 +428,13 @@ def _diagnose_ignored_pixels(case: DoctorCase, key: str, mask: Mask) -> Iterator
         "H831",
         "error",
         tally,
-        title=f"{format_key(key)} has pixels of 255, and 255 is not declared as ignore",
+        title=f"{format_key(key)} has pixels of 255, but 255 is not declared as ignore",
         feature=key,
         evidence=[
             f"{groups[0].first[0].found}",
-            f"the schema says classes 0 to {mask.classes - 1:,} and no ignore",
+            f"the schema declares classes 0 to {mask.classes - 1:,} and no ignore value",
         ],
-        ruled_out=["not an image of colours: the masks have one channel of ids"],
-        likely="255 marks borders and what is not labelled, as in Pascal VOC and Cityscapes",
-        do=f"declare Mask(classes={mask.classes}, ignore=255), and give ignore_label=255 to the loss",
+        ruled_out=["not a colour image: the masks have one channel of ids"],
+        likely="255 marks borders and unlabelled pixels, as in Pascal VOC and Cityscapes",
+        do=f"declare Mask(classes={mask.classes}, ignore=255), and pass ignore_label=255 to the loss",
     )

@@ -1,4 +1,4 @@
-"""Problems inside intact frames: other messages than Examples, repeated content, colour masks, other findings."""
+"""Problems inside intact frames: messages other than Examples, duplicates, colour masks, other findings."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rekord.codes import CODES
+from rekord.health.check.rule import format_key
 from rekord.health.doctor import corruption as bytes_family
-from rekord.health.doctor.diagnosis import (
-    AffectedRecord,
-    Diagnosis,
-    find_worst_severity,
-    format_key,
-    join_words,
-)
+from rekord.health.doctor.diagnosis import AffectedRecord, Diagnosis, find_worst_severity, join_words
 from rekord.health.doctor.evidence import (
     MAX_AFFECTED_RECORDS,
+    WRITTEN_LIKE_THIS,
     DoctorCase,
     FindingGroup,
     RecordTally,
@@ -29,61 +25,55 @@ from rekord.report.formatting import format_count
 from rekord.schema.interop.tf_spec import SequenceSpec
 
 _MESSAGE_NAMES = {
-    "H711": "ExampleListWithContext, as tf-ranking writes",
+    "H711": "ExampleListWithContext, as written by tf-ranking",
     "H712": "tf.Event, a TensorBoard log",
     "H713": "plain text",
     "H714": "another protobuf message",
-    "H715": "bytes of no known form",
-    "H716": "another message than the rest of their file",
+    "H715": "bytes of unknown format",
+    "H716": "a different message than in the rest of the file",
 }
 _READING_HINTS = {
     "H711": "read them with tensorflow_ranking, or parse each payload as its own message",
-    "H712": "open the folder with TensorBoard; it is no training data",
-    "H713": "parse each record as text: no tf.io.parse_example",
-    "H714": "parse each payload with the message that the writer used",
-    "H715": "ask whoever wrote the file how its payloads are to be parsed",
+    "H712": "open the folder with TensorBoard; it is not training data",
+    "H713": "parse each record as text, without tf.io.parse_example",
+    "H714": "parse each payload with the message the writer used",
+    "H715": "ask the author of the file how to parse its payloads",
     "H716": "write the file again with one kind of message",
 }
-_FORM_TITLES = {
-    "H721": "a list is stored in pieces, of which TensorFlow reads the first",
-    "H722": "a feature has two kinds, of which TensorFlow reads the first and protobuf the last",
-    "H723": "a map entry is not one key and one value, which TensorFlow refuses",
-    "H724": "a key is stored twice, and the last one counts",
-    "H725": "there are fields that these messages do not have",
-}
+_ENCODING_CODES = ("H721", "H722", "H723", "H724", "H725")
 
-PAYLOAD_CODES = frozenset({*_MESSAGE_NAMES, *_FORM_TITLES, *(f"W20{digit}" for digit in range(1, 8))})
-"""The findings that this family explains."""
+PAYLOAD_CODES = frozenset({*_MESSAGE_NAMES, *_ENCODING_CODES, *(f"W20{digit}" for digit in range(1, 8))})
+"""The findings explained by this module."""
 
 
 def diagnose_payloads(case: DoctorCase) -> Iterator[Diagnosis]:
-    """What the payloads are where they are no Examples, and in which forms they are written."""
+    """Payloads that are not Examples, and unusual encodings."""
     for code, name in _MESSAGE_NAMES.items():
         groups = case.groups(code)
         if groups:
             yield _diagnose_other_message(case, code, name, groups)
     yield from _diagnose_unparsable(case)
-    for code, form in _FORM_TITLES.items():
+    for code in _ENCODING_CODES:
         groups = case.groups(code)
         if groups:
-            yield _diagnose_form(case, code, form, groups)
+            yield _diagnose_encoding(case, code, groups)
 
 
 def _diagnose_other_message(case: DoctorCase, code: str, name: str, groups: list[FindingGroup]) -> Diagnosis:
     tally = tally_finding_groups(groups)
     if code != "H716":
-        # A finding stands for the whole file here.
+        # One finding stands for the whole file.
         paths = {group.path for group in groups}
         tally.records = sum(facts.records for facts in case.files if facts.path in paths)
     found = next((finding.found for group in groups for finding in group.first if finding.found), None)
     return case.diagnosis(
         "H811",
-        # Anything may be a payload; only who wants to parse it as an Example is wrong.
+        # Any payload is legal; it is an error only if it is to be parsed as an Example.
         "warning" if code == "H716" else "note" if case.spec is None and case.schema is None else "error",
         tally,
         title=f"the payloads are {name}, not tf.train.Example",
-        evidence=[f"the first payloads have the form of {found or name}"],
-        ruled_out=["not damage: the frames are intact, and so are the checksums of the payloads"],
+        evidence=[f"the first payloads look like {found or name}"],
+        ruled_out=["not damage: the frames are intact, and the checksums of the payloads match"],
         do=_READING_HINTS[code],
         tensorflow_error=_predict_parse_error(case, tally),
         agree=True,
@@ -100,17 +90,17 @@ def _diagnose_unparsable(case: DoctorCase) -> Iterator[Diagnosis]:
         "H813",
         "error",
         tally,
-        title="payloads are no valid protobuf messages",
+        title=CODES["H813"],
         evidence=[f"{first.message} (first: expected {first.expected}, found {first.found})"],
-        ruled_out=["not damage in transit: the checksums of these payloads agree, so they were written like this"],
-        likely="the writer framed something else than example.SerializeToString(), or cut it",
-        do="look at one with `rekord show PATH --record N`, and fix what the writer passes to its write()",
+        ruled_out=["not damage in transit: the checksums of these payloads match, so they were written like this"],
+        likely="the writer wrote something other than example.SerializeToString(), or truncated it",
+        do="inspect one with `rekord show PATH --record N`, and fix what the writer passes to write()",
         tensorflow_error=_predict_parse_error(case, tally),
     )
 
 
 def _predict_parse_error(case: DoctorCase, tally: RecordTally) -> str | None:
-    """What TensorFlow says of the first of these payloads, where somebody wants it parsed."""
+    """The error TensorFlow raises for the first of these payloads, if there is a spec."""
     if case.spec is None or isinstance(case.spec, SequenceSpec):
         return None
     first = tally.places[0]
@@ -118,7 +108,7 @@ def _predict_parse_error(case: DoctorCase, tally: RecordTally) -> str | None:
     return None if payload is None else predict_payload_error(case.spec, payload)
 
 
-def _diagnose_form(case: DoctorCase, code: str, form: str, groups: list[FindingGroup]) -> Diagnosis:
+def _diagnose_encoding(case: DoctorCase, code: str, groups: list[FindingGroup]) -> Diagnosis:
     tally = tally_finding_groups(groups)
     names = list(
         dict.fromkeys(f"{format_key(each.feature)}" for group in groups for each in group.first if each.feature)
@@ -127,27 +117,27 @@ def _diagnose_form(case: DoctorCase, code: str, form: str, groups: list[FindingG
         "H812",
         "warning",
         tally,
-        title=f"readers do not agree on the records: {form}",
+        title=f"{CODES['H812']}: {CODES[code]}",
         feature=next((each.feature for group in groups for each in group.first if each.feature), None),
         evidence=[
             f"in {join_words(names[:3], 'and')}" if names else None,
-            format_count(tally.records, "record") + " so",
+            f"{format_count(tally.records, 'record')} affected",
         ],
-        ruled_out=["not damage: the checksums of these payloads agree, so they were written like this"],
-        likely="the records were put together by hand or joined, not written by one protobuf library",
+        ruled_out=[WRITTEN_LIKE_THIS],
+        likely="the records were assembled by hand or concatenated, not written by a protobuf library",
         do="parse and serialize each record once: Example.FromString(payload).SerializeToString()",
         tensorflow_error=_predict_parse_error(case, tally),
     )
 
 
 REPEAT_CODES = frozenset({"H786", "H787", "H788", "H789"})
-"""The findings that this family explains."""
+"""The findings explained by `diagnose_repeats`."""
 
 
 def diagnose_repeats(case: DoctorCase) -> Iterator[Diagnosis]:
-    """One diagnosis for each feature that is there twice, and one for each that is in two splits.
+    """One diagnosis per feature with duplicates, and one per feature shared by two splits.
 
-    What repeats by nature is a note of `check`, and no trouble that wants a cure.
+    Values that repeat by nature are notes of `check` and need no diagnosis.
     """
     found: dict[tuple[str, str | None, Severity], list[FindingGroup]] = {}
     for facts in case.files:
@@ -163,24 +153,24 @@ def _diagnose_repeated_feature(
 ) -> Diagnosis:
     first = groups[0].first[0]
     tally = tally_finding_groups(groups)
-    told = [finding for group in groups for finding in group.first]
-    # A finding that stands for many says the same, and how many.
-    alike = all(finding.message.startswith(first.message) for finding in told)
+    findings = [finding for group in groups for finding in group.first]
+    # A finding that stands for many has the same message with a count.
+    alike = all(finding.message.startswith(first.message) for finding in findings)
     return Diagnosis(
         code=code,
         severity=groups[0].severity,
         title=first.message if alike else CODES[code],
-        # The other records may be in any file: what was asked about holds them all.
+        # The other records may be in any file.
         path=first.path if len(case.files) == 1 and first.path is not None else case.path,
         files=tally.files,
         feature=feature,
         records_affected=tally.records,
         records=tuple(place for place in tally.places if place.record is not None),
         evidence=(
-            f"{format_count(tally.records, 'record')} in all",
+            f"{format_count(tally.records, 'record')} in total",
             *(
                 f"{os.path.basename(finding.path or '')}, record {finding.record:,}: {finding.found}"
-                for finding in told[:MAX_AFFECTED_RECORDS]
+                for finding in findings[:MAX_AFFECTED_RECORDS]
                 if finding.record is not None and finding.found
             ),
         ),
@@ -189,7 +179,7 @@ def _diagnose_repeated_feature(
 
 
 def diagnose_color_masks(case: DoctorCase) -> Iterator[Diagnosis]:
-    """One diagnosis for each mask key and each sort of image that is no image of ids."""
+    """One diagnosis per mask key and kind of image that does not hold class ids."""
     sorts: dict[tuple[str, str], list[FindingGroup]] = {}
     for group in case.groups("H766"):
         first = group.first[0]
@@ -205,9 +195,8 @@ def diagnose_color_masks(case: DoctorCase) -> Iterator[Diagnosis]:
             title=f"the masks of {format_key(key)} are stored as {found}",
             feature=key,
             evidence=[first.message.partition(": ")[2] or first.message, f"expected {first.expected}"],
-            ruled_out=["not damage: the images are whole"],
-            likely=first.likely
-            or ("the masks were coloured for people to look at, and stored so" if colours else None),
+            ruled_out=["not damage: the images are intact"],
+            likely=first.likely or ("the masks were coloured for display and stored that way" if colours else None),
             do=first.do or "store masks as PNGs of one channel whose values are class ids",
         )
 
@@ -225,17 +214,17 @@ _EXPLAINED_CODES: dict[str, frozenset[str]] = {
     "H830": frozenset({"H752", "H774"}),
     "H831": frozenset({"H752", "H767"}),
 }
-"""The findings about a feature that a diagnosis of it makes plain."""
+"""The findings about a feature that a diagnosis of it covers."""
 
 _DIAGNOSED_CODES = bytes_family.CORRUPTION_CODES | PAYLOAD_CODES | REPEAT_CODES
 
 
 _UNUSUAL_CODES = ("H755", "H756", "H757", "H758")
-"""What is only unlike most records: of a key that a spec reads, the spec says whether that matters."""
+"""Deviations from the majority; for a key read by a spec, the spec decides whether they matter."""
 
 
 def raise_severities(case: DoctorCase, known: list[Diagnosis]) -> list[Diagnosis]:
-    """The diagnoses, each at least as severe as what `check` says of the same feature."""
+    """The diagnoses, each at least as severe as the findings of `check` about the same feature."""
     found: dict[tuple[str, str | None], list[Severity]] = {}
     for facts in case.files:
         for code, feature, severity in facts.groups:
@@ -259,17 +248,14 @@ def raise_severities(case: DoctorCase, known: list[Diagnosis]) -> list[Diagnosis
 
 
 def diagnose_other_findings(case: DoctorCase, known: list[Diagnosis], read: frozenset[str]) -> Iterator[Diagnosis]:
-    """What is left when every family has had its say: one diagnosis a code, feature and severity.
-
-    `read` are the keys that a spec reads.
-    """
+    """The remaining findings: one diagnosis per code, feature and severity. `read` are the keys of the spec."""
     explained = {(code, each.feature) for each in known for code in _EXPLAINED_CODES.get(each.code, ())}
     explained |= {(code, key) for code in _UNUSUAL_CODES for key in read}
     by_key: dict[str | None, set[str]] = {}
     for code, key in explained:
         by_key.setdefault(key, set()).add(code)
     for column, keys in case.keys_of_columns().items():
-        # Findings about a column are explained by diagnoses of all its keys.
+        # Diagnoses of all keys of a column explain findings about the column.
         explained |= {(code, column) for code in set.intersection(*(by_key.get(key, set()) for key in keys))}
     left: dict[tuple[str, str | None, Severity], list[FindingGroup]] = {}
     for facts in (*case.files, *case.companion_files):
@@ -279,7 +265,7 @@ def diagnose_other_findings(case: DoctorCase, known: list[Diagnosis], read: froz
     for (code, feature, severity), groups in left.items():
         first = groups[0].first[0]
         tally = tally_finding_groups(groups)
-        # Where each file has one finding and all say the same, that is true of all records.
+        # If each file has one finding and all messages are equal, the message applies to all records.
         alone = {(len(group.first), group.first[0].message) for group in groups} == {(1, first.message)}
         yield case.diagnosis(
             code,

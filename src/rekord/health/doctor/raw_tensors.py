@@ -1,4 +1,4 @@
-"""Pixels and tensors that are stored in another dtype, shape or form than declared, or larger than needed."""
+"""Pixels and tensors whose stored dtype, shape or form is not the declared one, or larger than needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from rekord import _core
 from rekord._core import ImageFormat
-from rekord.health.doctor.diagnosis import Diagnosis, format_key, format_number, join_words
+from rekord.health.check.rule import format_key
+from rekord.health.doctor.diagnosis import Diagnosis, format_number, join_words
 from rekord.health.doctor.evidence import DoctorCase, ImageShape, KindProfile, SizedKey, tally_finding_groups
 from rekord.health.doctor.kinds import split_key_words
 from rekord.health.tensorflow.predicted_errors import reshape_error
@@ -27,20 +28,20 @@ _MIN_VALUES = 8
 
 
 def is_encoded_image(data: bytes) -> bool:
-    """Whether bytes begin as an encoded image does."""
+    """Whether bytes start like an encoded image."""
     return bool(_core.inspect_image(data, False).format != ImageFormat.NONE)
 
 
 def is_ascii_text(data: bytes) -> bool:
-    """Whether bytes are printable ASCII throughout, as far as they are looked at."""
+    """Whether the inspected bytes are all printable ASCII."""
     head = data[:_INSPECTED_BYTES]
     return head.isascii() and head.decode("ascii").isprintable()
 
 
 def guess_dtype(data: bytes, item_bytes: int) -> str | None:
-    """The dtype of `item_bytes` bytes whose numbers are of ordinary size; None where none is.
+    """The dtype of `item_bytes` bytes under which the numbers have ordinary size; None without one.
 
-    Floats of ordinary size use few of all exponents: bytes that mean something else do not look like that.
+    Floats of ordinary size use few exponents; other data does not look like that.
     """
     head = data[: min(len(data), _INSPECTED_BYTES) // item_bytes * item_bytes]
     if len(head) < _MIN_VALUES * item_bytes:
@@ -70,21 +71,26 @@ _MIN_LONG_LIST = 64
 
 @dataclass(frozen=True, slots=True)
 class PixelLayout:
-    """How a flat run of values is an image, and what says so."""
+    """The shape of an image stored as flat values, and the evidence for it."""
 
     height: int
     width: int
     channels: int
-    says: str
+    evidence: str
+
+    @property
+    def values(self) -> int:
+        """The number of values of the image."""
+        return self.height * self.width * self.channels
 
 
 def guess_square_layout(values: int) -> PixelLayout | None:
-    """The square image that so many values make: one, three or four channels; None where none is likely."""
+    """The square image with this number of values and 1, 3 or 4 channels; None if unlikely."""
     for channels in (1, 3, 4):
         side = math.isqrt(values // channels)
         if side >= 8 and side * side * channels == values:
-            says = f"{values:,} values in every record: {side} × {side}" + (f" × {channels}" if channels > 1 else "")
-            return PixelLayout(side, side, channels, says)
+            shape = f"{side} × {side}" + (f" × {channels}" if channels > 1 else "")
+            return PixelLayout(side, side, channels, f"{values:,} values in every record: {shape}")
     return None
 
 
@@ -108,22 +114,22 @@ def _diagnose_raw_pixels(case: DoctorCase, key: str, stored: KindProfile) -> Ite
     sizes = _measure_png_sizes([np.frombuffer(value, np.uint8) for value in samples], layout)
     if sizes is None or sizes[1] > _MAX_SIZE_RATIO * sizes[0]:
         return
-    raw, png, looked = sizes
+    raw, png, samples_used = sizes
     yield case.diagnosis(
         "H833",
         "note",
         stored.tally,
-        title=f"{format_key(key)} is raw pixels: encoded it would be about {raw / png:.1f} times smaller",
+        title=f"{format_key(key)} holds raw pixels, which would be about {raw / png:.1f} times smaller encoded",
         feature=key,
         evidence=[
-            layout.says,
-            f"{format_byte_size(stored.total_bytes)} as stored; as PNG, which loses nothing, about "
-            f"{format_byte_size(int(stored.total_bytes * png / raw))} (estimated: "
-            f"{format_count(looked, 'sample')} went from {format_byte_size(raw)} to {format_byte_size(png)})",
+            layout.evidence,
+            f"{format_byte_size(stored.total_bytes)} as stored; as PNG (lossless) about "
+            f"{format_byte_size(int(stored.total_bytes * png / raw))} (estimate: "
+            f"{format_count(samples_used, 'sample')} went from {format_byte_size(raw)} to {format_byte_size(png)})",
         ],
-        ruled_out=["not encoded already: the bytes begin as no image does"],
-        likely="the image was decoded before it was written",
-        do=f"store the file's own JPEG or PNG bytes in {format_key(key)}, and decode them when reading",
+        ruled_out=["not encoded already: the bytes do not start like an image"],
+        likely="the image was decoded before writing",
+        do=f"store the original JPEG or PNG bytes in {format_key(key)}, and decode them when reading",
     )
 
 
@@ -138,7 +144,7 @@ def _infer_uint8_layout(case: DoctorCase, key: str, stored: KindProfile) -> Pixe
                 shape.height,
                 shape.width,
                 depth,
-                f"{format_key(sized.keys[0])} and {format_key(sized.keys[1])} say {shape}",
+                f"{format_key(sized.keys[0])} and {format_key(sized.keys[1])} give {shape}",
             )
     tensor = dict(case.features()).get(key)
     return _get_declared_layout(tensor, stored) if isinstance(tensor, Tensor) else None
@@ -151,37 +157,32 @@ def _get_declared_layout(tensor: Tensor, stored: KindProfile) -> PixelLayout | N
     height, width, depth = (*shape, 1)[:3]
     if depth not in _MODES or list(stored.lengths.counts or ()) != [height * width * depth]:
         return None
-    return PixelLayout(height, width, depth, f"the schema says uint8 of shape {shape}")
+    return PixelLayout(height, width, depth, f"the schema declares uint8 of shape {shape}")
 
 
 def estimate_encoded_size(stored: KindProfile, layout: PixelLayout, payload_bytes: int) -> str | None:
-    """The room that a list of pixels takes, and what it would take as bytes and as PNG."""
+    """The space a list of pixels takes, and what it would take as bytes and as PNG."""
     arrays = [value for _, value in stored.samples if stored.kind != "bytes"]
-    arrays = [value.astype(np.uint8) for value in arrays if len(value) == count_layout_values(layout)]
+    arrays = [value.astype(np.uint8) for value in arrays if len(value) == layout.values]
     sizes = _measure_png_sizes(arrays, layout)
     if sizes is None:
         return None
-    raw, png, looked = sizes
+    raw, png, samples_used = sizes
     now = min(_estimate_list_bytes(stored), payload_bytes)
     return (
         f"about {format_byte_size(now)} as stored; {format_byte_size(stored.values)} as raw bytes; "
-        f"as PNG, which loses nothing, about {format_byte_size(int(stored.values * png / raw))} "
-        f"(estimated from {format_count(looked, 'sample')})"
+        f"as PNG (lossless) about {format_byte_size(int(stored.values * png / raw))} "
+        f"(estimated from {format_count(samples_used, 'sample')})"
     )
 
 
-def count_layout_values(layout: PixelLayout) -> int:
-    """How many values an image has."""
-    return layout.height * layout.width * layout.channels
-
-
 def _estimate_list_bytes(stored: KindProfile) -> int:
-    """The bytes that the numbers of a key take in the records, judged by its samples."""
+    """The bytes the numbers of a key take in the records, estimated from samples."""
     if stored.kind == "float":
         return stored.values * 4
     values = [value for _, value in stored.samples]
     seen = sum(len(value) for value in values)
-    # A varint has 7 bits a byte; a negative number takes 10.
+    # A varint has 7 bits per byte; a negative number takes 10 bytes.
     spent = sum(int(_count_varint_bytes(value).sum()) for value in values)
     return int(stored.values * spent / seen) if seen else stored.values
 
@@ -192,10 +193,10 @@ def _count_varint_bytes(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _measure_png_sizes(arrays: list[npt.NDArray[np.uint8]], layout: PixelLayout) -> tuple[int, int, int] | None:
-    """(raw bytes, bytes as PNG, how many) of the first few images."""
+    """(raw bytes, bytes as PNG, number) of the first few images."""
     from PIL import Image
 
-    fitting = [array for array in arrays if len(array) == count_layout_values(layout)][:_MAX_SAMPLES]
+    fitting = [array for array in arrays if len(array) == layout.values][:_MAX_SAMPLES]
     if not fitting:
         return None
     png = 0
@@ -204,7 +205,7 @@ def _measure_png_sizes(arrays: list[npt.NDArray[np.uint8]], layout: PixelLayout)
         out = io.BytesIO()
         Image.fromarray(array.reshape(shape), _MODES[layout.channels]).save(out, "PNG")
         png += len(out.getvalue())
-    return len(fitting) * count_layout_values(layout), png, len(fitting)
+    return len(fitting) * layout.values, png, len(fitting)
 
 
 def _diagnose_long_list(case: DoctorCase, key: str, stored: KindProfile) -> Iterator[Diagnosis]:
@@ -219,11 +220,11 @@ def _diagnose_long_list(case: DoctorCase, key: str, stored: KindProfile) -> Iter
         "note",
         stored.tally,
         title=f"{format_key(key)} holds numbers from 0 to 255 in lists that take {now / stored.values:.1f} "
-        "bytes for each",
+        "bytes per value",
         feature=key,
         evidence=[
-            f"{format_count(stored.values, 'value')}, at least {stored.fewest:,} in a record",
-            f"about {format_byte_size(now)} as stored, {format_byte_size(stored.values)} as one byte string a record "
+            f"{format_count(stored.values, 'value')}, at least {stored.fewest:,} per record",
+            f"about {format_byte_size(now)} as stored, {format_byte_size(stored.values)} as byte strings "
             f"(estimated from {format_count(len(stored.samples), 'sample')})",
         ],
         do=f'store np.asarray(values, "uint8").tobytes() in {format_key(key)}, and read tf.io.decode_raw(x, '
@@ -234,12 +235,13 @@ def _diagnose_long_list(case: DoctorCase, key: str, stored: KindProfile) -> Iter
 _IMAGE_WORDS = frozenset(
     {"image", "images", "img", "imgs", "picture", "photo", "pixels", "pixel", "frame", "raw", "digit", "x"}
 )
+_NOT_ENCODED = "not an encoded image: the bytes do not start like one"
 _DTYPES_BY_SIZE = {1: "uint8", 2: "uint16", 4: "float32", 8: "float64"}
 _MIN_PIXELS = 16
 
 
 def diagnose_raw_tensors(case: DoctorCase, settled: frozenset[str]) -> Iterator[Diagnosis]:
-    """What is stored as raw bytes or as lists, and is an image or a tensor."""
+    """Images and tensors stored as raw bytes or as lists."""
     tensors = of_type(dict(case.features()), Tensor)
     for key, profile in case.profile.keys.items():
         stored = profile.main
@@ -256,7 +258,7 @@ def diagnose_raw_tensors(case: DoctorCase, settled: frozenset[str]) -> Iterator[
 
 
 def _diagnose_declared_tensor(case: DoctorCase, key: str, tensor: Tensor, stored: KindProfile) -> Iterator[Diagnosis]:
-    """Raw bytes held against the dtype and the shape that the schema declares."""
+    """Raw bytes checked against the declared dtype and shape."""
     lengths = stored.lengths.counts
     if stored.kind != "bytes" or None in tensor.shape or lengths is None:
         return
@@ -271,27 +273,27 @@ def _diagnose_declared_tensor(case: DoctorCase, key: str, tensor: Tensor, stored
     tally = tally_finding_groups(groups) if groups else stored.tally
     sample = next((value for _, value in stored.samples if len(value) == length), b"")
     ratio = length / elements if elements else 0.0
-    says = _DTYPES_BY_SIZE.get(int(ratio)) if ratio.is_integer() and int(ratio) != size_bytes else None
+    other_dtype = _DTYPES_BY_SIZE.get(int(ratio)) if ratio.is_integer() and int(ratio) != size_bytes else None
     name = dtype_name(tensor.dtype)
     read = reshape_error(length // size_bytes, shape)
     evidence = [
-        f"{format_count(length, 'byte')} are stored; {name} of shape {list(shape)} takes {elements * size_bytes:,}",
-        f"after decode_raw as {name} TensorFlow says: {read}" if read else None,
+        f"{format_count(length, 'byte')} stored; {name} of shape {list(shape)} takes {elements * size_bytes:,}",
+        f"after decode_raw as {name}, TensorFlow raises: {read}" if read else None,
     ]
-    if says is not None:
-        dtype = guess_dtype(sample, int(ratio)) or says
+    if other_dtype is not None:
+        dtype = guess_dtype(sample, int(ratio)) or other_dtype
         yield case.diagnosis(
             "H825",
             "error",
             tally,
-            title=f"{format_key(key)} is declared as {name}, and its bytes are {dtype}",
+            title=f"{format_key(key)} is declared as {name}, but its bytes are {dtype}",
             feature=key,
             evidence=[
                 *evidence,
-                f"{int(ratio)} bytes for each of {elements:,} elements",
+                f"{int(ratio)} bytes per element, for {elements:,} elements",
                 _describe_values(sample, dtype),
             ],
-            ruled_out=["not the shape: the number of elements is right for another dtype"],
+            ruled_out=["not the shape: the number of elements matches with another dtype"],
             likely=f"the array was {dtype} when tobytes() was called",
             do=f'array.astype("{name}").tobytes() when writing; or declare Tensor("{dtype}", …)',
         )
@@ -301,17 +303,17 @@ def _diagnose_declared_tensor(case: DoctorCase, key: str, tensor: Tensor, stored
         "H826",
         "error",
         tally,
-        title=f"{format_key(key)} has another shape than {list(shape)}",
+        title=f"{format_key(key)} does not have the shape {list(shape)}",
         feature=key,
         evidence=evidence,
-        ruled_out=["not another dtype: no size of 1, 2, 4 or 8 bytes gives this number of elements"],
+        ruled_out=["not another dtype: no item size of 1, 2, 4 or 8 bytes gives this number of elements"],
         likely=f"{length // size_bytes:,} elements were stored" if whole else None,
-        do=f"declare the shape that is stored, or resize to {list(shape)} before writing",
+        do=f"declare the stored shape, or resize to {list(shape)} before writing",
     )
 
 
 def _diagnose_raw_bytes(case: DoctorCase, key: str, stored: KindProfile) -> Iterator[Diagnosis]:
-    """Raw bytes held against the height and width beside them, or against themselves."""
+    """Raw bytes checked against the height and width in the record, or on their own."""
     samples = [value for _, value in stored.samples if value]
     if not samples or stored.texts is not None or any(map(is_encoded_image, samples)):
         return
@@ -329,19 +331,19 @@ def _diagnose_raw_bytes(case: DoctorCase, key: str, stored: KindProfile) -> Iter
             title=f"{format_key(key)} holds raw float64 bytes",
             feature=key,
             evidence=[
-                f"in groups of 8 the bytes of {format_count(len(samples), 'sample')} are numbers of ordinary size",
+                f"read as float64, the bytes of {format_count(len(samples), 'sample')} are numbers of ordinary size",
                 _describe_values(samples[0], "float64"),
-                "in groups of 4 they are not",
+                "read as float32, they are not",
             ],
-            ruled_out=["not float32: every second number would be nonsense"],
-            likely="the array was float64, which is what NumPy makes unless told otherwise",
-            do='tf.io.decode_raw(x, tf.float64); or write array.astype("float32").tobytes(), which is half the size',
+            ruled_out=["not float32: every second number would be meaningless"],
+            likely="the array was float64, the default of NumPy",
+            do='tf.io.decode_raw(x, tf.float64); or write array.astype("float32").tobytes(), half the size',
             agree=True,
         )
 
 
 def _diagnose_base64(case: DoctorCase, key: str, sized: SizedKey) -> Iterator[Diagnosis]:
-    """Pixels that were turned into text before they were stored."""
+    """Pixels stored as base64 text."""
     fits = [
         (place, shape, size)
         for place, shape, size in sized.shapes
@@ -357,22 +359,22 @@ def _diagnose_base64(case: DoctorCase, key: str, sized: SizedKey) -> Iterator[Di
         "H826",
         "warning",
         tally,
-        title=f"{format_key(key)} is text: its pixels were encoded with base64",
+        title=f"{format_key(key)} is text: its pixels are base64-encoded",
         feature=key,
         evidence=[
-            f"{format_count(size, 'byte')} of letters and digits, 4 for each 3 of {shape} pixels",
-            "a third more than the pixels take",
+            f"{format_count(size, 'byte')} of letters and digits, 4 for every 3 of {shape} pixels",
+            "a third more than the raw pixels",
         ],
-        ruled_out=["not another dtype: no pixel is outside of the letters of base64"],
-        likely="the bytes were made fit for JSON, and stored like that",
-        do=f"tf.io.decode_base64 when reading, or write the bytes themselves to {format_key(key)}",
+        ruled_out=["not another dtype: all bytes are base64 characters"],
+        likely="the bytes were encoded for JSON and stored that way",
+        do=f"use tf.io.decode_base64 when reading, or write the raw bytes to {format_key(key)}",
     )
 
 
 def _diagnose_sized_bytes(case: DoctorCase, key: str, stored: KindProfile, sized: SizedKey) -> Iterator[Diagnosis]:
     channels = (1,) if sized.has_channels else (1, 3, 4)
     sample = next((value for _, value in stored.samples), b"")
-    said = join_words([f"{format_key(each)}" for each in sized.keys], "and")
+    sources = join_words([format_key(each) for each in sized.keys], "and")
     for ratio, tally in sorted(sized.ratios.items()):
         item = _infer_item_bytes(int(ratio), sized, sample)
         if item == 1 and ratio in channels:
@@ -386,17 +388,17 @@ def _diagnose_sized_bytes(case: DoctorCase, key: str, stored: KindProfile, sized
             "H825",
             "warning",
             tally,
-            title=f"{format_key(key)} has {item} bytes for each value: its bytes are {dtype}, not uint8",
+            title=f"{format_key(key)} has {item} bytes per value: its bytes are {dtype}, not uint8",
             feature=key,
             evidence=[
-                f"{said} say {shape}: {int(pixels):,} values, and {int(pixels * ratio):,} bytes are stored"
+                f"{sources} give {shape}: {int(pixels):,} values, but {int(pixels * ratio):,} bytes are stored"
                 if shape
                 else None,
                 f"the ratio is {int(ratio)}" + (f" for {int(ratio) // item} channels" if ratio > item else ""),
                 _describe_values(sample, dtype),
                 _describe_decoded_shape(shape, ratio),
             ],
-            ruled_out=["not an encoded image: the bytes begin as none does", "not a cut: every length fits"],
+            ruled_out=[_NOT_ENCODED, "not truncation: every length matches"],
             likely=f"the array was {dtype} when tobytes() was called",
             do=f"{_describe_uint8_conversion(sample, dtype)} when writing; or tf.io.decode_raw(x, tf.{dtype})",
         )
@@ -406,22 +408,19 @@ def _diagnose_sized_bytes(case: DoctorCase, key: str, stored: KindProfile, sized
             "H826",
             "warning",
             sized.mismatched,
-            title=f"the bytes of {format_key(key)} do not fit the size that is said of them",
+            title=f"bytes of {format_key(key)} do not match the image size in the record",
             feature=key,
-            evidence=[f"{said} say {shape}; {format_count(size, 'byte')} are stored (record {place.record:,})"],
-            ruled_out=[
-                "not another dtype: the length is no whole multiple of the pixels",
-                "not an encoded image: the bytes begin as none does",
-            ],
+            evidence=[f"{sources} give {shape}; {format_count(size, 'byte')} stored (record {place.record:,})"],
+            ruled_out=["not another dtype: the length is not a multiple of the pixels", _NOT_ENCODED],
             likely=_describe_other_depth(shape.channels, _count_pixels(shape), size),
-            do=f"write {said} of the array whose bytes are stored: array.shape",
+            do=f"write {sources} from the stored array: array.shape",
         )
 
 
 def _describe_uint8_conversion(sample: bytes, dtype: str) -> str:
     values = np.frombuffer(sample[: len(sample) // 8 * 8], np.dtype(dtype).newbyteorder("<"))
     floats = values.dtype.kind == "f" and len(values) > 0
-    # What is whole was never divided by 255: class ids, for one.
+    # Integers were never divided by 255: class ids, for example.
     if floats and values.min() >= 0 and values.max() <= 1 and bool((values % 1 != 0).any()):
         return '(array * 255).round().astype("uint8").tobytes()'  # a bare cast would leave zeros
     return 'array.astype("uint8").tobytes()'
@@ -431,15 +430,15 @@ def _describe_decoded_shape(shape: ImageShape | None, ratio: float) -> str | Non
     if shape is None:
         return None
     dims = [shape.height, shape.width] + ([shape.channels] if shape.channels else [])
-    said = reshape_error(int(_count_pixels(shape) * ratio), dims)
-    return f"read as uint8, TensorFlow says at tf.reshape: {said}" if said else None
+    raised = reshape_error(int(_count_pixels(shape) * ratio), dims)
+    return f"read as uint8, tf.reshape raises: {raised}" if raised else None
 
 
 def _describe_other_depth(channels: int | None, pixels: float, size: int) -> str | None:
     if channels and pixels:
         for other in (1, 3, 4):
             if size * channels == pixels * other:
-                return f"{format_count(other, 'channel')} stored, where {channels} are said"
+                return f"{format_count(other, 'channel')} stored, but the record gives {channels}"
     return None
 
 
@@ -448,7 +447,7 @@ def _count_pixels(shape: ImageShape) -> float:
 
 
 def _infer_item_bytes(ratio: int, sized: SizedKey, sample: bytes) -> int | None:
-    """How many bytes a value has, where there are `ratio` bytes for each pixel (and channel, if that is known)."""
+    """Bytes per value, given `ratio` bytes per pixel (and channel, if that is known)."""
     if sized.has_channels:
         return ratio if ratio in _DTYPES_BY_SIZE else None
     if ratio == 4:  # RGBA, or one float32
@@ -461,7 +460,7 @@ def _describe_values(sample: bytes, dtype: str) -> str | None:
     values = np.frombuffer(sample[: len(sample) // 8 * 8][:64], np.dtype(dtype).newbyteorder("<"))[:3]
     if not len(values) or not np.isfinite(values).all():
         return None
-    return f"read as {dtype} they begin {', '.join(format_number(float(value)) for value in values)}"
+    return f"read as {dtype}, they start with {', '.join(format_number(float(value)) for value in values)}"
 
 
 def _is_image_key(key: str) -> bool:
@@ -471,72 +470,66 @@ def _is_image_key(key: str) -> bool:
 def diagnose_list_image(
     case: DoctorCase, key: str, stored: KindProfile, tensorflow_error: str | None = None
 ) -> Diagnosis | None:
-    """An image as a list of numbers, one for each pixel and channel; None where it is something else."""
+    """An image as a list of numbers, one per pixel and channel; None if it is something else."""
     layout = _infer_layout(case, key, stored)
     if layout is None or stored.low < 0 or (stored.kind == "int64" and stored.high > 255):
         return None
     is_ints = stored.kind == "int64" or (stored.is_all_integers and stored.high <= 255)
-    listed = "ints" if stored.kind == "int64" else "floats"
-    return case.diagnosis(
+    listed = "integers" if stored.kind == "int64" else "floats"
+    return case.stored_diagnosis(
         "H827",
-        "warning" if tensorflow_error is None else "error",
-        stored.tally,
-        title=f"{format_key(key)} is an image that is stored as a list of {listed}",
-        feature=key,
+        key,
+        stored,
+        tensorflow_error,
+        title=f"{format_key(key)} is an image stored as a list of {listed}",
         evidence=[
-            layout.says,
+            layout.evidence,
             f"values from {format_number(stored.low)} to {format_number(stored.high)}",
             estimate_encoded_size(stored, layout, case.profile.payload_bytes) if is_ints else None,
         ],
         ruled_out=["not ragged data: the number of values is height × width × channels"],
-        likely="the array was flattened and passed to a list of numbers",
-        do=f"store the file's own JPEG or PNG bytes in {format_key(key)}; or tf.io.encode_png(array).numpy()",
-        tensorflow_error=tensorflow_error,
-        agree=True,
+        likely="the array was flattened into a list of numbers",
+        do=f"store the original JPEG or PNG bytes in {format_key(key)}; or tf.io.encode_png(array).numpy()",
     )
 
 
 def diagnose_string_image(
     case: DoctorCase, key: str, stored: KindProfile, tensorflow_error: str | None = None
 ) -> Diagnosis | None:
-    """An image as a list of byte strings of one byte each; None where it is something else."""
-    if not stored.single_bytes or stored.most < _MIN_PIXELS:
-        return None
-    if stored.single_bytes < stored.lists:
+    """An image as a list of single-byte strings; None if it is something else."""
+    if not stored.single_bytes or stored.most < _MIN_PIXELS or stored.single_bytes < stored.lists:
         return None
     layout = _infer_layout(case, key, stored)
     stored_bytes = stored.values * 3  # tag, length and the byte
-    return case.diagnosis(
+    return case.stored_diagnosis(
         "H828",
-        "warning" if tensorflow_error is None else "error",
-        stored.tally,
-        title=f"{format_key(key)} is stored as one string for each byte",
-        feature=key,
+        key,
+        stored,
+        tensorflow_error,
+        title=f"{format_key(key)} is stored as one string per byte",
         evidence=[
-            f"up to {format_count(stored.most, 'string')} of one byte in a record",
-            layout.says if layout is not None else None,
-            f"{format_byte_size(stored_bytes)} with their tags; as one string {format_byte_size(stored.values)}",
+            f"up to {format_count(stored.most, 'string')} of one byte per record",
+            layout.evidence if layout is not None else None,
+            f"{format_byte_size(stored_bytes)} including tags; {format_byte_size(stored.values)} as one string",
         ],
         ruled_out=["not text: no string has more than one byte"],
         likely="bytes were iterated: bytes_list=BytesList(value=data) instead of value=[data]",
-        do=f"BytesList(value=[data]) for {format_key(key)}: one string in a list",
-        tensorflow_error=tensorflow_error,
-        agree=True,
+        do=f"BytesList(value=[data]) for {format_key(key)}: a list with one string",
     )
 
 
 def _infer_layout(case: DoctorCase, key: str, stored: KindProfile) -> PixelLayout | None:
-    """The height, width and channels of a flat list, by the keys beside it or by its length."""
+    """The height, width and channels of a flat list, from other keys or from its length."""
     sized = case.raw.sized.get(key)
     if sized is not None and not sized.mismatched and sized.ratios and sized.shapes:
         allowed = (1.0,) if sized.has_channels else (1.0, 3.0, 4.0)
         if set(sized.ratios) <= set(allowed):
             _, shape, _ = sized.shapes[0]
             if shape.height * shape.width >= _MIN_PIXELS:
-                said = join_words([f"{format_key(each)}" for each in sized.keys], "and")
+                sources = join_words([format_key(each) for each in sized.keys], "and")
                 depth = shape.channels or int(next(iter(sized.ratios)))
-                says = f"{said} say {shape}, and there are as many values"
-                return PixelLayout(shape.height, shape.width, depth, says)
+                evidence = f"{sources} give {shape}, which matches the number of values"
+                return PixelLayout(shape.height, shape.width, depth, evidence)
     if not _is_image_key(key) or not stored.has_enough_records:
         return None
     return guess_square_layout(stored.constant or 0)

@@ -1,4 +1,4 @@
-"""`rk.doctor`: why these record files make trouble, how much of it, and what to do."""
+"""`rk.doctor`: what is wrong with record files, why, and what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rekord.arguments import check_keywords
 from rekord.errors import RekordError
 from rekord.health.check.manifest import ManifestListing, read_manifest_listing
 from rekord.health.check.run import iter_findings
-from rekord.health.dataset_files import DatasetFiles, find_dataset_files
+from rekord.health.dataset_files import DatasetFiles, find_dataset_files, resolve_schema
 from rekord.health.doctor import corruption as bytes_family
 from rekord.health.doctor import kinds, payloads, raw_tensors
 from rekord.health.doctor import spec as spec_family
@@ -46,8 +46,8 @@ def doctor(
 ) -> Diagnoses:
     """Read a file, folder or glob, and explain what is wrong with it; nothing is written.
 
-    With a `spec` (`"FILE.py:NAME"`, or the dict itself) or a `schema` (or the file of one) it also says of each
-    feature whether TensorFlow will parse it, with the error that it will raise, and gives a spec that works.
+    With a `spec` (`"FILE.py:NAME"`, or the dict itself) or a `schema` (or a schema file), the result also predicts
+    for each feature whether TensorFlow will parse it or which error it will raise, and contains a spec that works.
     """
     loaded, wanted = resolve_schema(schema), resolve_spec(spec)
     place = find_dataset_files(path)
@@ -56,17 +56,12 @@ def doctor(
 
 
 def find_common_folder(files: Sequence[str]) -> str:
-    """What stands for several files: the folder that holds all of them."""
+    """The folder that contains all of several files."""
     return os.path.commonpath([os.path.abspath(path) for path in files])
 
 
-def resolve_schema(schema: Schema | PathLike | None) -> Schema | None:
-    """A schema, or the one that a file holds."""
-    return schema if schema is None or isinstance(schema, Schema) else Schema.load(schema)
-
-
 def resolve_spec(spec: str | Mapping[str, object] | SequenceSpec | None) -> Any:
-    """A spec as plain values: read from the text of a Python file, or taken from TensorFlow's objects."""
+    """A spec as plain values: read from a Python file, or converted from TensorFlow objects."""
     if isinstance(spec, str):
         return load_spec(spec)
     if spec is None or isinstance(spec, SequenceSpec):
@@ -86,7 +81,7 @@ def diagnose_files(
     spec: Any = None,
     report: Report | None = None,
 ) -> Diagnoses:
-    """The same for record files that have been found already; what was read is counted in `report`."""
+    """Diagnose record files; `report` counts what was read."""
     report = Report() if report is None else report
     listing = place.listing or _find_listing(place)
     declared = place.schema if listing is None else listing.schema
@@ -99,7 +94,7 @@ def diagnose_files(
         compression={} if listing is None else _list_compressions(listing),
         files=[FileEvidence(path) for path in place.paths],
     )
-    # A schema that lies beside is one of the place's, which knows more of it than what it declares.
+    # The dataset itself knows more about its own schema than what that declares.
     held = schema if place.schema is not None else case.schema
     with closing(iter_findings(place, report, held, observers=[_EvidenceObserver(case, look)])) as findings:
         for finding in findings:
@@ -108,11 +103,11 @@ def diagnose_files(
 
 
 def _find_listing(place: DatasetFiles) -> ManifestListing | None:
-    """The manifest of the dataset that a named file belongs to."""
+    """The manifest of the dataset that an explicitly named file belongs to."""
     if not place.has_explicit_files or len(place.paths) != 1:
         return None
     found = read_manifest_listing(os.path.dirname(place.paths[0]))
-    # `check` of the folder says what is wrong with a manifest; the file speaks for itself.
+    # `check` of the folder reports what is wrong with a manifest.
     return found if isinstance(found, ManifestListing) and found.split_of(place.paths[0]) is not None else None
 
 
@@ -121,21 +116,21 @@ def _list_compressions(listing: ManifestListing) -> dict[str, str]:
 
 
 class _EvidenceObserver:
-    """Gathers what the ailments need while the files are checked."""
+    """Collects evidence while the files are checked."""
 
     def __init__(self, case: DoctorCase, look: SpecCheck | None) -> None:
         self._case = case
         self._look = look
 
     def update(self, batch: KeyedBatch) -> None:
-        """Takes some records into account."""
+        """Add some records."""
         self._case.profile.update(batch)
         self._case.raw.update(batch)
         if self._look is not None:
             self._look.update(batch)
 
     def end_file(self, end: FileSummary) -> None:
-        """Takes down how many records a file gave."""
+        """Record the number of records in a file."""
         self._case.get_file_evidence(end.path).records = end.records
 
 
@@ -147,11 +142,11 @@ def _build_spec_check(schema: Schema | None, spec: Any) -> SpecCheck | None:
     try:
         return SpecCheck(spec_from_schema(schema))
     except RekordError:
-        return None  # a column that no tf.io feature reads: the rules of the schema judge it
+        return None  # a column that no tf.io feature reads: the schema rules check it
 
 
 def _find_declared_keys(case: DoctorCase) -> frozenset[str]:
-    """The keys that are of the kind that a schema says: whoever declared it meant it."""
+    """The keys stored as the kind the schema declares, which is therefore intended."""
     kinds_of = case.declared_kinds()
     profiles = (*case.profile.keys.values(), *case.profile.steps.values())
     return frozenset(each.key for each in profiles if list(each.kinds) == [kinds_of.get(each.key)])

@@ -1,26 +1,22 @@
-"""Features that TensorFlow will not parse as a spec asks, and the spec that would work."""
+"""Features that TensorFlow cannot parse with a spec, and a spec that works."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rekord.codec.decode import SequenceExample
 from rekord.errors import closest_match
+from rekord.health.check.rule import LIST_NAMES, format_key
 from rekord.health.doctor import kinds, raw_tensors
-from rekord.health.doctor.diagnosis import (
-    Diagnosis,
-    ParsePrediction,
-    format_key,
-    format_python_key,
-    join_remedies,
-)
+from rekord.health.doctor.diagnosis import Diagnosis, ParsePrediction, format_python_key, join_remedies
 from rekord.health.doctor.evidence import DoctorCase, KeyProfile, KindProfile, RecordTally
-from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn
+from rekord.health.key_columns import KeyColumn, KeyedBatch, StepColumn, ValidMask
 from rekord.health.tensorflow.predicted_errors import predict_record_error, predict_sequence_error
 from rekord.report.formatting import format_count
 from rekord.schema.interop.tf_spec import (
@@ -39,28 +35,54 @@ from rekord.schema.interop.tf_spec import (
 
 _MAX_SIGNATURES = 4096
 _MAX_STEPS = 64
-"""What records with more steps come to is not remembered: hardly two of them are alike."""
+"""Predictions for records with more steps are not cached: hardly two are alike."""
 
 
 @dataclass(slots=True)
 class SpecVerdict:
-    """What TensorFlow makes of one feature of the spec."""
+    """Whether TensorFlow can parse one feature of the spec."""
 
     name: str
     feature: SpecFeature
     step: bool = False
     bad: RecordTally = field(default_factory=RecordTally)
-    error: str | None = None  # for the first record that it will not parse
-    absent: RecordTally = field(default_factory=RecordTally)  # records that it will not parse for want of the key
+    error: str | None = None  # of the first record that fails
+    absent: RecordTally = field(default_factory=RecordTally)  # records that fail because the key is missing
     _known: dict[Any, str | None] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[str, ...]:
         return tuple(record_keys(self.name, self.feature))
 
+    def predict(self, signature: Any, predict: Callable[[], str | None]) -> str | None:
+        """The predicted error of records with this signature, computed once."""
+        if signature not in self._known:
+            if len(self._known) >= _MAX_SIGNATURES:
+                self._known.clear()
+            self._known[signature] = predict()
+        return self._known[signature]
+
+    def count(
+        self,
+        batch: KeyedBatch,
+        wrong: ValidMask,
+        errors: list[tuple[int, str]],
+        column: KeyColumn | StepColumn | None,
+    ) -> None:
+        """Count the records that fail, and those of them that do not have the key."""
+        if not errors:
+            return
+        if self.error is None:
+            self.error = min(errors)[1]
+        self.bad.add(batch, wrong)
+        if column is None:
+            self.absent.add(batch, wrong)
+        elif column.valid is not None:
+            self.absent.add(batch, wrong & ~column.valid)
+
 
 class SpecCheck:
-    """One spec, and what records come to under it."""
+    """A spec, and the verdicts on its features."""
 
     def __init__(self, spec: Spec | SequenceSpec) -> None:
         self.spec = spec
@@ -71,14 +93,14 @@ class SpecCheck:
         self.verdicts += [SpecVerdict(name, feature, step=True) for name, feature in steps.items()]
 
     def update(self, batch: KeyedBatch) -> None:
-        """Hold the records of a batch against every feature."""
+        """Check the records of a batch against every feature."""
         for verdict in self.verdicts:
             if verdict.step:
-                self._see_steps(batch, verdict)
+                self._check_steps(batch, verdict)
             else:
-                self._see(batch, verdict)
+                self._check_context(batch, verdict)
 
-    def _see(self, batch: KeyedBatch, verdict: SpecVerdict) -> None:
+    def _check_context(self, batch: KeyedBatch, verdict: SpecVerdict) -> None:
         columns = {key: batch.context.get(key) for key in verdict.keys}
         by_value = isinstance(verdict.feature, RaggedSpec) and any(
             part.key is not None for part in verdict.feature.partitions
@@ -97,7 +119,7 @@ class SpecCheck:
             if error is not None:
                 wrong[place] = True
                 errors.append((row, error))
-        self._count(batch, verdict, wrong[inverse], errors, columns)
+        verdict.count(batch, wrong[inverse], errors, columns.get(verdict.keys[0]))
 
     def _error(
         self, verdict: SpecVerdict, columns: Mapping[str, KeyColumn | None], row: int, *, cached: bool
@@ -109,12 +131,8 @@ class SpecCheck:
         }
         if not cached:
             return self._predicted(verdict, example)
-        sign = tuple([(key, columns[key].kind, len(value)) for key, value in example.items()])  # type: ignore[union-attr]
-        if sign not in verdict._known:
-            if len(verdict._known) >= _MAX_SIGNATURES:
-                verdict._known.clear()
-            verdict._known[sign] = self._predicted(verdict, example)
-        return verdict._known[sign]
+        signature = tuple([(key, columns[key].kind, len(value)) for key, value in example.items()])  # type: ignore[union-attr]
+        return verdict.predict(signature, lambda: self._predicted(verdict, example))
 
     def _predicted(self, verdict: SpecVerdict, example: dict[str, Any]) -> str | None:
         if self.sequence:
@@ -123,56 +141,28 @@ class SpecCheck:
         return predict_record_error({verdict.name: verdict.feature}, example)
 
     @staticmethod
-    def _count(
-        batch: KeyedBatch,
-        verdict: SpecVerdict,
-        wrong: np.ndarray[Any, np.dtype[np.bool_]],
-        errors: list[tuple[int, str]],
-        columns: Mapping[str, KeyColumn | None],
-    ) -> None:
-        if not errors:
-            return
-        if verdict.error is None:
-            verdict.error = min(errors)[1]
-        verdict.bad.add(batch, wrong)
-        first = columns.get(verdict.keys[0])
-        if first is None:
-            verdict.absent.add(batch, wrong)
-        elif first.valid is not None:
-            verdict.absent.add(batch, wrong & ~first.valid)
-
-    def _see_steps(self, batch: KeyedBatch, verdict: SpecVerdict) -> None:
+    def _check_steps(batch: KeyedBatch, verdict: SpecVerdict) -> None:
         column = batch.steps.get(verdict.name)
         wrong = np.zeros(len(batch), np.bool_)
         errors: list[tuple[int, str]] = []
         only = SequenceSpec(steps={verdict.name: verdict.feature})
         for row in range(len(batch)):
             values = _get_steps(column, row)
-            steps = {} if values is None else {verdict.name: values}
-            example = SequenceExample(context={}, steps=steps)
+            example = SequenceExample(context={}, steps={} if values is None else {verdict.name: values})
+            predict = partial(predict_sequence_error, only, example)
             if values is not None and len(values) > _MAX_STEPS:
-                error = predict_sequence_error(only, example)
+                error = predict()
             else:
-                sign = None if values is None else tuple([_get_step_signature(value, column) for value in values])
-                if sign not in verdict._known:
-                    if len(verdict._known) >= _MAX_SIGNATURES:
-                        verdict._known.clear()
-                    verdict._known[sign] = predict_sequence_error(only, example)
-                error = verdict._known[sign]
+                signature = None if values is None else tuple([_get_step_signature(each, column) for each in values])
+                error = verdict.predict(signature, predict)
             if error is not None:
                 wrong[row] = True
                 errors.append((row, error))
-        if errors and verdict.error is None:
-            verdict.error = errors[0][1]
-        verdict.bad.add(batch, wrong)
-        if column is None:
-            verdict.absent.add(batch, wrong)
-        elif column.valid is not None:
-            verdict.absent.add(batch, wrong & ~column.valid)
+        verdict.count(batch, wrong, errors, column)
 
 
 def _count_values(column: KeyColumn | None, rows: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A number for each row that says how many values it has; -1 where it has not even a list."""
+    """The number of values of each row; -1 without a list."""
     if column is None:
         return np.full(rows, -1, np.int64)
     return column.counts if column.valid is None else np.where(column.valid, column.counts, -1)
@@ -194,19 +184,19 @@ _KINDS = {dtype: kind for kind, dtype in _DTYPES.items()}
 
 
 def diagnose_spec(case: DoctorCase, look: SpecCheck) -> Iterator[Diagnosis]:
-    """One diagnosis for each feature that does not parse."""
+    """One diagnosis per feature that cannot be parsed."""
     for verdict in look.verdicts:
         if verdict.bad:
             yield _diagnose_verdict(case, verdict)
 
 
 def list_settled_keys(look: SpecCheck) -> frozenset[str]:
-    """The record keys that the spec reads: their kind and count are not to be guessed at."""
+    """The record keys that the spec reads, whose kind and count need no guessing."""
     return frozenset(key for verdict in look.verdicts for key in verdict.keys)
 
 
 def predict_features(case: DoctorCase, look: SpecCheck) -> Iterator[ParsePrediction]:
-    """What TensorFlow will do with each feature of the spec."""
+    """Whether TensorFlow will parse each feature of the spec."""
     for verdict in look.verdicts:
         works = verdict.feature if not verdict.bad else _find_working_feature(case, verdict)
         yield ParsePrediction(
@@ -220,16 +210,13 @@ def predict_features(case: DoctorCase, look: SpecCheck) -> Iterator[ParsePredict
 
 
 def _format_feature_source(case: DoctorCase, verdict: SpecVerdict, works: SpecFeature) -> str:
-    """The text of a feature that works, with the key where that is another one."""
+    """Source of a feature that works, with the key if that differs."""
     meant = _find_renamed_key(case, verdict)
     return feature_to_source(works) if meant is None else f"{format_python_key(meant)}: {feature_to_source(works)}"
 
 
 def build_working_spec(case: DoctorCase, look: SpecCheck) -> str:
-    """The text of a spec that parses the records: the one that was asked for, repaired where it must be.
-
-    A feature that no spec could parse is left out.
-    """
+    """Source of a spec that parses the records: the given one, with fixes. Unparsable features are omitted."""
     context: dict[str, SpecFeature] = {}
     steps: dict[str, SpecFeature] = {}
     for verdict in look.verdicts:
@@ -245,7 +232,7 @@ def _get_key_profiles(case: DoctorCase, verdict: SpecVerdict) -> dict[str, KeyPr
 
 
 def _find_renamed_key(case: DoctorCase, verdict: SpecVerdict) -> str | None:
-    """The key that was meant, where no record has the one that the spec asks for."""
+    """The key that was probably meant, if no record has the one in the spec."""
     profiles = _get_key_profiles(case, verdict)
     if not verdict.bad or (verdict.name in profiles and profiles[verdict.name].records):
         return None
@@ -253,7 +240,7 @@ def _find_renamed_key(case: DoctorCase, verdict: SpecVerdict) -> str | None:
 
 
 def _find_working_feature(case: DoctorCase, verdict: SpecVerdict) -> SpecFeature | None:
-    """The feature that parses all that is stored under the key; None where it is not there, or of several kinds."""
+    """The feature that parses everything under the key; None if it is missing or has several kinds."""
     profile = _get_key_profiles(case, verdict).get(_find_renamed_key(case, verdict) or verdict.keys[0])
     if profile is None or len(profile.kinds) != 1:
         return None
@@ -264,10 +251,9 @@ def _find_working_feature(case: DoctorCase, verdict: SpecVerdict) -> SpecFeature
         if stored.constant is not None and not profile.holes:
             return FixedLenSequenceSpec(() if stored.constant == 1 else (stored.constant,), dtype)
         return VarLenSpec(dtype)
-    everywhere = profile.records == case.profile.records
     if stored.constant is None:
         return VarLenSpec(dtype) if isinstance(verdict.feature, VarLenSpec) else RaggedSpec(dtype)
-    if not everywhere:
+    if profile.records != case.profile.records:
         return VarLenSpec(dtype)
     shape: tuple[int, ...] = () if stored.constant == 1 else (stored.constant,)
     asked = verdict.feature.shape if isinstance(verdict.feature, FixedLenSpec) else None
@@ -289,7 +275,9 @@ def _diagnose_verdict(case: DoctorCase, verdict: SpecVerdict) -> Diagnosis:
         return _diagnose_wrong_kind(case, verdict, stored)
     if isinstance(verdict.feature, FixedLenSpec):
         return _diagnose_wrong_count(case, verdict, verdict.feature, stored)
-    return _diagnose_other(case, verdict, f"{format_key(verdict.name)} does not fit its feature of the spec", stored)
+    return _diagnose_other(
+        case, verdict, f"{format_key(verdict.name)} does not match its feature in the spec", stored
+    )
 
 
 def _diagnose_missing(case: DoctorCase, verdict: SpecVerdict, profile: KeyProfile | None) -> Diagnosis:
@@ -305,18 +293,18 @@ def _diagnose_missing(case: DoctorCase, verdict: SpecVerdict, profile: KeyProfil
         "H823",
         "error",
         verdict.bad,
-        title=f"{format_key(name)} is read, and "
+        title=f"the spec reads {format_key(name)}, but "
         + ("no record has it" if never else f"{format_count(verdict.bad.records, 'record')} do not have it"),
         feature=name,
         evidence=[
-            f"the records have {format_count(keys, 'key')}, and {format_key(meant)} among them" if meant else None,
-            f"{format_count(keys, 'key')} in the records, none of them named like it"
+            f"the records have {format_count(keys, 'key')}, including {format_key(meant)}" if meant else None,
+            f"the records have {format_count(keys, 'key')}, none with a similar name"
             if never and not meant
             else None,
             f"{format_count(profile.records, 'record')} have it" if profile is not None and not never else None,
         ],
         ruled_out=["not damage: the records without it are intact"],
-        likely=f"{format_key(meant)} is meant" if meant else None,
+        likely=f"{format_key(meant)} was meant" if meant else None,
         do=join_remedies(
             f"read {format_python_key(meant)} instead", case.format_rewrite_command("rename", meant, name)
         )
@@ -333,32 +321,29 @@ def _diagnose_wrong_kind(case: DoctorCase, verdict: SpecVerdict, stored: KindPro
     if stored.kind == "int64" and dtype == "float32":
         return kinds.diagnose_ints_for_floats(case, key, stored, error)
     if stored.kind == "float" and stored.is_all_integers and dtype == "int64":
-        floats = kinds.diagnose_float_dimensions if kinds.is_dimension_key(key) else kinds.diagnose_float_labels
-        return floats(case, key, stored, error)
+        return kinds.diagnose_float_integers(case, key, stored, error)
     if stored.kind == "bytes" and stored.numeric:
         return kinds.diagnose_number_texts(case, key, stored, error)
     if stored.kind == "bytes":
         return kinds.diagnose_text_for_numbers(
-            case, key, stored, "an int is read" if dtype == "int64" else "a float is read", error
+            case, key, stored, "an integer is read" if dtype == "int64" else "a float is read", error
         )
     image = raw_tensors.diagnose_list_image(case, key, stored, error) if dtype == "string" else None
     if image is not None:
         return image
-    reads = {"int64": "ints", "float32": "floats", "string": "bytes"}[dtype]
-    are = {"int64": "ints", "float": "floats", "bytes": "bytes"}[stored.kind]
-    return _diagnose_other(case, verdict, f"{format_key(key)} is stored as {are}, and {reads} are read", stored)
+    words = {"int64": "integers", "float": "floats", "bytes": "bytes"}
+    title = f"{format_key(key)} is stored as {words[stored.kind]}, but {words[_KINDS[dtype]]} are read"
+    return _diagnose_other(case, verdict, title, stored)
 
 
 def _diagnose_wrong_count(
     case: DoctorCase, verdict: SpecVerdict, feature: FixedLenSpec, stored: KindProfile
 ) -> Diagnosis:
     key, expected = verdict.keys[0], math.prod(feature.shape)
-    bytes_image = (
-        raw_tensors.diagnose_string_image(case, key, stored, verdict.error) if stored.kind == "bytes" else None
-    )
-    if bytes_image is not None:
-        return bytes_image
-    reads = "one value" if expected == 1 else f"{expected:,} values"
+    if stored.kind == "bytes" and (image := raw_tensors.diagnose_string_image(case, key, stored, verdict.error)):
+        return image
+    reads = "one value is read" if expected == 1 else f"{expected:,} values are read"
+    not_the_dtype = f"not the dtype: tf.{feature.dtype} is stored"
     common = stored.counts.counts.most_common(3) if stored.counts.counts else []
     if stored.constant is not None:
         has = "one value" if stored.constant == 1 else f"{stored.constant:,} values"
@@ -366,20 +351,15 @@ def _diagnose_wrong_count(
             "H821",
             "error",
             verdict.bad,
-            title=f"{format_key(key)} has {has} in every record, and {reads} "
-            + ("is" if expected == 1 else "are")
-            + " read",
+            title=f"{format_key(key)} has {has} in every record, but {reads}",
             feature=key,
             evidence=[
                 f"all {format_count(stored.tally.records, 'record')} have {format_count(stored.constant, 'value')}"
             ],
-            ruled_out=[
-                "not ragged data: the number is the same in every record",
-                _get_expected_kind(feature),
-            ],
-            likely="a list is stored, and the spec asks for a scalar"
+            ruled_out=["not ragged data: every record has the same number of values", not_the_dtype],
+            likely="a list is stored, but the spec expects a scalar"
             if expected == 1 and not feature.shape
-            else "a single value is stored, and the spec asks for a list"
+            else "a single value is stored, but the spec expects a list"
             if stored.constant == 1
             else None,
             do=_suggest_fix(case, verdict, "change the shape in the spec"),
@@ -389,22 +369,16 @@ def _diagnose_wrong_count(
         "H822",
         "error",
         verdict.bad,
-        title=f"{format_key(key)} has from {stored.fewest:,} to {stored.most:,} values, and {reads} "
-        + ("is" if expected == 1 else "are")
-        + " read",
+        title=f"{format_key(key)} has between {stored.fewest:,} and {stored.most:,} values, but {reads}",
         feature=key,
         evidence=["most often " + ", ".join(f"{size:,} ({format_count(n, 'record')})" for size, n in common)]
         if common
         else [],
-        ruled_out=[_get_expected_kind(feature), "not damage: the lists are whole, of different lengths"],
-        likely="the data is ragged, and a FixedLenFeature takes one length only",
-        do=_suggest_fix(case, verdict, "read it as tf.io.VarLenFeature or tf.io.RaggedFeature"),
+        ruled_out=[not_the_dtype, "not damage: the lists are intact but differ in length"],
+        likely="the data is ragged, but a FixedLenFeature allows only one length",
+        do=_suggest_fix(case, verdict, "read it with tf.io.VarLenFeature or tf.io.RaggedFeature"),
         tensorflow_error=verdict.error,
     )
-
-
-def _get_expected_kind(feature: SpecFeature) -> str:
-    return f"not the dtype: tf.{feature.dtype} is what is stored"
 
 
 def _suggest_fix(case: DoctorCase, verdict: SpecVerdict, otherwise: str) -> str:
@@ -420,9 +394,9 @@ def _diagnose_other(case: DoctorCase, verdict: SpecVerdict, title: str, stored: 
         title=title,
         feature=verdict.keys[0],
         evidence=[
-            f"{kinds.LIST_NAMES[stored.kind]} with {format_count(stored.most, 'value')} at most in a record",
-            f"the spec asks for {feature_to_source(verdict.feature)}",
+            f"{LIST_NAMES[stored.kind]} with up to {format_count(stored.most, 'value')} per record",
+            f"the spec reads {feature_to_source(verdict.feature)}",
         ],
-        do=_suggest_fix(case, verdict, f"change what the spec says of {format_key(verdict.name)}"),
+        do=_suggest_fix(case, verdict, f"change {format_key(verdict.name)} in the spec"),
         tensorflow_error=verdict.error,
     )

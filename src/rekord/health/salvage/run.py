@@ -226,12 +226,12 @@ _GLOB_CHARACTERS = re.compile(r"[*?[]")
 
 @check_keywords
 def salvage(src: PathLike, out: PathLike) -> SalvageReport:
-    """Copy every intact record of `src` to a new place, and report what lies between them.
+    """Copy every intact record of `src` to `out`, and report the gaps between them.
 
-    A file becomes a file, a folder or a pattern a folder with the same names; a dataset with a manifest becomes a
-    dataset again. Frames are copied as they stand, and compressed as they were. Reading goes on behind damage,
-    inside of gzip and zlib too where there is a place to go on from. `out` appears when it is complete; `src` is
-    never changed. Raises where not one record is intact.
+    A file becomes a file, a folder or pattern a folder with the same names; a dataset with a manifest becomes a
+    dataset again. Frames are copied unchanged, with the same compression. Reading resumes after damage, also inside
+    gzip and zlib if there is an entry point. `out` appears once it is complete; `src` is never changed. Raises if no
+    record is intact.
     """
     return salvage_into(src, out, SalvageReport())
 
@@ -308,9 +308,9 @@ def _nothing_salvaged_error(path: str, kept: SalvagedFile | None) -> RekordError
     return error(
         "X540",
         location=Location(path=path),
-        expected="a record of which both checksums agree",
+        expected="a record with two valid checksums",
         found="none in any file" if failure is None else f"{failure.code}: {failure.what}",
-        do="copy it again from its origin; `rekord check` says what is wrong with each file",
+        do=f"copy it again from its source; `rekord check {path}` reports what is wrong with each file",
     )
 
 
@@ -319,7 +319,7 @@ def _check_paths(source: str, out: str, kind: str | None, storage: Storage) -> N
     ours, theirs = storage.real(source), storage.real(out)
     found = None
     if ours == theirs:
-        found = "the same place"
+        found = "the same path"
     elif theirs.startswith(os.path.join(ours, "")) and kind == "folder":
         found = "an output inside the input"
     elif ours.startswith(os.path.join(theirs, "")):
@@ -329,9 +329,9 @@ def _check_paths(source: str, out: str, kind: str | None, storage: Storage) -> N
             "U631",
             "output and input overlap",
             location=Location(path=out),
-            expected="two places, neither inside the other",
+            expected="two paths, neither inside the other",
             found=found,
-            do="choose another OUT: salvage never works in place",
+            do="choose another output path: salvage never works in place",
         )
     taken = kind_at(storage, out)
     if taken is not None:
@@ -339,15 +339,15 @@ def _check_paths(source: str, out: str, kind: str | None, storage: Storage) -> N
             "U618",
             location=Location(path=out),
             expected="nothing yet",
-            found={"file": "a file", "folder": "a folder"}.get(taken, "something that is no file"),
-            do="choose another OUT, or move what is there away first",
+            found={"file": "a file", "folder": "a folder"}.get(taken, "something that is not a file"),
+            do="choose another output path, or move the existing one first",
         )
     if kind not in (None, "folder") and out.endswith(os.sep):
         raise error(
             "U605",
             "output must be a file, because the input is one",
             location=Location(path=out),
-            expected="the name of a new file, because IN is a file",
+            expected="the name of a new file, because the input is a file",
             found="the name of a folder",
             do=f"choose {os.path.join(out, os.path.basename(source))}",
         )

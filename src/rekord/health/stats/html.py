@@ -55,11 +55,11 @@ def _iter_facts(feature: FeatureStats) -> Iterator[str]:
         yield f'<li class="alert">several kinds: {escape_html(kinds)}</li>'
     if feature.seen.steps is not None and feature.seen.steps.moments.count:
         steps = feature.seen.steps.moments
-        yield f"<li><b>{format_range(steps.min, steps.max)}</b> steps a record</li>"
+        yield f"<li><b>{format_range(steps.min, steps.max)}</b> steps per record</li>"
     per_row = feature.seen.per_row.moments
     if per_row.count and not feature.is_single:
         each = "step" if feature.is_step else "record"
-        yield f"<li><b>{format_range(per_row.min, per_row.max)}</b> values a {each}</li>"
+        yield f"<li><b>{format_range(per_row.min, per_row.max)}</b> values per {each}</li>"
     if feature.distinct is not None and feature.distinct.total:
         about = "" if feature.distinct.is_exact else "about "
         yield f"<li>{about}<b>{feature.distinct.unique:,}</b> distinct</li>"
@@ -157,7 +157,7 @@ def _render_quantiles(feature: FeatureStats, numbers: NumberStatistics) -> str:
 def _render_top_values(feature: FeatureStats) -> str:
     assert feature.distinct is not None, "a feature with top values has distinct ones"
     rows = [(format_string(value) or "(empty)", times) for value, times in feature.distinct.top(_MAX_TOP_VALUES)]
-    about = "" if feature.distinct.is_exact else f", each short by {feature.distinct.most_missed:,} at the most"
+    about = "" if feature.distinct.is_exact else f", each short by at most {feature.distinct.most_missed:,}"
     return f"<h4>Most frequent{about}</h4>{render_bar_table(rows, feature.distinct.total, 'value')}"
 
 
@@ -204,7 +204,7 @@ def _iter_image_sections(strings: StringStatistics) -> Iterator[str]:
         facts.append(("height", format_range(images.heights.moments.min, images.heights.moments.max)))
     facts.append(("bytes", f"{format_size(strings.lengths.moments.min)}–{format_size(strings.lengths.moments.max)}"))
     if images.turned:
-        facts.append(("turned by EXIF", f"{images.turned:,}"))
+        facts.append(("rotated by EXIF", f"{images.turned:,}"))
     if images.unsized:
         facts.append(("without a size", f"{images.unsized:,}"))
     body = "".join(
@@ -221,8 +221,8 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _VERDICTS = {
     "differs": ("differs", "alert"),
     "absent": ("absent", "alert"),
-    "chance": ("within chance", ""),
-    "same": ("alike", ""),
+    "chance": ("not significant", ""),
+    "same": ("same", ""),
 }
 _MEASURES = {"linf": "L∞", "js": "JS", "missing": "missing"}
 
@@ -311,7 +311,7 @@ def _render_skew(stats: Stats, anchors: dict[str, str]) -> str:
     rows = "".join(_render_skew_row(one, anchors) for one in ranked[:MAX_CARDS])
     return (
         f'<h2>Splits compared</h2><p class="hint">{said} L∞ is the largest difference between the shares of a value, '
-        "JS the Jensen–Shannon divergence of numbers in bits; 0 is alike, 1 is disjoint.</p>"
+        "JS the Jensen–Shannon divergence of numbers in bits; 0 means identical, 1 disjoint.</p>"
         '<div class="panel"><table><thead><tr><th scope="col">feature</th><th scope="col">splits</th>'
         '<th scope="col" class="wide">measure</th><th scope="col" class="n">distance</th><th scope="col">verdict</th>'
         f'<th scope="col" class="wide">why</th></tr></thead><tbody>{rows}</tbody></table></div>'
@@ -333,7 +333,7 @@ def _render_skew_row(one: Skew, anchors: dict[str, str]) -> str:
 def _render_overview(stats: Stats, anchors: dict[str, str]) -> str:
     rows = "".join(_render_overview_row(feature, anchors) for feature in stats.features.values())
     left_out = stats.everything.left_out
-    more = f'<p class="hint">{left_out:,} more keys, or more than that, were left out.</p>' if left_out else ""
+    more = f'<p class="hint">At least {left_out:,} more keys were left out.</p>' if left_out else ""
     if len(stats.features) > MAX_CARDS:
         more += f'<p class="hint">The first {MAX_CARDS:,} are shown in full below.</p>'
     return (

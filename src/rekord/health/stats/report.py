@@ -43,7 +43,7 @@ _CHANCE_FACTOR = 4.0
 def compare_splits(
     splits: Mapping[str, PartStats], *, linf: float = LINF_THRESHOLD, js: float = JS_THRESHOLD
 ) -> list[Skew]:
-    """Each split against the first that has records, which is the one to train on where there is one."""
+    """Compare each split with the first that has records, which is the training split if there is one."""
     names = [name for name, part in splits.items() if part.records]
     if len(names) < 2:
         return []
@@ -80,7 +80,7 @@ def _measure_skew(
         distance, bins = jensen_shannon(ours.numbers, theirs.numbers)
         chance = _CHANCE_FACTOR * max(bins - 1, 0) / (8 * math.log(2)) * sizes
         means = ours.numbers.moments.mean, theirs.numbers.moments.mean
-        says = "" if None in means else f"mean {ours.format(means[0])} against {ours.format(means[1])}"
+        says = "" if None in means else f"mean {ours.format(means[0])} vs {ours.format(means[1])}"
         yield _judge_skew(ours.name, base, other, "js", distance, js, chance, says)
     elif ours.distinct is not None and theirs.distinct is not None and not ours.has_images:
         if not (ours.distinct.total and theirs.distinct.total):
@@ -89,7 +89,7 @@ def _measure_skew(
         pooled = (shares[0] * ours.present + shares[1] * theirs.present) / (ours.present + theirs.present)
         chance = _CHANCE_FACTOR * math.sqrt(max(pooled * (1 - pooled), 0.0) * sizes)
         named = _get_class_name(ours, value)
-        says = f"{named}: {shares[0]:.1%} against {shares[1]:.1%}" if distance else ""
+        says = f"{named}: {shares[0]:.1%} vs {shares[1]:.1%}" if distance else ""
         yield _judge_skew(ours.name, base, other, "linf", distance, linf, chance, says)
 
 
@@ -99,7 +99,7 @@ def _compare_missing(ours: FeatureStats, theirs: FeatureStats, base: PartStats, 
     pooled = (ours.missing + theirs.missing) / (ours.records + theirs.records)
     chance = _CHANCE_FACTOR * math.sqrt(pooled * (1 - pooled) * (1 / ours.records + 1 / theirs.records))
     if distance > max(MISSING_THRESHOLD, chance):
-        says = f"missing in {shares[0]:.1%} against {shares[1]:.1%}"
+        says = f"missing in {shares[0]:.1%} vs {shares[1]:.1%}"
         yield Skew(ours.name, base.name, other.name, "missing", distance, MISSING_THRESHOLD, chance, "differs", says)
 
 

@@ -1,4 +1,4 @@
-"""`rk.stats`: what is in a dataset, feature by feature."""
+"""`rk.stats`: statistics of a dataset, feature by feature."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rekord.arguments import check_keywords, fraction
 from rekord.errors import RekordError, error
-from rekord.health.dataset_files import find_dataset_files, list_split_files
+from rekord.health.dataset_files import find_dataset_files, list_split_files, resolve_schema
 from rekord.health.finding import Finding, Report
 from rekord.health.stats.accumulate import Accumulator, accumulate
 from rekord.health.stats.report import JS_THRESHOLD, LINF_THRESHOLD, Stats, build_part_stats, compare_splits
@@ -17,7 +17,7 @@ from rekord.schema import Schema
 from rekord.storage.local import PathLike
 
 MAX_DAMAGE = 1000
-"""So many findings are listed; the rest is counted."""
+"""Findings listed; the rest is counted."""
 
 _UNCOUNTED_CODES = ("H711", "H712", "H713", "H714", "H715", "H727")
 
@@ -31,17 +31,16 @@ def stats(
     js_threshold: float = JS_THRESHOLD,
     report: Report | None = None,
 ) -> Stats:
-    """Read every record of a file, folder or glob once, and say what its features hold.
+    """Read every record of a file, folder or glob once, and compute statistics of its features.
 
-    Damage is passed over: the statistics are those of what can be read, and `damage` says what could not be. A
-    schema, that of the dataset's manifest if none is given, names the classes of labels. Splits are compared with
-    the one to train on; a distance above its threshold, and above what chance would give, is a difference.
-    `report` counts files, records and bytes while they are read.
+    Damage is skipped: the statistics cover what can be read, and `damage` lists what cannot. The schema, by default
+    that of the manifest, names the classes of labels. Splits are compared with the training split; a distance above
+    its threshold, and above what chance explains, is a difference. `report` counts files, records and bytes while
+    they are read.
     """
     for name, threshold in (("linf_threshold", linf_threshold), ("js_threshold", js_threshold)):
         fraction(name, threshold)
-    if schema is not None and not isinstance(schema, Schema):
-        schema = Schema.load(schema)
+    schema = resolve_schema(schema)
     report = Report() if report is None else report
     place = find_dataset_files(path)
     there = list_split_files(place)

@@ -34,51 +34,51 @@ def about_boxes(path: Path, schema: rk.Schema | None) -> list[Finding]:
 GOOD = [boxed((0.1, 0.2, 0.5, 0.6), (0.0, 0.0, 1.0, 1.0), number=i) for i in range(6)]
 
 WRONG = {
-    "outside": ((0.5, 0.5, 1.2, 0.9), "H771", "error", "has a box outside of its image", None),
-    "below 0": ((-0.2, 0.5, 0.7, 0.9), "H771", "error", "has a box outside of its image", None),
+    "outside": ((0.5, 0.5, 1.2, 0.9), "H771", "error", "has a box outside its image", None),
+    "below 0": ((-0.2, 0.5, 0.7, 0.9), "H771", "error", "has a box outside its image", None),
     "a little outside": (
         (0.5, 0.5, 1.002, 0.9),
         "H771",
         "warning",
-        "has a box outside of its image",
-        "the box passes",
+        "has a box outside its image",
+        "the box slightly exceeds",
     ),
     "a little below 0": (
         (-0.002, 0.5, 0.7, 0.9),
         "H771",
         "warning",
-        "has a box outside of its image",
-        "the box passes",
+        "has a box outside its image",
+        "the box slightly exceeds",
     ),
     "as far as is read": (
         (0.5, 0.5, 0.7, 1.1),
         "H771",
         "warning",
-        "has a box outside of its image",
-        "the box passes",
+        "has a box outside its image",
+        "the box slightly exceeds",
     ),
     "rounded": (
         (0.5, 0.5, 1.0005, 0.9),
         "H771",
         "note",
-        "has a box outside of its image",
+        "has a box outside its image",
         "the coordinates were rounded",
     ),
     "rounded below 0": (
         (0.5, -0.0005, 0.7, 0.9),
         "H771",
         "note",
-        "has a box outside of its image",
+        "has a box outside its image",
         "the coordinates were",
     ),
-    "not a number": ((float("nan"), 0.5, 0.7, 0.9), "H771", "error", "has a box outside of its image", None),
-    "pixels": ((20, 30, 200, 300), "H771", "error", "has a box outside of its image", "these are pixels"),
-    "reversed": ((0.5, 0.2, 0.1, 0.6), "H772", "error", "has a box that is reversed", None),
+    "not a number": ((float("nan"), 0.5, 0.7, 0.9), "H771", "error", "has a box outside its image", None),
+    "pixels": ((20, 30, 200, 300), "H771", "error", "has a box outside its image", "these are pixels"),
+    "reversed": ((0.5, 0.2, 0.1, 0.6), "H772", "error", "has a reversed box", None),
     "both reversed": (
         (0.5, 0.6, 0.1, 0.2),
         "H772",
         "error",
-        "has a box that is reversed",
+        "has a reversed box",
         "the corners are swapped",
     ),
     "no width": ((0.5, 0.2, 0.5, 0.6), "H773", "warning", "has a box without an area", None),
@@ -151,7 +151,7 @@ def test_lists_of_different_lengths_are_an_error(put_records: PutFile) -> None:
         ("H770", "error", 1),
         ("H771", "error", 2),
     ]
-    assert found[0].message == f"the four lists under `{STEM}` have different lengths"
+    assert found[0].message == f"the four lists under `{STEM}` differ in length"
     assert found[0].found == "2, 2, 2, 1"
     declared = about_boxes(path, SCHEMA)
     assert [(one.code, one.record) for one in declared] == [("D407", 1), ("H771", 2)]
@@ -168,7 +168,7 @@ def test_classes_that_are_not_as_many_as_the_boxes_are_an_error(
     (one,) = about_boxes(put_records([example_bytes(row) for row in (good, bad, good)]), schema)
     assert (one.code, one.severity, one.record) == ("H770", "error", 1)
     assert one.feature == f"image/object/class/{name}"
-    assert one.expected == "2, one for each box"
+    assert one.expected == "2, one per box"
     assert one.found == str(len(values))
 
 
@@ -185,7 +185,7 @@ def test_a_class_id_of_0_is_one_warning_a_file(put_records: PutFile) -> None:
     (one,) = about_boxes(put_records([example_bytes(row) for row in rows]), None)
     assert (one.code, one.severity, one.record, one.count) == ("H774", "warning", 0, 3)
     assert one.feature == "image/object/class/label"
-    assert one.message == "`image/object/class/label` is 0, and ids begin at 1"
+    assert one.message == "`image/object/class/label` is 0, but class ids start at 1"
 
 
 @pytest.mark.parametrize(

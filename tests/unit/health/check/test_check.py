@@ -88,7 +88,7 @@ def test_payloads_that_are_no_examples_are_an_error_where_a_schema_says_what_the
     (finding,) = [each for each in report.findings if each.code == "H713"]
     assert not report.ok
     assert (finding.severity, finding.path) == ("error", str(shard))
-    assert finding.expected == "tf.train.Example, as the schema says"
+    assert finding.expected == "tf.train.Example, as declared in the schema"
     assert finding.do is not None
 
 
@@ -207,7 +207,7 @@ def test_compression_that_the_name_does_not_tell_is_noted_with_what_to_do(put_fi
     for compressed, name in ((gzip.compress(data), "GZIP"), (zlib.compress(data), "ZLIB")):
         report = rk.check(put_file(compressed))
         assert said(report) == [("H702", "note", None, None)]
-        assert report.findings[0].do == f'TFRecordDataset(..., compression_type="{name}")'
+        assert report.findings[0].do == f'tf.data.TFRecordDataset(files, compression_type="{name}")'
         assert said(rk.check(put_file(compressed, "x.tfrecord.gz"))) == []
 
 

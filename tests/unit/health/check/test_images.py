@@ -95,7 +95,7 @@ def test_an_image_that_does_not_decode_is_an_error_at_its_record(
     assert one.feature == ("image/encoded" if schema is None else "image")
     assert message in one.message
     assert found is None or one.found == found
-    assert one.do == "write the record again from its source, or leave it out"
+    assert one.do == "write the record again from its source, or omit it"
 
 
 def test_values_that_are_often_empty_are_left_alone_without_a_schema(put_records: PutFile) -> None:
@@ -126,8 +126,8 @@ def test_another_format_than_the_schema_declares_is_an_error(put_records: PutFil
     schema = rk.Schema({"image/encoded": rk.Image(format="jpeg")})
     (one,) = about_images(put_records([example_bytes(image_record(each)) for each in (JPEG, PNG)]), schema)
     assert (one.code, one.severity, one.record, one.found) == ("H764", "error", 1, "PNG")
-    assert one.message == "`image/encoded` is PNG, the schema says JPEG"
-    assert one.do == 'declare format="png", or format=None for any'
+    assert one.message == "`image/encoded` is PNG, but declared as JPEG"
+    assert one.do == 'declare format="png", or format=None for any format'
 
 
 @pytest.mark.parametrize("schema", [DEEPLAB, None], ids=["declared", "not declared"])
@@ -141,8 +141,8 @@ def test_another_format_than_its_key_says_is_one_warning_a_file(
     ]
     (one,) = about_images(put_records([example_bytes(row) for row in rows]), schema)
     assert (one.code, one.severity, one.record, one.count) == ("H764", "warning", 2, 2)
-    assert one.expected == "JPEG, as `image/format` says"
-    assert "is PNG, `image/format` says otherwise" in one.message
+    assert one.expected == "JPEG, as in `image/format`"
+    assert "is PNG, but `image/format` is JPEG" in one.message
 
 
 @pytest.mark.parametrize("said", [b"jpeg", b"JPEG", b"jpg", b"JPG", b".jpg", b"", b"raw", b"\xff\xfe"])
@@ -162,7 +162,7 @@ def test_names_of_one_format_are_the_same_and_unknown_ones_say_nothing(put_recor
             {"height": 8, "width": 6},
             saved("RGB", "jpeg", exif=turned(6)),
             "6 × 8 (width × height)",
-            "the image is turned by EXIF, and the keys tell the size of the turned one",
+            "the image is rotated by EXIF, and the keys give the size of the rotated image",
         ),
         ({"height": 7}, PNG, "? × 7 (width × height)", None),
     ],
@@ -184,7 +184,7 @@ def test_another_size_than_its_keys_say_is_an_error(
     (one,) = found
     assert (one.code, one.record, one.found, one.likely) == ("H765", 1, "8 × 6", likely)
     assert (one.expected or "").startswith(expected)
-    assert "has another size than" in one.message
+    assert "does not have the size in" in one.message
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_grey_where_three_channels_are_said_is_a_note_with_a_count(put_records: 
     payloads = [example_bytes(image_record(grey if i else JPEG, channels=3)) for i in range(4)]
     (one,) = about_images(put_records(payloads), None)
     assert (one.code, one.severity, one.record, one.count) == ("H738", "note", 1, 3)
-    assert one.message == "`image/encoded` has 1 channel, `image/channels` says 3"
+    assert one.message == "`image/encoded` has 1 channel, but `image/channels` gives 3"
 
 
 def test_colours_where_one_channel_is_said_are_a_warning(put_records: PutFile) -> None:
@@ -246,17 +246,17 @@ SIXTEEN = io.BytesIO()
 Pillow.fromarray(np.ones((6, 8), np.uint16)).save(SIXTEEN, "png")
 FORMS = {
     "palette": (saved("P", "png"), "a palette PNG: TensorFlow reads the brightness of the colours"),
-    "RGB": (saved("RGB", "png"), "a PNG of colours (RGB): TensorFlow reads the brightness"),
-    "RGBA": (saved("RGBA", "png"), "a PNG of colours (RGBA): TensorFlow reads the brightness"),
+    "RGB": (saved("RGB", "png"), "a colour PNG (RGB): TensorFlow reads the brightness"),
+    "RGBA": (saved("RGBA", "png"), "a colour PNG (RGBA): TensorFlow reads the brightness"),
     "grey and alpha": (
         saved("LA", "png"),
-        "a PNG of colours (grey and alpha): TensorFlow reads the brightness",
+        "a colour PNG (grey and alpha): TensorFlow reads the brightness",
     ),
     "one bit": (
         saved("1", "png"),
-        "a grey PNG of 1 bits: TensorFlow reads each id times 255, scaled to 8 bits",
+        "a grey PNG with 1 bits: TensorFlow reads each id multiplied by 255, scaled to 8 bits",
     ),
-    "JPEG": (saved("L", "jpeg"), "JPEG: TensorFlow reads values that a lossy or coloured format has changed"),
+    "JPEG": (saved("L", "jpeg"), "JPEG: TensorFlow reads values altered by a lossy or colour format"),
 }
 
 
@@ -287,7 +287,7 @@ def test_a_mask_of_16_bits_loses_its_ids_where_8_are_declared(put_records: PutFi
     path = put_records([segmented(ids()), segmented(SIXTEEN.getvalue())])
     (one,) = about_masks(path, DEEPLAB)
     assert (one.code, one.record) == ("H766", 1)
-    assert "the upper 8 of 16 bits: every id below 256 as 0" in one.message
+    assert "the upper 8 of 16 bits, so that every id below 256 becomes 0" in one.message
     assert about_masks(path, None) == []  # panoptic ids need them
 
 
@@ -296,7 +296,7 @@ def test_a_mask_of_8_bits_is_scaled_where_16_are_declared(put_records: PutFile) 
     path = put_records([segmented(SIXTEEN.getvalue()), segmented(ids())])
     (one,) = about_masks(path, schema)
     assert (one.code, one.record) == ("H766", 1)
-    assert "each id times 257, scaled to 16 bits" in one.message
+    assert "each id multiplied by 257, scaled to 16 bits" in one.message
 
 
 def test_a_pixel_that_is_no_class_id_is_an_error_with_its_value_and_place(put_records: PutFile) -> None:
@@ -320,7 +320,7 @@ def test_255_that_is_not_declared_is_recognised(put_records: PutFile) -> None:
 
 @pytest.mark.parametrize("schema", [DEEPLAB, None], ids=["declared", "not declared"])
 @pytest.mark.parametrize(
-    ("size", "likely"), [((7, 6), None), ((6, 8), "width and height are swapped: one of the two was turned")]
+    ("size", "likely"), [((7, 6), None), ((6, 8), "width and height are swapped: one of the two was rotated")]
 )
 def test_a_mask_of_another_size_than_its_image_is_an_error(
     put_records: PutFile, schema: rk.Schema | None, size: tuple[int, int], likely: str | None
@@ -328,7 +328,7 @@ def test_a_mask_of_another_size_than_its_image_is_an_error(
     path = put_records([segmented(ids()), segmented(ids(size=size)), segmented(ids())])
     (one,) = about_masks(path, schema)
     assert (one.code, one.record, one.likely) == ("H768", 1, likely)
-    assert one.expected == "8 × 6 (width × height), as the image has"
+    assert one.expected == "8 × 6 (width × height), like the image"
     assert one.found == f"{size[0]} × {size[1]}"
 
 

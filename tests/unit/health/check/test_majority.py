@@ -53,7 +53,7 @@ CASES: list[tuple[str, dict[str, Any], str, str, str, str]] = [
         "H755",
         "error",
         "label",
-        "`label` is stored as float_list, most records have int64_list",
+        "`label` is stored as float_list, but most records have int64_list",
     ),
     (
         "numbers where texts are",
@@ -61,7 +61,7 @@ CASES: list[tuple[str, dict[str, Any], str, str, str, str]] = [
         "H755",
         "error",
         "name",
-        "`name` is stored as int64_list, most records have bytes_list",
+        "`name` is stored as int64_list, but most records have bytes_list",
     ),
     (
         "missing",
@@ -69,7 +69,7 @@ CASES: list[tuple[str, dict[str, Any], str, str, str, str]] = [
         "H756",
         "warning",
         "label",
-        "`label` is missing, and nearly all records have it",
+        "`label` is missing, but nearly all records have it",
     ),
     (
         "a near miss",
@@ -77,7 +77,7 @@ CASES: list[tuple[str, dict[str, Any], str, str, str, str]] = [
         "H757",
         "warning",
         "lable",
-        "`lable` is here instead of `label`: did you mean `label`?",
+        "unusual key `lable`: did you mean `label`?",
     ),
     (
         "another count",
@@ -85,7 +85,7 @@ CASES: list[tuple[str, dict[str, Any], str, str, str, str]] = [
         "H758",
         "warning",
         "vec",
-        "`vec` has another number of values than nearly all records have",
+        "`vec` does not have the number of values of nearly all records",
     ),
     ("NaN", {"vec": [0.5, NAN, 1.0]}, "H751", "warning", "vec", "`vec` is NaN or infinite"),
     ("infinite", {"vec": [0.5, 1.0, float("-inf")]}, "H751", "warning", "vec", "`vec` is NaN or infinite"),
@@ -122,13 +122,13 @@ def test_a_record_that_differs_from_the_others_is_found_at_its_place(
 
 def test_floats_that_are_whole_are_said_to_be(put_records: PutFile) -> None:
     (one,) = unlike(put_records(rows(5, {3: {"label": [7.0]}})))
-    assert (one.code, one.record, one.found) == ("H755", 3, "float_list, all values whole numbers")
+    assert (one.code, one.record, one.found) == ("H755", 3, "float_list, all values integers")
 
 
 def test_a_name_that_replaces_another_is_found_in_a_small_file_too(put_records: PutFile) -> None:
     (one,) = unlike(put_records(rows(5, {4: {"label": None, "Label": [3]}})))
     assert (one.code, one.feature, one.record) == ("H757", "Label", 4)
-    assert one.expected == "`label`, as in 4 of 5 records that were looked at"
+    assert one.expected == "`label`, as in 4 of 5 sampled records"
 
 
 def test_an_empty_list_is_another_number_of_values(put_records: PutFile) -> None:

@@ -87,15 +87,15 @@ def test_missing_shards_are_told_by_split(dataset):
     [finding] = _found(dataset)
     assert (finding.code, finding.severity) == ("X505", "error")
     assert finding.path == str(dataset / "train-*-of-00003.tfrecord")
-    assert finding.message == "1 of 3 shards are here"
-    assert finding.found == "no 0, 2"
+    assert finding.message == "only 1 of 3 shards exist"
+    assert finding.found == "missing 0, 2"
 
 
 def test_a_split_of_which_nothing_is_there_is_missed(dataset):
     for path in dataset.glob("val-*"):
         path.unlink()
     [finding] = _found(dataset)
-    assert (finding.code, finding.message) == ("X505", "0 of 3 shards are here")
+    assert (finding.code, finding.message) == ("X505", "only 0 of 3 shards exist")
 
 
 def test_a_shard_that_was_cut_between_two_records_is_found_by_its_size(dataset):
@@ -114,8 +114,8 @@ def test_another_number_of_records_in_as_many_bytes_is_found(dataset):
     path.write_bytes(_core.frame(bytes(path.stat().st_size - 16)))
     [finding] = _found(dataset)
     assert (finding.code, finding.severity, finding.path) == ("X516", "error", str(path))
-    assert finding.message == "a shard holds another number of records than the manifest says"
-    assert (finding.expected, finding.found) == (f"{count} records, as rekord.json says", "1 record")
+    assert finding.message == "shard does not have the number of records in the manifest"
+    assert (finding.expected, finding.found) == (f"{count} records, as in rekord.json", "1 record")
 
 
 def test_a_changed_record_with_good_checksums_is_found_by_the_digest(dataset):
@@ -125,7 +125,7 @@ def test_a_changed_record_with_good_checksums_is_found_by_the_digest(dataset):
     path.write_bytes(b"".join(map(_core.frame, payloads)))
     [finding] = _found(dataset)
     assert (finding.code, finding.severity, finding.path) == ("X516", "error", str(path))
-    assert finding.message == "a shard has other bytes than the manifest says"
+    assert finding.message == "shard does not have the checksum in the manifest"
     assert finding.likely is None
     assert _found(dataset, damaged=(path.name,)) == []  # what is damaged has been told already
 
@@ -158,7 +158,7 @@ def test_of_many_files_that_are_not_listed_the_first_are_named(dataset):
         (dataset / f"extra{number:02d}.tfrecord").write_bytes(_core.frame(b"abc"))
     found = _found(dataset)
     assert [finding.code for finding in found] == ["H784"] * 21
-    assert found[-1].message == "a record file is not in the manifest, like 9 more"
+    assert found[-1].message == "record file is not in the manifest, and 9 more"
 
 
 def test_a_dataset_below_a_dataset_is_not_called_unlisted(dataset):
@@ -223,15 +223,15 @@ def test_a_class_that_is_counted_otherwise_is_an_error(dataset, name):
     [finding] = _class_findings(dataset)
     assert (finding.code, finding.severity) == ("H785", "error")
     assert (finding.path, finding.feature) == (str(dataset / "rekord.json"), "class/label")
-    assert finding.message == "the manifest counts other classes of `label` than split 'val' has"
-    assert finding.expected == f"{before + 5} records of class {name}, as rekord.json says"
+    assert finding.message == "class counts of `label` in the manifest do not match split 'val'"
+    assert finding.expected == f"{before + 5} records of class {name}, as in rekord.json"
     assert finding.found == f"{before} records"
 
 
 def test_a_class_that_the_manifest_does_not_know_is_an_error(dataset):
     edit_manifest(dataset, lambda manifest: manifest["splits"]["val"]["classes"]["label"].pop("2"))
     [finding] = _class_findings(dataset)
-    assert finding.expected == "0 records of class 2, as rekord.json says"
+    assert finding.expected == "0 records of class 2, as in rekord.json"
 
 
 def test_classes_of_a_split_that_was_not_read_whole_are_not_compared(dataset):
@@ -247,7 +247,7 @@ def test_labels_of_any_size_cost_no_memory(tmp_path):
     edit_manifest(folder, lambda manifest: manifest["splits"]["train"]["classes"]["label"].update({str(2**38): 4}))
     [finding] = _class_findings(folder)
     assert (finding.expected, finding.found) == (
-        f"4 records of class {2**38}, as rekord.json says",
+        f"4 records of class {2**38}, as in rekord.json",
         "1 record",
     )
 
@@ -299,20 +299,20 @@ def test_a_shard_of_another_length_is_an_error(tfds):
     [finding] = _tfds_found(tfds)
     assert (finding.code, finding.severity) == ("X545", "error")
     assert finding.path.endswith("train.tfrecord-00001-of-00003")
-    assert finding.expected == "5 records, as dataset_info.json says"
+    assert finding.expected == "5 records, as in dataset_info.json"
 
 
 def test_another_number_of_shards_is_an_error(tfds):
     _edit_info(tfds, lambda splits: splits["val"]["shardLengths"].append("1"))
     [finding] = _tfds_found(tfds)
-    assert (finding.code, finding.expected) == ("X545", "4 shards, as dataset_info.json says")
+    assert (finding.code, finding.expected) == ("X545", "4 shards, as in dataset_info.json")
 
 
 def test_other_bytes_of_a_split_are_an_error(tfds):
     _edit_info(tfds, lambda splits: splits["val"].update(numBytes="7"))
     [finding] = _tfds_found(tfds)
     assert (finding.code, finding.path) == ("X545", str(tfds / "dataset_info.json"))
-    assert finding.expected == "7 bytes, as dataset_info.json says"
+    assert finding.expected == "7 bytes, as in dataset_info.json"
 
 
 def test_a_split_that_was_not_fetched_is_a_warning(tfds):
@@ -320,7 +320,7 @@ def test_a_split_that_was_not_fetched_is_a_warning(tfds):
         path.unlink()
     [finding] = _tfds_found(tfds)
     assert (finding.code, finding.severity) == ("X505", "warning")
-    assert finding.message == "0 of 3 shards are here"
+    assert finding.message == "only 0 of 3 shards exist"
 
 
 @pytest.mark.parametrize(

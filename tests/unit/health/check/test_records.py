@@ -68,9 +68,9 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"y": [1]},
         "D401",
         "error",
-        "`x` is missing, and the schema requires it",
+        "`x` is required but missing",
         "a value under `x`",
-        "no such key, or one without a kind",
+        "no such key, or a key without a kind",
     ),
     (
         "without a kind",
@@ -79,7 +79,7 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": None},
         "D401",
         "error",
-        "`x` is missing",
+        "`x` is required but missing",
         "a value under `x`",
         None,
     ),
@@ -90,7 +90,7 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": [1, 2]},
         "D402",
         "error",
-        "`x` has another number of values",
+        "`x` has the wrong number of values",
         "1 value, for shape ()",
         "2 values",
     ),
@@ -101,7 +101,7 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": [1.0]},
         "D402",
         "error",
-        "`x` has another number",
+        "`x` has the wrong number",
         "3 values, for shape (3,)",
         "1 value",
     ),
@@ -112,7 +112,7 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": [1, 2, 3]},
         "D402",
         "error",
-        "`x` has another number",
+        "`x` has the wrong number",
         "a multiple of 4 values, for shape (None, 4)",
         "3 values",
     ),
@@ -123,9 +123,9 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": [2.0]},
         "D403",
         "error",
-        "`x` is stored as float_list, the schema says Label",
+        "`x` is stored as float_list, but declared as Label",
         "int64_list",
-        "float_list, all values whole numbers",
+        "float_list, all values integers",
     ),
     (
         "floats with a fraction",
@@ -147,7 +147,7 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         "error",
         "`x` is stored as int64_list",
         "float_list",
-        "int64_list, whole numbers",
+        "int64_list, integers",
     ),
     (
         "texts that are numbers",
@@ -178,7 +178,7 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": ["café".encode("latin-1")]},
         "D404",
         "error",
-        "`x` is not UTF-8, the schema says Text",
+        "`x` is not UTF-8, but declared as Text",
         "UTF-8",
         "byte 0xe9 at 3 of 4",
     ),
@@ -189,8 +189,8 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": [256]},
         "D405",
         "error",
-        "`x` has a value that uint8 cannot hold",
-        "values of uint8",
+        "`x` has a value that does not fit uint8",
+        "values of type uint8",
         "256",
     ),
     (
@@ -200,8 +200,8 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": [-1]},
         "D405",
         "error",
-        "`x` has a value that bool cannot hold",
-        "values of bool",
+        "`x` has a value that does not fit bool",
+        "values of type bool",
         "-1",
     ),
     (
@@ -211,8 +211,8 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": [70000.0]},
         "D405",
         "error",
-        "`x` has a value that float16 cannot hold",
-        "values of float16",
+        "`x` has a value that does not fit float16",
+        "values of type float16",
         "70000.0",
     ),
     (
@@ -222,7 +222,7 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": [struct.pack("<2d", 1, 2)]},
         "D406",
         "error",
-        "`x` has bytes that do not make a tensor of float32 (2,)",
+        "`x` does not have the size of a float32 tensor of shape (2,)",
         "8 bytes",
         "16 bytes: 2 × as many",
     ),
@@ -233,7 +233,7 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": [b"\0\xff"]},
         "D405",
         "error",
-        "`x` has a byte that is no bool",
+        "`x` has a byte that is not a bool",
         "bytes 0 and 1",
         "255 at byte 1",
     ),
@@ -246,7 +246,7 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         "warning",
         "`x` has a value that is NaN",
         "a finite number",
-        "nan at place 1",
+        "nan at index 1",
     ),
     (
         "below its range",
@@ -255,7 +255,7 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": [-1]},
         "H750",
         "error",
-        "`x` has a value outside of its range",
+        "`x` has a value out of range",
         "a number from 0 to 9",
         "-1",
     ),
@@ -266,7 +266,7 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": [0.1001]},
         "H750",
         "error",
-        "`x` has a value outside of its range",
+        "`x` has a value out of range",
         "a number from 0.0 to 0.1",
         "0.1001",
     ),
@@ -277,7 +277,7 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": [1.01]},
         "H750",
         "error",
-        "`x` has a value outside of its range",
+        "`x` has a value out of range",
         "a number from 0.0 to 1.0",
         "1.01",
     ),
@@ -288,7 +288,7 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": [UINT64_MAX]},
         "H750",
         "error",
-        "`x` has a value outside of its range",
+        "`x` has a value out of range",
         "a number from 0 to 10",
         "18446744073709551615",
     ),
@@ -299,7 +299,7 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": [1, 2, 30, 40]},
         "H750",
         "error",
-        "`x` has a value outside of its range",
+        "`x` has a value out of range",
         "a number from 0 to 9",
         "30, value 2 of 4",
     ),
@@ -354,8 +354,8 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": [2]},
         "H752",
         "error",
-        "`x` is outside of its 2 classes",
-        "an id from 0 to 1",
+        "`x` is not one of its 2 classes",
+        "a class id from 0 to 1",
         "2",
     ),
     (
@@ -365,8 +365,8 @@ CASES: list[tuple[str, Any, Any, Any, str, str, str, str | None, str | None]] = 
         {"x": [-1]},
         "H752",
         "error",
-        "`x` is outside of its 2 classes",
-        "an id from 0 to 1",
+        "`x` is not one of its 2 classes",
+        "a class id from 0 to 1",
         "-1",
     ),
 ]
@@ -377,7 +377,7 @@ SEVERAL = [
         rk.Sparse("float32", size=10),
         {"x/indices": [1, 2], "x/values": [0.5, 1.0]},
         {"x/indices": [1, 2], "x/values": [0.5]},
-        "the keys of `x` do not belong together",
+        "keys of `x` are inconsistent",
         "2 values under `x/values`, as under `x/indices`",
         "1",
     ),
@@ -395,7 +395,7 @@ SEVERAL = [
         rk.Boxes(key="x"),
         {"x/xmin": [0.1], "x/ymin": [0.1], "x/xmax": [0.9], "x/ymax": [0.9]},
         {"x/xmin": [0.1], "x/ymin": [0.1], "x/xmax": [0.9], "x/ymax": [0.9, 0.8]},
-        "the keys of `x` do not belong together",
+        "keys of `x` are inconsistent",
         "1 values under `x/ymax`, as under `x/xmin`",
         "2",
     ),
@@ -404,8 +404,8 @@ SEVERAL = [
         rk.Sparse("int64", size=10, optional=True),
         {"x/indices": [1], "x/values": [5]},
         {"x/values": [5]},
-        "the keys of `x` do not belong together",
-        "all of its keys, or none of them",
+        "keys of `x` are inconsistent",
+        "all of its keys, or none",
         "`x/values` without `x/indices`",
     ),
     (
@@ -413,7 +413,7 @@ SEVERAL = [
         rk.Int64(shape=(None, None), key="x/flat", partitions=("x/lengths",)),
         {"x/flat": [1, 2, 3], "x/lengths": [2, 1]},
         {"x/flat": [1, 2, 3], "x/lengths": [2, 2]},
-        "the keys of `x` do not belong together",
+        "keys of `x` are inconsistent",
         "row lengths that sum to 3",
         "2, 2",
     ),
@@ -422,7 +422,7 @@ SEVERAL = [
         rk.Int64(shape=(None, None), key="x/flat", partitions=("x/lengths",)),
         {"x/flat": [1, 2, 3], "x/lengths": [2, 1]},
         {"x/flat": [1, 2, 3], "x/lengths": [4, -1]},
-        "the keys of `x` do not belong together",
+        "keys of `x` are inconsistent",
         "row lengths that sum to 3",
         "4, -1",
     ),
@@ -489,7 +489,7 @@ def test_a_required_column_of_several_keys_is_missing_once_a_record(put_records:
     payloads = [example_bytes({"id": [1]}), example_bytes({"id": [1], "x/values": [0.5]})]
     found = held_against(put_records(payloads), schema)
     assert [(one.code, one.record, one.feature) for one in found] == [("D401", 0, "x"), ("D401", 1, "x")]
-    assert "`x` (stored as `x/indices`) is missing" in found[0].message
+    assert "`x` (stored as `x/indices`) is required but missing" in found[0].message
 
 
 @pytest.mark.parametrize(
@@ -556,8 +556,8 @@ def test_a_missing_key_and_its_near_miss_are_one_finding(put_records: PutFile) -
     payloads = [example_bytes({"label": [1]}), example_bytes({"lable": [1]})]
     (one,) = held_against(put_records(payloads), rk.Schema({"label": rk.Int64()}))
     assert (one.code, one.severity, one.record, one.feature) == ("D401", "error", 1, "label")
-    assert one.message == "`label` is missing, and the record has `lable`: did you mean `label`?"
-    assert one.found == "`lable`, which the schema lacks"
+    assert one.message == "`label` is missing, but the record has `lable`: did you mean `label`?"
+    assert one.found == "`lable`, which is not in the schema"
 
 
 def test_a_near_miss_beside_the_key_itself_stays_a_warning(put_records: PutFile) -> None:
@@ -583,7 +583,7 @@ def test_a_key_of_any_length_is_cut_in_messages(put_records: PutFile) -> None:
 def test_names_of_one_letter_are_not_taken_for_each_other(put_records: PutFile) -> None:
     found = held_against(put_records([example_bytes({"y": [1]})]), rk.Schema({"x": rk.Int64()}))
     assert [(one.code, one.message) for one in found] == [
-        ("D401", "`x` is missing, and the schema requires it"),
+        ("D401", "`x` is required but missing"),
         ("H754", "`y` is not in the schema"),
     ]
 
@@ -609,7 +609,7 @@ def test_warnings_of_one_sort_are_one_finding_with_a_count(put_records: PutFile)
 
 
 def test_labels_that_count_from_one_are_recognised(put_records: PutFile) -> None:
-    for records, likely in ((9, None), (30, "no label near it is 0: the ids count from 1")):
+    for records, likely in ((9, None), (30, "no label near it is 0: the ids start at 1")):
         payloads = [example_bytes({"x": [1 + i % 3]}) for i in range(records)]
         found = held_against(put_records(payloads), rk.Schema({"x": rk.Label(3)}))
         assert [one.code for one in found] == ["H752"] * (records // 3)
@@ -651,7 +651,7 @@ def test_a_ratio_of_bytes_tells_the_dtype(put_records: PutFile) -> None:
     schema = rk.Schema({"x": rk.Tensor("uint8", shape=(28, 28))})
     (one,) = held_against(put_records([example_bytes({"x": [bytes(28 * 28 * 8)]})]), schema)
     assert (one.code, one.found) == ("D406", "6,272 bytes: 8 × as many")
-    assert one.likely == "a wider dtype was written than the schema says"
+    assert one.likely == "the values were written with a wider dtype than declared"
 
 
 # Sequences.
@@ -662,19 +662,19 @@ SEQUENCE = rk.Schema(context={"id": rk.Int64()}, steps={"x": rk.Float32(range=(0
 @pytest.mark.parametrize(
     ("payload", "code", "message"),
     [
-        (sequence_bytes({"id": [1]}, {}), "D401", "`x` is missing, and the schema requires it"),
-        (sequence_bytes({}, {"x": [[0.5]]}), "D401", "`id` is missing, and the schema requires it"),
-        (steps_of([[0.5], [0.25, 0.5]]), "D402", "step 1 of `x` has another number of values"),
-        (steps_of([[0.5], [1.5], [2.5]]), "H750", "step 1 of `x` has a value outside of its range"),
+        (sequence_bytes({"id": [1]}, {}), "D401", "`x` is required but missing"),
+        (sequence_bytes({}, {"x": [[0.5]]}), "D401", "`id` is required but missing"),
+        (steps_of([[0.5], [0.25, 0.5]]), "D402", "step 1 of `x` has the wrong number of values"),
+        (steps_of([[0.5], [1.5], [2.5]]), "H750", "step 1 of `x` has a value out of range"),
         (steps_of([[0.5], [0.5], [NAN]]), "H751", "step 2 of `x` is NaN"),
-        (steps_of([[1], [0]]), "D403", "step 0 of `x` is stored as int64_list, the schema says Float32"),
+        (steps_of([[1], [0]]), "D403", "step 0 of `x` is stored as int64_list, but declared as Float32"),
         (
             sequence_example(
                 features([entry("id", of_kind("int64", [1]))]),
                 features([entry("x", feature_list([of_kind("float", [0.5]), feature()]))]),
             ),
             "D402",
-            "step 1 of `x` has another number of values",
+            "step 1 of `x` has the wrong number of values",
         ),
     ],
 )

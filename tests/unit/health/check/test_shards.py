@@ -32,23 +32,23 @@ def test_whole_sets_and_files_without_numbers_are_fine():
 @pytest.mark.parametrize(
     ("present", "message", "found"),
     [
-        ([0, 1, 3], "3 of 4 shards are here", "no 2"),
-        ([1, 2, 3], "3 of 4 shards are here", "no 0"),
-        ([0, 1, 2], "3 of 4 shards are here", "no 3"),
-        ([3], "1 of 4 shards are here", "no 0–2"),
+        ([0, 1, 3], "only 3 of 4 shards exist", "missing 2"),
+        ([1, 2, 3], "only 3 of 4 shards exist", "missing 0"),
+        ([0, 1, 2], "only 3 of 4 shards exist", "missing 3"),
+        ([3], "only 1 of 4 shards exist", "missing 0–2"),
     ],
 )
 def test_a_set_that_lacks_shards_says_which(present, message, found):
     [finding] = _found(_names("train", present, 4))
     assert (finding.code, finding.severity) == ("X505", "error")
     assert (finding.path, finding.message) == ("data/train-*-of-00004.tfrecord", message)
-    assert (finding.expected, finding.found) == ("shards 0 to 3, as the names say", found)
+    assert (finding.expected, finding.found) == ("shards 0 to 3, as listed in the file names", found)
 
 
 def test_many_missing_shards_are_said_in_short():
     [finding] = _found(_names("train", range(0, 1000, 2), 1000))
-    assert finding.message == "500 of 1,000 shards are here"
-    assert finding.found.startswith("no 1, 3, 5, 7")
+    assert finding.message == "only 500 of 1,000 shards exist"
+    assert finding.found.startswith("missing 1, 3, 5, 7")
     assert finding.found.endswith(", …")
     assert len(finding.found) <= 63
 
@@ -70,16 +70,16 @@ def test_a_set_of_an_earlier_run_beside_a_whole_one_is_told_as_left_over():
     incomplete, beside = _found(sorted(paths))
     assert (incomplete.code, incomplete.path) == ("X505", "data/train-*-of-00010.tfrecord")
     assert (beside.code, beside.severity) == ("H780", "warning")
-    assert beside.likely == "left over from an earlier run: train-*-of-00010.tfrecord is not complete"
+    assert beside.likely == "left over from an earlier run: train-*-of-00010.tfrecord is incomplete"
     assert beside.do == "move data/train-*-of-00010.tfrecord to another folder"
 
 
 def test_of_two_whole_sets_nobody_knows_which_one_is_left_over():
     [beside] = _found([*_names("train", range(2), 2), *_names("train", range(3), 3), *_names("val", [0], 1)])
     assert (beside.code, beside.severity, beside.likely) == ("H780", "warning", None)
-    assert beside.message == "sets of 2 and of 3 shards lie beside each other"
+    assert beside.message == "sets of 2 and 3 shards share one name"
     assert beside.path == "data/train-*-of-00002.tfrecord"
-    assert beside.found == "train-*-of-00003.tfrecord too"
+    assert beside.found == "also train-*-of-00003.tfrecord"
 
 
 def test_sets_in_two_folders_or_of_two_splits_do_not_disturb_each_other():
@@ -92,8 +92,8 @@ def test_empty_shards_of_a_set_are_one_warning():
     records = {path: 0 if number in (1, 2, 3, 5) else 9 for number, path in enumerate(paths)}
     [finding] = _found(paths, records=records)
     assert (finding.code, finding.severity, finding.path) == ("H781", "warning", paths[1])
-    assert finding.message == "4 of 6 shards hold no records"
-    assert finding.found == "nothing in 1–3, 5"
+    assert finding.message == "4 of 6 shards have no records"
+    assert finding.found == "no records in 1–3, 5"
 
 
 def test_a_shard_that_is_damaged_is_not_called_empty():
@@ -112,7 +112,7 @@ def test_shards_of_very_unequal_size_are_a_warning(form):
     sizes = dict(zip(paths, [5_000_000, 4_000_000, 20_000_001, 5_000_000, 6_000_000], strict=True))
     [finding] = _found(paths, sizes)
     assert (finding.code, finding.severity, finding.path) == ("H782", "warning", paths[2])
-    assert finding.message == "shards are of very unequal size: the largest of 5 holds 4 times the median"
+    assert finding.message == "shards are very uneven in size: the largest of 5 has 4 times the median"
     assert finding.found == "20,000,001 bytes"
 
 
@@ -137,4 +137,4 @@ def test_files_of_other_names_are_not_compared_by_size():
 def test_mostly_empty_files_beside_a_large_one_are_unequal():
     paths = _names("train", range(3), 3)
     [finding] = _found(paths, dict(zip(paths, [0, 0, 50_000_000], strict=True)))
-    assert finding.message.endswith("holds nearly everything")
+    assert finding.message.endswith("has nearly all bytes")

@@ -46,7 +46,7 @@ def test_float_labels_that_are_whole_are_seen_in_the_file_alone(tmp_path: Path, 
     assert (diagnosis.feature, diagnosis.severity, diagnosis.records_affected) == ("label", "warning", 100)
     assert diagnosis.tensorflow_error is None
     assert diagnosis.do.startswith("rekord rewrite IN OUT --cast label=int64; or ")
-    assert "float_list; every one of 100 values is whole, from 0 to 4" in diagnosis.evidence
+    assert "float_list; all 100 values are integers, from 0 to 4" in diagnosis.evidence
 
 
 CONCLUSIONS: dict[str, tuple[Row, str]] = {
@@ -171,7 +171,7 @@ def test_a_label_by_its_name_where_a_number_is_read(tmp_path: Path) -> None:
     found = rk.doctor(path, spec=spec_file(tmp_path, label="FixedLenFeature([], tf.int64)"))
     diagnosis = of(found, "H818")
     assert "bytes_list: 'cat', 'dog'" in diagnosis.evidence
-    assert diagnosis.likely == "the label was written by its name, not by its number"
+    assert diagnosis.likely == "the class name was written instead of the class id"
     assert "Data type: string but expected type: int64" in (diagnosis.tensorflow_error or "")
 
 
@@ -183,7 +183,7 @@ def test_a_label_that_was_none_is_a_key_without_a_kind(tmp_path: Path, place: in
     diagnosis = of(rk.doctor(path), "H819")
     assert (diagnosis.feature, diagnosis.records_affected, diagnosis.severity) == ("label", 1, "warning")
     assert diagnosis.records[0].record == place
-    assert diagnosis.likely == "the value was None when the Feature was made"
+    assert diagnosis.likely == "the value was None when the Feature was created"
     found = rk.doctor(path, spec=spec_file(tmp_path, label="FixedLenFeature([], tf.int64)"))
     assert of(found, "H819").tensorflow_error == (
         "Name: <unknown>, Feature: label (data type: int64) is required but could not be found."
@@ -209,7 +209,7 @@ def test_one_record_of_another_kind(tmp_path: Path, place: int) -> None:
         place,
         "error",
     )
-    assert "the floats are all whole numbers" in diagnosis.evidence
+    assert "all floats are integers" in diagnosis.evidence
     assert diagnosis.do.startswith("rekord rewrite IN OUT --cast label=int64; and ")
 
 
@@ -247,10 +247,8 @@ def test_one_shard_of_another_kind_is_named_and_the_others_agree(tmp_path: Path)
     diagnosis = found.diagnoses[0]
     assert (diagnosis.records_affected, diagnosis.files) == (30, 1)
     assert diagnosis.path == str(tmp_path / "train-00009-of-00013.tfrecord")
-    assert diagnosis.evidence[0] == (
-        "30 records, in train-00009-of-00013.tfrecord only: the other 12 agree with each other"
-    )
-    assert diagnosis.likely == "these files came from another pipeline than the others"
+    assert diagnosis.evidence[0] == ("30 records, in train-00009-of-00013.tfrecord only; the other 12 are consistent")
+    assert diagnosis.likely == "these files come from a different pipeline"
 
 
 def test_all_shards_of_one_kind_are_counted(tmp_path: Path) -> None:
@@ -296,7 +294,7 @@ def test_a_key_under_almost_the_same_name(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tfrecord", [{"image_encoded": [b"x"]}] * 30)
     found = rk.doctor(path, spec=spec_file(tmp_path, **{"image/encoded": "FixedLenFeature([], tf.string)"}))
     diagnosis = of(found, "H823")
-    assert diagnosis.likely == "`image_encoded` is meant"
+    assert diagnosis.likely == "`image_encoded` was meant"
     assert diagnosis.do == (
         'read "image_encoded" instead; or rekord rewrite IN OUT --rename image_encoded=image/encoded'
     )

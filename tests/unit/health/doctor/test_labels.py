@@ -37,7 +37,7 @@ def test_labels_from_1_under_a_schema_from_0(tmp_path: Path) -> None:
     assert codes(found) == {"H830"}
     diagnosis = found.diagnoses[0]
     assert (diagnosis.feature, diagnosis.records_affected, diagnosis.severity) == ("label", 50, "error")
-    assert "values from 1 to 5, and classes from 0 to 4" in diagnosis.evidence
+    assert "values from 1 to 5, classes from 0 to 4" in diagnosis.evidence
     assert "id - 1" in diagnosis.do
 
 

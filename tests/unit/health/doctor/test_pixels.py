@@ -64,7 +64,7 @@ def test_raw_pixels_that_were_floats_are_told_by_their_length(
     found = rk.doctor(write(tmp_path / ("a.gz" if packed else "a.tfrecord"), rows, packed=packed))
     diagnosis = of(found, "H825")
     assert (diagnosis.feature, diagnosis.records_affected) == ("image", 12)
-    assert diagnosis.title == f"`image` has {item} bytes for each value: its bytes are {dtype}, not uint8"
+    assert diagnosis.title == f"`image` has {item} bytes per value: its bytes are {dtype}, not uint8"
     assert diagnosis.do == (
         '(array * 255).round().astype("uint8").tobytes() when writing; ' + f"or tf.io.decode_raw(x, tf.{dtype})"
     )
@@ -93,13 +93,13 @@ def test_one_record_of_floats_among_uint8(tmp_path: Path, place: int) -> None:
 def test_raw_pixels_of_another_shape(tmp_path: Path) -> None:
     rows = [sized([noise(i, 1).tobytes()], channels=[3]) for i in range(12)]
     diagnosis = of(rk.doctor(write(tmp_path / "a.tfrecord", rows)), "H826")
-    assert diagnosis.likely == "1 channel stored, where 3 are said"
+    assert diagnosis.likely == "1 channel stored, but the record gives 3"
 
 
 def test_pixels_as_base64_are_text(tmp_path: Path) -> None:
     rows = [sized([base64.b64encode(noise(i).tobytes())], channels=[3]) for i in range(12)]
     diagnosis = of(rk.doctor(write(tmp_path / "a.tfrecord", rows)), "H826")
-    assert diagnosis.title == "`image` is text: its pixels were encoded with base64"
+    assert diagnosis.title == "`image` is text: its pixels are base64-encoded"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -109,7 +109,7 @@ def test_bytes_of_another_dtype_than_the_schema_declares(tmp_path: Path, dtype: 
     found = rk.doctor(write(tmp_path / "a.tfrecord", rows), schema=schema)
     assert codes(found) == {"H825"}
     diagnosis = found.diagnoses[0]
-    assert diagnosis.title == f"`cube` is declared as uint8, and its bytes are {dtype}"
+    assert diagnosis.title == f"`cube` is declared as uint8, but its bytes are {dtype}"
     assert diagnosis.records_affected == 12
 
 
@@ -149,7 +149,7 @@ def test_an_image_as_a_list_of_ints(tmp_path: Path, with_size: bool) -> None:
 def test_an_image_as_a_list_of_floats(tmp_path: Path) -> None:
     rows = [sized((noise(i) / 255).ravel().tolist(), channels=[3]) for i in range(12)]
     diagnosis = of(rk.doctor(write(tmp_path / "a.tfrecord", rows)), "H827")
-    assert diagnosis.title == "`image` is an image that is stored as a list of floats"
+    assert diagnosis.title == "`image` is an image stored as a list of floats"
 
 
 def test_a_list_of_ids_is_no_image(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_raw_pixels_say_what_they_would_take_as_png(tmp_path: Path) -> None:
         Image.fromarray(smooth(i)).save(out, "PNG")
         sizes.append(len(out.getvalue()))
     factor = 4 * SIDE * SIDE * 3 / sum(sizes)
-    assert f"about {factor:.1f} times smaller" in found.diagnoses[0].title
+    assert f"about {factor:.1f} times smaller encoded" in found.diagnoses[0].title
     assert any("4 samples went from" in line for line in found.diagnoses[0].evidence)
 
 
@@ -195,7 +195,7 @@ def test_small_numbers_in_float_lists_say_what_they_would_take(tmp_path: Path) -
     rows: list[Row] = [{"audio": row.tolist()} for row in frames]
     found = rk.doctor(write(tmp_path / "a.tfrecord", rows))
     assert [(each.code, each.feature) for each in found.diagnoses] == [("H834", "audio")]
-    assert "about 160 kB as stored, 40 kB as one byte string a record" in found.diagnoses[0].evidence[-1]
+    assert "about 160 kB as stored, 40 kB as byte strings" in found.diagnoses[0].evidence[-1]
 
 
 def png(mode: str, number: int = 0) -> bytes:
@@ -207,7 +207,7 @@ def png(mode: str, number: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize(("mode", "words"), [("P", "a palette PNG"), ("RGB", "a PNG of colours (RGB)")])
+@pytest.mark.parametrize(("mode", "words"), [("P", "a palette PNG"), ("RGB", "a colour PNG (RGB)")])
 def test_masks_of_colours_become_garbage(tmp_path: Path, mode: str, words: str, packed: bool) -> None:
     rows: list[Row] = [
         {

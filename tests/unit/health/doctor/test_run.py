@@ -48,7 +48,7 @@ def test_the_same_content_in_two_splits_is_a_diagnosis(tmp_path: Path) -> None:
     diagnosis = of(rk.doctor(tmp_path).diagnoses, "H787")
     assert diagnosis.severity == "error"
     assert diagnosis.feature == "x"
-    assert diagnosis.title == "the same `x` is in split 'test' and in split 'train'"
+    assert diagnosis.title == "splits 'test' and 'train' have the same `x`"
     assert diagnosis.records_affected == 2
     assert [(Path(each.path).name, each.record) for each in diagnosis.records] == [("test.tfrecord", 20)]
     assert not any("only" in line for line in diagnosis.evidence)

@@ -39,14 +39,14 @@ def test_categories_differ_by_the_largest_difference_of_their_shares(skew):
     (one,) = skew({"train": labels({b"a": 700, b"b": 300}), "val": labels({b"a": 400, b"b": 500, b"c": 100})})
     assert (one.feature, one.base, one.split, one.measure) == ("x", "train", "val", "linf")
     assert one.distance == pytest.approx(0.3)
-    assert (one.verdict, one.says) == ("differs", "“a”: 70.0% against 40.0%")
+    assert (one.verdict, one.says) == ("differs", "“a”: 70.0% vs 40.0%")
 
 
 def test_labels_are_categories_although_they_are_numbers(skew):
     schema = rk.Schema({"x": rk.Label(["cat", "dog"])})
     (one,) = skew({"train": labels({0: 500, 1: 500}), "test": labels({0: 900, 1: 100})}, schema=schema)
     assert (one.measure, one.distance) == ("linf", pytest.approx(0.4))
-    assert one.says == "“cat”: 50.0% against 90.0%"
+    assert one.says == "“cat”: 50.0% vs 90.0%"
 
 
 def test_small_splits_may_differ_by_chance(skew):
@@ -109,9 +109,7 @@ def test_a_feature_of_another_kind_differs(skew):
 def test_a_feature_that_is_missing_more_often_differs(skew):
     splits = {"train": [{"x": [1]}] * 500, "val": [{"x": [1]}] * 250 + [{}] * 250}
     found = [one for one in skew(splits) if one.verdict == "differs"]
-    assert [(one.measure, one.distance, one.says) for one in found] == [
-        ("missing", 0.5, "missing in 0.0% against 50.0%")
-    ]
+    assert [(one.measure, one.distance, one.says) for one in found] == [("missing", 0.5, "missing in 0.0% vs 50.0%")]
 
 
 def test_all_splits_are_compared_with_the_one_to_train_on(skew):
