@@ -199,15 +199,13 @@ def _iter_split_lines(stats: Stats) -> Iterator[StyledLine]:
 
 
 def _iter_skew_lines(skew: list[Skew], width: int) -> Iterator[StyledLine]:
-    # What chance explains is no difference to look at: in small splits that would be every text.
+    # Differences within chance are not listed: in small splits that would be every text.
     shown = [one for one in skew if one.verdict not in ("same", "chance")]
     shown.sort(key=lambda one: (-(one.distance or 1.0), one.feature))
-    chance = sum(one.verdict == "chance" for one in skew)
-    by_chance = f", {chance:,} of them but for chance" if chance else ""
-    base = escape_controls(skew[0].base)
+    noun = "features" if len({one.split for one in skew}) == 1 else "comparisons"
     yield [
-        (f"compared with {base}", "bold"),
-        f": {len(skew) - len(shown):,} of {len(skew):,} alike{by_chance}",
+        (f"compared with {escape_controls(skew[0].base)}", "bold"),
+        f": no significant shift in {len(skew) - len(shown):,} of {len(skew):,} {noun}",
     ]
     listed = shown[:_MAX_LISTED_SKEW]
     wide = min(max((len(escape_controls(one.feature)) for one in listed), default=0), _MAX_NAME_WIDTH)

@@ -110,7 +110,7 @@ def test_what_chance_explains_is_counted_and_not_listed(tmp_path: Path, capsys: 
         (tmp_path / f"{split}.tfrecord").write_bytes(frames(rows))
     assert run_command_line(["stats", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "compared with train: 1 of 1 alike, 1 of them but for chance"
+    assert lines[-1] == "compared with train: no significant shift in 1 of 1 features"
 
 
 def test_damage_is_exit_code_1_and_the_rest_is_described(tmp_path: Path, capsys: Captured) -> None:
