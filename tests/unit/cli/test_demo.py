@@ -264,7 +264,7 @@ def test_a_place_that_is_taken_is_refused(taken: str, tmp_path: Path, capsys: py
     inside.write_text("mine")
     assert run_command_line(["demo", str(place)]) == 2
     printed = capsys.readouterr()
-    assert printed.err.startswith("UsageError U605: the demo needs a folder of its own")
+    assert printed.err.startswith("UsageError U605: the demo needs an empty folder")
     assert f"where     {place}" in printed.err
     assert inside.read_text() == "mine"
 

@@ -98,7 +98,7 @@ def test_splits_that_differ_are_said_with_the_reason(tmp_path: Path, capsys: Cap
     assert run_command_line(["stats", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2:] == [
-        "compared with train: 0 of 1 alike",
+        "compared with train: no significant shift in 0 of 1 features",
         "  x  val  L∞ 0.700       differs  “a”: 90.0% against 20.0%",
     ]
     assert any(line.split()[:3] == ["train", "100", "50%"] for line in lines)

@@ -178,7 +178,7 @@ def test_what_needs_features_says_so(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err.startswith("SchemaError S127: payloads that are not Examples")
     for options in (["--rename", "payload=data"], ["--cast", "payload=text"], ["--drop", "payload"]):
         assert run_command_line(["rewrite", "a.tfrecord", "out", *options]) == 2
-        assert re.search(r"Error U605: (payloads that are taken as|`drop` cannot be used)", capsys.readouterr().err)
+        assert re.search(r"Error U605: (payloads that are taken as|`--drop` cannot be used)", capsys.readouterr().err)
     with pytest.raises(rk.UsageError) as caught:
         rk.encode({"payload": b"x"}, WHOLE)
     assert (caught.value.code, caught.value.found) == ("U605", "Payload(): payloads as they are")
