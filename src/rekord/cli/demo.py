@@ -219,7 +219,8 @@ def iterate_batches(tour: DemoTour) -> None:
     rest = [name for batch in again for name in batch["filename"].tolist()]
     agree = sum(a == b for a, b in zip(rest, epochs[0][consumed:], strict=False))
     console.print_line(
-        f"stopped after {consumed:,} records: resumed with the other {len(rest):,}, {agree:,} of them in the same order"
+        f"stopped after {consumed:,} records: resumed with the other {len(rest):,}, {agree:,} of them "
+        "in the same order"
     )
 
 
