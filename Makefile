@@ -57,6 +57,7 @@ lint: $(VENV)/.dev $(VENV)/.package
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
+	$(BIN)/codespell
 	cp $$($(BIN)/python -c "import rekord._core as core; print(core.__file__.split('_core')[0] + '_core.pyi')") src/rekord/
 	$(BIN)/mypy
 

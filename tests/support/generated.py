@@ -1,4 +1,4 @@
-"""The pages that follow from the code, from other pages, or from the benchmark. Run this file to write them again."""
+"""Pages generated from the code, from other pages, or from the benchmark. Run this file to write them again."""
 
 from __future__ import annotations
 
@@ -34,17 +34,16 @@ FAMILIES = {
         "Datasets",
         "`DatasetError`: files, folders and places: missing, unreadable, or not what their manifest says.",
     ),
-    "U": ("Usage", "`UsageError`: an argument that cannot be meant, or a dependency that is not installed."),
-    "H": ("Findings", "What `rekord check` (H7xx) and `rekord doctor` (H8xx) say of data that can be read."),
+    "U": ("Usage", "`UsageError`: an invalid argument, or a dependency that is not installed."),
+    "H": ("Findings", "Findings of `rekord check` (H7xx) and `rekord doctor` (H8xx) in data that can be read."),
 }
 
 _CODES = """\
 # Error codes
 
-Everything that rekord says of data has a code: a letter for the family, and a number that is never used for anything
-else. `rekord explain CODE` shows the same pages in a terminal, without a network; `rekord explain "…"` explains a
-message of TensorFlow. The class of an error says what to catch ([errors in Python](reference/api/errors.md)), its
-code what happened.
+Every error and finding has a code: a letter for the family, and a number that is never reused. `rekord explain CODE`
+prints the same pages in a terminal, offline; `rekord explain "…"` explains a message of TensorFlow. Catch errors by
+class ([errors in Python](reference/api/errors.md)); the code says what happened.
 """
 
 _VERBS = """\
@@ -55,9 +54,9 @@ print one JSON document.
 
 | exit code | |
 |---|---|
-| 0 | good |
-| 1 | the data has findings: damage, a bad row, differences, gaps |
-| 2 | wrong usage |
+| 0 | success |
+| 1 | problems in the data: damage, a bad row, differences, gaps |
+| 2 | invalid usage |
 | 3 | could not read or write |
 | 130 | interrupted |
 """
@@ -66,14 +65,14 @@ print one JSON document.
 _DECISIONS = """\
 # Decisions
 
-What a stranger would question: the context of each choice, the choice, and what was given up for it.
+Choices that a newcomer may question: the context, the choice, and what was given up for it.
 """
 
 _BENCHMARK = """\
 # The benchmark
 
-`make bench` measures rekord beside TensorFlow and others, on the machine that it runs on, and writes the whole result
-to `benchmarks/RESULTS.md` in the repository. What is printed there was measured; nothing is put in by hand.
+`make bench` compares rekord with TensorFlow and others on the machine that it runs on, and writes the whole result
+to `benchmarks/RESULTS.md` in the repository. Every number there is measured; none is entered by hand.
 
 ## How it is measured
 
@@ -82,16 +81,16 @@ to `benchmarks/RESULTS.md` in the repository. What is printed there was measured
   machine.
 - **The same work.** Before a reader is timed, its first batch must have the sums and lengths that the others have.
   What a conversion wrote is read back, and its first rows must be those of the others.
-- **Checksums are verified** by rekord and by TensorFlow. Where a peer does not look at them, its line says so.
+- **Checksums are verified** by rekord and by TensorFlow. Where a peer does not verify them, its line says so.
 - **A warm cache.** Files are in the page cache: it is code that is measured, not a disk.
 - **Others as their makers mean them.** TensorFlow runs on one core, with `AUTOTUNE`, and as an interleave of shards.
   Peers whose dependencies conflict have environments of their own.
 - **CPU seconds too.** A reader that is twice as fast on twice the cores has won nothing on a machine that trains.
 - Each line is the median of several timings after a warm-up, with the least and the greatest; the load of the machine
-  is printed, and a run with other work beside it says so.
+  is printed, and a run on a busy machine says so.
 
 Workloads: *tabular* (500,000 records with 40 columns), the same with another order of keys in each record,
-*sequences* (lists of varying length), *dense* (2,048 floats a record), and *images* (blobs of about 100 KB).
+*sequences* (lists of varying length), *dense* (2,048 floats per record), and *images* (blobs of about 100 KB).
 
 ## Floors, and what is missed
 

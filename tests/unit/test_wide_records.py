@@ -144,7 +144,7 @@ def test_show_prints_at_most_a_thousand_features(
     assert shown == sorted(row(keys))[:1000]
     plural = "s" if keys > 1001 else ""
     assert lines[len(shown) :] == (
-        [f"  … and {keys - 1000:,} more feature{plural} (--json shows all)"] if keys > 1000 else []
+        [f"  … and {keys - 1000:,} more feature{plural}: --json lists them all"] if keys > 1000 else []
     )
 
 
@@ -157,7 +157,7 @@ def test_show_bounds_the_context_and_the_steps_of_a_sequence(
     path.write_bytes(damage.frames([wire.sequence_bytes(many, steps)]))
     assert run_command_line(["show", str(path)]) == 0
     shown = capsys.readouterr().out
-    assert shown.count("… and 1 more feature (--json shows all)") == 2
+    assert shown.count("… and 1 more feature: --json lists them all") == 2
     assert len(shown.splitlines()) == 1 + 1 + 2 * (1 + 1000 + 1)
 
 

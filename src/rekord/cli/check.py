@@ -1,4 +1,4 @@
-"""`rekord check`: yes or no, for a person and for CI."""
+"""`rekord check`: pass or fail, for people and for CI."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from rekord.cli import console
-from rekord.cli.console import StyledText, escape_controls, format_detail_lines, shorten_paths, truncate
-from rekord.cli.options import argument, flag_option, integer_option
+from rekord.cli import options as shared
+from rekord.cli.console import (
+    SEVERITY_STYLES,
+    StyledText,
+    escape_controls,
+    format_detail_lines,
+    shorten_paths,
+    truncate,
+)
+from rekord.cli.flag_hints import translate_document, translate_hint
+from rekord.cli.options import integer_option, text_option
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
 if TYPE_CHECKING:
@@ -22,42 +29,35 @@ if TYPE_CHECKING:
     from rekord.storage.local import Readable
 
 DETAILED_FINDINGS = 10
-"""So many findings are shown with all that is known; a person reads no more of that."""
+"""Findings shown with all their details; later ones get one line."""
 
 LISTED_PER_CODE = 10
-"""So many findings of a code get a line of their own, unless the user asked for a number."""
+"""Findings listed per code, without --max-findings."""
 
 _DATASET_CODE = "H780"
-"""Codes from here on are about files and splits, not about what a record holds."""
+"""Codes from here on are about files and splits, not about the content of records."""
 
 _MAX_COUNTED = 100_000
-"""So many wrong records are told apart; beyond that their number is a lower bound."""
+"""Bad records that are remembered individually; beyond that their number is a lower bound."""
 
-_SEVERITIES = ("error", "warning", "note")
-_STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _DAMAGE_CODES = ("F101", "F102", "F103", "F104", "F105")
 _COUNT_PATTERN = re.compile(r"\d (?:records?|rows?|more)\b")
 _HINT = "rekord check PATH --max-findings 1000"
-_DOCTOR_HINT = "check does not look for labels stored as floats, numbers stored as text or pixels stored raw"
+_DOCTOR_HINT = "check does not detect labels stored as floats, numbers stored as text or raw pixels"
 
 
 def check(
-    paths: Annotated[list[str], argument("PATH", "Record files, folders or patterns.")],
+    paths: shared.PathsArgument,
     max_findings: Annotated[
-        int | None, integer_option("--max-findings", "List so many findings; the rest is counted.", do=_HINT)
+        int | None,
+        integer_option("--max-findings", "Maximum number of findings to list; the others are counted.", do=_HINT),
     ] = None,
     schema: Annotated[
-        str | None,
-        typer.Option(
-            "--schema",
-            metavar="FILE",
-            help="What records must be: a schema's JSON, or a schema.pbtxt.",
-            show_default=False,
-        ),
+        str | None, text_option("--schema", "FILE", "Schema that records must match: JSON or .pbtxt.")
     ] = None,
-    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
+    as_json: shared.JsonOption = False,
 ) -> int:
-    """Say what is wrong, and where. Every record is read. Exit code 1 where there is an error."""
+    """Check every record and report what is wrong, and where. The exit code is 1 if there are errors."""
     from rekord.cli import write_options
     from rekord.health.check import run as health
 
@@ -66,7 +66,7 @@ def check(
     if as_json:
         listed = health.MAX_FINDINGS if max_findings is None else max_findings
         report = health.check(path, declared, max_findings=listed)
-        console.print_json(report.to_dict())
+        console.print_json(translate_document(report.to_dict()))
     else:
         report = check_with_progress(path, declared, max_findings=max_findings)
     if report.unreadable:
@@ -77,7 +77,7 @@ def check(
 def check_with_progress(
     path: str | list[str], schema: Schema | None = None, *, max_findings: int | None = None
 ) -> Report:
-    """Check files and say each finding when it is met, then the sum of it."""
+    """Check files, print each finding as it is found, then a summary."""
     from rekord.cli.console import CheckProgress
     from rekord.health.check.run import iter_findings
     from rekord.health.dataset_files import find_dataset_files
@@ -107,7 +107,7 @@ def check_with_progress(
 
 
 class FindingPrinter:
-    """Which findings have been said, how fully, and what they come to."""
+    """Prints findings and sums them up: which are listed, with how many details."""
 
     def __init__(self, names: dict[str, str], max_findings: int | None) -> None:
         self._names = names
@@ -119,15 +119,15 @@ class FindingPrinter:
         self._unlisted: Counter[str] = Counter()
         self._unlisted_places: set[tuple[str, str | None]] = set()
         self._severities: Counter[str] = Counter()
-        self._codes: dict[str, str] = {}  # the first code of each severity
+        self._codes: dict[str, str] = {}  # first code of each severity
         self._damaged = 0
         self._refused = 0
-        self._wrong: set[tuple[str | None, int]] = set()  # records that are intact and not what they should be
-        self._max_wrong = 0  # of one finding that counts several
+        self._wrong: set[tuple[str | None, int]] = set()  # records that are intact but invalid
+        self._max_wrong = 0  # records of the finding that counts most of them
         self._exact = True
 
     def lines(self, finding: Finding) -> list[list[StyledText]]:
-        """A finding as it is shown; no lines where it is only counted."""
+        """The lines of a finding; none where it is only counted."""
         self._count(finding)
         if not self._has_room(finding):
             self._unlisted[finding.code] += 1
@@ -142,13 +142,13 @@ class FindingPrinter:
                 ("expected", finding.expected),
                 ("found", finding.found),
                 ("likely", finding.likely),
-                ("do", finding.do),
+                ("do", translate_hint(finding.do)),
                 indent=6,
             )
         return lines
 
     def unlisted_lines(self) -> list[list[StyledText]]:
-        """What was only counted: one line a code."""
+        """Findings that were only counted: one line per code."""
         files = Counter(code for code, _ in self._unlisted_places)
         lines: list[list[StyledText]] = [
             [(code, "bold"), f"  {number:,} more like this in {format_count(files[code], 'file')}"]
@@ -159,7 +159,7 @@ class FindingPrinter:
         return lines
 
     def summary(self, report: Report, seconds: float, *, doctor: str) -> list[list[StyledText]]:
-        """The last lines: how much was found, how much is good, what to do next: `rekord doctor` and the paths."""
+        """The last lines: the findings, the good records, and what to do next; `doctor` are the paths as typed."""
         amount = f"{format_byte_size(report.payload_bytes)} in {format_duration(seconds)}"
         total = self._severities.total()
         if not total:
@@ -170,9 +170,9 @@ class FindingPrinter:
             ]
         found = format_count(total, "finding")
         if len(self._severities) > 1 or "error" not in self._severities:
-            each = [format_count(self._severities[name], name) for name in _SEVERITIES if self._severities[name]]
+            each = [format_count(self._severities[name], name) for name in SEVERITY_STYLES if self._severities[name]]
             found = ", ".join(each) if report.ok else f"{found} ({', '.join(each)})"
-        worst = next(self._codes[name] for name in _SEVERITIES if name in self._codes)
+        worst = next(self._codes[name] for name in SEVERITY_STYLES if name in self._codes)
         head: StyledText = (found, "bold red") if not report.ok else f"no errors · {found}"
         then = f"rekord explain {worst}" if report.ok else f"rekord doctor {doctor}"
         return [[head, f" · {self._records(report)} · {amount}"], [f"next: {then}"]]
@@ -182,24 +182,24 @@ class FindingPrinter:
         self._codes.setdefault(finding.severity, finding.code)
         if finding.severity != "error":
             return
-        if finding.code.startswith("W"):  # intact, and counted as such, but refused by protobuf
+        if finding.code.startswith("W"):  # intact and counted as such, but rejected by protobuf
             self._damaged += 1
             self._refused += 1
         elif finding.code[0] in "FC":
             self._damaged += finding.code in _DAMAGE_CODES
-            # Unless the very next record is there, nobody knows how many were lost.
+            # Unless the next record is intact, the number of lost records is unknown.
             self._exact = self._exact and _is_single_record_lost(finding)
         elif finding.record is not None and finding.code < _DATASET_CODE:
             self._max_wrong = max(self._max_wrong, finding.count)
             if len(self._wrong) < _MAX_COUNTED:
                 self._wrong.add((finding.path, finding.record))
-            # Of one finding for many records nobody knows which of them others are about.
+            # A finding that counts many records does not list them: others may be about the same ones.
             self._exact = self._exact and finding.count == 1 and len(self._wrong) < _MAX_COUNTED
 
     def _has_room(self, finding: Finding) -> bool:
         if self._max_findings is not None:
             return self._listed < self._max_findings
-        # Each file with an error is named, whatever the others have.
+        # Each file with an error is listed, however many findings other files have.
         new_place = finding.severity == "error" and (finding.code, finding.path) not in self._places
         return new_place or self._by_code[finding.code] < LISTED_PER_CODE
 
@@ -221,7 +221,7 @@ class FindingPrinter:
         if _COUNT_PATTERN.search(finding.message):
             several = ""
         message = f"{severity}{escape_controls(finding.message)}{several}"
-        return [(finding.code, _STYLES[finding.severity]), f"  {'  '.join(place)}   {message}"]
+        return [(finding.code, SEVERITY_STYLES[finding.severity]), f"  {'  '.join(place)}   {message}"]
 
     def _records(self, report: Report) -> str:
         if report.ok:
@@ -234,12 +234,12 @@ class FindingPrinter:
             return f"{good:,} of {format_count(whole + self._damaged, 'record')} good"
         lost = f", {self._damaged:,} or more damaged" if self._damaged else ""
         if self._wrong:
-            return f"{good:,} of {format_count(whole, 'record')} good at the most{lost}"
+            return f"at most {good:,} of {format_count(whole, 'record')} good{lost}"
         return f"{format_count(good, 'record')} good{lost}"
 
 
 def _is_single_record_lost(finding: Finding) -> bool:
-    """Whether a record, or the end of the file, stands right behind the one that is damaged."""
+    """Whether a record, or the end of the file, directly follows the damaged one."""
     from rekord._core import FRAMING_BYTES, header_agrees
     from rekord.errors import RekordError
     from rekord.storage.local import LOCAL
@@ -253,8 +253,8 @@ def _is_single_record_lost(finding: Finding) -> bool:
             header = _read_header(file, finding.offset)
             if not header_agrees(header):
                 return False  # offsets count decompressed bytes: this file is compressed
-            behind = finding.offset + FRAMING_BYTES + int.from_bytes(header[:8], "little")
-            return behind == file.size_bytes or bool(header_agrees(_read_header(file, behind)))
+            after = finding.offset + FRAMING_BYTES + int.from_bytes(header[:8], "little")
+            return after == file.size_bytes or bool(header_agrees(_read_header(file, after)))
     except RekordError:
         return False
 

@@ -1,4 +1,4 @@
-"""The terminal: results to stdout, messages to stderr, colour and progress only where a person watches."""
+"""The terminal: results to stdout, messages to stderr, colour and progress only on a terminal."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Self, TextIO, TypeAlias, TypeVar
 
+from rekord.cli.flag_hints import translate_error
 from rekord.errors import RekordError, UsageError, error
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
@@ -41,46 +42,47 @@ def print_line(*pieces: StyledText) -> None:
 
 
 def print_lines(lines: Iterable[Iterable[StyledText]]) -> None:
-    """Some lines of the result."""
+    """Several lines of the result."""
     for line in lines:
         print_line(*line)
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """The result as one JSON document. Only ASCII goes out: no terminal and no locale can misread it."""
+    """The result as one JSON document, in ASCII: no terminal and no locale can misread it."""
     print_line(json.dumps(document, allow_nan=False, separators=(", ", ": ")))
 
 
 def print_status(*pieces: StyledText) -> None:
-    """One line for the person who waits. One that cannot be delivered is no failure."""
+    """One line on stderr. Failing to write it is not an error."""
     if sys.stderr is not None:
         with suppress(OSError):
             _write_line(sys.stderr, pieces)
 
 
 def print_error(failure: RekordError, *, as_json: bool) -> None:
-    """An error for the person who waits, and as a document where one was asked for."""
-    for line in format_error_lines(failure):
+    """An error as text on stderr, and as a JSON document on stdout with `as_json`."""
+    shown = translate_error(failure)
+    for line in format_error_lines(shown):
         print_status(*line)
     if as_json:
-        print_json({"error": failure.to_dict()})
+        print_json({"error": shown.to_dict()})
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a person watches this stream."""
+    """Whether this stream is a terminal."""
     return stream is not None and stream.isatty()
 
 
 @lru_cache(maxsize=4)
 def get_console(stream: TextIO) -> Console:
-    """The terminal behind a stream."""
+    """The Rich console of a stream."""
     from rich.console import Console
 
     return Console(file=stream, highlight=False, markup=False, emoji=False)
 
 
 def configure_streams() -> None:
-    """Let no character that a locale lacks stop a message."""
+    """Escape characters that the encoding of a stream lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -88,14 +90,14 @@ def configure_streams() -> None:
 
 
 def flush_stdout() -> None:
-    """Bring out what is still in a buffer, so that a full disk is noticed while it can be said."""
+    """Flush stdout, so that a full disk is noticed while it can still be reported."""
     if sys.stdout is not None:
         with _wrap_stdout_errors():
             sys.stdout.flush()
 
 
 def discard_stdout() -> None:
-    """Give up on stdout: what is still in its buffer goes nowhere, and Python does not try again at exit."""
+    """Give up on stdout: its buffer is discarded, and Python does not try to flush it again at exit."""
     with suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -104,7 +106,7 @@ def discard_stdout() -> None:
 
 @contextmanager
 def _wrap_stdout_errors() -> Iterator[None]:
-    """Tell a failure of stdout from those of files. A closed pipe is no failure."""
+    """Turn errors of stdout into `OutputError`, to tell them from those of files. A closed pipe passes."""
     try:
         yield
     except BrokenPipeError:
@@ -123,18 +125,20 @@ def _write_line(stream: TextIO, pieces: tuple[StyledText, ...]) -> None:
 
 
 StyledText: TypeAlias = "str | tuple[str, str]"
-"""Some text, or (text, style): the style is left out where the output is no terminal."""
+"""A text, or (text, style); the style is ignored unless the output is a terminal."""
 
 MAX_SHOWN_CHARACTERS = 60
+SEVERITY_STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
+"""The style of each severity of findings and diagnoses, worst first."""
 
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def escape_controls(text: str) -> str:
-    """Text from outside as it may go to a terminal: whatever could steer the terminal is spelled out.
+    """Untrusted text with every character escaped that is not printable, so that it cannot control the terminal.
 
-    That is every character that is not printable: control characters and escape sequences, marks that turn
-    the direction of writing, line separators, halves of a broken file name.
+    These are control characters and escape sequences, marks of writing direction, line separators, and bytes of file
+    names that are not UTF-8.
     """
     if text.isprintable():
         return text
@@ -142,12 +146,12 @@ def escape_controls(text: str) -> str:
 
 
 def truncate(text: str, limit: int = MAX_SHOWN_CHARACTERS) -> str:
-    """The beginning of a text, with `…` where something is left out."""
+    """A text cut to `limit` characters, with `…` at the end if it was longer."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def quote_text(text: str, limit: int = MAX_SHOWN_CHARACTERS) -> str:
-    """A text between quotes, cut, with nothing in it that could be taken for something else."""
+    """A text in quotes, escaped and cut to `limit` characters."""
     parts: list[str] = []
     length = 0
     for letter in text:
@@ -169,7 +173,7 @@ def _escape_character(letter: str) -> str:
 
 
 class InvalidOption(Exception):
-    """Carries a `UsageError` through typer, which would put its own words in place of any `ValueError`."""
+    """Carries a `UsageError` through typer, which would replace the message of any `ValueError` by its own."""
 
     def __init__(self, failure: UsageError) -> None:
         super().__init__(failure)
@@ -177,7 +181,7 @@ class InvalidOption(Exception):
 
 
 def option_parser(parse: Callable[[object], T]) -> Callable[[object], T]:
-    """`parse` as typer takes it: whatever it refuses reaches `Command.parse_args` as it was raised."""
+    """`parse` as typer takes it: its errors reach `VerbCommand.parse_args` as they were raised."""
 
     def parsed(text: object) -> T:
         try:
@@ -188,25 +192,25 @@ def option_parser(parse: Callable[[object], T]) -> Callable[[object], T]:
     return parsed
 
 
-def parse_whole_number(text: object, option: str, do: str | None = None) -> int:
-    """The value of an option that takes an integer ≥ 0. Without `do` the verb's help is named."""
+def parse_integer(text: object, option: str, do: str | None = None) -> int:
+    """The value of an option that takes an integer ≥ 0. Without `do` the error points to the help of the verb."""
     written = str(text)
     # Python refuses to read numbers of thousands of digits.
     if written.isascii() and written.isdigit() and len(written) < 1000:
         return int(written)
-    raise invalid_option(option, written, "a whole number, 0 or more", do)
+    raise invalid_option(option, written, "an integer ≥ 0", do)
 
 
 def make_integer_parser(option: str, *, do: str | None = None) -> Callable[[object], int]:
-    """What typer reads the value of such an option with."""
-    return option_parser(partial(parse_whole_number, option=option, do=do))
+    """`parse_integer` as typer takes it."""
+    return option_parser(partial(parse_integer, option=option, do=do))
 
 
 def invalid_option(
     option: str, text: str, expected: str, do: str | None, *, found: str | None = None, code: str = "U605"
 ) -> RekordError:
-    """The error for an option that cannot have this value, with its text as it may stand in a terminal."""
-    shown = truncate(escape_controls(text if found is None else found)) or "nothing"
+    """The error for an option that cannot have this value, whose text is escaped for a terminal."""
+    shown = truncate(escape_controls(text if found is None else found)) or "an empty text"
     return error(
         code,
         f"`{option}` cannot be {truncate(escape_controls(repr(text)))}",
@@ -217,7 +221,7 @@ def invalid_option(
 
 
 def format_error_lines(failure: RekordError) -> list[list[StyledText]]:
-    """An error as it is shown: the first line stands alone, the rest is what is known."""
+    """An error as lines: the message, then its details."""
     head: StyledText = (f"{failure.family} {failure.code}:", "bold red")
     lines: list[list[StyledText]] = [[head, f" {escape_controls(failure.what)}"]]
     lines += format_detail_lines(
@@ -231,12 +235,12 @@ def format_error_lines(failure: RekordError) -> list[list[StyledText]]:
 
 
 def format_detail_lines(*details: tuple[str, str | None], indent: int = 2) -> list[list[StyledText]]:
-    """What stands indented below a first line: a label and a text for each that there is."""
+    """Indented lines of a label and a text, without the details that have none."""
     return [[" " * indent, (f"{label:<9}", "dim"), f" {escape_controls(text)}"] for label, text in details if text]
 
 
 def shorten_paths(folder: str, paths: Iterable[str]) -> dict[str, str]:
-    """Each path as it is shown: without the folder, where that is one and all of them lie below it."""
+    """Each path as it is printed: relative to the folder, if that is one and all of them are below it."""
     given = list(paths)
     prefix = folder if folder.endswith(os.sep) else folder + os.sep
     if os.path.isdir(folder) and all(path.startswith(prefix) for path in given):
@@ -244,8 +248,23 @@ def shorten_paths(folder: str, paths: Iterable[str]) -> dict[str, str]:
     return {path: escape_controls(path) for path in given}
 
 
+def align_columns(
+    rows: Sequence[Sequence[str]], alignment: str, *, separators: Sequence[str] | None = None
+) -> list[str]:
+    """Rows of cells as lines; `alignment` has `<` or `>` per column, `separators` what stands between two columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    between = ["", *(separators or ["  "] * (len(alignment) - 1))]
+    return [
+        "".join(
+            f"{gap}{cell:{side}{width}}"
+            for gap, cell, side, width in zip(between, row, alignment, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
 class LiveLine:
-    """A line on stderr that says how far something is, where a person watches. A subclass gives its `_text`."""
+    """A progress line on stderr, if that is a terminal. A subclass has its `_text`."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -255,7 +274,7 @@ class LiveLine:
         if is_terminal(sys.stderr):
             from rich.live import Live
 
-            # Rich would send what is printed meanwhile to stderr; `suspended` keeps the streams apart.
+            # Rich would redirect stdout to stderr while the line is shown; `suspended` keeps the streams apart.
             self._live = Live(
                 console=get_console(sys.stderr),
                 get_renderable=self._render,
@@ -274,7 +293,7 @@ class LiveLine:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Take the line away while something else is printed."""
+        """Hide the line while something else is printed."""
         if self._live is not None:
             self._live.stop()
         yield
@@ -291,7 +310,7 @@ class LiveLine:
 
 
 class CheckProgress(LiveLine):
-    """How far a check is. It only reads the report, which the check is filling."""
+    """The progress of a check, read from the report that it fills."""
 
     def __init__(self, report: Report, *, files: int) -> None:
         super().__init__()
@@ -310,10 +329,10 @@ class CheckProgress(LiveLine):
 
 
 _LOG_LEVEL_VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
-# What goes wrong is raised as an exception too; as an error it also logs which of its ways to add numbers it takes.
+# Failures are raised as exceptions too; at level "error" TensorFlow also logs which CPU instructions it uses.
 _ONLY_FATAL = "3"
-# Notes and warnings in the two forms of TensorFlow's log, and the lines that come with them. Of its own variable
-# TensorFlow takes no notice before its log is set up, so that nothing but the stream is left to hold on to.
+# Notes and warnings in the two formats of TensorFlow's log, and the lines that come with them. TensorFlow ignores
+# its own variable until its log is set up, so these lines have to be filtered from the stream.
 _LOG_NOISE = re.compile(
     rb"WARNING: All log messages before absl::InitializeLog|[IW]\d{4} \d\d:\d\d:[\d.]+ .*\]"
     rb"|\d{4}-\d\d-\d\d \d\d:\d\d:[\d.]+: [IW] |To enable the following instructions: "
@@ -322,29 +341,29 @@ _LOG_NOISE = re.compile(
 
 @contextmanager
 def suppress_tensorflow_log() -> Iterator[None]:
-    """In this block notes in TensorFlow's log do not reach stderr, unless the user has said what is to be logged."""
+    """Keep notes and warnings of TensorFlow's log from stderr, unless the user has set its log level."""
     if _LOG_LEVEL_VARIABLE in os.environ or not _is_process_stderr(2):
         yield
         return
     os.environ[_LOG_LEVEL_VARIABLE] = _ONLY_FATAL
     sys.stderr.flush()
     kept = os.dup(2)
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 2)
         try:
             yield
         finally:
             sys.stderr.flush()
             os.dup2(kept, 2)
             os.close(kept)
-            said.seek(0)
-            for line in said:
+            log.seek(0)
+            for line in log:
                 if not _LOG_NOISE.match(line):
                     os.write(2, line)
 
 
 def _is_process_stderr(number: int) -> bool:
-    """Whether Python's stderr is the process's own, so that both can be held at once."""
+    """Whether Python's stderr writes to the stderr of the process."""
     try:
         return sys.stderr is not None and sys.stderr.fileno() == number
     except (OSError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""`rekord demo`: a short tour on generated data, where every number is measured."""
+"""`rekord demo`: a short tour on generated data; every number in it is measured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rekord.report.formatting import format_byte_size, format_count, format_dura
 
 SCENES, SIGNS = 240, 600
 SHARDS = 4
-# Where the tour works. All of it lies in one folder, which is the current one meanwhile.
+# Folders of the tour, in the folder that is current meanwhile.
 PHOTOS, DEEPLAB, SIGN_PHOTOS, SIGN_RECORDS = "scenes", "deeplab", "signs", "signs-dataset"
 BROKEN, SALVAGED, REPAIRED = "broken", "salvaged", "repaired"
 FLIPPED_SHARD, FLIPPED_RECORD, FLOAT_SHARD, CUT_SHARD = 1, 7, 2, 3
@@ -36,31 +36,31 @@ _SHOWN_DOCTOR_LABELS = ("where", "likely", "do", "tf says")
 
 @dataclass(slots=True)
 class DemoTour:
-    """Where the tour happens, and how far it is."""
+    """The folder of the tour, and its progress."""
 
     place: str
     train: bool = True
     steps: int = field(default=0, init=False)
 
     def step(self, title: str) -> None:
-        """Announce what happens next."""
+        """Print the heading of the next step."""
         self.steps += 1
         if self.steps > 1:
             console.print_line()
         console.print_line((f"{self.steps}. {title}", "bold"))
 
     def show(self, *commands: str) -> None:
-        """The commands that do the same."""
+        """Print the commands that do the same."""
         for command in commands:
             console.print_line((command, "cyan"))
         console.flush_stdout()
 
 
 def generate_data(tour: DemoTour) -> None:
-    """Raw data as people have it: images beside masks, and a folder for each class."""
+    """Generate raw data: images with masks, and images in one folder per class."""
     from rekord.cli.demo_data import OBJECT_CLASSES, SCENE_CLASSES, draw_objects, draw_scenes
 
-    tour.step(f"Draw {format_count(SCENES, 'landscape')} with masks, and {format_count(SIGNS, 'sign')}")
+    tour.step(f"Generate {format_count(SCENES, 'landscape')} with masks, and {format_count(SIGNS, 'sign')}")
     tour.show(f"$ cd {shlex.quote(escape_controls(tour.place))}")
     began = time.perf_counter()
     scene_bytes = draw_scenes(PHOTOS, SCENES)
@@ -75,12 +75,12 @@ def generate_data(tour: DemoTour) -> None:
 
 
 def write_scenes(tour: DemoTour) -> None:
-    """The main job: raw data becomes a dataset in one command."""
+    """Convert raw data to a dataset, in one command."""
     from rekord.cli.demo_data import SCENE_CLASSES
     from rekord.cli.write import write
 
     classes, split = len(SCENE_CLASSES), "train=0.8,val=0.2"
-    tour.step("Write them as DeepLab reads them, in parallel: every pixel of a mask is checked")
+    tour.step("Write the landscapes for DeepLab, in parallel; every pixel of a mask is checked")
     tour.show(
         f"$ rekord write {PHOTOS} {DEEPLAB} --layout deeplab --classes {classes} --split {split} \\",
         f"    --shuffle --shards {SHARDS} --workers 2",
@@ -100,10 +100,10 @@ def write_scenes(tour: DemoTour) -> None:
 
 
 def check_scenes(tour: DemoTour) -> None:
-    """Every length, checksum, message, image and mask is verified; then what each feature holds."""
+    """Verify every length, checksum, message, image and mask; then print statistics."""
     from rekord.cli.check import check_with_progress
 
-    tour.step("Check every byte of it, and see what it holds (a part of the statistics)")
+    tour.step("Check every byte, and print statistics (a part of them)")
     tour.show(f"$ rekord check {DEEPLAB}")
     check_with_progress(DEEPLAB)
     tour.show(f"$ rekord stats {DEEPLAB}")
@@ -112,10 +112,10 @@ def check_scenes(tour: DemoTour) -> None:
 
 
 def write_signs(tour: DemoTour) -> None:
-    """Classification, with as many of each class in each split."""
+    """Write a classification dataset with stratified splits."""
     from rekord.cli.write import write
 
-    tour.step("The same for classes: a folder each (0 is the background, as in TensorFlow's image models)")
+    tour.step("Write the signs, one folder per class (class 0 is the background, as in TensorFlow's image models)")
     split = "train=0.8,val=0.2"
     tour.show(f"$ rekord write {SIGN_PHOTOS} {SIGN_RECORDS} --split {split} --stratify label --shuffle")
     _stop_on_failure(write(SIGN_PHOTOS, SIGN_RECORDS, split=split, stratify="label", shuffle=True))
@@ -124,12 +124,12 @@ def write_signs(tour: DemoTour) -> None:
 
 
 def break_copy(tour: DemoTour) -> None:
-    """Three things that happen to files: a bit flips, a copy is not finished, another pipeline wrote a shard."""
+    """Damage three shards: a flipped bit, an incomplete copy, and a shard of another pipeline."""
     from rekord.cli.demo_data import write_file
     from rekord.dataset.read import list_record_files
     from rekord.testing.damage import frame_offsets
 
-    tour.step("Copy the shards, and break three of them")
+    tour.step("Copy the shards, and damage three of them")
     for path in list_record_files(DEEPLAB):
         name = os.path.basename(path)
         with open(path, "rb") as file:
@@ -151,14 +151,14 @@ def break_copy(tour: DemoTour) -> None:
 
 
 def run_doctor(tour: DemoTour) -> None:
-    """Why the copy is broken, what to do, and what TensorFlow will say of it."""
+    """Diagnose the copy: why it is damaged, what to do, and what TensorFlow will report."""
     from rekord.cli.console import shorten_paths
     from rekord.cli.doctor import format_diagnoses
     from rekord.health.dataset_files import find_dataset_files
     from rekord.health.doctor.run import diagnose_files
     from rekord.health.finding import Report
 
-    tour.step("Ask why training would fail on it (evidence left out here)")
+    tour.step("Diagnose why training on it would fail (without the evidence)")
     tour.show(f"$ rekord doctor {BROKEN}")
     place, report = find_dataset_files(BROKEN), Report()
     found = diagnose_files(place, asked=BROKEN, report=report)
@@ -167,12 +167,12 @@ def run_doctor(tour: DemoTour) -> None:
 
 
 def salvage_copy(tour: DemoTour) -> None:
-    """Everything that is intact, repaired as the doctor said, compared with what was written."""
+    """Salvage what is intact, repair it as diagnosed, and compare it with the original."""
     from rekord.cli.salvage import salvage
     from rekord.dataset.read import records
     from rekord.verbs.rewrite.rewrite import rewrite
 
-    tour.step("Get every intact record back, and fix the floats")
+    tour.step("Salvage every intact record, and repair the floats")
     tour.show(f"$ rekord salvage {BROKEN} {SALVAGED}")
     salvage(BROKEN, SALVAGED)
     tour.show(f"$ rekord rewrite {SALVAGED} {REPAIRED} --cast image/height=int64")
@@ -181,17 +181,17 @@ def salvage_copy(tour: DemoTour) -> None:
     same = (written & repaired).total()
     console.print_line(
         f"compared with {DEEPLAB}: ",
-        (f"{same:,} of {repaired.total():,} records are byte for byte what was written", "bold"),
+        (f"{same:,} of {repaired.total():,} records are byte-identical to the original", "bold"),
         f", {written.total() - same:,} are lost",
     )
 
 
 def iterate_batches(tour: DemoTour) -> None:
-    """A new order each epoch, and a place in it that can be saved."""
+    """Shuffle each epoch differently, and save and restore the position."""
     from rekord.dataset.dataset import open as open_dataset
 
     options = f"{BATCH_SIZE}, shuffle=True, seed={SEED}, decode=True"
-    tour.step("Read shuffled batches, stop in the middle of an epoch, and go on")
+    tour.step("Read shuffled batches, stop in the middle of an epoch, and resume")
     tour.show(f'>>> batches = rekord.open("{DEEPLAB}")["train"].batches({options})')
     train = open_dataset(DEEPLAB)["train"]
     batches = train.batches(BATCH_SIZE, shuffle=True, seed=SEED, decode=True)
@@ -219,16 +219,17 @@ def iterate_batches(tour: DemoTour) -> None:
     rest = [name for batch in again for name in batch["filename"].tolist()]
     agree = sum(a == b for a, b in zip(rest, epochs[0][consumed:], strict=False))
     console.print_line(
-        f"stopped after {consumed:,} records: the other {len(rest):,} come, {agree:,} of them as without the stop"
+        f"stopped after {consumed:,} records: resumed with the other {len(rest):,}, {agree:,} of them "
+        "in the same order"
     )
 
 
 def train_models(tour: DemoTour) -> None:
-    """A small model on each dataset, if there is anything to train with."""
+    """Train a small model on each dataset, if Keras is installed."""
     from rekord.cli.console import suppress_tensorflow_log
     from rekord.training.model import load_keras
 
-    tour.step("Train a small model on each")
+    tour.step("Train a small model on each dataset")
     if not tour.train:
         console.print_line("left out: --no-train")
         return
@@ -266,7 +267,7 @@ def _train(tour: DemoTour, dataset: str, *, epochs: int, image_size: str | None 
 
 
 def _stop_on_failure(exit_code: int) -> None:
-    """The tour ends where a verb failed, which has said why, or was interrupted."""
+    """End the tour where a verb failed, which has reported it, or was interrupted."""
     if exit_code == 130:
         raise KeyboardInterrupt
     if exit_code:
@@ -278,7 +279,7 @@ def _shard_path(number: int) -> str:
 
 
 def _write_float_heights(source: str, target: str) -> int:
-    """A shard as a program writes it that computes heights by division; how many records it has."""
+    """Write a shard whose heights are floats, and return the number of its records."""
     from rekord.codec.decode import decode
     from rekord.dataset.dataset import open as open_dataset
     from rekord.dataset.read import records
@@ -295,7 +296,7 @@ def _write_float_heights(source: str, target: str) -> int:
 
 
 def _stats_blocks(path: str) -> list[list[list[StyledText]]]:
-    """What `rekord stats` says, in the parts that blank lines set apart."""
+    """The output of `rekord stats`, split at its blank lines."""
     from rekord.cli.stats import iter_stats_lines
     from rekord.health.stats.run import stats
 
@@ -309,7 +310,7 @@ def _stats_blocks(path: str) -> list[list[list[StyledText]]]:
 
 
 def _is_essential(line: list[StyledText]) -> bool:
-    """Whether a line of the doctor names an illness, or says where it is, why, and what to do."""
+    """Whether a line of the doctor is a title, a location, a cause, or advice."""
     label = line[1][0].strip() if len(line) > 1 and isinstance(line[1], tuple) else None
     if label is None:
         return bool(line) and not str(line[0]).startswith("next:")
@@ -318,16 +319,16 @@ def _is_essential(line: list[StyledText]) -> bool:
 
 def demo(
     folder: Annotated[
-        str | None, argument("[DIR]", "Keep the data here: a new or empty folder. Default: nowhere.")
+        str | None, argument("[DIR]", "New or empty folder to keep the data in. Default: a temporary folder.")
     ] = None,
-    no_train: Annotated[bool, flag_option("--no-train", "Leave out the training at the end.")] = False,
+    no_train: Annotated[bool, flag_option("--no-train", "Skip the training at the end.")] = False,
 ) -> int:
-    """Take a short tour on generated data. Write, check, break, find out why, fix, read, and train a model."""
+    """Take a short tour on generated data. Writes, checks, damages, diagnoses, repairs, reads, and trains a model."""
     began = time.perf_counter()
     kept = (
         f"the data is in {shlex.quote(escape_controls(folder))}"
         if folder
-        else "the data is gone again; `rekord demo DIR` keeps it"
+        else "the data was deleted; `rekord demo DIR` keeps it"
     )
     try:
         with _open_folder(folder) as place, _change_folder(place):
@@ -338,7 +339,7 @@ def demo(
         console.print_status(f"interrupted: {kept}")
         return 130
     console.print_line()
-    console.print_line(f"that was all, in {format_duration(time.perf_counter() - began)}: {kept}")
+    console.print_line(f"done in {format_duration(time.perf_counter() - began)}: {kept}")
     return 0
 
 
@@ -358,10 +359,10 @@ def _open_folder(folder: str | None) -> Iterator[str]:
 
 @contextmanager
 def _change_folder(place: str) -> Iterator[None]:
-    """Work in a folder, so that commands and what they say are as short as they are for who does it."""
+    """Work in a folder, so that the paths in commands and messages are short."""
     try:
         before = os.getcwd()
-    except OSError:  # whoever started this took the folder away
+    except OSError:  # the working directory was deleted
         before = os.path.abspath(os.sep)
     os.chdir(place)
     try:
@@ -375,23 +376,23 @@ def _make_temporary_folder() -> tempfile.TemporaryDirectory[str]:
         return tempfile.TemporaryDirectory(prefix="rekord-demo-")
     except OSError as failure:
         found = failure.strerror or str(failure)
-        raise error("X504", "no temporary folder can be made", found=found, do="rekord demo DIR") from failure
+        raise error("X504", "cannot create a temporary folder", found=found, do="rekord demo DIR") from failure
 
 
 def _check_empty(folder: str) -> None:
     from rekord.storage.local import LOCAL
 
     if LOCAL.stat(folder).kind != "folder":
-        found = "something that is no folder"
+        found = "not a folder"
     elif names := LOCAL.list(folder):
         found = f"a folder with {format_count(len(names), 'name')} in it"
     else:
         return
     raise error(
         "U605",
-        "the demo needs a folder of its own",
+        "the demo needs an empty folder",
         location=Location(path=folder),
-        expected="a folder that is empty, or not there yet",
+        expected="a folder that is empty or does not exist",
         found=found,
         do="rekord demo      (uses a temporary folder)",
     )

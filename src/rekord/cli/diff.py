@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Annotated
 
 from rekord.cli import console
+from rekord.cli import options as shared
 from rekord.cli.console import StyledText, escape_controls, shorten_paths, truncate
 from rekord.cli.options import argument, flag_option, text_option
 from rekord.report.formatting import format_byte_size, format_count, format_duration
@@ -15,25 +16,25 @@ if TYPE_CHECKING:
     from rekord.health.finding import Report
 
 MAX_LISTED = 10
-"""So many columns, features and findings get a line; JSON has them all."""
+"""Columns, features and findings that get a line each; JSON has them all."""
 
 _MAX_EXAMPLES = 5
 _MARKS: dict[str, StyledText] = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
 
 
 def diff(
-    a: Annotated[str, argument("A", "The older dataset: a folder, file or pattern.")],
-    b: Annotated[str, argument("B", "The newer one.")],
+    a: Annotated[str, argument("A", "Older dataset: a folder, file or glob pattern.")],
+    b: Annotated[str, argument("B", "Newer dataset.")],
     key: Annotated[
         str | None,
-        text_option("--key", "K", "Match records by this column; tells which of them changed, and how."),
+        text_option("--key", "KEY", "Match records by this column, to report which changed and how."),
     ] = None,
     read: Annotated[
-        bool, flag_option("--read", "Read all files, even where two manifests list the same checksums.")
+        bool, flag_option("--read", "Read all files, even if the manifests list the same checksums.")
     ] = False,
-    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
+    as_json: shared.JsonOption = False,
 ) -> int:
-    """Say what changed between two datasets. Exit code 1 where something did."""
+    """Compare two datasets and report what changed. The exit code is 1 if something did."""
     from contextlib import nullcontext
 
     from rekord.cli.console import CheckProgress
@@ -57,20 +58,20 @@ def diff(
 
 
 def format_diff(found: Diff, names: dict[str, str], report: Report, seconds: float) -> list[list[StyledText]]:
-    """A comparison as a person reads it."""
+    """A comparison as lines of text."""
     amount = f"{format_byte_size(report.payload_bytes)} in {format_duration(seconds)}"
     remarks: list[list[StyledText]] = [[("note", "dim"), f"  {escape_controls(remark)}"] for remark in found.remarks]
     if found.same:
         records = format_count(found.counts["a"]["records"], "record")
-        said = "the same, by their manifests" if found.by_manifests else "the same"
-        return [[(said, "bold green"), f" · {records} · {amount}"], *remarks]
+        verdict = "the same, according to their manifests" if found.by_manifests else "the same"
+        return [[(verdict, "bold green"), f" · {records} · {amount}"], *remarks]
     lines: list[list[StyledText]] = []
     for title, rows in (
         ("records", _format_records(found)),
         ("splits", _format_splits(found)),
         ("schema", _format_schema(found)),
         ("features", _format_features(found)),
-        ("such as", _format_examples(found, names)),
+        ("examples", _format_examples(found, names)),
     ):
         for number, row in enumerate(rows):
             lines.append([(f"{'' if number else title:<9}", "bold"), " ", *row])
@@ -81,7 +82,7 @@ def format_diff(found: Diff, names: dict[str, str], report: Report, seconds: flo
 def _format_verdict(found: Diff) -> StyledText:
     if found.complete:
         return ("A and B differ", "bold red")
-    return ("incomplete: what could be read was compared", "bold red")
+    return ("incomplete: only what could be read was compared", "bold red")
 
 
 def _format_records(found: Diff) -> list[list[StyledText]]:
@@ -125,29 +126,18 @@ def _format_schema(found: Diff) -> list[list[StyledText]]:
     lines: list[list[StyledText]] = []
     for word, columns in (("removed", schema.removed), ("added", schema.added)):
         for name, column in columns.items():
-            lines.append(
-                [
-                    _MARKS[word],
-                    f" {truncate(escape_controls(name))}  {escape_controls(describe_column(column))}",
-                ]
-            )
+            lines.append([_MARKS[word], f" {_format_named(name, describe_column(column))}"])
     for name, change in schema.changed.items():
-        lines.append(
-            [
-                _MARKS["changed"],
-                f" {truncate(escape_controls(name))}  {escape_controls(', '.join(change.says))}",
-            ]
-        )
+        lines.append([_MARKS["changed"], f" {_format_named(name, ', '.join(change.says))}"])
     return _cap_lines(lines)
 
 
 def _format_features(found: Diff) -> list[list[StyledText]]:
-    return _cap_lines(
-        [
-            [f"{truncate(escape_controls(name))}  {escape_controls(', '.join(shift.says))}"]
-            for name, shift in found.features.items()
-        ]
-    )
+    return _cap_lines([[_format_named(name, ", ".join(shift.says))] for name, shift in found.features.items()])
+
+
+def _format_named(name: str, text: str) -> str:
+    return f"{truncate(escape_controls(name))}  {escape_controls(text)}"
 
 
 def _format_examples(found: Diff, names: dict[str, str]) -> list[list[StyledText]]:
@@ -162,7 +152,7 @@ def _format_example(example: RecordExample, names: dict[str, str], key: str | No
     parts = (
         [] if example.key is None else [f"{truncate(escape_controls(key or ''))} {escape_controls(str(example.key))}"]
     )
-    # Of a changed record B's place will do: that is the one to look at, and JSON has both.
+    # For a changed record the place in B: that is the one to inspect, and JSON has both.
     place = example.b or example.a
     if place is not None:
         parts.append(f"{names.get(place.path, escape_controls(place.path))} record {place.record:,}")
@@ -187,11 +177,11 @@ def _format_findings(found: Diff, names: dict[str, str]) -> list[list[StyledText
         lines.append([(finding.code, "bold red"), f"  {'  '.join(place)}   {escape_controls(finding.message)}"])
     more = len(found.findings) - MAX_LISTED + found.not_listed
     if more > 0:
-        lines.append([f"{more:,} more that could not be read; rekord check lists them"])
+        lines.append([f"… and {more:,} more that could not be read: rekord check lists them"])
     return lines
 
 
 def _cap_lines(lines: list[list[StyledText]]) -> list[list[StyledText]]:
     if len(lines) <= MAX_LISTED:
         return lines
-    return [*lines[:MAX_LISTED], [f"… {len(lines) - MAX_LISTED:,} more; --json has them all"]]
+    return [*lines[:MAX_LISTED], [f"… and {len(lines) - MAX_LISTED:,} more: --json lists them all"]]

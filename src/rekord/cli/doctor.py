@@ -1,35 +1,44 @@
-"""`rekord doctor`: why, how bad, and what to do."""
+"""`rekord doctor`: causes, their extent, and how to fix them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
 from rekord.cli import console
-from rekord.cli.console import StyledText, escape_controls, format_detail_lines, shorten_paths, truncate
-from rekord.cli.options import argument, flag_option, text_option
+from rekord.cli import options as shared
+from rekord.cli.console import (
+    SEVERITY_STYLES,
+    StyledText,
+    escape_controls,
+    format_detail_lines,
+    shorten_paths,
+    truncate,
+)
+from rekord.cli.flag_hints import translate_document, translate_hint
+from rekord.cli.options import text_option
 from rekord.report.formatting import format_byte_size, format_count
 
 if TYPE_CHECKING:
     from rekord.health.doctor.diagnosis import Diagnoses, Diagnosis, ParsePrediction
 
-_STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
-_SEVERITIES = ("error", "warning", "note")
 _MAX_CHARACTERS = 300
 
 
 def doctor(
-    paths: Annotated[list[str], argument("PATH", "Record files, folders or patterns.")],
-    schema: Annotated[str | None, text_option("--schema", "FILE", "What the records should be.")] = None,
+    paths: shared.PathsArgument,
+    schema: Annotated[
+        str | None, text_option("--schema", "FILE", "Schema that the records should match: JSON.")
+    ] = None,
     spec: Annotated[
         str | None,
-        text_option("--spec", "FILE.py:NAME", "The tf.io spec that reads them; the file is not run."),
+        text_option("--spec", "FILE.py:NAME", "tf.io spec that your code parses them with; the file is not run."),
     ] = None,
-    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
+    as_json: shared.JsonOption = False,
 ) -> int:
-    """Say why it is wrong, and what to do. Grouped by cause, worst first. Nothing is written."""
+    """Explain what is wrong with a dataset and how to fix it. Grouped by cause, worst first. Nothing is written."""
     from rekord.cli.console import CheckProgress
-    from rekord.health.dataset_files import find_dataset_files
-    from rekord.health.doctor.run import diagnose_files, find_common_folder, resolve_schema, resolve_spec
+    from rekord.health.dataset_files import find_dataset_files, resolve_schema
+    from rekord.health.doctor.run import diagnose_files, find_common_folder, resolve_spec
     from rekord.health.finding import Report
 
     loaded, wanted = resolve_schema(schema), resolve_spec(spec)
@@ -40,7 +49,7 @@ def doctor(
     with CheckProgress(report, files=len(files)):
         found = diagnose_files(place, asked=asked, schema=loaded, spec=wanted, report=report)
     if as_json:
-        console.print_json(found.to_dict())
+        console.print_json(translate_document(found.to_dict()))
     else:
         names = shorten_paths(asked, files)
         console.print_lines(format_diagnoses(found, names, report.payload_bytes))
@@ -50,7 +59,7 @@ def doctor(
 
 
 def format_diagnoses(found: Diagnoses, names: dict[str, str], payload_bytes: int) -> list[list[StyledText]]:
-    """Everything that the doctor has to say, line by line."""
+    """The diagnoses as lines, with what TensorFlow will report per feature."""
     lines: list[list[StyledText]] = []
     for diagnosis in found.diagnoses:
         lines += [*_format_diagnosis(diagnosis, names), []]
@@ -64,7 +73,7 @@ def format_diagnoses(found: Diagnoses, names: dict[str, str], payload_bytes: int
 
 def _format_diagnosis(diagnosis: Diagnosis, names: dict[str, str]) -> list[list[StyledText]]:
     head: list[StyledText] = [
-        (diagnosis.code, _STYLES[diagnosis.severity]),
+        (diagnosis.code, SEVERITY_STYLES[diagnosis.severity]),
         f"  {'' if diagnosis.severity == 'error' else diagnosis.severity + ': '}{escape_controls(diagnosis.title)}",
     ]
     lines = [head, *format_detail_lines(("where", _format_location(diagnosis, names)))]
@@ -72,17 +81,10 @@ def _format_diagnosis(diagnosis: Diagnosis, names: dict[str, str]) -> list[list[
         for number, text in enumerate(texts):
             label_once = label if number == 0 else ""
             lines.append(["  ", (f"{label_once:<9}", "dim"), f" {escape_controls(text)}"])
-    lines += format_detail_lines(("likely", diagnosis.likely), ("do", diagnosis.do))
+    lines += format_detail_lines(("likely", diagnosis.likely), ("do", translate_hint(diagnosis.do)))
     if diagnosis.tensorflow_error is not None:
-        lines.append(
-            [
-                "  ",
-                (
-                    f"tf says   {truncate(escape_controls(diagnosis.tensorflow_error), _MAX_CHARACTERS)}",
-                    "dim",
-                ),
-            ]
-        )
+        message = truncate(escape_controls(diagnosis.tensorflow_error), _MAX_CHARACTERS)
+        lines.append(["  ", (f"tf says   {message}", "dim")])
     return lines
 
 
@@ -103,7 +105,7 @@ def _format_location(diagnosis: Diagnosis, names: dict[str, str]) -> str:
 
 def _format_features(features: tuple[ParsePrediction, ...]) -> list[list[StyledText]]:
     width = min(max(len(feature.feature) for feature in features), 40)
-    lines: list[list[StyledText]] = [["TensorFlow, feature by feature:"]]
+    lines: list[list[StyledText]] = [["TensorFlow, per feature:"]]
     for feature in features:
         name = f"{truncate(escape_controls(feature.feature)):<{width}}"
         if feature.ok:
@@ -124,7 +126,7 @@ def _format_summary(found: Diagnoses, payload_bytes: int) -> list[list[StyledTex
         return [[("nothing wrong", "bold green"), f" · {amount}"]]
     each = [
         format_count(number, name)
-        for name in _SEVERITIES
+        for name in SEVERITY_STYLES
         if (number := sum(diagnosis.severity == name for diagnosis in found.diagnoses))
     ]
     head: StyledText = (", ".join(each), "bold red" if not found.ok else "bold")

@@ -1,4 +1,4 @@
-"""`rekord append`, `delete` and `relabel`: a new dataset that differs from another in some records."""
+"""`rekord append`, `delete` and `relabel`: a new dataset that differs from its input in some records."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rekord.cli import console as output
 from rekord.cli import options as shared
 from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls, invalid_option
-from rekord.cli.exit_handling import report_resumable
-from rekord.cli.options import argument, flag_option, integer_option, text_option
+from rekord.cli.exit_handling import report_resumable, split_rows
+from rekord.cli.options import Panel, argument, flag_option, integer_option, text_option
 from rekord.errors import error
-from rekord.report.formatting import format_byte_size, format_count, format_duration
+from rekord.report.formatting import format_count, format_duration
 
 if TYPE_CHECKING:
     from rekord.verbs.edit.common import EditResult, EditTarget
@@ -25,22 +25,20 @@ if TYPE_CHECKING:
 
 _DATA_ERROR_CODES = ("X510", "X571", "X572")
 
-EditInput: TypeAlias = Annotated[str, argument("IN", "A dataset that rekord wrote.")]
-EditOutput: TypeAlias = Annotated[str | None, argument("OUT", "The folder to be made. None beside --replace.")]
-ReplaceOption: TypeAlias = Annotated[bool, flag_option("--replace", "Put the new dataset in the place of IN.")]
+EditInput: TypeAlias = Annotated[str, argument("IN", "Dataset to edit, written by rekord.")]
+EditOutput: TypeAlias = Annotated[str | None, argument("OUT", "Folder to create. Left out with --replace.")]
+ReplaceOption: TypeAlias = Annotated[bool, flag_option("--replace", "Replace IN by the new dataset.", Panel.OUTPUT)]
 WhereOption: TypeAlias = Annotated[
-    str | None, text_option("--where", "SQL", "Which records: a condition over columns.")
+    str | None, text_option("--where", "SQL", "Select records by a condition on columns.", Panel.SOURCE)
 ]
 RecordsOption: TypeAlias = Annotated[
-    str | None, text_option("--records", "FILE", "Which records: a file of lines such as train,3.")
-]
-EditWorkers: TypeAlias = Annotated[
-    int | None, integer_option("--workers", "How many work at once. Default: one a core.", do="--workers 2")
+    str | None,
+    text_option("--records", "FILE", "Select records by a file of lines such as train,3.", Panel.SOURCE),
 ]
 
 
 def resolve_target(verb: str, out: str | None, options: EditOptions) -> EditTarget:
-    """Where the new dataset goes, as the command line says."""
+    """The place of the new dataset."""
     from rekord.verbs.edit.common import resolve_edit_target
 
     if (out is None) == (not options.replace):
@@ -50,9 +48,9 @@ def resolve_target(verb: str, out: str | None, options: EditOptions) -> EditTarg
 
 
 def run_edit_command(edit: Callable[[], EditResult], done: str, *, as_json: bool) -> int:
-    """Edit, and say how it ended; `done` is what was done to records."""
+    """Edit, and report the outcome; `done` is what was done to records, such as `deleted`."""
     began = time.perf_counter()
-    left = "nothing was published, and IN is as it was"
+    left = "nothing was published, and IN is unchanged"
     with report_resumable(_DATA_ERROR_CODES, as_json=as_json, left=left):
         ended = edit()
     seconds = time.perf_counter() - began
@@ -73,30 +71,18 @@ def _print_result(ended: EditResult, done: str, seconds: float) -> None:
     changed = sum(ended.counts.values())
     place = escape_controls(ended.dataset)
     if ended.nothing_to_do and not changed:
-        output.print_line(f"nothing to do: no record of {place} is {done}")
+        output.print_line(f"nothing to do: no records of {place} are {done}")
     elif ended.nothing_to_do:
-        output.print_line(f"nothing to do: {place} is complete already, {format_count(changed, 'record')} {done}")
+        output.print_line(f"nothing to do: {place} is already complete, {format_count(changed, 'record')} {done}")
     else:
         output.print_line(
-            f"{place}: {format_count(changed, 'record')} {done}, {format_count(records, 'record')} in all,"
+            f"{place}: {format_count(changed, 'record')} {done}, {format_count(records, 'record')} in total,"
             f" in {format_duration(seconds)}"
         )
-    rows = [
-        (
-            escape_controls(name),
-            format_count(part.records, "record"),
-            format_count(len(part.shards.records), "shard"),
-            format_byte_size(sum(part.shards.bytes)),
-            f"{ended.counts.get(name, 0):,} {done}",
-        )
-        for name, part in parts.items()
-    ]
-    widths = [max(len(row[i]) for row in rows) for i in range(5)] if rows else []
-    for row in rows:
-        output.print_line(
-            f"  {row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:>{widths[2]}}"
-            f"  {row[3]:>{widths[3]}}  {row[4]:>{widths[4]}}"
-        )
+    changes = [f"{ended.counts.get(name, 0):,} {done}" for name in parts]
+    rows = [[*row, change] for row, change in zip(split_rows(ended.manifest), changes, strict=True)]
+    for line in output.align_columns(rows, "<>>>>"):
+        output.print_line(f"  {line}")
     if ended.linked_shards or ended.written_shards:
         output.print_line(
             f"{format_count(ended.linked_shards, 'shard')} linked, "
@@ -110,27 +96,31 @@ def append(
     out: EditOutput = None,
     source: Annotated[
         str,
-        typer.Option("--from", metavar="SOURCE", help="Raw data: a folder, a file or a pattern.", show_default=False),
+        typer.Option(
+            "--from", metavar="SOURCE", help="Raw data: a folder, file or glob pattern.", show_default=False
+        ),
     ] = ...,  # type: ignore[assignment]
     split: Annotated[
         str | None,
-        text_option("--split", "SPLIT", "Where records go: train, unless said; or source, or a=0.9,b=0.1."),
+        text_option(
+            "--split", "A=0.9,B=0.1", "Splits of the new records: a name (default: train), ratios, or source."
+        ),
     ] = None,
     map_: shared.MapOption = None,
-    shard_size: Annotated[str, text_option("--shard-size", "SIZE", "Of a new shard, about.")] = "128MB",
+    shard_size: Annotated[str, text_option("--shard-size", "SIZE", "Approximate size of a new shard.")] = "128MB",
     shards: Annotated[
-        int | None, integer_option("--shards", "So many new ones a split instead.", do="--shards 2")
+        int | None, integer_option("--shards", "New shards per split; overrides --shard-size.", do="--shards 2")
     ] = None,
     verify: shared.VerifyOption = "full",
-    limit: Annotated[int | None, integer_option("--limit", "The first N rows only.", do="--limit 10")] = None,
+    limit: shared.LimitRowsOption = None,
     replace: ReplaceOption = False,
-    workers: EditWorkers = None,
+    workers: shared.WorkersOption = None,
     fresh: shared.FreshOption = False,
     as_json: shared.JsonOption = False,
 ) -> int:
-    """Make a dataset with more records. They go into new shards; those that exist are linked, not copied.
+    """Append records to a dataset. They go into new shards; existing shards are linked, not copied.
 
-    Rows have the form in which IN was written, and must fit its schema: exit code 1 where one does not.
+    Rows must match the schema of IN; the exit code is 1 if one does not.
     """
     from rekord.verbs.edit.append import append_rows
     from rekord.verbs.options import AppendOptions
@@ -157,14 +147,14 @@ def delete(
     records: RecordsOption = None,
     split: shared.SplitsOption = None,
     replace: ReplaceOption = False,
-    workers: EditWorkers = None,
+    workers: shared.WorkersOption = None,
     fresh: shared.FreshOption = False,
     as_json: shared.JsonOption = False,
 ) -> int:
-    """Make a dataset without some records. Shards that have none of them are linked, not copied.
+    """Delete records from a dataset. Shards that contain none of them are linked, not copied.
 
-    Records are those that --where says, or those that --records lists. Records of which the condition is NULL stay.
-    Nothing of a deleted record is in the new dataset.
+    Deletes the records that --where selects or --records lists; records whose condition is NULL are kept. Nothing
+    of a deleted record remains in the new dataset.
     """
     from rekord.verbs.edit.delete import delete_records
     from rekord.verbs.options import DeleteOptions
@@ -172,7 +162,7 @@ def delete(
     requested = DeleteOptions(
         where=where,
         records=records,
-        split=None if split is None else options.parse_names(split),
+        split=options.parse_optional_names(split),
         replace=replace,
         workers=workers,
         fresh=fresh,
@@ -188,28 +178,32 @@ def relabel(
     path: EditInput,
     out: EditOutput = None,
     set_: Annotated[
-        str | None, text_option("--set", "KEY=CLASS", "This class, for the records of --where or --records.")
+        str | None, text_option("--set", "KEY=CLASS", "Class to set for the records of --where or --records.")
     ] = None,
     where: WhereOption = None,
     records: RecordsOption = None,
     map_labels: Annotated[
         str | None, text_option("--map-labels", "OLD=NEW", "Rename classes, or merge them into others.")
     ] = None,
-    file: Annotated[str | None, text_option("--from", "FILE.csv", "Labels by a key, or by split and record.")] = None,
-    key: Annotated[str | None, text_option("--key", "KEY", "What tells records apart in --from.")] = None,
-    column: Annotated[str | None, text_option("--column", "KEY", "The only Label, or label, unless said.")] = None,
+    file: Annotated[
+        str | None, text_option("--from", "FILE.csv", "CSV of labels by --key, or by split and record.")
+    ] = None,
+    key: Annotated[str | None, text_option("--key", "KEY", "Column that identifies records in --from.")] = None,
+    column: Annotated[
+        str | None, text_option("--column", "KEY", "Column to relabel. Default: the only Label, or label.")
+    ] = None,
     classes: Annotated[
-        str | None, text_option("--names", "A,B|N", "All classes, in order; or how many there are.")
+        str | None, text_option("--names", "A,B|N", "All class names in order, or the number of classes.")
     ] = None,
     split: shared.SplitsOption = None,
     replace: ReplaceOption = False,
-    workers: EditWorkers = None,
+    workers: shared.WorkersOption = None,
     fresh: shared.FreshOption = False,
     as_json: shared.JsonOption = False,
 ) -> int:
-    """Make a dataset with other labels. Shards that have none of them are linked, not copied.
+    """Change labels of a dataset. Shards that contain none of them are linked, not copied.
 
-    A class that is mapped to a new name is called so; one that is mapped to another class is gone from the list.
+    Mapping a class to a new name renames it; mapping it to an existing class merges it into that class.
     """
     from rekord.verbs.edit.relabel import relabel_records
     from rekord.verbs.options import RelabelOptions
@@ -218,18 +212,19 @@ def relabel(
         name for name, value in (("--set", set_), ("--map-labels", map_labels), ("--from", file)) if value is not None
     ]
     if len(given) > 1:
-        raise error("U601", f"`{given[0]}` cannot stand beside `{given[1]}`", do="rekord relabel --help")
+        raise error("U601", f"`{given[0]}` and `{given[1]}` exclude each other", do="rekord relabel --help")
     change: Any = None
     if set_ is not None:
-        named, value = _parse_pair("--set", set_)
+        named, value = _parse_pair("--set", set_, "--set label=tulip")
         if column not in (None, named):
-            raise error("U601", "`--set` and `--column` name two columns", do="leave --column out")
+            raise error("U601", "`--set` and `--column` name different columns", do="leave --column out")
         column, change = named, value
     if map_labels is not None:
-        pairs = [_parse_pair("--map-labels", part) for part in map_labels.split(",") if part]
+        do = "--map-labels tulp=tulip"
+        pairs = [_parse_pair("--map-labels", part, do) for part in map_labels.split(",") if part]
         change = dict(pairs)
         if len(change) < len(pairs):
-            raise invalid_option("--map-labels", map_labels, "each class once", "rekord relabel --help")
+            raise invalid_option("--map-labels", map_labels, "each class once", do)
     requested = RelabelOptions(
         column=column,
         where=where,
@@ -237,7 +232,7 @@ def relabel(
         file=file,
         key=key,
         names=_parse_class_names(classes),
-        split=None if split is None else options.parse_names(split),
+        split=options.parse_optional_names(split),
         replace=replace,
         workers=workers,
         fresh=fresh,
@@ -247,15 +242,15 @@ def relabel(
 
 
 def _parse_class_names(given: str | None) -> Any:
-    """All classes: a list of them, or how many."""
+    """All classes: their names, or their number."""
     if given is None:
         return None
-    many = given.isascii() and given.isdigit() and len(given) < 10
-    return int(given) if many else [name for name in given.split(",") if name]
+    is_number = given.isascii() and given.isdigit() and len(given) < 10
+    return int(given) if is_number else [name for name in given.split(",") if name]
 
 
-def _parse_pair(option: str, text: str) -> tuple[str, str]:
+def _parse_pair(option: str, text: str, do: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     if not name or not value:
-        raise invalid_option(option, text, "two names: A=B", "rekord relabel --help")
+        raise invalid_option(option, text, "two names: A=B", do)
     return name, value

@@ -1,4 +1,4 @@
-"""How a command ends: wrong usage, bad data, an interrupt; and what it reports of a dataset that it wrote."""
+"""How a command ends: usage errors, bad data, an interrupt, and the summary of a dataset that was written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UsageFailure: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def explain_usage_error(failure: Any, group: Any, arguments: Sequence[str]) -> RekordError:
-    """The UsageError for a command line that could not be parsed."""
+    """The UsageError for a command line that cannot be parsed."""
     from rekord.errors import closest_match
 
     command, path = _find_command(failure, group, arguments)
@@ -39,17 +39,17 @@ def explain_usage_error(failure: Any, group: Any, arguments: Sequence[str]) -> R
         near = closest_match(option, [name for name in (*known, "--help") if name.startswith("--")])
         near = near or next(iter(failure.possibilities or ()), None)
         what = f"`{path}` has no option `{truncate(escape_controls(option))}`"
-        return error("U601", what, likely=f"`{near}` is meant" if near else None, do=help_line)
+        return error("U601", what, likely=f"a typo of `{near}`" if near else None, do=help_line)
     if command is group and "command" in failure.message.lower():
-        # Click says no more than the sentence; the name is the first word that is no option.
+        # Click gives no more than the sentence; the name is the first word that is not an option.
         verb = next((word for word in arguments if not word.startswith("-")), "")
         visible = [name for name, each in group.commands.items() if not each.hidden]
         near = closest_match(verb, visible)
         return error(
             "U601",
-            f"there is no command `{truncate(escape_controls(verb))}`",
+            f"unknown command `{truncate(escape_controls(verb))}`",
             expected=None if near else f"one of {', '.join(visible)}",
-            likely=f"`{near}` is meant" if near else None,
+            likely=f"a typo of `{near}`" if near else None,
             do=f"rekord {near} --help" if near else help_line,
         )
     if isinstance(failure, typer.BadParameter):
@@ -57,7 +57,7 @@ def explain_usage_error(failure: Any, group: Any, arguments: Sequence[str]) -> R
         if hasattr(failure, "param_type"):
             return error("U601", f"`{path}` needs {name}", do=help_line)
         found = failure.message.removeprefix("Value error, ").rstrip(".")
-        return error("U605", f"`{name}` cannot take this value", found=escape_controls(found), do=help_line)
+        return error("U605", f"`{name}` has an invalid value", found=escape_controls(found), do=help_line)
     sentence = escape_controls(failure.message).rstrip(".")
     return error("U601", f"`{path}`: {sentence[:1].lower()}{sentence[1:]}", do=help_line)
 
@@ -76,13 +76,13 @@ def _format_parameter(param: Any) -> str:
 
 
 _DATA_ERROR_CODES = ("X510", "X552", "X565")
-"""What can be wrong with the records of a dataset that another one is made of, beside damage."""
+"""What can be wrong with the records of the input of a verb, besides damage."""
 
-_RESUMABLE_NOTE = "nothing was published; what is done is kept for the next run"
+_RESUMABLE_NOTE = "nothing was published; finished work is kept for the next run"
 
 
 def is_data_error(failure: RekordError, codes: Collection[str] = _DATA_ERROR_CODES) -> bool:
-    """Whether the data is what went wrong, and not the command or the disk."""
+    """Whether the data is at fault, not the command or the disk."""
     if isinstance(failure, DataError) or failure.code in codes:
         return True
     return isinstance(failure, FormatError) and failure.location.record is not None
@@ -90,7 +90,7 @@ def is_data_error(failure: RekordError, codes: Collection[str] = _DATA_ERROR_COD
 
 @contextmanager
 def report_bad_data(codes: Collection[str], *, as_json: bool, left: str) -> Iterator[None]:
-    """End with exit code 1 where the data is bad; `left` says what came of it."""
+    """End with exit code 1 where the data is bad; `left` describes what was written or kept."""
     try:
         yield
     except RekordError as failure:
@@ -105,12 +105,12 @@ def report_bad_data(codes: Collection[str], *, as_json: bool, left: str) -> Iter
 def report_resumable(
     codes: Collection[str] = _DATA_ERROR_CODES, *, as_json: bool, left: str = _RESUMABLE_NOTE
 ) -> Iterator[None]:
-    """The same for what the next run goes on with, which may be interrupted at any time."""
+    """`report_bad_data` for a run that the next one resumes, and that may be interrupted at any time."""
     try:
         with report_bad_data(codes, as_json=as_json, left=left):
             yield
     except KeyboardInterrupt:
-        output.print_status("interrupted: run the same command again to continue")
+        output.print_status("interrupted: run the same command again to resume")
         raise typer.Exit(130) from None
 
 
@@ -122,7 +122,7 @@ def report_conversion(
     as_json: bool,
     also: Mapping[str, Any] | None = None,
 ) -> int:
-    """Say what was written, and give the exit code. `also` goes into the JSON document."""
+    """Print what was written, and return the exit code. `also` goes into the JSON document."""
     if as_json:
         output.print_json({**_build_document(place, outcome, seconds), **(also or {})})
     else:
@@ -131,7 +131,7 @@ def report_conversion(
 
 
 def report_forecast(place: str, expected: Forecast, *, as_json: bool) -> int:
-    """Say what would be written, and give the exit code."""
+    """Print what would be written, and return the exit code."""
     if as_json:
         output.print_json({"dataset": place, "dry_run": True, "forecast": expected.to_dict()})
     else:
@@ -142,7 +142,7 @@ def report_forecast(place: str, expected: Forecast, *, as_json: bool) -> int:
 
 
 def _build_document(place: str, outcome: ConversionResult, seconds: float) -> dict[str, Any]:
-    """The outcome as JSON holds it."""
+    """The outcome as a JSON document."""
     manifest = outcome.manifest
     return {
         "dataset": place,
@@ -162,30 +162,20 @@ def _build_document(place: str, outcome: ConversionResult, seconds: float) -> di
 
 
 def _print_outcome(place: str, outcome: ConversionResult, seconds: float) -> None:
-    """The outcome as a person reads it."""
+    """Print the outcome as text."""
     manifest = outcome.manifest
     records = sum(split.records for split in manifest.splits.values())
     total_bytes = sum(sum(split.shards.bytes) for split in manifest.splits.values())
     head = f"{escape_controls(place)}: {format_count(records, 'record')}, {format_byte_size(total_bytes)}"
     if outcome.nothing_to_do:
-        output.print_line(f"nothing to do: {head}, complete already")
+        output.print_line(f"nothing to do: {head}, already complete")
     else:
         resumed = (
-            f", {format_count(outcome.resumed_shards, 'shard')} of an earlier run" if outcome.resumed_shards else ""
+            f", {format_count(outcome.resumed_shards, 'shard')} from an earlier run" if outcome.resumed_shards else ""
         )
         output.print_line(f"{head}, in {format_duration(seconds)}{resumed}")
-    rows = [
-        (
-            escape_controls(name),
-            format_count(split.records, "record"),
-            format_count(len(split.shards.records), "shard"),
-        )
-        for name, split in manifest.splits.items()
-    ]
-    sizes = [format_byte_size(sum(split.shards.bytes)) for split in manifest.splits.values()]
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    for (name, number, shards), size in zip(rows, sizes, strict=True):
-        output.print_line(f"  {name:<{widths[0]}}  {number:>{widths[1]}}  {shards:>{widths[2]}}  {size}")
+    for line in output.align_columns(split_rows(manifest), "<>><"):
+        output.print_line(f"  {line}")
     rejects = _find_rejects_path(place, manifest)
     if rejects is not None:
         output.print_line(
@@ -193,11 +183,24 @@ def _print_outcome(place: str, outcome: ConversionResult, seconds: float) -> Non
         )
         _print_codes(rejects)
     if outcome.remarks is not None:
-        output.print_line(f"remarks, listed in {escape_controls(outcome.remarks)}")
+        output.print_line(f"remarks: listed in {escape_controls(outcome.remarks)}")
         _print_codes(outcome.remarks)
     if outcome.left is not None:
         output.print_status(f"files that rekord did not write were kept in {escape_controls(outcome.left)}")
     output.print_line(f"next: rekord check {shlex.quote(escape_controls(place))}")
+
+
+def split_rows(manifest: Manifest) -> list[list[str]]:
+    """The name, records, shards and size of each split of a dataset."""
+    return [
+        [
+            escape_controls(name),
+            format_count(split.records, "record"),
+            format_count(len(split.shards.records), "shard"),
+            format_byte_size(sum(split.shards.bytes)),
+        ]
+        for name, split in manifest.splits.items()
+    ]
 
 
 def _find_rejects_path(place: str, manifest: Manifest) -> str | None:
@@ -205,7 +208,7 @@ def _find_rejects_path(place: str, manifest: Manifest) -> str | None:
 
 
 def _print_codes(path: str) -> None:
-    """One line for each code of a list: how often, and where first."""
+    """One line per code in a list: its count and its first location."""
     counts: Counter[str] = Counter()
     first: dict[str, dict[str, Any]] = {}
     try:
@@ -215,7 +218,7 @@ def _print_codes(path: str) -> None:
                 counts[document["code"]] += 1
                 first.setdefault(document["code"], document)
     except (OSError, ValueError):
-        return  # the list itself is what counts
+        return  # the list is only summarised here
     for code, number in counts.most_common():
         origin = first[code]["origin"].get("path") or ""
         where = f"   first: {escape_controls(origin)}" if origin else ""

@@ -1,4 +1,4 @@
-"""`rekord explain`: what a code, or a message of TensorFlow, means, and what to do about it."""
+"""`rekord explain`: what an error code or a message of TensorFlow means, and what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rekord.cli import console
 from rekord.cli.console import escape_controls, format_detail_lines, truncate
-from rekord.cli.options import argument, flag_option
+from rekord.cli.options import JsonOption, argument
 from rekord.codes import CODES, page
 from rekord.errors import RekordError, error
 
@@ -24,11 +24,11 @@ _ERROR_CLASS = re.compile(r"\b[A-Z]\w{2,40}(?:Error|Exception|Loss)\b")
 def explain(
     words: Annotated[
         list[str] | None,
-        argument("[CODE | MESSAGE]", "Such as F102, or what TensorFlow said; without it, all codes are listed."),
+        argument("[CODE | MESSAGE]", "Error code such as F102, or an error message. Default: list all codes."),
     ] = None,
-    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
+    as_json: JsonOption = False,
 ) -> int:
-    """Say what a code or a message means. How it comes about, and what to do; TensorFlow's messages too."""
+    """Explain an error code, or an error message of TensorFlow. What it means, how it happens, and what to do."""
     if not words:
         _list_codes(as_json=as_json)
         return 0
@@ -43,12 +43,12 @@ def explain(
 
 
 def read_error_page(code: str) -> str:
-    """The page about a code, without its last newline."""
+    """The page about a code, without the newline at its end."""
     try:
         text = page(code)
     except FileNotFoundError:
         text = None
-    return (text or f"# {code}: {CODES[code]}\n\nThere is no page about this code in this installation.").rstrip()
+    return (text or f"# {code}: {CODES[code]}\n\nThis installation has no page about this code.").rstrip()
 
 
 def _list_codes(*, as_json: bool) -> None:
@@ -78,7 +78,7 @@ def _explain_message(text: str, *, as_json: bool) -> None:
     if explanation is not None:
         _print_explanation(explanation, as_json=as_json)
         return
-    # What rekord itself said has its code in it.
+    # A message of rekord contains its code.
     code = next((each for each in _CODE.findall(text[-100_000:]) if each in CODES), None)
     if code is None:
         raise _unknown_message_error(text)
@@ -99,31 +99,31 @@ def _print_explanation(explanation: Explanation, *, as_json: bool) -> None:
 
 def _unknown_message_error(text: str) -> RekordError:
     named = _ERROR_CLASS.search(text[-100_000:])
-    understood = f"the error's class, {named[0]}, and nothing that rekord knows beside it" if named else None
+    understood = f"the error class {named[0]}, and nothing else that rekord knows" if named else None
     return error(
         "U603",
-        "this message is not one that rekord knows",
+        "unknown message",
         expected="a code, or a message of TensorFlow about records, such as `Key: label.  Data types don't match`",
         found=understood or truncate(escape_controls(text)),
-        do="paste the line that begins with the error's name, whole; or look at the data: rekord check PATH",
+        do="pass the whole line that starts with the name of the error, or check the data: rekord check PATH",
     )
 
 
 def _unknown_code_error(code: str) -> RekordError:
     near = [each for each in CODES if _is_one_edit_apart(code.upper(), each)][:_MAX_SUGGESTIONS]
     family = [each for each in CODES if each[0] == code[:1].upper()]
-    expected = f"one from {family[0]} to {family[-1]}" if family and not near else None
+    expected = f"a code from {family[0]} to {family[-1]}" if family and not near else None
     return error(
         "U603",
-        f"there is no error code {truncate(escape_controls(repr(code)))}",
+        f"unknown error code {truncate(escape_controls(repr(code)))}",
         expected=expected,
-        likely=f"{' or '.join(near)} is meant" if near else None,
+        likely=f"a typo of {' or '.join(near)}" if near else None,
         do=f"rekord explain {near[0]}" if near else "rekord explain      (lists every code)",
     )
 
 
 def _is_one_edit_apart(a: str, b: str) -> bool:
-    """Whether one slip of the hand makes `a` of `b`. Codes are so short that two would fit a hundred."""
+    """Whether `a` and `b` differ by one edit. Codes are so short that two edits would match a hundred."""
     if abs(len(a) - len(b)) > 1:
         return False
     same = 0

@@ -1,33 +1,30 @@
-"""`rekord export`: records as Parquet, CSV, JSON lines, tars, images and more."""
+"""`rekord export`: records as Parquet, CSV, JSON Lines, tar files, images and more."""
 
 from __future__ import annotations
 
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from rekord.cli import console
+from rekord.cli import console, write_options
 from rekord.cli import options as shared
 from rekord.cli.console import escape_controls
 from rekord.cli.exit_handling import report_bad_data
 from rekord.cli.options import argument, flag_option, text_option
 from rekord.report.formatting import format_byte_size, format_count, format_duration
 
-if TYPE_CHECKING:
-    pass
-
 _DATA_ERROR_CODES = ("X560", "X561", "X562")
 
 
 class LabelForm(StrEnum):
-    """How classes are written."""
+    """How text formats write classes."""
 
     IDS = "ids"
     NAMES = "names"
 
 
 class ExportFormat(StrEnum):
-    """What is written."""
+    """Formats to export to."""
 
     PARQUET = "parquet"
     ARROW = "arrow"
@@ -48,7 +45,7 @@ def export(
         str,
         argument(
             "OUT",
-            "A file (.parquet, .arrow, .csv, .tsv, .jsonl, .tar; .csv.gz and .jsonl.gz too) or a folder.",
+            "File (.parquet, .arrow, .csv, .tsv, .jsonl, .tar, .csv.gz or .jsonl.gz) or folder to create.",
         ),
     ],
     format: Annotated[
@@ -56,27 +53,31 @@ def export(
         text_option(
             "--format",
             "FORMAT",
-            "For a folder: images, coco, voc, tfds, or a file a split: parquet, arrow, csv, jsonl, webdataset.",
+            "Format of a folder: images, coco, voc or tfds; or one file per split: parquet, csv, webdataset, …",
         ),
     ] = None,
     split: shared.SplitsOption = None,
-    columns: Annotated[str | None, text_option("--columns", "A,B", "Only these columns, in this order.")] = None,
-    limit: Annotated[int | None, text_option("--limit", "N", "Of each split only the first N records.")] = None,
+    columns: Annotated[
+        str | None, text_option("--columns", "A,B", "Export only these columns, in this order.")
+    ] = None,
+    limit: Annotated[
+        int | None, text_option("--limit", "N", "Export only the first N records of each split.")
+    ] = None,
     labels: Annotated[
         LabelForm | None,
-        text_option("--labels", "ids|names", "How text formats say classes: by id, unless said."),
+        text_option("--labels", "ids|names", "Write classes in text formats as ids (default) or names."),
     ] = None,
     shard_size: Annotated[
-        str | None, text_option("--shard-size", "SIZE", "Cut tars to this size: OUT-000000.tar, …")
+        str | None, text_option("--shard-size", "SIZE", "Split tar files at this size: OUT-000000.tar, …")
     ] = None,
     schema: shared.SchemaOption = None,
     kind: shared.KindOption = None,
-    overwrite: Annotated[bool, flag_option("--overwrite", "Replace OUT, if it is a file.")] = False,
+    overwrite: Annotated[bool, flag_option("--overwrite", "Overwrite OUT, if it is a file.")] = False,
     as_json: shared.JsonOption = False,
 ) -> int:
-    """Write records in a format of other tools. OUT appears when it is complete, or not at all.
+    """Export records to Parquet, CSV, images and other formats. OUT appears only when it is complete.
 
-    Exit code 1 where a record is damaged, or holds what the format cannot.
+    The exit code is 1 if a record is damaged, or contains a value that the format cannot hold.
     """
     from rekord.dataset.dataset import open as open_dataset
     from rekord.verbs.export.export import export_dataset
@@ -89,16 +90,16 @@ def export(
     ):
         dataset = open_dataset(path, schema=schema, kind=None if kind is None else kind.value)
         shared.print_opaque_payload_note(dataset.schema)
-        asked = ExportOptions(
+        requested = ExportOptions(
             format=None if format is None else format.value,
-            split=None if split is None else _split_names(split),
-            columns=None if columns is None else _split_names(columns),
+            split=write_options.parse_optional_names(split),
+            columns=write_options.parse_optional_names(columns),
             limit=limit,
             labels=(labels or LabelForm.IDS).value,
             shard_size=shard_size,
             overwrite=overwrite,
         )
-        report = export_dataset(dataset, target, asked, on_records=progress.add)
+        report = export_dataset(dataset, target, requested, on_records=progress.add)
     seconds = time.monotonic() - began
     if as_json:
         console.print_json({**report.to_dict(), "seconds": round(seconds, 3)})
@@ -113,12 +114,8 @@ def export(
     if report.left_out:
         shown = ", ".join(escape_controls(name) for name in report.left_out[:8])
         more = f" and {len(report.left_out) - 8} more" if len(report.left_out) > 8 else ""
-        console.print_status(f"without {shown}{more}: {report.format} has no place for them")
+        console.print_status(f"left out: {shown}{more} ({report.format} cannot hold them)")
     return 0
-
-
-def _split_names(names: str) -> list[str]:
-    return [name for name in names.split(",") if name]
 
 
 class _ExportProgress(console.LiveLine):

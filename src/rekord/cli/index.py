@@ -5,16 +5,15 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-import typer
-
 from rekord.cli import console
+from rekord.cli import options as shared
 from rekord.cli.console import escape_controls
-from rekord.cli.options import argument, flag_option, text_option
+from rekord.cli.options import output_option, text_option
 from rekord.report.formatting import format_count
 
 
 class IndexFormat(StrEnum):
-    """Who is to read the index files."""
+    """The reader of the index files."""
 
     REKORD = "rekord"
     DALI = "dali"
@@ -22,38 +21,35 @@ class IndexFormat(StrEnum):
 
 
 def index(
-    path: Annotated[str, argument("PATH", "A record file, a folder or a pattern.")],
+    path: shared.PathArgument,
     format: Annotated[
         IndexFormat | None,
-        text_option("--format", "rekord|dali|vahidk", "Who is to read the index files: rekord, unless said."),
+        text_option("--format", "rekord|dali|vahidk", "Reader of the index files. Default: rekord."),
     ] = None,
-    output: Annotated[
+    out: Annotated[
         str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="OUT",
-            help="Folder for the index files [default: index-dali or index-vahidk in PATH]; for one file, its index.",
+        output_option(
+            "OUT", "Folder of the index files (default: index-dali or index-vahidk in PATH); for one file, its index."
         ),
     ] = None,
-    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
+    as_json: shared.JsonOption = False,
 ) -> int:
-    """Write down where records begin. With such an index any record can be read at once."""
+    """Write index files, for random access to records."""
     from rekord.verbs.index import index as write_index
 
-    def say(target: str, records: int, wrote: bool) -> None:
+    def print_file(target: str, records: int, wrote: bool) -> None:
         console.print_line(
-            f"{escape_controls(target)}  {format_count(records, 'record')}" + ("" if wrote else "  (as it was)")
+            f"{escape_controls(target)}  {format_count(records, 'record')}" + ("" if wrote else "  (unchanged)")
         )
 
     report = write_index(
-        path, format=(format or IndexFormat.REKORD).value, out=output, on_file=None if as_json else say
+        path, format=(format or IndexFormat.REKORD).value, out=out, on_file=None if as_json else print_file
     )
     if as_json:
         console.print_json(report.to_dict())
         return 0
     console.print_status(
-        f"wrote {format_count(len(report.written), 'index file')} of {format_count(report.files, 'file')}"
+        f"wrote {format_count(len(report.written), 'index file')} for {format_count(report.files, 'file')}"
         f" · {format_count(report.records, 'record')}"
     )
     return 0

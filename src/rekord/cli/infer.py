@@ -1,16 +1,14 @@
-"""`rekord infer`: propose a schema, with the evidence for it."""
+"""`rekord infer`: infer a schema, and print the evidence for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from rekord.cli import console
 from rekord.cli import options as shared
 from rekord.cli.console import StyledText, escape_controls
-from rekord.cli.options import argument, flag_option, integer_option
+from rekord.cli.options import flag_option, integer_option, output_option
 from rekord.report.formatting import format_count
 
 if TYPE_CHECKING:
@@ -22,16 +20,16 @@ _NAMES = {"int64": "int", "float": "float"}
 
 
 def infer(
-    path: Annotated[str, argument("PATH", "A record file, a folder or a pattern.")],
+    path: shared.PathArgument,
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Save the schema as JSON, for --schema and Schema.load."),
+        output_option("FILE", "Save the schema as JSON, for --schema and Schema.load."),
     ] = None,
-    limit: Annotated[int | None, integer_option("--limit", "Read the first N records only.", do=_HINT)] = None,
+    limit: Annotated[int | None, integer_option("--limit", "Read only the first N records.", do=_HINT)] = None,
     kind: shared.KindOption = None,
-    as_json: Annotated[bool, flag_option("--json", "Print the schema's JSON.")] = False,
+    as_json: Annotated[bool, flag_option("--json", "Print the schema as JSON.")] = False,
 ) -> int:
-    """Propose a schema that the records fit. The evidence for it is given too."""
+    """Infer a schema from the records, and print the evidence for it."""
     from rekord.dataset.infer import infer as infer_quietly
 
     schema = infer_quietly(path, limit=limit, kind=kind.value if kind else None)
@@ -45,12 +43,12 @@ def infer(
         console.print_status(remark)
     shared.print_opaque_payload_note(schema)
     if output is not None:
-        console.print_status(f"saved in {escape_controls(output)}")
+        console.print_status(f"saved to {escape_controls(output)}")
     return 0
 
 
 def format_declaration(schema: Schema) -> Iterator[list[StyledText]]:
-    """The schema as a Python program declares it, with the evidence beside each column."""
+    """The schema as Python code, with the evidence next to each column."""
     records = schema.evidence["records"]
     yield ["import rekord as rk"]
     yield []
@@ -68,18 +66,18 @@ def format_declaration(schema: Schema) -> Iterator[list[StyledText]]:
 
 
 def format_remarks(schema: Schema) -> Iterator[str]:
-    """What a person should know besides: how much was read, and what the schema does not hold."""
+    """Remarks on the schema: how much was read, and what it does not cover."""
     evidence = schema.evidence
     records = format_count(evidence["records"], "record")
     yield (f"from all {records}" if evidence["complete"] else f"from the first {records}; later ones may differ")
     for group in ("features", "context", "steps"):
         for key, seen in evidence.get(group, {}).items():
             if not key:
-                yield "left out: a key without a name, which no column can have"
+                yield "left out: an empty key, which no column can have"
             if "differs" in seen:
                 kinds = ", ".join(f"{kind} {n:,}x" for kind, n in seen["kinds"].items())
                 yield (
-                    f"`{escape_controls(key)}` is stored in several kinds ({kinds}): reading stops where they differ"
+                    f"`{escape_controls(key)}` is stored as several kinds ({kinds}): reading fails where they differ"
                 )
 
 
@@ -89,15 +87,15 @@ def _format_columns(
     lines = [f"{' ' * indent}{escape_controls(repr(name))}: rk.{feature!r}," for name, feature in columns.items()]
     width = max([len(line) for line in lines if len(line) <= _MAX_DECLARATION_WIDTH], default=0)
     for line, (name, feature) in zip(lines, columns.items(), strict=True):
-        said = ", ".join(format_evidence(evidence[feature.key or name], records))
-        yield [f"{line:<{width}}", (f"  # {said}", "dim")]
+        comment = ", ".join(format_evidence(evidence[feature.key or name], records))
+        yield [f"{line:<{width}}", (f"  # {comment}", "dim")]
 
 
 def format_evidence(seen: Mapping[str, Any], records: int) -> Iterator[str]:
-    """The evidence about one key, in a few words each."""
+    """The evidence for one key, in short pieces."""
     yield f"present {seen['present']:,} of {records:,}"
     if seen["kind"] is None:
-        yield "never a value"
+        yield "no values"
         return
     if "steps" in seen:
         yield _format_span(seen["steps"], "step")

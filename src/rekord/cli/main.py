@@ -1,4 +1,4 @@
-"""The `rekord` command: its verbs, its help, and how any of them can end."""
+"""The `rekord` command: its verbs, their help, and exit codes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from rekord.cli.edit import append, delete, relabel
 from rekord.cli.exit_handling import UsageFailure, explain_usage_error
 from rekord.cli.explain import explain
 from rekord.cli.export import export
+from rekord.cli.flag_hints import set_running_verb
 from rekord.cli.index import index
 from rekord.cli.infer import infer
-from rekord.cli.options import flag_option
+from rekord.cli.options import Panel, flag_option
 from rekord.cli.query import query
 from rekord.cli.reader import reader
 from rekord.cli.rewrite import rewrite, split
@@ -81,35 +82,34 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
 
 
 _HELP_WIDTH = 80
-_MIN_TEXT_WIDTH = 36
-"""So many characters a line the text beside a long option has, whatever becomes of the width."""
+_MAX_NAME_WIDTH = 26
+"""Texts start in the same column for all options that are not longer than this."""
+_MIN_GROUPED_OPTIONS = 12
+"""A verb with more options than this shows them in panels."""
 
 
 class VerbCommand(TyperCommand):
-    """A verb whose help is a usage line, some sentences, its options and examples."""
+    """A verb whose help is a usage line, a description, its options and examples."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        set_running_verb(commands(), self)
         try:
             return super().parse_args(ctx, args)
         except console.InvalidOption as carrier:
             failure = carrier.failure
-            # An option that several verbs have does not know whose help there is to be read.
+            # An option that several verbs share does not know which verb it belongs to.
             failure.do = failure.do or f"{ctx.command_path} --help"
             raise failure from None
 
     def get_help(self, ctx: Any) -> str:
-        rows = [_format_option_row(param) for param in self.get_params(ctx)]
+        params = self.get_params(ctx)
+        usage = textwrap.wrap(f"Usage: {format_usage(self, options=True)}", _HELP_WIDTH, subsequent_indent=" " * 7)
+        text = textwrap.wrap(" ".join(inspect.cleandoc(self.help or "").split()), _HELP_WIDTH)
         examples = [f"  {line}" for line in EXAMPLES.get(str(self.name), ())]
-        lines = [
-            f"rekord {format_usage(self)}",
-            "",
-            *_split_sentences(self.help),
-            "",
-            *_format_table(rows),
-            "",
-            *examples,
-        ]
-        return "\n".join(lines).rstrip()
+        lines = [*usage, "", *text, *_format_panels(params)]
+        if examples:
+            lines += ["", "Examples:" if len(examples) > 1 else "Example:", *examples]
+        return "\n".join(lines)
 
 
 class RootGroup(TyperGroup):
@@ -117,21 +117,53 @@ class RootGroup(TyperGroup):
 
     def get_help(self, ctx: Any) -> str:
         verbs = [each for each in self.commands.values() if not each.hidden]
-        # The first sentence of each will do.
-        rows = [(f"rekord {format_usage(each)}", f"{(each.help or '').split('.')[0]}.") for each in verbs]
+        width = max(len(format_usage(each)) for each in verbs)
+        # The first sentence of each description.
+        rows = [(format_usage(each), f"{(each.help or '').split('.')[0]}.") for each in verbs]
         options = [_format_option_row(param) for param in self.get_params(ctx)]
-        rest = [
-            "",
-            "rekord VERB --help says more about one of them.",
-            *textwrap.wrap(self.epilog or "", _HELP_WIDTH),
-        ]
-        return "\n".join([*textwrap.wrap(self.help or "", _HELP_WIDTH), "", *_format_table(rows + options), *rest])
+        return "\n".join(
+            [
+                "Usage: rekord VERB [OPTIONS]",
+                "",
+                *textwrap.wrap(self.help or "", _HELP_WIDTH),
+                "",
+                "Verbs:",
+                *_format_table(rows, width),
+                "",
+                "Options:",
+                *_format_table(options, width),
+                "",
+                "Run `rekord VERB --help` for the options of a verb.",
+                *textwrap.wrap(self.epilog or "", _HELP_WIDTH),
+            ]
+        )
 
 
-def format_usage(command: Any) -> str:
-    """A verb with its arguments."""
-    names = [_format_argument(param) for param in command.params if param.param_type_name == "argument"]
-    return " ".join([str(command.name), *names])
+def format_usage(command: Any, *, options: bool = False) -> str:
+    """A verb with its arguments, and perhaps its options: by name those that are required."""
+    words = [_format_argument(param) for param in command.params if param.param_type_name == "argument"]
+    if options:
+        required = [param for param in command.params if param.param_type_name == "option" and param.required]
+        words += [f"{param.opts[0]} {param.metavar}" for param in required] + ["[OPTIONS]"]
+    return " ".join(["rekord", str(command.name), *words])
+
+
+def _format_panels(params: Sequence[Any]) -> list[str]:
+    """Arguments and options under headings; the options of a verb that has many by panel."""
+    options = [param for param in params if param.param_type_name == "option"]
+    panels: dict[str, list[Any]] = {
+        "Arguments": [param for param in params if param.param_type_name == "argument"],
+        "Options": [],
+    }
+    if len(options) > _MIN_GROUPED_OPTIONS:
+        panels |= {panel.value: [] for panel in Panel}
+    for param in options:
+        panel = getattr(param, "rich_help_panel", None) or (Panel.RUN if "--help" in param.opts else "Options")
+        panels[panel if panel in panels else "Options"].append(param)
+    tables = {title: [_format_option_row(param) for param in members] for title, members in panels.items() if members}
+    names = [len(name) for rows in tables.values() for name, _ in rows]
+    width = max(length for length in names if length <= _MAX_NAME_WIDTH)
+    return [line for title, rows in tables.items() for line in ("", f"{title}:", *_format_table(rows, width))]
 
 
 def _format_argument(param: Any) -> str:
@@ -141,26 +173,25 @@ def _format_argument(param: Any) -> str:
 
 
 def _format_option_row(param: Any) -> tuple[str, str]:
-    says = param.help or ""
+    text = param.help or ""
     if param.param_type_name == "argument":
-        return _format_argument(param), says
+        return _format_argument(param), text
     name = ", ".join(sorted(param.opts, key=len))
     if not param.is_flag:
         name += f" {param.metavar or param.opts[0].lstrip('-').upper()}"
-        says += f" [{param.default}]" if param.default is not None else ""
-    return name, "Show this help." if "--help" in param.opts else says
+        text += f" [default:\N{NO-BREAK SPACE}{param.default}]" if param.default is not None else ""
+    return name, "Show this help." if "--help" in param.opts else text
 
 
-def _split_sentences(text: str | None) -> list[str]:
-    lines = textwrap.wrap(" ".join(inspect.cleandoc(text or "").split()), _HELP_WIDTH - 2)
-    return [f"  {line}" for line in lines] or [""]
-
-
-def _format_table(rows: list[tuple[str, str]]) -> list[str]:
-    width = max(len(name) for name, _ in rows)
+def _format_table(rows: list[tuple[str, str]], width: int) -> list[str]:
+    """Names and texts in two columns; a name that is too long has a line of its own."""
     lines: list[str] = []
-    for name, says in rows:
-        first, *more = textwrap.wrap(says, max(_HELP_WIDTH - width - 4, _MIN_TEXT_WIDTH)) or [""]
+    for name, text in rows:
+        column = [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(text, _HELP_WIDTH - width - 4)]
+        if len(name) > width:
+            lines.append(f"  {name}")
+            name = ""
+        first, *more = column or [""]
         lines += [f"  {name:<{width}}  {first}".rstrip(), *[f"{'':{width + 4}}{line}" for line in more]]
     return lines
 
@@ -170,7 +201,7 @@ EXIT_OK, EXIT_FINDINGS, EXIT_USAGE, EXIT_NO_ACCESS, EXIT_BUG, EXIT_INTERRUPTED =
 _OUT_OF_MEMORY = "X508"
 _RESERVE_BYTES = 4 << 20
 _ADDRESS_SPACE_BYTES = 256 << 20
-"""What every verb takes to load its libraries. With less, some end the process with a message of their own."""
+"""What every verb needs to load its libraries. With less, some libraries end the process with their own message."""
 
 app = typer.Typer(
     name="rekord",
@@ -178,7 +209,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 good, 1 the data has findings, 2 wrong usage, 3 could not read or write.",
+    epilog="Exit codes: 0 success, 1 problems in the data, 2 invalid usage, 3 could not read or write.",
 )
 
 
@@ -187,7 +218,7 @@ def root(
     ctx: typer.Context,
     version: Annotated[bool, flag_option("--version", "Print the version and exit.")] = False,
 ) -> None:
-    """TFRecord datasets: write them from raw data, see what is in them, and check every byte."""
+    """Write TFRecord datasets from raw data, inspect them, check every byte, repair and edit them."""
     if version:
         from rekord.version import VERSION
 
@@ -206,7 +237,7 @@ _VERBS: tuple[Callable[..., int], ...] = (
 )  # fmt: skip
 for verb in _VERBS:
     app.command(cls=VerbCommand)(verb)
-# A message that was pasted without quotes may have words that look like options.
+# A message pasted without quotes may contain words that look like options.
 app.command(cls=VerbCommand, context_settings={"ignore_unknown_options": True})(explain)
 app.command(
     cls=VerbCommand, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
@@ -215,12 +246,12 @@ app.command(
 
 @cache
 def commands() -> Any:
-    """All verbs with their options, made once in a process: that reads the signature of every verb."""
+    """All verbs with their options, built once per process: that inspects the signature of every verb."""
     return typer.main.get_command(app)
 
 
 def run_command_line(argv: Sequence[str] | None = None, *, leave: Callable[[int], None] | None = None) -> int:
-    """Run one command line and give its exit code; whatever happens, it is said in one clear message.
+    """Run one command line and return its exit code; any failure is reported in one message.
 
     When memory ran out, `leave` ends the process: libraries that could not allocate crash as they are closed.
     """
@@ -239,7 +270,7 @@ def run_command_line(argv: Sequence[str] | None = None, *, leave: Callable[[int]
                 leave(code)
         return code
     except BrokenPipeError:
-        # Whoever read the output has seen enough.
+        # The reader of a pipe, such as `head`, closed it.
         console.discard_stdout()
         return EXIT_OK
     except console.OutputError as failure:
@@ -249,10 +280,11 @@ def run_command_line(argv: Sequence[str] | None = None, *, leave: Callable[[int]
 
 
 def _run_command(arguments: list[str], reserve: bytearray, *, as_json: bool) -> int:
-    """Run a verb and report how it failed, except for want of memory: that error is raised."""
+    """Run a verb and report a failure, except where memory ran out: that error is raised."""
     group = commands()
+    set_running_verb(group, None)
     try:
-        # Not through the command's own `main`, which ends the process in ways of its own.
+        # Not through `group.main`, which ends the process itself.
         with group.make_context("rekord", list(arguments)) as context:
             code = group.invoke(context)
         return code if isinstance(code, int) else EXIT_OK
@@ -281,7 +313,7 @@ def _run_command(arguments: list[str], reserve: bytearray, *, as_json: bool) -> 
 
 def _report_failure(failure: RekordError, *, as_json: bool) -> int:
     console.print_error(failure, as_json=as_json)
-    # A column that is not there was named on the command line.
+    # An unknown column was named on the command line.
     wrong_usage = isinstance(failure, UsageError) or failure.code == "S116"
     return EXIT_USAGE if wrong_usage else EXIT_NO_ACCESS
 
@@ -293,9 +325,9 @@ def _report_bug(bug: Exception, *, as_json: bool) -> int:
         import traceback
 
         console.print_status("".join(traceback.format_exception(bug)).rstrip())
-    console.print_status(("this is a bug of rekord:", "bold red"), f" {kind}: {what}" if what else f" {kind}")
-    console.print_status("  your data is as it was; please report this message, with the command that you ran")
-    console.print_status("  REKORD_TRACEBACK=1 in the environment shows where it happened")
+    console.print_status(("this is a bug in rekord:", "bold red"), f" {kind}: {what}" if what else f" {kind}")
+    console.print_status("  your data was not changed; please report this message and the command that you ran")
+    console.print_status("  set REKORD_TRACEBACK=1 in the environment to print a traceback")
     if as_json:
         console.print_json({"error": {"error": kind, "code": None, "what": what}})
     return EXIT_BUG
@@ -303,11 +335,11 @@ def _report_bug(bug: Exception, *, as_json: bool) -> int:
 
 def _stdout_error(failure: console.OutputError) -> RekordError:
     full = failure.errno in (errno.ENOSPC, errno.EDQUOT)
-    space = "free space on the disk that the output goes to, or "
+    space = "free space on the disk, or "
     return error(
         "X504",
-        "the output cannot be written",
+        "cannot write to standard output",
         location=Location(path="standard output"),
         found=failure.strerror or str(failure) or type(failure).__name__,
-        do=f"{space if full else ''}send the output to another place",
+        do=f"{space if full else ''}redirect the output to another place",
     )

@@ -1,4 +1,4 @@
-"""A payload for a person or a program: its kind, its features, and each value in a few characters."""
+"""A payload as text or JSON: its kind, its features, and a preview of each value."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from rekord.report.formatting import format_count
 
 _INSPECTED_BYTES = 4096
 _HEX_BYTES = 16
-_MAX_SEGMENTS = 1000  # before a JPEG's size; a hostile one could have millions
+_MAX_SEGMENTS = 1000  # before the size in a JPEG; a malicious one could have millions
 MAX_SHOWN_VALUES = 8
 
 
 class ImagePreview(NamedTuple):
-    """An encoded image: its format, and its size where the header says one."""
+    """An encoded image: its format, and its size if the header has one."""
 
     format: str
     width: int | None = None
@@ -34,7 +34,7 @@ class ImagePreview(NamedTuple):
 
 
 def inspect_image(data: bytes) -> ImagePreview | None:
-    """The image that these bytes begin, judged by its header alone; None where they are no image."""
+    """The image in these bytes, judged by its header alone; None if they are not an image."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return ImagePreview("PNG", *_unpack_pair(data[16:24], 4, "big") if data[12:16] == b"IHDR" else (None, None))
     if data.startswith(b"\xff\xd8\xff"):
@@ -47,7 +47,7 @@ def inspect_image(data: bytes) -> ImagePreview | None:
 
 
 def format_bytes(data: bytes) -> str:
-    """A byte string as a person wants to see it."""
+    """A preview of a byte string."""
     image = inspect_image(data)
     if image is not None:
         size = "" if image.width is None else f" {image.width}×{image.height}"
@@ -61,12 +61,12 @@ def format_bytes(data: bytes) -> str:
 
 
 def format_byte_list(values: Sequence[bytes]) -> str:
-    """A list of byte strings, as many as fit."""
+    """A preview of a list of byte strings."""
     return _format_list(map(format_bytes, values[:MAX_SHOWN_VALUES]), len(values))
 
 
 def format_numbers(values: Sequence[int] | Sequence[float], *, total: int) -> str:
-    """The first of `total` numbers, as many as fit; floats are abbreviated to six digits."""
+    """A preview of `total` numbers, of which these are the first; floats have six digits."""
     return _format_list(map(_format_number, values[:MAX_SHOWN_VALUES]), total)
 
 
@@ -86,14 +86,14 @@ def _format_list(shown: Iterable[str], total: int) -> str:
 
 
 def _decode_text(data: bytes) -> str | None:
-    # The beginning is enough to judge by, and a character may be cut off at its end.
+    # The beginning is enough, and its last character may be incomplete.
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         text = decoder.decode(data[:_INSPECTED_BYTES], final=len(data) <= _INSPECTED_BYTES)
     except UnicodeDecodeError:
         return None
     odd = sum(1 for letter in text if letter < " " and letter not in "\t\n\r")
-    # Small numbers are valid UTF-8 too; text has a stray control character at most here and there.
+    # Small numbers are valid UTF-8 too; text has few control characters.
     return text if odd * 4 <= len(text) else None
 
 
@@ -115,7 +115,7 @@ def _read_jpeg_size(data: bytes) -> tuple[int | None, int | None]:
         marker = segment[1]
         if marker == 0xFF:  # padding before a marker
             at += 1
-        elif marker == 0x01 or 0xD0 <= marker <= 0xD8:  # these stand alone
+        elif marker == 0x01 or 0xD0 <= marker <= 0xD8:  # markers without a segment
             at += 2
         elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
             height, width = _unpack_pair(segment[5:9], 2, "big")
@@ -156,7 +156,7 @@ _EVENT_NAMES = {
 
 @dataclass(slots=True, kw_only=True)
 class PayloadMessage:
-    """What a payload holds. `kind` decides which fields are filled; `facts` are short truths about it."""
+    """The content of a payload. `kind` decides which fields are set; `facts` are printed as they are."""
 
     kind: str
     payload: bytes
@@ -168,10 +168,10 @@ class PayloadMessage:
 
 
 def parse_message(payload: bytes, *, kind: str | None = None, file_kind: PayloadKind | None = None) -> PayloadMessage:
-    """The message in a payload. `kind` forces a reading, which raises where it fails.
+    """The message in a payload. `kind` forces a message type, and raises where the payload is not one.
 
-    `file_kind` is what the first records of the file are: a SequenceExample without steps looks like an
-    Example, and only its neighbours tell.
+    `file_kind` is the kind of the first records of the file: a SequenceExample without steps looks like an Example,
+    and only the other records show what it is.
     """
     if kind == "bytes":
         return PayloadMessage(kind="bytes", payload=payload)
@@ -202,7 +202,7 @@ def _parse_sequence(payload: bytes) -> PayloadMessage:
 
 
 def _read_list(message: PayloadMessage) -> None:
-    # 1: an Example, repeated; 2: the context. Each is a message in bytes of its own.
+    # 1: an Example, repeated; 2: the context. Each is a serialized message.
     message.examples, message.context = [], {}
     for number, _, body in _iter_fields(message.payload):
         if number == 1:
@@ -241,7 +241,7 @@ def _explain_failure(payload: bytes) -> str:
 
 
 def _iter_fields(payload: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """The fields of a message that the core has already walked: (number, wire type, value's bytes)."""
+    """The fields of a message that the core has validated: (number, wire type, bytes of the value)."""
     at = 0
     while at < len(payload):
         tag, at = _read_varint(payload, at)
@@ -253,7 +253,7 @@ def _iter_fields(payload: bytes) -> Iterator[tuple[int, int, bytes]]:
         elif wire == _VARINT:
             length = _read_varint(payload, at)[1] - at
         else:
-            yield number, wire, b""  # where a group ends only a walk through it would tell
+            yield number, wire, b""  # the end of a group is known only after parsing it
             return
         yield number, wire, payload[at : at + length]
         at += length
@@ -276,21 +276,21 @@ _TITLES = {
     "event": "tf.Event",
     "text": "plain text",
     "proto": "another protobuf message",
-    "other": "no message that is known",
+    "other": "unknown message",
     "bytes": "payload",
 }
 _MAX_NAME_WIDTH = 40
 _MAX_SHOWN_STEPS = 4
 _MAX_SHOWN_FEATURES = 1000
-"""More lines than this nobody reads, and those of a million features take most of a minute."""
+"""Nobody reads more lines, and formatting a million features takes most of a minute."""
 
 
 Texts: TypeAlias = "Mapping[str, Callable[[int], str]]"
-"""By key, what makes a text of a number that stands for something else, such as a time."""
+"""By key, how to print a number that stands for something else, such as a time."""
 
 
 def format_message(message: PayloadMessage, texts: Texts | None = None) -> list[list[StyledText]]:
-    """What stands below a record's heading."""
+    """The lines below the heading of a record."""
     texts = texts or {}
     if message.features is not None:
         return _format_table(message.features, indent=2, texts=texts) or [["  no features"]]
@@ -315,7 +315,7 @@ def format_message(message: PayloadMessage, texts: Texts | None = None) -> list[
 
 
 def message_to_json(message: PayloadMessage, texts: Texts | None = None) -> dict[str, Any]:
-    """A message as JSON holds it: `kind` says which of the other members are there."""
+    """A message as a JSON document; `kind` decides which other members it has."""
     texts = texts or {}
     document: dict[str, Any] = {"kind": message.kind}
     if message.features is not None:
@@ -336,7 +336,7 @@ def message_to_json(message: PayloadMessage, texts: Texts | None = None) -> dict
 
 
 def get_list_kind(value: DecodedValue) -> str | None:
-    """Which list a feature holds, by the name that its proto gives it; None where it holds none."""
+    """The kind of list in a feature: bytes, int64 or float; None if it is unset."""
     if value is None:
         return None
     if isinstance(value, list):
@@ -349,17 +349,17 @@ def _sort_features(named: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _take_first(named: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """What is shown of many features: the first by name."""
+    """The features that are shown: the first by name."""
     names = sorted(named) if len(named) <= _MAX_SHOWN_FEATURES else nsmallest(_MAX_SHOWN_FEATURES, named)
     return [(name, named[name]) for name in names]
 
 
 def _format_more(named: Mapping[str, Any], indent: int) -> list[list[StyledText]]:
-    """The line about features that are not shown."""
+    """The line that counts the features that are not shown."""
     hidden = len(named) - _MAX_SHOWN_FEATURES
     if hidden <= 0:
         return []
-    return [[" " * indent, (f"… and {hidden:,} more feature{'s' * (hidden > 1)} (--json shows all)", "dim")]]
+    return [[" " * indent, (f"… and {format_count(hidden, 'more feature')}: --json lists them all", "dim")]]
 
 
 def _format_table(features: FeatureMap, *, indent: int, texts: Texts) -> list[list[StyledText]]:

@@ -1,4 +1,4 @@
-"""`rekord query`: SQL over records, answered as a table, CSV, JSON or Parquet."""
+"""`rekord query`: SQL on records, with the result as a table, CSV, JSON or Parquet."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from rekord.cli import console
 from rekord.cli import options as shared
 from rekord.cli.console import escape_controls, truncate
-from rekord.cli.options import argument, integer_option, text_option
+from rekord.cli.options import argument, integer_option, output_option, text_option
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.report.formatting import format_count
@@ -24,7 +22,7 @@ _DEFAULT_ROWS = 40
 
 
 class ResultFormat(StrEnum):
-    """How an answer is written."""
+    """How the result is written."""
 
     TABLE = "table"
     CSV = "csv"
@@ -44,8 +42,10 @@ _FORMATS_BY_EXTENSION = {
 
 def query(
     path: shared.PathArgument,
-    sql: Annotated[str, argument("SQL", "Such as: select label, count(*) from records group by 1")],
-    split: Annotated[str | None, text_option("--split", "NAME", "Let `records` be those of one split.")] = None,
+    sql: Annotated[str, argument("SQL", "Query, such as: select label, count(*) from records group by 1")],
+    split: Annotated[
+        str | None, text_option("--split", "NAME", "Split that the table `records` holds. Default: all.")
+    ] = None,
     schema: shared.SchemaOption = None,
     kind: shared.KindOption = None,
     format: Annotated[
@@ -53,23 +53,23 @@ def query(
         text_option(
             "--format",
             "table|csv|tsv|jsonl|parquet",
-            "How to write the answer: a table in a terminal, else CSV, unless said.",
+            "Format of the result. Default: a table in a terminal, otherwise CSV.",
         ),
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Write the answer to a file; its name says how."),
+        output_option("FILE", "Write the result to a file, in the format of its extension."),
     ] = None,
     rows: Annotated[
         int,
-        integer_option("--rows", "How many rows a table shows.", do='rekord query PATH "select …" --rows 100'),
+        integer_option("--rows", "Maximum number of rows in a table.", do="--rows 100"),
     ] = _DEFAULT_ROWS,
     as_json: shared.JsonOption = False,
 ) -> int:
-    """Answer a question about records in SQL. Only the columns that it names are read.
+    """Query records with SQL. Only the columns that the query names are read.
 
-    All records are the table `records`, those of a split a table by its name. Where the query names them, _split and
-    _record number each record in its split, _shard and _shard_record in its file, and label_name is its class.
+    The table `records` holds all records, and each split is a table of its name. Extra columns: _split and _record
+    (number within the split), _shard and _shard_record (number within the file), and label_name for a label.
     """
     from rekord.feeds.sql.answer import QueryResult
     from rekord.verbs.query import select_query_splits
@@ -103,13 +103,15 @@ def _print_table(answer: QueryResult, rows: int) -> None:
     console.print_lines(lines)
     columns = len(answer.schema)
     if columns > MAX_SHOWN_COLUMNS:
-        console.print_status(f"the first {MAX_SHOWN_COLUMNS} of {columns:,} columns: -o FILE.csv has all of them")
+        console.print_status(f"showing the first {MAX_SHOWN_COLUMNS} of {columns:,} columns: -o FILE.csv writes all")
     if more:
-        console.print_status(f"the first {format_count(rows, 'row')}: --rows shows more, -o FILE.csv has all of them")
+        console.print_status(
+            f"showing the first {format_count(rows, 'row')}: --rows N shows more, -o FILE.csv writes all"
+        )
 
 
 def _print_document(answer: QueryResult) -> None:
-    """One document, whole: a failure in its middle must not leave half of one."""
+    """Print one complete document: a failure while reading must not leave half of one."""
     from rekord.cli.query_output import iter_json_rows
 
     columns = list(answer.schema.names)
@@ -131,12 +133,12 @@ def _save_result(answer: QueryResult, output: str, chosen: ResultFormat) -> int:
 def _choose_format(format: ResultFormat | None, output: str | None, *, as_json: bool) -> ResultFormat:
     if as_json and (format is not None or output is not None):
         other = f"--format {format.value}" if format is not None else "--output"
-        raise _query_option_error("--json, or another form, not both", f"--json and {other}", "--json alone")
+        raise _query_option_error("--json or another format, not both", f"--json and {other}", "leave --json out")
     if output is None:
         if format is None:
             return ResultFormat.TABLE if console.is_terminal(sys.stdout) else ResultFormat.CSV
         if format == ResultFormat.PARQUET:
-            raise _query_option_error("a file for Parquet", "none named", "-o answer.parquet")
+            raise _query_option_error("a file for Parquet", "standard output", "-o answer.parquet")
         return format
     ending = os.path.splitext(output)[1].lower()
     by_name = _FORMATS_BY_EXTENSION.get(ending)
@@ -146,7 +148,7 @@ def _choose_format(format: ResultFormat | None, output: str | None, *, as_json: 
         raise _query_option_error(
             "a name that ends in .csv, .tsv, .jsonl or .parquet",
             truncate(escape_controls(os.path.basename(output))) or "no name",
-            "-o answer.csv, or --format csv beside it",
+            "-o answer.csv, or add --format csv",
             location=Location(path=output),
         )
     chosen = format or by_name
@@ -155,7 +157,7 @@ def _choose_format(format: ResultFormat | None, output: str | None, *, as_json: 
 
 
 def _check_target(output: str, files: list[str]) -> None:
-    """An answer must not take the place of the data."""
+    """The result must not overwrite the data."""
     if os.path.realpath(output) in {os.path.realpath(file) for file in files}:
         raise error(
             "U631",

@@ -1,4 +1,4 @@
-"""The answer to a query as a table, CSV, JSON or Parquet."""
+"""The result of a query as a table, CSV, JSON or Parquet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LONG_INFINITY = {2**63 - 1: "infinity", 1 - 2**63: "-infinity"}
 
 
 def format_times(column: Any) -> Any:
-    """A column with text in place of all dates and times, in lists and structs too."""
+    """A column with its dates and times as text, in lists and structs too."""
     numbers = _replace_time_types(column.type, lambda kind: pa.int32() if kind.bit_width == 32 else pa.int64())
     if numbers == column.type:
         return column
@@ -41,7 +41,7 @@ def format_times(column: Any) -> Any:
 
 
 def _replace_time_types(kind: Any, leaf: Callable[[Any], Any]) -> Any:
-    """A type with others in place of its dates and times."""
+    """A type with its dates and times replaced."""
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind):
         return leaf(kind)
     if pa.types.is_map(kind):
@@ -58,7 +58,7 @@ def _replace_time_types(kind: Any, leaf: Callable[[Any], Any]) -> Any:
 
 
 def _make_time_converter(kind: Any) -> Callable[[Any], Any]:
-    """What puts text in place of the numbers that stand for dates and times of a type."""
+    """The conversion of numbers to text for the dates and times of a type."""
     if pa.types.is_date(kind):
         return partial(_format_date, days=1 if kind.bit_width == 32 else 86_400_000)
     if pa.types.is_time(kind):
@@ -96,7 +96,7 @@ def _format_timestamp(value: int, per_second: int, zone: str | None) -> str:
             from zoneinfo import ZoneInfo
 
             moment = moment.astimezone(ZoneInfo(zone))
-    except (OverflowError, ValueError, KeyError):  # of no year, or in no zone, that Python knows
+    except (OverflowError, ValueError, KeyError):  # a year or a time zone that Python does not support
         text, offset = str(np.datetime64(seconds, "s")).replace("T", " "), "+00:00"
     else:
         text = moment.isoformat(" ")
@@ -105,7 +105,7 @@ def _format_timestamp(value: int, per_second: int, zone: str | None) -> str:
 
 
 def _format_fraction(part: int, per_second: int) -> str:
-    """The part of a second, in as many digits as Python writes."""
+    """A fraction of a second, with as many digits as Python writes."""
     if part == 0:
         return ""
     billionths = part * (10**9 // per_second)
@@ -113,11 +113,11 @@ def _format_fraction(part: int, per_second: int) -> str:
 
 
 _GROUP_BYTES = 32 << 20
-"""About how much a row group of a Parquet file holds: all of it is in memory before it is written."""
+"""Approximate size of a row group of a Parquet file, which is in memory until it is written."""
 
 
 def iter_lines(answer: QueryResult, form: str, *, safe: bool = False) -> Iterator[str]:
-    """An answer as lines of csv, tsv or jsonl; `safe` ones cannot steer a terminal."""
+    """A result as lines of csv, tsv or jsonl; with `safe`, escaped for a terminal."""
     names = make_unique_names(answer.schema.names)
     if form == "jsonl":
         for rows in iter_json_rows(answer):
@@ -134,14 +134,14 @@ def iter_lines(answer: QueryResult, form: str, *, safe: bool = False) -> Iterato
 
 
 def iter_json_rows(answer: QueryResult) -> Iterator[list[list[Any]]]:
-    """The rows of an answer as JSON holds them, some at a time."""
+    """The rows of a result as JSON values, in batches."""
     for batch in answer.batches():
         columns = [_json_values(column) for column in batch.columns]
         yield [list(row) for row in zip(*columns, strict=True)]
 
 
 def make_unique_names(names: list[str]) -> list[str]:
-    """Names of columns, of which none is there twice."""
+    """Column names without duplicates."""
     taken: set[str] = set()
     found = []
     for name in names:
@@ -155,7 +155,7 @@ def make_unique_names(names: list[str]) -> list[str]:
 
 
 def write_parquet(answer: QueryResult, staged: Any) -> int:
-    """An answer as a Parquet file; gives the number of its rows."""
+    """Write a result as a Parquet file, and return the number of its rows."""
     from pyarrow import parquet
 
     sink = pa.PythonFile(staged, mode="w")
@@ -167,8 +167,8 @@ def write_parquet(answer: QueryResult, staged: Any) -> int:
     except pa.ArrowNotImplementedError as failure:
         raise error(
             "U676",
-            "result has a type that Parquet does not have",
-            expected="types that Parquet has",
+            "result has a type that Parquet does not support",
+            expected="types of Parquet",
             found=" ".join(str(failure).split())[:200],
             do="cast(… as varchar) in the query, or -o answer.csv",
         ) from None
@@ -193,7 +193,7 @@ def _iter_cell_chunks(names: list[str], answer: QueryResult) -> Iterator[list[tu
 
 
 def _format_cell(value: Any) -> str:
-    """A value in CSV: nothing for null, lists and structs as JSON."""
+    """A value in CSV: null as an empty cell, lists and structs as JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -211,7 +211,7 @@ def _json_values(column: Any) -> list[Any]:
 
 
 def _make_json_converter(kind: Any) -> Callable[[Any], Any] | None:
-    """What makes JSON of the values of a type; None where they are that already."""
+    """The conversion of values of a type to JSON; None where they need none."""
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind) or _is_text(kind):
         return None
     if pa.types.is_float32(kind) or pa.types.is_float16(kind):
@@ -261,12 +261,12 @@ def _to_json_number(value: float) -> float | None:
 
 
 def _to_short_number(value: float) -> float | None:
-    """A float32 in as few digits as tell it from others, which JSON and CSV readers give the same float32 for."""
+    """A float32 in the fewest digits that JSON and CSV readers parse back to the same float32."""
     return float(str(np.float32(value))) if math.isfinite(value) else None
 
 
 def _bytes_to_json(value: bytes) -> str | dict[str, str]:
-    """Bytes that are UTF-8 as a text; others in base64, and in a form that no text has."""
+    """Bytes as text where they are UTF-8, otherwise in base64, in an object that no text looks like."""
     try:
         return value.decode()
     except UnicodeDecodeError:
@@ -279,7 +279,7 @@ _COLUMN_SEPARATOR = "  "
 
 
 def format_table(answer: QueryResult, rows: int, terminal: bool) -> tuple[list[list[StyledText]], bool]:
-    """The lines of a table of some rows and its first columns, and whether there are more rows."""
+    """The lines of a table with at most `rows` rows, and whether there are more rows."""
     names = [
         truncate(escape_controls(name), _MAX_CELL_WIDTH)
         for name in make_unique_names(answer.schema.names)[:MAX_SHOWN_COLUMNS]
@@ -304,7 +304,7 @@ def format_table(answer: QueryResult, rows: int, terminal: bool) -> tuple[list[l
 
 
 def _shrink_columns(widths: list[int], width: int) -> None:
-    """Make the widest columns narrower, until a line fits where there is a width to fit."""
+    """Narrow the widest columns until a line fits into `width`; 0 is no limit."""
     while width and sum(widths) + len(_COLUMN_SEPARATOR) * (len(widths) - 1) > width:
         widest = max(range(len(widths)), key=widths.__getitem__)
         if widths[widest] <= _MIN_CELL_WIDTH:

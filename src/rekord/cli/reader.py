@@ -6,11 +6,11 @@ from enum import StrEnum
 from typing import Annotated
 
 from rekord.cli import console
-from rekord.cli.options import argument, text_option
+from rekord.cli.options import PathArgument, text_option
 
 
 class Framework(StrEnum):
-    """Whom the code is for."""
+    """Frameworks to generate code for."""
 
     TENSORFLOW = "tensorflow"
     TORCH = "torch"
@@ -20,12 +20,12 @@ class Framework(StrEnum):
 
 
 def reader(
-    path: Annotated[str, argument("PATH", "A record file, a folder or a pattern.")],
+    path: PathArgument,
     framework: Annotated[
-        Framework, text_option("--for", "tensorflow|torch|jax|dali|spark", "What is to read the records.")
+        Framework, text_option("--for", "tensorflow|torch|jax|dali|spark", "Framework to generate code for.")
     ],
 ) -> int:
-    """Print code that reads a dataset. It names files, keys, shapes, compression and classes."""
+    """Generate code that reads a dataset, with its files, keys, shapes, compression and classes."""
     from rekord.dataset.dataset import open as open_dataset
     from rekord.feeds.codegen import generate_reader_code
 

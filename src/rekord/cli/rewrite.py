@@ -1,9 +1,10 @@
-"""`rekord rewrite` and `split`: a dataset as another one, copied, changed, or with other splits."""
+"""`rekord rewrite` and `split`: a copy of a dataset with other shards, columns or splits."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rekord.cli import console as output
@@ -11,7 +12,8 @@ from rekord.cli import options as shared
 from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls, invalid_option
 from rekord.cli.exit_handling import report_conversion, report_forecast, report_resumable
-from rekord.cli.options import flag_option, integer_option, text_option
+from rekord.cli.options import Panel, flag_option, integer_option, text_option
+from rekord.errors import RekordError
 from rekord.report.formatting import format_byte_size, format_count
 
 if TYPE_CHECKING:
@@ -23,50 +25,57 @@ def rewrite(
     source: shared.InputArgument,
     out: shared.OutputArgument,
     also: Annotated[
-        list[str] | None, text_option("--also", "PATH", "Another dataset to come behind IN; may be repeated.")
+        list[str] | None,
+        text_option("--also", "PATH", "Another dataset, appended to IN; may be repeated.", Panel.SOURCE),
     ] = None,
     cast: Annotated[
-        list[str] | None, text_option("--cast", "KEY=TYPE", "Another type, if nothing is lost: label=int64.")
+        list[str] | None,
+        text_option(
+            "--cast", "KEY=TYPE", "Convert a column to another type, if no value changes: label=int64.", Panel.COLUMNS
+        ),
     ] = None,
-    rename: Annotated[list[str] | None, text_option("--rename", "OLD=NEW", "Another name for a column.")] = None,
-    drop: Annotated[str | None, text_option("--drop", "A,B", "Leave these columns out.")] = None,
-    keep: Annotated[str | None, text_option("--keep", "A,B", "Leave all others out.")] = None,
+    rename: Annotated[list[str] | None, text_option("--rename", "OLD=NEW", "Rename a column.", Panel.COLUMNS)] = None,
+    drop: Annotated[str | None, text_option("--drop", "A,B", "Drop these columns.", Panel.COLUMNS)] = None,
+    keep: Annotated[str | None, text_option("--keep", "A,B", "Drop all other columns.", Panel.COLUMNS)] = None,
     fill: Annotated[
-        list[str] | None, text_option("--fill", "KEY=VALUE", "What stands in for missing values.")
+        list[str] | None,
+        text_option("--fill", "KEY=VALUE", "Value to store where a column is missing.", Panel.COLUMNS),
     ] = None,
-    where: Annotated[str | None, text_option("--where", "SQL", "Only records of which this is true.")] = None,
+    where: Annotated[
+        str | None, text_option("--where", "SQL", "Keep only records that match this condition.", Panel.SOURCE)
+    ] = None,
     kind: shared.KindOption = None,
     schema: Annotated[
-        str | None, text_option("--schema", "FILE", "Columns as they are to be: JSON or .pbtxt.")
+        str | None, text_option("--schema", "FILE", "Schema to write: JSON or .pbtxt.", Panel.COLUMNS)
     ] = None,
-    index: Annotated[str | None, text_option("--index", "A,B", "More columns to keep in the index.")] = None,
+    index: Annotated[str | None, text_option("--index", "A,B", "Columns to add to the index.", Panel.OUTPUT)] = None,
     shard_size: shared.ShardSizeOption = "128MB",
     shards: shared.ShardsOption = None,
     compression: shared.CompressionOption = None,
-    shuffle: Annotated[bool, flag_option("--shuffle", "Across each split.")] = False,
-    seed: Annotated[int, integer_option("--seed", "Of the order.")] = 0,
-    lossy: Annotated[bool, flag_option("--lossy", "Casts may cut off and round.")] = False,
+    shuffle: Annotated[bool, flag_option("--shuffle", "Shuffle records within each split.", Panel.SPLITS)] = False,
+    seed: Annotated[int, integer_option("--seed", "Seed for shuffling.", Panel.SPLITS)] = 0,
+    lossy: Annotated[bool, flag_option("--lossy", "Allow --cast to truncate and round.", Panel.COLUMNS)] = False,
     format_: shared.FormatOption = None,
     workers: shared.WorkersOption = None,
     dry_run: shared.DryRunOption = False,
     fresh: shared.FreshOption = False,
     as_json: shared.JsonOption = False,
 ) -> int:
-    """Write a dataset anew, copied or changed.
+    """Rewrite a dataset with other shards, another order or other columns.
 
-    In other shards, another order, or with other columns. IN stays as it is.
+    Records are copied without decoding where nothing in them changes. IN is not changed.
     """
     from rekord.verbs.options import RewriteOptions
     from rekord.verbs.rewrite.rewrite import prepare_rewrite
 
     began = time.perf_counter()
-    asked = RewriteOptions(
+    requested = RewriteOptions(
         kind=None if kind is None else kind.value,
         schema=options.read_schema(schema),
         cast=parse_pairs("--cast", cast, do="--cast label=int64"),
         rename=parse_pairs("--rename", rename, do="--rename old=new"),
-        drop=options.parse_names(drop) if drop is not None else None,
-        keep=options.parse_names(keep) if keep is not None else None,
+        drop=options.parse_optional_names(drop),
+        keep=options.parse_optional_names(keep),
         fill=_parse_fill_values(fill),
         where=where,
         index=options.parse_names(index),
@@ -81,7 +90,7 @@ def rewrite(
         fresh=fresh,
     )
     with report_resumable(as_json=as_json):
-        prepared = prepare_rewrite([source, *(also or ())], out, asked)
+        prepared = prepare_rewrite([source, *(also or ())], out, requested)
         shared.print_opaque_payload_note(prepared.olds[0].schema)
         if dry_run:
             return report_rewrite_forecast(prepared, as_json=as_json)
@@ -93,13 +102,23 @@ def rewrite(
 def split(
     source: shared.InputArgument,
     out: shared.OutputArgument,
-    split_: Annotated[str | None, text_option("--split", "SPLITS", "Ratios: train=0.8,val=0.2.")] = None,
-    split_by: Annotated[str | None, text_option("--split-by", "KEY", "Records of one value share a split.")] = None,
+    split_: Annotated[str | None, text_option("--split", "A=0.8,B=0.2", "New splits by ratio.", Panel.SPLITS)] = None,
+    split_by: Annotated[
+        str | None,
+        text_option("--split-by", "KEY", "Keep records with the same value in the same split.", Panel.SPLITS),
+    ] = None,
     stratify: shared.StratifyOption = None,
-    folds: Annotated[int | None, integer_option("--folds", "Instead: fold0, fold1, …")] = None,
-    only: Annotated[str | None, text_option("--only", "SPLIT", "The records of this split alone.")] = None,
-    shuffle: Annotated[bool, flag_option("--shuffle", "Within each new split.")] = False,
-    seed: Annotated[int, integer_option("--seed", "Of splits and order.")] = 0,
+    folds: Annotated[
+        int | None,
+        integer_option("--folds", "Number of folds (fold0, fold1, …) instead of --split.", Panel.SPLITS),
+    ] = None,
+    only: Annotated[
+        str | None, text_option("--only", "SPLIT", "Use only the records of this split.", Panel.SOURCE)
+    ] = None,
+    shuffle: Annotated[
+        bool, flag_option("--shuffle", "Shuffle records within each new split.", Panel.SPLITS)
+    ] = False,
+    seed: Annotated[int, integer_option("--seed", "Seed for splitting and shuffling.", Panel.SPLITS)] = 0,
     shard_size: shared.ShardSizeOption = "128MB",
     shards: shared.ShardsOption = None,
     compression: shared.CompressionOption = None,
@@ -109,15 +128,15 @@ def split(
     fresh: shared.FreshOption = False,
     as_json: shared.JsonOption = False,
 ) -> int:
-    """Deal the records of a dataset anew.
+    """Re-split a dataset.
 
-    To other splits: by ratio, by group, by class, or in folds. IN stays as it is.
+    By ratio, by group, stratified by class, or into folds. IN is not changed.
     """
     from rekord.verbs.options import SplitOptions
     from rekord.verbs.split import prepare_split
 
     began = time.perf_counter()
-    asked = SplitOptions(
+    requested = SplitOptions(
         split=options.parse_splits(split_),  # type: ignore[arg-type]  # one name alone is refused there
         split_by=split_by,
         stratify=stratify,
@@ -133,7 +152,7 @@ def split(
         fresh=fresh,
     )
     with report_resumable(as_json=as_json):
-        prepared = prepare_split(source, out, asked)
+        prepared = prepare_split(source, out, requested)
         if dry_run:
             return report_rewrite_forecast(prepared, as_json=as_json)
         outcome = prepared.run(progress=True)
@@ -141,63 +160,63 @@ def split(
 
 
 def parse_pairs(option: str, texts: list[str] | None, *, do: str) -> dict[str, str] | None:
-    """`a=b,c=d`, and the option perhaps several times."""
+    """`a=b,c=d`, for an option that may be repeated."""
     made: dict[str, str] = {}
     for part in [part for text in texts or () for part in text.split(",")]:
-        name, equals, value = part.partition("=")
-        if not equals or not name.strip() or not value.strip() or name.strip() in made:
-            raise invalid_option(option, part, "a column and a value, each column once", do, code="U601")
-        made[name.strip()] = value.strip()
+        name, value = _parse_pair(option, part, made, do)
+        if not value.strip():
+            raise _invalid_pair(option, part, do)
+        made[name] = value.strip()
     return made or None
 
 
 def _parse_fill_values(texts: list[str] | None) -> dict[str, Any] | None:
-    """`score=0.5`: the value as JSON, or else as a text."""
+    """`score=0.5`: the value as JSON, or as text if it is not JSON."""
     made: dict[str, Any] = {}
     for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip() or name.strip() in made:
-            raise invalid_option(
-                "--fill", text, "a column and a value, each column once", "--fill score=0", code="U601"
-            )
+        name, value = _parse_pair("--fill", text, made, "--fill score=0")
         try:
-            made[name.strip()] = json.loads(value)
+            made[name] = json.loads(value)
         except (ValueError, RecursionError):
-            made[name.strip()] = value
+            made[name] = value
     return made or None
 
 
+def _parse_pair(option: str, text: str, known: Collection[str], do: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip() or name.strip() in known:
+        raise _invalid_pair(option, text, do)
+    return name.strip(), value
+
+
+def _invalid_pair(option: str, text: str, do: str) -> RekordError:
+    return invalid_option(option, text, "a column and a value, each column once", do, code="U601")
+
+
 def report_rewrite_forecast(prepared: PreparedRewrite, *, as_json: bool) -> int:
-    """Say what would be written."""
+    """Print what would be written."""
     if prepared.conversion is not None:
         from rekord.verbs.forecast import forecast
 
         return report_forecast(prepared.out, forecast(prepared.conversion), as_json=as_json)
     assert prepared.copy is not None
     splits = summarize_copied_splits(prepared.copy)
+    framed_bytes = prepared.copy.framed_bytes
     if as_json:
-        told = {
-            "dataset": prepared.out,
-            "dry_run": True,
-            "splits": splits,
-            "bytes": prepared.copy.framed_bytes,
-        }
-        output.print_json(told)
+        output.print_json({"dataset": prepared.out, "dry_run": True, "splits": splits, "bytes": framed_bytes})
         return 0
     for name, split in splits.items():
         output.print_line(
             f"{escape_controls(name)}: {format_count(split['records'], 'record')}, "
             f"{format_count(split['shards'], 'shard')}"
         )
-    output.print_line(
-        f"{format_byte_size(prepared.copy.framed_bytes or 0)} before compression, copied without decoding"
-    )
+    output.print_line(f"{format_byte_size(framed_bytes or 0)} before compression, copied without decoding")
     output.print_status("nothing was written")
     return 0
 
 
 def summarize_copied_splits(wanted: Derivation) -> dict[str, dict[str, int]]:
-    """The records and shards of each split of a dataset that would be made by copying."""
+    """The records and shards of each split that would be copied."""
     from rekord.conversion.derive import CopiedShard
 
     return {

@@ -1,4 +1,4 @@
-"""`rekord salvage`: every intact record to a new place, with the list of gaps."""
+"""`rekord salvage`: copy every intact record, and list the gaps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 from rekord.cli import console
 from rekord.cli.console import StyledText, escape_controls
-from rekord.cli.options import argument, flag_option
+from rekord.cli.options import InputArgument, JsonOption, argument
 from rekord.report.formatting import format_count
 
 if TYPE_CHECKING:
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from rekord.health.salvage.copy import Gap, SalvageReport
 
 MAX_LISTED_GAPS = 100
-"""So many gaps get a line of their own; a person reads no more of that."""
+"""Gaps that get a line each; JSON has them all."""
 
 
 def salvage(
-    source: Annotated[str, argument("IN", "A record file, folder or pattern.")],
-    target: Annotated[str, argument("OUT", "A new file for a file, a new folder else.")],
-    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
+    source: InputArgument,
+    target: Annotated[str, argument("OUT", "File to create if IN is a file, otherwise a folder to create.")],
+    as_json: JsonOption = False,
 ) -> int:
-    """Copy every intact record to a new place. Lists what is lost. Exit code 1 where there are gaps."""
+    """Copy all intact records of damaged files. Lists the gaps; the exit code is 1 if there are any."""
     from rekord.health.salvage.copy import SalvageReport
     from rekord.health.salvage.run import salvage_into
 
@@ -38,26 +38,26 @@ def salvage(
 
 
 def _salvage_with_progress(source: str, target: str, report: SalvageReport) -> None:
-    """Salvage, and say each gap when it is met, then the sum of it."""
+    """Salvage, print each gap as it is found, then a summary."""
     from rekord.cli.console import CheckProgress
     from rekord.health.salvage.run import salvage_into
 
     # The line reads `files`, `records` and `payload_bytes`, which both reports have.
     with CheckProgress(cast("Report", report), files=_count_files(source)) as progress:
 
-        def say(gap: Gap) -> None:
+        def print_gap(gap: Gap) -> None:
             listed = len(report.gaps) + report.not_listed
             if listed <= MAX_LISTED_GAPS:
                 with progress.suspended():
                     console.print_line(*_format_gap(gap, source))
                     console.flush_stdout()
 
-        salvage_into(source, target, report, on_gap=say)
+        salvage_into(source, target, report, on_gap=print_gap)
     console.print_lines(_format_summary(report))
 
 
 def _count_files(source: str) -> int:
-    """How many files there are, where someone watches; what is wrong with them is said elsewhere."""
+    """The number of files, for the progress line; errors are reported by the salvage itself."""
     from rekord.dataset.read import list_record_files
     from rekord.errors import RekordError
 
@@ -78,7 +78,7 @@ def _format_gap(gap: Gap, source: str) -> list[StyledText]:
         end = "the end" if gap.compressed_end is None else f"{gap.compressed_end:,}"
         place += f" (in the file {gap.compressed_begin:,} to {end})"
     lost = "" if gap.lost_records is None else f" · lost {format_count(gap.lost_records, 'record')}"
-    found = " · went on where a search found the next record" if gap.left_by == "search" else ""
+    found = " · resumed where a search found the next record" if gap.left_by == "search" else ""
     return [
         (gap.code, "bold red"),
         f"  {escape_controls(name)}  {place}   {escape_controls(gap.message)}{lost}{found}",
@@ -89,10 +89,10 @@ def _format_summary(report: SalvageReport) -> list[list[StyledText]]:
     gaps = len(report.gaps) + report.not_listed
     lines: list[list[StyledText]] = []
     if gaps > MAX_LISTED_GAPS:
-        lines.append([f"{gaps - MAX_LISTED_GAPS:,} more gaps: --json lists them"])
+        lines.append([f"… and {gaps - MAX_LISTED_GAPS:,} more gaps: --json lists them all"])
     if report.resynchronised:
         lines.append(
-            [f"{format_count(report.resynchronised, 'record')} kept behind a search: known by their checksums alone"]
+            [f"{format_count(report.resynchronised, 'record')} found by a search: identified by checksum alone"]
         )
     wrote = escape_controls(report.out) + (os.sep if os.path.isdir(report.out) and report.out[-1:] != os.sep else "")
     kept = f"kept {format_count(report.kept, 'record')}"

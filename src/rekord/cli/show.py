@@ -1,4 +1,4 @@
-"""`rekord show`: records in the terminal; and `view`, which will show them in the browser."""
+"""`rekord show`: records in the terminal; and `view`, not available yet, to show them in a browser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from rekord.cli import console
 from rekord.cli import options as shared
 from rekord.cli.console import make_integer_parser, shorten_paths
-from rekord.cli.options import argument, flag_option, integer_option
+from rekord.cli.options import integer_option, parsed_option
 from rekord.errors import RekordError, error
 from rekord.location import Location
 from rekord.report.formatting import format_byte_size, format_count
@@ -19,26 +19,23 @@ from rekord.report.formatting import format_byte_size, format_count
 if TYPE_CHECKING:
     from rekord._core import PayloadKind
 
-_NUMBER_HINT = "rekord show PATH -n 5"
-_RECORD_HINT = "rekord show PATH --record 0"
-
 
 def show(
-    path: Annotated[str, argument("PATH", "A record file, a folder or a pattern.")],
-    number: Annotated[int, integer_option("-n", "How many records, from the first on.", do=_NUMBER_HINT)] = 5,
+    path: shared.PathArgument,
+    number: Annotated[int, integer_option("-n", "Number of records to show.", do="-n 5")] = 5,
     record: Annotated[
         int | None,
-        typer.Option(
+        parsed_option(
             "--record",
-            metavar="I",
-            help="One record instead, counted from 0 across all files.",
-            parser=make_integer_parser("--record", do=_RECORD_HINT),
+            "I",
+            "Show only this record, counted from 0 across all files.",
+            make_integer_parser("--record", do="--record 0"),
         ),
     ] = None,
     kind: shared.KindOption = None,
-    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
+    as_json: shared.JsonOption = False,
 ) -> int:
-    """Show records in the terminal. Which features they have, and what is in them."""
+    """Show records with their features and values."""
     from rekord.cli.payload_view import format_message, message_to_json, parse_message
     from rekord.dataset.read import list_record_files
     from rekord.errors import add_location
@@ -63,12 +60,12 @@ def show(
     if as_json:
         console.print_json({"records": documents})
     elif record is None and found < number:
-        console.print_status(f"that is all: {format_count(found, 'record')}" if found else "there are no records")
+        console.print_status(f"end of the dataset: {format_count(found, 'record')}" if found else "no records")
     return 0
 
 
 def _number_texts(paths: list[str]) -> dict[str, Callable[[int], str]]:
-    """By record key, what makes a text of its numbers, where a dataset's manifest declares that, as for times."""
+    """By record key, how to print its numbers, where the schema in the manifest defines it, as for times."""
     import os
 
     from rekord.dataset.manifest import read_manifest
@@ -77,14 +74,14 @@ def _number_texts(paths: list[str]) -> dict[str, Callable[[int], str]]:
     try:
         schema = Schema.from_dict(read_manifest(os.path.dirname(paths[0]) or ".").schema)
     except RekordError:
-        return {}  # records are shown without a schema too
+        return {}  # records can be shown without a schema
     features = schema.features.items()
     return {one.record_keys(name)[0]: one.number_text for name, one in features if one.number_text is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PickedRecord:
-    """One record out of a file. `file_kind` is what the first records of that file are."""
+    """One record of a file. `file_kind` is the kind of the first records of that file."""
 
     path: str
     record: int
@@ -103,9 +100,9 @@ class PickedRecord:
 
 
 def iter_picked_records(paths: list[str], *, number: int = 1, record: int | None = None) -> Iterator[PickedRecord]:
-    """The first `number` records, or the one that is `record`, counted across files.
+    """The first `number` records, or the one numbered `record`, counted across files.
 
-    Nothing after them is read. A record that is not there is a UsageError.
+    Nothing after them is read. A record that does not exist is a UsageError.
     """
     from rekord._core import HEADER_BYTES, PayloadKind
     from rekord.dataset.infer import detect_payload_kind
@@ -144,11 +141,11 @@ def iter_picked_records(paths: list[str], *, number: int = 1, record: int | None
     if record is not None:
         raise error(
             "U606",
-            f"there is no record {record:,}",
+            f"record {record:,} does not exist",
             location=Location(path=paths[0] if len(paths) == 1 else None),
             expected=f"a record from 0 to {before - 1:,}" if before else None,
             found=f"{format_count(before, 'record')} in {format_count(len(paths), 'file')}",
-            do=f"rekord show PATH --record {before - 1}" if before else "name a file with records",
+            do=f"--record {before - 1}" if before else "pass a file that has records",
         )
 
 

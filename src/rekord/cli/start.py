@@ -1,4 +1,4 @@
-"""Ctrl-C on the command line: what an interrupt does while the command loads, works and ends."""
+"""Ctrl-C on the command line, while the command loads, works and ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run_process() -> int:
         code = run_main(leave=os._exit)
         return code
     finally:
-        # All is done, or reported: Python need not tidy up. An impatient second interrupt says nothing more.
+        # Everything is done or reported: Python need not clean up. A second interrupt prints nothing more.
         signal.signal(signal.SIGINT, signal.SIG_DFL if code == _INTERRUPTED else _exit_now)
 
 
@@ -39,10 +39,10 @@ def _exit_now(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt, after the import that is under way.
+    """Raise KeyboardInterrupt, after the import in progress.
 
-    Extension modules that are interrupted while they are imported raise an ImportError instead, print a traceback of
-    their own, or stay half loaded.
+    An extension module that is interrupted while it is imported raises an ImportError instead, prints its own
+    traceback, or stays half loaded.
     """
     importer = _find_importing_frame(frame)
     if importer is None:
@@ -54,7 +54,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _find_importing_frame(frame: FrameType | None) -> FrameType | None:
-    """The frame whose import is under way, the outermost if there are several; None if there is none."""
+    """The frame whose import is in progress, the outermost if there are several; None if there is none."""
     importer = None
     while frame is not None and frame.f_code is not run_process.__code__:
         if frame.f_code.co_filename.startswith("<frozen importlib") and frame.f_back is not None:

@@ -1,4 +1,4 @@
-"""`rekord stats`: what is in the features, for a person, a program, a browser and TFX."""
+"""`rekord stats`: statistics per feature, as text, JSON, HTML and for TFX."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from rekord.cli import console
+from rekord.cli import options as shared
 from rekord.cli.console import StyledText, escape_controls, quote_text, truncate
-from rekord.cli.options import argument, flag_option, text_option
+from rekord.cli.options import text_option
 from rekord.errors import error
 from rekord.location import Location
 from rekord.report.formatting import (
@@ -39,7 +40,7 @@ _MEASURES = {"linf": "L∞", "js": "JS", "missing": "missing", None: ""}
 
 
 def iter_stats_lines(stats: Stats, width: int) -> Iterator[StyledLine]:
-    """Everything that is shown, in lines of about `width` characters."""
+    """The statistics as lines of about `width` characters."""
     yield _format_heading(stats)
     if stats.features:
         yield []
@@ -96,7 +97,7 @@ def _format_short(whole: int) -> str:
 
 
 def _describe_values(feature: FeatureStats) -> str:
-    """What the values of a feature are, in a few words; what matters most stands first."""
+    """The values of a feature in a few words, the most important first."""
     parts: list[str] = []
     numbers, strings = feature.numbers, feature.strings
     if len(feature.seen.kinds) > 1:
@@ -183,7 +184,7 @@ def _iter_image_lines(feature: FeatureStats) -> Iterator[StyledLine]:
         f"{format_size(lengths.mean or 0.0)}"
     ]
     if images.turned:
-        yield [("  turned    ", "yellow"), f"{images.turned:,} by EXIF, which TensorFlow does not turn"]
+        yield [("  rotated   ", "yellow"), f"{images.turned:,} rotated by EXIF, which TensorFlow ignores"]
 
 
 def _iter_split_lines(stats: Stats) -> Iterator[StyledLine]:
@@ -198,13 +199,13 @@ def _iter_split_lines(stats: Stats) -> Iterator[StyledLine]:
 
 
 def _iter_skew_lines(skew: list[Skew], width: int) -> Iterator[StyledLine]:
-    # What chance explains is no difference to look at: in small splits that would be every text.
+    # Differences within chance are not listed: in small splits that would be every text.
     shown = [one for one in skew if one.verdict not in ("same", "chance")]
     shown.sort(key=lambda one: (-(one.distance or 1.0), one.feature))
-    base = escape_controls(skew[0].base)
+    noun = "features" if len({one.split for one in skew}) == 1 else "comparisons"
     yield [
-        (f"compared with {base}", "bold"),
-        f": {len(skew) - len(shown):,} of {len(skew):,} features: no significant shift",
+        (f"compared with {escape_controls(skew[0].base)}", "bold"),
+        f": no significant shift in {len(skew) - len(shown):,} of {len(skew):,} {noun}",
     ]
     listed = shown[:_MAX_LISTED_SKEW]
     wide = min(max((len(escape_controls(one.feature)) for one in listed), default=0), _MAX_NAME_WIDTH)
@@ -225,17 +226,17 @@ def _iter_skew_lines(skew: list[Skew], width: int) -> Iterator[StyledLine]:
 def _iter_remarks(stats: Stats) -> Iterator[StyledLine]:
     if stats.everything.left_out:
         yield []
-        yield [f"left out: {format_count(stats.everything.left_out, 'key')} or more beyond the first 10,000"]
+        yield [f"left out: at least {format_count(stats.everything.left_out, 'key')} beyond the first 10,000"]
     if stats.not_counted:
         yield []
-        said = escape_controls(stats.foreign[0].message) if stats.foreign else "payloads that are no Examples"
-        yield [f"not counted: {format_count(stats.not_counted, 'record')} ({said})"]
+        reason = escape_controls(stats.foreign[0].message) if stats.foreign else "payloads that are not Examples"
+        yield [f"not counted: {format_count(stats.not_counted, 'record')} ({reason})"]
     if stats.damage:
         total = len(stats.damage) + stats.damage_not_listed
         yield []
         yield [
             ("damaged", "bold red"),
-            f": {format_count(total, 'finding')}; these are the statistics of what can be read",
+            f": {format_count(total, 'finding')}; these statistics cover what can be read",
         ]
         for finding in stats.damage[:_MAX_LISTED_DAMAGE]:
             record = "" if finding.record is None else f", record {finding.record:,}"
@@ -249,20 +250,20 @@ DEFAULT_WIDTH = 80
 
 
 def stats(
-    path: Annotated[str, argument("PATH", "A record file, a folder or a pattern.")],
+    path: shared.PathArgument,
     schema: Annotated[
-        str | None, text_option("--schema", "FILE", "A schema's JSON: names the classes of labels.")
+        str | None, text_option("--schema", "FILE", "Schema (JSON) with the class names of labels.")
     ] = None,
-    html: Annotated[str | None, text_option("--html", "FILE", "Write a report for a browser, in one file.")] = None,
+    html: Annotated[str | None, text_option("--html", "FILE", "Write an HTML report, in one file.")] = None,
     metadata: Annotated[
         str | None,
         text_option("--metadata", "FILE", "Write tensorflow_metadata statistics, as text (.pbtxt) or binary (.pb)."),
     ] = None,
-    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
+    as_json: shared.JsonOption = False,
 ) -> int:
-    """Say what each feature holds. Ranges, distributions, classes, image sizes, and how splits differ.
+    """Print statistics per feature. Ranges, distributions, classes, image sizes, and differences between splits.
 
-    Damage is passed over and said; the exit code is then 1.
+    Damaged records are skipped and reported; the exit code is then 1.
     """
     from rekord.cli.console import CheckProgress
     from rekord.dataset.read import list_record_files
@@ -283,14 +284,14 @@ def stats(
         console.print_lines(iter_stats_lines(found, _get_width()))
     for target in (html, metadata):
         if target is not None:
-            console.print_status(f"saved in {escape_controls(target)}")
+            console.print_status(f"saved to {escape_controls(target)}")
     if found.report.unreadable:
         return 3
     return 0 if found.ok else 1
 
 
 def _get_width() -> int:
-    """The columns of the terminal, where there is one; a file has as many as a page of text."""
+    """The width of the terminal; for a pipe or file, the default."""
     return (
         max(shutil.get_terminal_size().columns, DEFAULT_WIDTH) if console.is_terminal(sys.stdout) else DEFAULT_WIDTH
     )
@@ -323,7 +324,7 @@ def _check_extension(metadata: str) -> None:
 
 
 def _check_targets(files: list[str], html: str | None, metadata: str | None) -> None:
-    """A report must not take the place of the data, nor of the other report."""
+    """A report must not overwrite the data or the other report."""
     data = {os.path.realpath(file) for file in files}
     taken = set(data)
     for option, target in (("--html", html), ("--metadata", metadata)):

@@ -1,4 +1,4 @@
-"""`rekord train`: a small baseline model, as proof that a dataset trains."""
+"""`rekord train`: train a small baseline model on a dataset."""
 
 from __future__ import annotations
 
@@ -11,13 +11,21 @@ from dataclasses import fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from rekord.cli import console as output
 from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls, invalid_option, option_parser
 from rekord.cli.exit_handling import is_data_error
-from rekord.cli.options import PathArgument, argument, flag_option, integer_option, text_option
+from rekord.cli.options import (
+    FreshOption,
+    JsonOption,
+    Panel,
+    PathArgument,
+    argument,
+    flag_option,
+    integer_option,
+    parsed_option,
+    text_option,
+)
 from rekord.errors import RekordError, error
 
 if TYPE_CHECKING:
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
 
 
 _DO = "rekord train --help"
+SOURCE, TRAINING, RUN = Panel.SOURCE, Panel.TRAINING, Panel.RUN
 _LOSS_ERROR_CODE = "X576"
 _CLEAR_LINE = "\x1b[2K\r"
 _FILES = {"model": "model.keras", "report": "report.html", "metrics": "metrics.json"}
@@ -44,44 +53,54 @@ def _parse_rate(text: object) -> float:
 
 def train(
     path: PathArgument,
-    out: Annotated[str | None, argument("[OUT]", "The folder of the run. Default: NAME-model.")] = None,
-    epochs: Annotated[int, integer_option("--epochs", "Passes over the data.", do=_DO)] = 5,
-    label: Annotated[str | None, text_option("--label", "KEY", "The column to be learned.")] = None,
-    columns: Annotated[str | None, text_option("--columns", "A,B", "The columns to learn from.")] = None,
-    split: Annotated[str | None, text_option("--split", "NAME", "The one to train on. Default: train.")] = None,
-    val: Annotated[
-        str | None, text_option("--val", "NAME", "The one that is held out. Default: val, or one like it.")
+    out: Annotated[str | None, argument("[OUT]", "Folder of the run. Default: NAME-model.")] = None,
+    epochs: Annotated[int, integer_option("--epochs", "Number of epochs.", TRAINING, do=_DO)] = 5,
+    label: Annotated[str | None, text_option("--label", "KEY", "Column to predict.", SOURCE)] = None,
+    columns: Annotated[str | None, text_option("--columns", "A,B", "Columns to learn from.", SOURCE)] = None,
+    split: Annotated[str | None, text_option("--split", "NAME", "Split to train on. Default: train.", SOURCE)] = None,
+    validation: Annotated[
+        str | None,
+        text_option("--val", "NAME", "Split to validate on. Default: val, or a similar name.", SOURCE),
     ] = None,
-    balance: Annotated[bool, flag_option("--balance", "As many records of each class; masks: weights.")] = False,
-    class_weights: Annotated[bool, flag_option("--class-weights", "Rare classes weigh more in the loss.")] = False,
+    balance: Annotated[
+        bool,
+        flag_option("--balance", "Sample all classes equally often; for masks, weight the classes.", TRAINING),
+    ] = False,
+    class_weights: Annotated[
+        bool, flag_option("--class-weights", "Weight rare classes more in the loss.", TRAINING)
+    ] = False,
     backend: Annotated[
         str | None,
-        text_option("--backend", "tensorflow|torch|jax", "Of Keras. Default: the first that is installed."),
+        text_option("--backend", "tensorflow|torch|jax", "Keras backend. Default: the first installed.", RUN),
     ] = None,
     image_size: Annotated[
-        str | None, text_option("--image-size", "HxW", "What the model takes: 96x128, or 96 for a square.")
+        str | None,
+        text_option("--image-size", "HxW", "Input size of the model: 96x128, or 96 for a square.", TRAINING),
     ] = None,
-    batch_size: Annotated[int, integer_option("--batch-size", "Records a step.", do=_DO)] = 32,
+    batch_size: Annotated[int, integer_option("--batch-size", "Records per step.", TRAINING, do=_DO)] = 32,
     learning_rate: Annotated[
         float,
-        typer.Option("--learning-rate", metavar="X", help="Of the optimizer, Adam.", parser=_parse_rate),
+        parsed_option("--learning-rate", "X", "Learning rate of the Adam optimizer.", _parse_rate, TRAINING),
     ] = 0.001,
-    seed: Annotated[int, integer_option("--seed", "Of order and first weights.", do=_DO)] = 0,
+    seed: Annotated[int, integer_option("--seed", "Seed for shuffling and initial weights.", TRAINING, do=_DO)] = 0,
     checkpoint_steps: Annotated[
-        int, integer_option("--checkpoint-steps", "A checkpoint so often, and after each epoch.", do=_DO)
+        int, integer_option("--checkpoint-steps", "Steps between checkpoints; each epoch ends with one.", RUN, do=_DO)
     ] = 500,
     threads: Annotated[
-        int | None, integer_option("--threads", "That read and decode. Default: one a core, up to 4.", do=_DO)
+        int | None,
+        integer_option("--threads", "Threads that read and decode. Default: one per core, at most 4.", RUN, do=_DO),
     ] = None,
-    limit: Annotated[int | None, integer_option("--limit", "The first N records of each split.", do=_DO)] = None,
-    resume: Annotated[bool, flag_option("--resume", "Go on with the run at OUT, at its next record.")] = False,
-    fresh: Annotated[bool, flag_option("--fresh", "Start over, in place of what is there.")] = False,
-    as_json: Annotated[bool, flag_option("--json", "Print one JSON document.")] = False,
+    limit: Annotated[
+        int | None, integer_option("--limit", "Use only the first N records of each split.", SOURCE, do=_DO)
+    ] = None,
+    resume: Annotated[bool, flag_option("--resume", "Resume the run in OUT at its next record.", RUN)] = False,
+    fresh: FreshOption = False,
+    as_json: JsonOption = False,
 ) -> int:
-    """Train a small baseline model. Proof that the data trains, and a score for the real model to beat.
+    """Train a small baseline model. It proves that the data trains, and gives a score to beat.
 
-    The schema says which model: image and label, image and mask, numbers, or text. OUT gets the model, its metrics
-    and a report for a browser. It needs Keras 3 and TensorFlow, torch or JAX.
+    The model follows from the schema: image and label, image and mask, numbers, or text. OUT gets the model, its
+    metrics and an HTML report. Needs Keras 3 and TensorFlow, torch or JAX.
     """
     from rekord.cli.train_progress import TrainingDisplay
     from rekord.training.report import get_dataset_name
@@ -92,18 +111,18 @@ def train(
     if resume and fresh:
         raise error(
             "U605",
-            "`--resume` and `--fresh` contradict each other",
+            "`--resume` and `--fresh` exclude each other",
             expected="one of them",
             found="both",
-            do="--resume goes on with the run, --fresh starts over",
+            do="leave --fresh out to resume, or --resume to start over",
         )
-    asked = TrainOptions(
+    requested = TrainOptions(
         epochs=epochs,
         batch_size=batch_size,
         label=label,
-        columns=None if columns is None else list(options.parse_names(columns)),
+        columns=options.parse_optional_names(columns),
         split=split,
-        validation=val,
+        validation=validation,
         balance=balance,
         class_weights=class_weights,
         backend=backend,
@@ -116,6 +135,7 @@ def train(
         resume=resume,
         fresh=fresh,
     )
+    resume_command = escape_controls(format_resume_command(path, out, requested, as_json=as_json))
     show = TrainingDisplay(
         escape_controls(get_dataset_name(path)),
         batch_size=batch_size,
@@ -124,22 +144,22 @@ def train(
     )
     try:
         with show:
-            trained = run_training(path, out, asked, watch=show)
+            trained = run_training(path, out, requested, watch=show)
     except RekordError as failure:
         is_damage = is_data_error(failure)
         if not is_damage and failure.code != _LOSS_ERROR_CODE:
             raise
         output.print_error(failure, as_json=as_json)
         if is_damage and show.kept:
-            output.print_status(f"kept up to {show.place()}: when the data is as it was, go on with")
-            output.print_status(f"  {escape_controls(format_resume_command(path, out, asked, as_json=as_json))}")
+            output.print_status(f"saved up to {show.place()}; after restoring the data, resume with")
+            output.print_status(f"  {resume_command}")
         return 1
     except KeyboardInterrupt:
         if not (show.kept or resume):
-            output.print_status("interrupted before the first checkpoint: nothing is kept")
+            output.print_status("interrupted before the first checkpoint: nothing was saved")
             return 130
-        output.print_status(f"interrupted {f'at {show.place()}' if show.kept else 'before it went on'}: go on with")
-        output.print_status(f"  {escape_controls(format_resume_command(path, out, asked, as_json=as_json))}")
+        output.print_status(f"interrupted {f'at {show.place()}' if show.kept else 'before resuming'}: resume with")
+        output.print_status(f"  {resume_command}")
         return 130
     if as_json:
         output.print_json(build_document(trained, time.perf_counter() - began))
@@ -158,7 +178,7 @@ def _load_frameworks(backend: str | None) -> None:
     try:
         with suppress_tensorflow_log():
             load_keras(backend)
-            # On every backend Keras looks for it when it saves a model: in the middle of the lines shown then.
+            # Keras imports it on every backend when it saves a model, which would log into the progress.
             with suppress(ImportError):
                 import_module("tensorflow")
     finally:
@@ -177,11 +197,11 @@ def parse_image_size(text: str | None) -> tuple[int, int] | None:
     return int(parts[0]), int(parts[-1])
 
 
-def format_resume_command(path: str, out: str | None, asked: TrainOptions, *, as_json: bool) -> str:
-    """The command that resumes a run: options with their value, where that is not the default."""
+def format_resume_command(path: str, out: str | None, requested: TrainOptions, *, as_json: bool) -> str:
+    """The command that resumes a run, with the options that differ from their defaults."""
     words = ["rekord", "train", path, *([] if out is None else [out])]
-    for field in fields(asked):
-        value = getattr(asked, field.name)
+    for field in fields(requested):
+        value = getattr(requested, field.name)
         if value == field.default or field.name in ("resume", "fresh"):
             continue
         option = "--val" if field.name == "validation" else f"--{field.name.replace('_', '-')}"
@@ -192,13 +212,13 @@ def format_resume_command(path: str, out: str | None, asked: TrainOptions, *, as
 
 
 def build_document(trained: TrainingResult, seconds: float) -> dict[str, Any]:
-    """The run as JSON holds it."""
+    """The run as a JSON document."""
     files = {name: os.path.join(trained.out, file) for name, file in _FILES.items()}
     return {**trained.to_dict(), **files, "seconds": round(seconds, 3)}
 
 
 def print_outcome(trained: TrainingResult) -> None:
-    """How good the model is, whether it waited, and where everything lies."""
+    """Print the score, the bottleneck, and the files."""
     from rekord.training.advice import describe_bottleneck
     from rekord.training.report import describe_chance, format_score
 

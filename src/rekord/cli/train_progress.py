@@ -1,4 +1,4 @@
-"""What `rekord train` shows while it runs: a line an epoch that stays, and a bar where a person watches."""
+"""The progress of `rekord train`: a line per epoch, and a bar on a terminal."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _MIN_WIDTH = 7
 
 @dataclass
 class _RunStatus:
-    """Where the run is."""
+    """The state of the run."""
 
-    doing: str = "looking at the data"
+    doing: str = "inspecting the data"
     epochs: int = 0
     epoch: int = 0
     steps: int = 0
     step: int = 0
-    total: int = 0  # steps of what is done at present
+    total: int = 0  # steps of the current phase
     words: str = ""
     begun_at: float = 0.0
     begun_step: int = 0
 
 
 class TrainingDisplay(console.LiveLine, TrainingListener):
-    """Says how a run goes. `name` is that of the dataset; with `as_json` all goes to stderr.
+    """Prints the progress of a run on the dataset `name`; with `as_json`, to stderr.
 
-    `load` loads what the run needs, when it is known that there is one.
+    `load` imports the framework, once the task is known.
     """
 
     def __init__(self, name: str, *, batch_size: int, as_json: bool, load: Callable[[], None]) -> None:
@@ -59,7 +59,7 @@ class TrainingDisplay(console.LiveLine, TrainingListener):
 
     @property
     def kept(self) -> bool:
-        """Whether there is a checkpoint to go on from."""
+        """Whether there is a checkpoint to resume from."""
         return self._kept
 
     def place(self) -> str:
@@ -71,7 +71,7 @@ class TrainingDisplay(console.LiveLine, TrainingListener):
             return f"the beginning of epoch {now.epoch:,} of {now.epochs:,}"
         return f"epoch {now.epoch:,} of {now.epochs:,}, step {now.step:,} of {now.steps:,}"
 
-    # What the run tells.
+    # Called by the run.
 
     def on_task(self, task: Task) -> None:
         self._metric = _SHORT_METRIC_NAMES.get(task.metric, task.metric)
@@ -93,9 +93,9 @@ class TrainingDisplay(console.LiveLine, TrainingListener):
         self._now.epoch, self._now.step, self._now.begun_step = epoch, step, step
         self._kept = True
         if epoch > self._now.epochs:
-            self._print(f"{format_count(epoch - 1, 'epoch')} done already, and no more asked for")
+            self._print(f"{format_count(epoch - 1, 'epoch')} already done, and no more requested")
         else:
-            self._print(f"going on at {self.place()}")
+            self._print(f"resuming at {self.place()}")
 
     def on_wait(self, share: float) -> None:
         self._waited = share
@@ -127,7 +127,7 @@ class TrainingDisplay(console.LiveLine, TrainingListener):
     def saved(self, path: str, epoch: int, step: int) -> None:
         self._kept = True
 
-    # How it is shown.
+    # Printing.
 
     def _widths(self) -> list[int]:
         names = format_headings(self._metric, held_out=bool(self._held_out))
@@ -159,15 +159,15 @@ class TrainingDisplay(console.LiveLine, TrainingListener):
     def _words(self, now: _RunStatus) -> list[str]:
         if now.doing != "epoch":
             return [f"validation {now.words}"]
-        told = [f"{now.step:,} of {now.steps:,}", *([now.words] if now.words else [])]
+        parts = [f"{now.step:,} of {now.steps:,}", *([now.words] if now.words else [])]
         seconds, steps = time.monotonic() - now.begun_at, now.step - now.begun_step
         if seconds > 1 and steps > 0:
-            told.append(f"{steps * self._batch_size / seconds:,.0f} records/s")
-        return told
+            parts.append(f"{steps * self._batch_size / seconds:,.0f} records/s")
+        return parts
 
 
 def format_left_out(task: Task) -> str:
-    """Columns that the model does not take, by why."""
+    """Columns that the model does not use, by reason."""
     by_reason: dict[str, list[str]] = {}
     for name, why in task.left_out.items():
         by_reason.setdefault(escape_controls(why), []).append(truncate(escape_controls(name), 30))
@@ -180,13 +180,13 @@ def _format_some(names: Sequence[str]) -> str:
 
 
 def format_headings(metric: str, *, held_out: bool) -> list[str]:
-    """The names of the columns."""
+    """The headings of the table."""
     validation = ["val loss", f"val {metric}"] if held_out else []
     return ["epoch", "loss", metric, *validation, "records/s", "waiting"]
 
 
 def format_epoch_cells(epoch: EpochResult, *, held_out: bool) -> list[str]:
-    """What stands in the columns."""
+    """The cells of a line of the table."""
     validation = [format_score(epoch.val_loss), format_score(epoch.val_score)] if held_out else []
     rate = f"{epoch.records_per_second:,.0f}" if epoch.seconds > 0 else "–"
     waiting = format_percent(epoch.waited_share)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from rekord.cli import console as output
 from rekord.cli import options as shared
 from rekord.cli import write_options as options
 from rekord.cli.console import escape_controls
 from rekord.cli.exit_handling import report_conversion, report_forecast, report_resumable
-from rekord.cli.options import argument, flag_option, integer_option, text_option
+from rekord.cli.options import Panel, argument, flag_option, integer_option, parsed_option, text_option
 from rekord.errors import error
 
 if TYPE_CHECKING:
@@ -22,24 +21,49 @@ _DATA_ERROR_CODES = ("X510", "X514")
 
 
 def write(
-    source: Annotated[str, argument("SOURCE", "Raw data: a folder, a file or a pattern.")],
-    out: Annotated[str | None, argument("OUT", "The folder to be made. The only argument beside --masks.")] = None,
+    source: Annotated[
+        str, argument("SOURCE", "Raw data: a folder, file or glob pattern. Left out with --images and --masks.")
+    ],
+    out: Annotated[str | None, argument("OUT", "Folder to create.")] = None,
     layout: Annotated[
         str | None,
-        text_option("--layout", "NAME", "auto, deeplab, detection, classification, table or text."),
+        text_option(
+            "--layout",
+            "NAME",
+            "Keys of the records: auto (default), deeplab, detection, classification, table or text.",
+            Panel.COLUMNS,
+        ),
     ] = None,
-    images: Annotated[str | None, text_option("--images", "DIR", "The folder of the images.")] = None,
-    masks: Annotated[str | None, text_option("--masks", "DIR", "The folder of their masks.")] = None,
+    images: Annotated[
+        str | None, text_option("--images", "DIR", "Folder of images, for --masks or a list of files.", Panel.SOURCE)
+    ] = None,
+    masks: Annotated[
+        str | None, text_option("--masks", "DIR", "Folder of masks that belong to --images.", Panel.SOURCE)
+    ] = None,
     classes: Annotated[
-        str | None, text_option("--classes", "N|FILE", "How many, or a file of names, one a line.")
+        str | None,
+        text_option(
+            "--classes", "N|FILE", "Number of classes, or a file with one class name per line.", Panel.SOURCE
+        ),
     ] = None,
-    ignore: Annotated[str | None, text_option("--ignore", "N", "The mask's id for no class, or none.")] = None,
-    colours: Annotated[str | None, text_option("--colours", "FILE", 'JSON for RGB masks: {"128,64,0": 3}.')] = None,
-    optional_masks: Annotated[bool, flag_option("--optional-masks", "Images may be without a mask.")] = False,
+    ignore: Annotated[
+        str | None,
+        text_option("--ignore", "N", "Mask id of pixels without a class, or none if all have one.", Panel.SOURCE),
+    ] = None,
+    colours: Annotated[
+        str | None,
+        text_option("--colours", "FILE", 'JSON of class ids by mask colour: {"128,64,0": 3}.', Panel.SOURCE),
+    ] = None,
+    optional_masks: Annotated[
+        bool, flag_option("--optional-masks", "Allow images without masks.", Panel.SOURCE)
+    ] = False,
     label_map: Annotated[
-        str | None, text_option("--label-map", "FILE", "Ids of detection's classes by name.")
+        str | None,
+        text_option("--label-map", "FILE", "Class ids by name, for detection: a .pbtxt label map.", Panel.SOURCE),
     ] = None,
-    schema: Annotated[str | None, text_option("--schema", "FILE", "Columns as declared: JSON or .pbtxt.")] = None,
+    schema: Annotated[
+        str | None, text_option("--schema", "FILE", "Schema to write: JSON or .pbtxt.", Panel.COLUMNS)
+    ] = None,
     map_: shared.MapOption = None,
     resize: options.ResizeOption = None,
     resize_filter: options.ResizeFilterOption = None,
@@ -61,39 +85,64 @@ def write(
     vocab_size: options.VocabSizeOption = None,
     max_tokens: options.MaxTokensOption = None,
     split: Annotated[
-        str | None, text_option("--split", "SPLITS", "train=0.9,val=0.1, or one name, or source (its own).")
+        str | None,
+        text_option(
+            "--split",
+            "A=0.9,B=0.1",
+            "Splits by ratio, the name of the only split, or source: those of the source.",
+            Panel.SPLITS,
+        ),
     ] = None,
-    split_by: Annotated[str | None, text_option("--split-by", "KEY", "Rows of one value share a split.")] = None,
+    split_by: Annotated[
+        str | None,
+        text_option("--split-by", "KEY", "Keep rows with the same value in the same split.", Panel.SPLITS),
+    ] = None,
     stratify: shared.StratifyOption = None,
-    key: Annotated[str | None, text_option("--key", "KEY", "The column that identifies a row.")] = None,
+    key: Annotated[
+        str | None, text_option("--key", "KEY", "Column that identifies a row, for splitting.", Panel.SPLITS)
+    ] = None,
     index: Annotated[
-        str | None, text_option("--index", "A,B", "Columns to keep in the index; labels always are.")
+        str | None,
+        text_option("--index", "A,B", "Columns to add to the index; labels are always in it.", Panel.OUTPUT),
     ] = None,
     shard_size: shared.ShardSizeOption = "128MB",
     shards: shared.ShardsOption = None,
-    compression: Annotated[str | None, text_option("--compression", "NAME", "none, gzip or zlib.")] = None,
-    shuffle: Annotated[bool, flag_option("--shuffle", "Across the whole dataset.")] = False,
-    seed: Annotated[int, integer_option("--seed", "Of order and splits.")] = 0,
+    compression: Annotated[
+        str | None,
+        text_option("--compression", "NAME", "Compression of the shards: none, gzip or zlib.", Panel.OUTPUT),
+    ] = None,
+    shuffle: Annotated[
+        bool, flag_option("--shuffle", "Shuffle rows across the whole dataset.", Panel.SPLITS)
+    ] = False,
+    seed: Annotated[int, integer_option("--seed", "Seed for shuffling and splitting.", Panel.SPLITS)] = 0,
     verify: shared.VerifyOption = "full",
-    on_bad_row: Annotated[str, text_option("--on-bad-row", "stop|reject", "Stop, or list it and go on.")] = "stop",
+    on_bad_row: Annotated[
+        str,
+        text_option(
+            "--on-bad-row", "stop|reject", "Stop at the first bad row, or list it and continue.", Panel.CHECKS
+        ),
+    ] = "stop",
     max_rejects: Annotated[
         float,
-        typer.Option(
+        parsed_option(
             "--max-rejects",
-            metavar="X",
-            help="Bad rows that are too many: a share below 1, or a number.",
-            parser=options.make_ratio_parser("--max-rejects", do="--max-rejects 0.01"),
+            "X",
+            "Stop when more bad rows than this were rejected: a fraction below 1, or a number of rows.",
+            options.make_ratio_parser("--max-rejects", do="--max-rejects 0.01"),
+            Panel.CHECKS,
         ),
     ] = 0.01,
-    limit: Annotated[int | None, integer_option("--limit", "The first N rows only.")] = None,
+    limit: shared.LimitRowsOption = None,
     workers: shared.WorkersOption = None,
-    engine: Annotated[str, text_option("--engine", "local|ray", "Where it runs.")] = "local",
+    engine: Annotated[
+        str, text_option("--engine", "local|ray", "Where to run; ray is not available yet.", Panel.RUN)
+    ] = "local",
     format_: shared.FormatOption = None,
     dry_run: shared.DryRunOption = False,
     fresh: shared.FreshOption = False,
     as_json: shared.JsonOption = False,
 ) -> int:
-    """Write a dataset from raw data. The same command goes on where an earlier run of it ended."""
+    """Write a dataset from raw data. Run the same command again to resume."""
     from rekord.verbs.options import WriteOptions
     from rekord.verbs.write import MaskOptions, prepare_conversion, run_conversion
 
@@ -121,7 +170,7 @@ def write(
         vocab_size=vocab_size,
         max_tokens=max_tokens,
     )
-    asked = WriteOptions(
+    requested = WriteOptions(
         schema=options.read_schema(schema),
         layout=layout,
         map=options.load_function(map_),
@@ -145,7 +194,7 @@ def write(
         fresh=fresh,
         format=format_,  # type: ignore[arg-type]
     )
-    many = options.parse_classes(classes)
+    known_classes = options.parse_classes(classes)
     ignored = options.parse_ignore(ignore)
     place, rows = _resolve_source(
         source,
@@ -153,18 +202,18 @@ def write(
         layout=layout,
         images=images,
         masks=masks,
-        classes=many,
+        classes=known_classes,
         ignore=ignored,
         label_map=label_map,
         optional_masks=optional_masks,
     )
-    said = MaskOptions(
-        classes=many if isinstance(many, int) else None,
+    mask_options = MaskOptions(
+        classes=known_classes if isinstance(known_classes, int) else None,
         ignore="as the source" if ignore is None else ignored,
         colours=options.read_colours(colours),
     )
     with report_resumable(_DATA_ERROR_CODES, as_json=as_json):
-        conversion = prepare_conversion(rows, place, asked, masks=said, own_splits=True, verbose=True)
+        conversion = prepare_conversion(rows, place, requested, masks=mask_options, own_splits=True, verbose=True)
         _reject_mask_options(conversion, {"--ignore": ignore, "--colours": colours})
         output.print_status(_format_heading(conversion))
         if dry_run:
@@ -185,7 +234,7 @@ def _resolve_source(
     label_map: str | None,
     optional_masks: bool,
 ) -> tuple[str, Any]:
-    """Where the dataset goes, and the source that it is made from."""
+    """The folder to write, and the source to read."""
     from rekord.sources.detect import DetectedSource, SourceOverrides, build_source, identify_source
     from rekord.verbs.write import LAYOUTS
 
@@ -193,56 +242,55 @@ def _resolve_source(
         return out or source, ()
     if masks is not None:
         if images is None or out is not None:
-            what = (
-                "`--masks` needs `--images`"
-                if images is None
-                else "there is a SOURCE beside `--images` and `--masks`"
-            )
-            raise error("U601", what, do="rekord write --images DIR --masks DIR OUT")
+            what = "`--masks` needs `--images`" if images is None else "SOURCE excludes `--images` and `--masks`"
+            folders = ["--images", images or "DIR", "--masks", masks, out or source]
+            raise error("U601", what, do=f"rekord write {escape_controls(shlex.join(folders))}")
         out, found = source, DetectedSource("segmentation", images, masks)
         images = None
     elif out is None:
-        needed = "`--images` needs `--masks`" if images is not None else "`rekord write` needs OUT"
-        raise error("U601", needed, do="rekord write --help")
+        if images is not None:
+            do = f"rekord write --images {shlex.quote(images)} --masks DIR {shlex.quote(source)}"
+            raise error("U601", "`--images` needs `--masks`", do=escape_controls(do))
+        raise error("U601", "`rekord write` needs OUT", do=f"rekord write {escape_controls(shlex.quote(source))} OUT")
     else:
         found = identify_source(source, layout=layout)
-    said = SourceOverrides(
+    overrides = SourceOverrides(
         classes=classes,
         ignore=ignore,
         label_map=label_map,
         images=images,
         optional_masks=True if optional_masks else None,
     )
-    made = build_source(found, said)
-    # What describes record files is looked for where they lie.
+    made = build_source(found, overrides)
+    # Record files are described by what lies next to them, which `prepare_conversion` looks for.
     return out, found.path if found.kind == "records" else made
 
 
 def _reject_mask_options(conversion: Conversion, given: dict[str, str | None]) -> None:
-    """What is said of masks must find some."""
+    """Refuse options for masks where the source has none."""
     for option, value in given.items():
         if value is not None and conversion.job.layout.name != "deeplab":
             raise error(
                 "U605",
-                f"`{option}` means nothing without masks",
+                f"`{option}` has no effect without masks",
                 expected="a source of images and masks",
                 found=conversion.job.source.kind,
-                do=f"leave {option} out, or name the masks: --images DIR --masks DIR",
+                do=f"leave {option} out, or pass the masks: --images DIR --masks DIR",
             )
 
 
 def _format_heading(conversion: Conversion) -> str:
-    """What was recognised: the source, the layout, and the splits where they are the source's own."""
+    """What was detected: the source, the layout, and the splits where they come from the source."""
     job = conversion.job
     place = getattr(job.source, "root", "")
     name = {"plain": "text" if job.source.kind == "text" else "table"}.get(job.layout.name, job.layout.name)
-    told = [
+    parts = [
         f"source: {job.source.kind}" + (f" in {escape_controls(place)}" if place else ""),
         f"layout: {name}",
     ]
     if job.splits.from_source:
-        told.append(f"splits: {', '.join(job.splits.names)}, as the source has them (--split says otherwise)")
-    return " · ".join(told)
+        parts.append(f"splits: {', '.join(job.splits.names)}, from the source (--split overrides them)")
+    return " · ".join(parts)
 
 
 def _report_forecast(conversion: Conversion, *, as_json: bool) -> int:

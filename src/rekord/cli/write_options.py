@@ -6,8 +6,10 @@ import hashlib
 import importlib.util
 import inspect
 import json
+import math
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,8 +17,8 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from rekord.cli.console import escape_controls, invalid_option, option_parser, parse_whole_number, truncate
-from rekord.cli.options import flag_option, integer_option, text_option
+from rekord.cli.console import escape_controls, invalid_option, option_parser, parse_integer, truncate
+from rekord.cli.options import Panel, flag_option, integer_option, text_option
 from rekord.errors import RekordError, UsageError, error
 from rekord.location import Location
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _MAX_FILE_BYTES = 16 << 20
-_SPLIT_EXAMPLE = "rekord write SOURCE OUT --split train=0.9,val=0.1"
+_SPLIT_EXAMPLE = "--split train=0.9,val=0.1"
 
 
 def parse_splits(text: str | None) -> dict[str, float] | str | None:
@@ -34,9 +36,9 @@ def parse_splits(text: str | None) -> dict[str, float] | str | None:
     if text is None:
         return None
     if "=" not in text:
-        # `0.8,0.2` and `train:0.8` are ratios, said wrongly: as a name they would be one split that holds everything.
+        # `0.8,0.2` and `train:0.8` are meant as ratios: as a name they would be one split that holds everything.
         if re.search(r"[,:\s]|^[\d.]+$", text):
-            raise invalid_option("--split", text, "one name, or names with a ratio each", _SPLIT_EXAMPLE)
+            raise invalid_option("--split", text, "a name, or a ratio for each name", _SPLIT_EXAMPLE)
         return text
     ratios: dict[str, float] = {}
     for part in text.split(","):
@@ -44,50 +46,72 @@ def parse_splits(text: str | None) -> dict[str, float] | str | None:
         try:
             ratio = float(number)
         except ValueError:
-            raise invalid_option("--split", text, "names with a ratio each", _SPLIT_EXAMPLE, found=part) from None
+            raise invalid_option("--split", text, "a ratio for each name", _SPLIT_EXAMPLE, found=part) from None
         if name.strip() in ratios:
             raise invalid_option("--split", text, "each name once", _SPLIT_EXAMPLE, found=part)
         ratios[name.strip()] = ratio
+    total = sum(ratios.values())
+    if min(ratios.values()) > 0 and math.isfinite(total) and abs(total - 1) > 1e-6:
+        # `train=80,val=20`: the ratios that were meant can be computed.
+        terms = " + ".join(f"{ratio:g}" for ratio in ratios.values())
+        found = terms if len(ratios) == 1 else f"{terms} = {total:g}"
+        raise invalid_option("--split", text, "ratios that add up to 1", _normalise_ratios(ratios), found=found)
     return ratios
 
 
+def _normalise_ratios(ratios: Mapping[str, float]) -> str:
+    """The `--split` with the same proportions whose ratios, as they are printed, add up to 1."""
+    total = sum(ratios.values())
+    *others, last = ratios
+    shares = {name: round(ratios[name] / total, 4) for name in others}
+    shares[last] = round(1 - sum(shares.values()), 4)
+    if min(shares.values()) <= 0:
+        return _SPLIT_EXAMPLE
+    return f"--split {shlex.quote(','.join(f'{name}={share:g}' for name, share in shares.items()))}"
+
+
 def parse_names(text: str | None) -> tuple[str, ...]:
-    """Columns, parted by commas."""
+    """Names separated by commas."""
     return tuple([name.strip() for name in (text or "").split(",") if name.strip()])
 
 
+def parse_optional_names(text: str | None) -> list[str] | None:
+    """Names separated by commas, or None where the option was not given."""
+    return None if text is None else list(parse_names(text))
+
+
 def parse_classes(text: str | None) -> int | tuple[str, ...] | None:
-    """How many classes there are, or their names: a file of them, one a line."""
+    """The number of classes, or their names, read from a file with one per line."""
     if text is None:
         return None
     if text.isascii() and text.isdigit() and len(text) < 10:
         return int(text)
     lines = [
         line.strip()
-        for line in _read_text("--classes", text, "a number, or a file of names, one a line").splitlines()
+        for line in _read_text("--classes", text, "a number, or a file with one class name per line").splitlines()
     ]
     while lines and not lines[-1]:
         lines.pop()
     if not lines or not all(lines):
-        found = "an empty file" if not lines else f"line {lines.index('') + 1} is empty"
-        raise _unusable_file_error("--classes", text, "a name in each line", found)
+        found = "an empty file" if not lines else f"an empty line {lines.index('') + 1}"
+        raise _unusable_file_error("--classes", text, "one class name per line", found)
     return tuple(lines)
 
 
 def parse_ignore(text: str | None) -> int | None:
-    """The id of pixels without a class; `none` is said by the caller."""
+    """The id of pixels without a class; None where there is none."""
     if text is None or text == "none":
         return None
     if text.isascii() and text.isdigit() and len(text) < 10:
         return int(text)
-    raise invalid_option("--ignore", text, "the id of pixels without a class, or none", "--ignore 255")
+    raise invalid_option("--ignore", text, "a class id to ignore, or none", "--ignore 255")
 
 
 def read_colours(path: str | None) -> dict[tuple[int, int, int], int] | None:
     """A JSON object: `{"128,64,0": 3}` gives the class id of each colour."""
     if path is None:
         return None
-    expected = 'a JSON object such as {"128,64,0": 3}, an id for each colour'
+    expected = 'a JSON object of class ids by colour, such as {"128,64,0": 3}'
     text = _read_text("--colours", path, expected)
     try:
         document = json.loads(text)
@@ -108,7 +132,7 @@ def read_colours(path: str | None) -> dict[tuple[int, int, int], int] | None:
 
 
 def read_schema(path: str | None) -> Schema | None:
-    """A schema's JSON, or a schema.pbtxt."""
+    """The schema in a JSON or .pbtxt file."""
     if path is None:
         return None
     from rekord.errors import add_location
@@ -116,12 +140,12 @@ def read_schema(path: str | None) -> Schema | None:
 
     if path.endswith((".pbtxt", ".textproto", ".prototxt")):
         with add_location(path=path):
-            return Schema.from_pbtxt(_read_text("--schema", path, "a schema's JSON, or a schema.pbtxt"))
+            return Schema.from_pbtxt(_read_text("--schema", path, "a schema: JSON or .pbtxt"))
     return Schema.load(path)
 
 
 def make_ratio_parser(option: str, *, do: str) -> Callable[[object], float]:
-    """What reads a number from 0 on."""
+    """The parser of a number ≥ 0."""
 
     def number(text: object) -> float:
         try:
@@ -129,7 +153,7 @@ def make_ratio_parser(option: str, *, do: str) -> Callable[[object], float]:
         except ValueError:
             value = -1.0
         if not 0 <= value < float("inf"):
-            raise invalid_option(option, str(text), "a share below 1, or a number of rows", do)
+            raise invalid_option(option, str(text), "a fraction of the rows below 1, or a number of rows", do)
         return value
 
     return option_parser(number)
@@ -137,7 +161,7 @@ def make_ratio_parser(option: str, *, do: str) -> Callable[[object], float]:
 
 @dataclass(frozen=True)
 class FileFunction:
-    """An object of a file that can be called, known by the whole text of it: what it calls may have changed too."""
+    """A callable of a Python file, identified by the text of the whole file: what it calls may have changed too."""
 
     func: Callable[[Mapping[str, Any]], Any]
     args: tuple[str]  # the digest of the file, which makes it part of the plan
@@ -157,11 +181,11 @@ def load_function(text: str | None) -> Callable[[Mapping[str, Any]], Any] | None
     module_name = "rekord_map_" + hashlib.sha256(os.path.abspath(path).encode()).hexdigest()[:12]
     spec = importlib.util.spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
-        raise _function_error(text, path, "a file called .py", os.path.basename(path))
+        raise _function_error(text, path, "a file whose name ends in .py", os.path.basename(path))
     module = importlib.util.module_from_spec(spec)
     folder = os.path.dirname(os.path.abspath(path))
     if folder not in sys.path:
-        sys.path.insert(0, folder)  # what lies beside the file can be imported, as when it is run itself
+        sys.path.insert(0, folder)  # modules next to the file can be imported, as when it is run itself
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
@@ -182,7 +206,7 @@ def load_function(text: str | None) -> Callable[[Mapping[str, Any]], Any] | None
 
     cloudpickle.register_pickle_by_value(module)  # other processes do not know the file
     if isinstance(found_function, FunctionType) and inspect.unwrap(found_function).__module__ == module_name:
-        return found_function  # as if it were imported, so that Python can go on with what was begun here
+        return found_function  # as if it were imported: a conversion begun here can be resumed from Python
     return FileFunction(found_function, (hashlib.sha256(source.encode()).hexdigest(),))
 
 
@@ -198,7 +222,7 @@ def _read_text(option: str, path: str, expected: str, *, code: str = "U624") -> 
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise _unusable_file_error(option, path, expected, "bytes that are no UTF-8", code) from None
+        raise _unusable_file_error(option, path, expected, "bytes that are not UTF-8", code) from None
 
 
 def _unusable_file_error(option: str, path: str, expected: str, found: str, code: str = "U624") -> RekordError:
@@ -208,7 +232,7 @@ def _unusable_file_error(option: str, path: str, expected: str, found: str, code
         location=Location(path=path),
         expected=expected,
         found=escape_controls(found),
-        do=f"{option} FILE.py:NAME" if code == "U622" else f"fix the file, or name another: {option} FILE",
+        do=f"{option} FILE.py:NAME" if code == "U622" else f"fix the file, or pass another: {option} FILE",
     )
 
 
@@ -223,40 +247,60 @@ def _function_error(
 ) -> RekordError:
     return error(
         "U622",
-        f"no function can be loaded from {truncate(escape_controls(repr(text)))}",
+        f"cannot load a function from {truncate(escape_controls(repr(text)))}",
         location=Location(path=path, line=line),
         expected=expected,
         found=truncate(escape_controls(found)),
-        do=f"did you mean `{near}`?" if near else "--map FILE.py:NAME, where NAME takes a row and returns one",
+        do=f"did you mean `{near}`?"
+        if near
+        else "--map FILE.py:NAME, where NAME is a function that takes a row and returns one",
     )
 
 
+def _column_option(option: str, metavar: str, help: str) -> Any:
+    return text_option(option, metavar, help, Panel.COLUMN_TRANSFORMS)
+
+
+ColumnTransformOption: TypeAlias = list[str] | None
 CastOption: TypeAlias = Annotated[
-    list[str] | None, text_option("--cast", "KEY=DTYPE", "Another type, if nothing is lost.")
+    ColumnTransformOption, _column_option("--cast", "KEY=DTYPE", "Convert to another dtype, if no value changes.")
 ]
 StandardizeOption: TypeAlias = Annotated[
-    list[str] | None, text_option("--standardize", "KEY", "Numbers less their mean, by their deviation.")
+    ColumnTransformOption,
+    _column_option("--standardize", "KEY", "Subtract the mean and divide by the standard deviation."),
 ]
 BucketizeOption: TypeAlias = Annotated[
-    list[str] | None, text_option("--bucketize", "KEY=0,10", "Numbers as buckets that begin there.")
+    ColumnTransformOption,
+    _column_option("--bucketize", "KEY=0,10", "Replace numbers by bucket ids between these boundaries."),
 ]
 VocabularyOption: TypeAlias = Annotated[
-    list[str] | None, text_option("--vocabulary", "KEY=FILE", "Words as their places in a file, one a line.")
+    ColumnTransformOption,
+    _column_option("--vocabulary", "KEY=FILE", "Replace words by their position in a file with one word per line."),
 ]
 HashOption: TypeAlias = Annotated[
-    list[str] | None, text_option("--hash", "KEY=N", "Values as one of N by their hash.")
+    ColumnTransformOption, _column_option("--hash", "KEY=N", "Hash values into N buckets.")
 ]
 OneHotOption: TypeAlias = Annotated[
-    list[str] | None,
-    text_option("--one-hot", "KEY", "A class as a vector with one 1; KEY=10 of ten numbers."),
+    ColumnTransformOption,
+    _column_option("--one-hot", "KEY", "One-hot encode a class; KEY=10 if the number of classes is unknown."),
 ]
-TfidfOption: TypeAlias = Annotated[list[str] | None, text_option("--tfidf", "KEY", "A text as sparse TF-IDF.")]
+TfidfOption: TypeAlias = Annotated[
+    ColumnTransformOption, _column_option("--tfidf", "KEY", "Encode text as sparse TF-IDF vectors.")
+]
 TokenizeOption: TypeAlias = Annotated[
-    list[str] | None,
-    text_option("--tokenize", "KEY=HOW", "A text as ids: words, whitespace or tokenizer.json."),
+    ColumnTransformOption,
+    _column_option("--tokenize", "KEY=HOW", "Encode text as token ids; HOW: words, whitespace or a tokenizer.json."),
 ]
-VocabSizeOption: TypeAlias = Annotated[int | None, integer_option("--vocab-size", "Words that are learned, at most.")]
-MaxTokensOption: TypeAlias = Annotated[int | None, integer_option("--max-tokens", "Longer texts are cut.")]
+VocabSizeOption: TypeAlias = Annotated[
+    int | None,
+    integer_option(
+        "--vocab-size", "Maximum number of words that --tokenize and --tfidf learn.", Panel.COLUMN_TRANSFORMS
+    ),
+]
+MaxTokensOption: TypeAlias = Annotated[
+    int | None,
+    integer_option("--max-tokens", "Truncate tokenized texts to N tokens.", Panel.COLUMN_TRANSFORMS),
+]
 
 
 def parse_column_transforms(
@@ -272,15 +316,15 @@ def parse_column_transforms(
     vocab_size: int | None,
     max_tokens: int | None,
 ) -> list[Transform]:
-    """The transforms of columns, in the order in which they are applied."""
+    """The transforms of columns, in the order in which they apply."""
     for option, number, needs in (
         ("--vocab-size", vocab_size, [*(tfidf or ()), *(tokenize or ())]),
         ("--max-tokens", max_tokens, tokenize),
     ):
         if number is not None and not needs:
-            found = "neither" if option == "--vocab-size" else "no --tokenize"
+            expected = "--tokenize or --tfidf" if option == "--vocab-size" else "--tokenize"
             do = f"--tokenize text=words {option} {number}"
-            raise invalid_option(option, str(number), "a --tokenize or --tfidf that it is about", do, found=found)
+            raise invalid_option(option, str(number), f"{expected} next to it", do, found="neither")
     if not any((cast, standardize, bucketize, vocabulary, hashes, one_hot, tfidf, tokenize)):
         return []
     from rekord import transforms as make
@@ -289,21 +333,21 @@ def parse_column_transforms(
     size = 30_000 if vocab_size is None else integer("--vocab-size", vocab_size, least=3 if tokenize else 1)
     if max_tokens is not None:
         integer("--max-tokens", max_tokens, least=1)
-    asked: tuple[tuple[str, Sequence[str] | None, str, Callable[[str], Transform]], ...] = (
+    requested: tuple[tuple[str, Sequence[str] | None, str, Callable[[str], Transform]], ...] = (
         ("--cast", cast, "price=float32", lambda text: make.cast(*_parse_pair(text))),
         ("--standardize", standardize, "price", make.standardize),
         ("--bucketize", bucketize, "age=18,65", lambda text: _parse_bucketize(*_parse_pair(text))),
-        ("--vocabulary", vocabulary, "city=cities.txt", lambda text: _parse_vocabulary(*_parse_pair(text))),
-        ("--hash", hashes, "user=1000", lambda text: _parse_hash(*_parse_pair(text))),
+        ("--vocabulary", vocabulary, "city=cities.txt", _parse_vocabulary),
+        ("--hash", hashes, "user=1000", _parse_hash),
         ("--one-hot", one_hot, "label=10", _parse_one_hot),
         ("--tfidf", tfidf, "text", lambda text: make.tfidf(text, size)),
         ("--tokenize", tokenize, "text=words", lambda text: _parse_tokenize(text, size, max_tokens)),
     )
     made: list[Transform] = []
-    for option, texts, example, one in asked:
+    for option, texts, example, parse in requested:
         for text in texts or ():
             with attribute_errors_to_option(option, text, f"{option} {example}"):
-                made.append(one(text))
+                made.append(parse(text))
     return made
 
 
@@ -313,30 +357,32 @@ def _parse_bucketize(key: str, text: str) -> Transform:
     try:
         numbers = [int(part) if part.strip("+-").isdigit() else float(part) for part in text.split(",")]
     except ValueError:
-        raise error("U605", expected="numbers, parted by commas") from None
+        raise error("U605", expected="numbers separated by commas") from None
     return bucketize(key, numbers)
 
 
-def _parse_vocabulary(key: str, path: str) -> Transform:
+def _parse_vocabulary(text: str) -> Transform:
     from rekord.transforms import vocabulary
 
+    key, path = _parse_pair(text)
     return vocabulary(key, file=path)
 
 
-def _parse_hash(key: str, text: str) -> Transform:
+def _parse_hash(text: str) -> Transform:
     from rekord.transforms import hash_into
 
-    return hash_into(key, parse_whole_number(text, "--hash"))
+    key, buckets = _parse_pair(text)
+    return hash_into(key, parse_integer(buckets, "--hash"))
 
 
 def _parse_one_hot(text: str) -> Transform:
-    """`label`, or `label=10` where nothing says how many classes there are."""
+    """`label`, or `label=10` where the number of classes is unknown."""
     from rekord.transforms import one_hot
 
     if "=" not in text:
         return one_hot(text)
     key, classes = _parse_pair(text)
-    return one_hot(key, parse_whole_number(classes, "--one-hot"))
+    return one_hot(key, parse_integer(classes, "--one-hot"))
 
 
 def _parse_tokenize(text: str, size: int, max_tokens: int | None) -> Transform:
@@ -355,26 +401,48 @@ def _parse_pair(text: str) -> tuple[str, str]:
 
 # Images.
 
+
+def _image_option(option: str, metavar: str, help: str) -> Any:
+    return text_option(option, metavar, help, Panel.IMAGE_TRANSFORMS)
+
+
 ResizeOption: TypeAlias = Annotated[
-    str | None, text_option("--resize", "HxW", "Images of one size: 224x224. Masks alike.")
+    str | None, _image_option("--resize", "HxW", "Resize images and masks, for example to 224x224.")
 ]
 ResizeFilterOption: TypeAlias = Annotated[
     str | None,
-    text_option("--resize-filter", "NAME", "bilinear, nearest, box, hamming, bicubic or lanczos; never for masks."),
+    _image_option(
+        "--resize-filter",
+        "NAME",
+        "Filter of --resize for images: bilinear (default), nearest, box, hamming, bicubic or lanczos.",
+    ),
 ]
 ResizeFitOption: TypeAlias = Annotated[
-    str | None, text_option("--resize-fit", "NAME", "stretch, pad, crop or within (keeps the aspect).")
+    str | None,
+    _image_option(
+        "--resize-fit", "NAME", "How --resize fits images: stretch (default), pad, crop or within (no padding)."
+    ),
 ]
-CropOption: TypeAlias = Annotated[str | None, text_option("--crop", "HxW", "The middle of each image.")]
+CropOption: TypeAlias = Annotated[
+    str | None, _image_option("--crop", "HxW", "Crop images and masks to this size at the centre.")
+]
 EncodeOption: TypeAlias = Annotated[
-    str | None, text_option("--encode", "FORMAT", "Images as jpeg:90, png or webp:80.")
+    str | None, _image_option("--encode", "FORMAT", "Re-encode images: jpeg:90, png or webp:80.")
 ]
-DecodeOption: TypeAlias = Annotated[bool, flag_option("--decode", "Images as raw pixels. Large.")]
-NormalizeOption: TypeAlias = Annotated[bool, flag_option("--normalize", "Images as float32 from 0 to 1. Very large.")]
+DecodeOption: TypeAlias = Annotated[
+    bool, flag_option("--decode", "Store images as raw pixels (large).", Panel.IMAGE_TRANSFORMS)
+]
+NormalizeOption: TypeAlias = Annotated[
+    bool,
+    flag_option("--normalize", "Store images as float32 from 0 to 1 (very large).", Panel.IMAGE_TRANSFORMS),
+]
 MeanOption: TypeAlias = Annotated[
-    str | None, text_option("--mean", "A,B,C", "Taken off by --normalize; or imagenet.")
+    str | None, _image_option("--mean", "A,B,C", "Mean that --normalize subtracts, per channel; or imagenet.")
 ]
-StdOption: TypeAlias = Annotated[str | None, text_option("--std", "A,B,C", "Divided by in --normalize; or imagenet.")]
+StdOption: TypeAlias = Annotated[
+    str | None,
+    _image_option("--std", "A,B,C", "Standard deviation that --normalize divides by, per channel; or imagenet."),
+]
 
 
 def parse_image_transforms(
@@ -389,12 +457,11 @@ def parse_image_transforms(
     mean: str | None,
     std: str | None,
 ) -> list[Transform]:
-    """The transforms of images, in the order in which they are applied."""
+    """The transforms of images, in the order in which they apply."""
     if not (resize or crop or encode or decode or normalize or resize_filter or resize_fit or mean or std):
-        return []  # what makes them is not loaded for nothing
+        return []  # without loading the transforms
     from rekord.arguments import one_of
     from rekord.transforms import images
-    from rekord.transforms import images as forms
     from rekord.transforms.image_row import FILTERS
 
     for option, value, needs in (
@@ -404,30 +471,22 @@ def parse_image_transforms(
         ("--std", std, normalize),
     ):
         if value is not None and not needs:
-            beside = "--resize HxW" if option.startswith("--resize") else "--normalize"
+            needed = "--resize HxW" if option.startswith("--resize") else "--normalize"
             raise error(
                 "U605",
-                f"`{option}` means nothing without `{beside.partition(' ')[0]}`",
-                expected=f"{beside} beside it",
-                found="only the one",
-                do=f"add {beside}, or leave {option} out",
+                f"`{option}` has no effect without `{needed.partition(' ')[0]}`",
+                expected=f"{needed} next to it",
+                found=f"{option} alone",
+                do=f"add {needed}, or leave {option} out",
             )
-    if sum([encode is not None, decode, normalize]) > 1:
+    forms = {"--encode": encode is not None, "--decode": decode, "--normalize": normalize}
+    given = [option for option, is_given in forms.items() if is_given]
+    if len(given) > 1:
         raise error(
             "U605",
             "images can be stored in one form only",
             expected="one of --encode, --decode and --normalize",
-            found=", ".join(
-                [
-                    name
-                    for name, given in (
-                        ("--encode", encode),
-                        ("--decode", decode),
-                        ("--normalize", normalize),
-                    )
-                    if given
-                ]
-            ),
+            found=", ".join(given),
             do="leave all but one of them out",
         )
     made: list[Transform] = []
@@ -445,26 +504,26 @@ def parse_image_transforms(
         with attribute_errors_to_option("--encode", encode, "--encode jpeg:90"):
             made.append(_parse_encode(encode))
     if decode:
-        made.append(forms.decode())
+        made.append(images.decode())
     if normalize:
         with attribute_errors_to_option("--mean", mean or "", "--mean 0.5,0.5,0.5"):
             less = 0.0 if mean is None else _parse_channels(mean)
-            forms.normalize(less)  # refused for its own sake
+            images.normalize(less)  # an error in the mean is one of --mean, not of --std
         with attribute_errors_to_option("--std", std or "", "--std 0.5,0.5,0.5"):
-            made.append(forms.normalize(less, 1.0 if std is None else _parse_channels(std)))
+            made.append(images.normalize(less, 1.0 if std is None else _parse_channels(std)))
     return made
 
 
 @contextmanager
 def attribute_errors_to_option(option: str, text: str, do: str | None = None) -> Iterator[None]:
-    """What an argument of a transform is refused for, said of the option that it came from."""
+    """An invalid argument of a transform, reported as the option that it came from."""
     try:
         yield
     except UsageError as failure:
         if failure.code != "U605":
             raise
         shown = truncate(escape_controls(repr(text)))
-        # Where names are known the transform says which one was meant: fit="crop".
+        # Where the names are known, the transform proposes one: fit="crop".
         meant = do or f"{option} {(failure.do or '').partition('=')[2].strip(chr(34))}"
         raise error(
             "U605", f"`{option}` cannot be {shown}", expected=failure.expected, found=shown, do=meant
@@ -476,7 +535,7 @@ def _parse_size(text: str) -> tuple[int, int]:
     height, by, width = text.lower().replace("×", "x").partition("x")
     whole = [part.isascii() and part.isdigit() and len(part) < 7 for part in (height, width)]
     if not by or not all(whole):
-        raise error("U605", expected="HEIGHTxWIDTH, in pixels")
+        raise error("U605", expected="HEIGHTxWIDTH in pixels")
     return int(height), int(width)
 
 
@@ -499,4 +558,4 @@ def _parse_channels(text: str) -> Any:
     try:
         return tuple([float(part) for part in text.split(",")])
     except ValueError:
-        raise error("U605", expected="a number, or one for each channel, or imagenet") from None
+        raise error("U605", expected="a number, one number per channel, or imagenet") from None

@@ -70,8 +70,7 @@ def test_after_a_good_dataset_it_is_said_what_only_the_doctor_looks_for(
     (line, hint) = printed.out.splitlines()
     assert line.startswith("all good · 3 files · 60 records · ")
     assert hint == (
-        "check does not look for labels stored as floats, numbers stored as text or pixels stored raw: "
-        f"rekord doctor {folder}"
+        f"check does not detect labels stored as floats, numbers stored as text or raw pixels: rekord doctor {folder}"
     )
 
 

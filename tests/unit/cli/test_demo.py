@@ -61,7 +61,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.slow
 def test_the_tour_ends_well_and_says_where_its_data_is(tour: Taken) -> None:
     assert tour.exit_code == 0, tour.told
-    assert tour.said.splitlines()[-1].startswith("that was all, in ")
+    assert tour.said.splitlines()[-1].startswith("done in ")
     assert tour.said.endswith(f": the data is in {tour.place}\n")
     assert tour.step(1).splitlines()[1] == f"$ cd {tour.place}"
 
@@ -143,7 +143,7 @@ def test_what_comes_back_is_what_was_written(tour: Taken) -> None:
     assert repaired <= written
     assert not salvaged <= written  # the floats are intact, and wrong
     assert "kept 238 records · lost an unknown number · 2 gaps · wrote salvaged/\n" in told
-    assert "238 of 238 records are byte for byte what was written, 2 are lost\n" in told
+    assert "238 of 238 records are byte-identical to the original, 2 are lost\n" in told
 
 
 def test_the_epochs_that_are_shown_are_those_of_the_reader(tour: Taken) -> None:
@@ -154,7 +154,7 @@ def test_the_epochs_that_are_shown_are_those_of_the_reader(tour: Taken) -> None:
         names = [name for batch in batches for name in batch["filename"].tolist()]
         assert f"epoch {epoch}: {', '.join(names[:3])}, … {len(train)} different ones of {len(train)}, " in told
     rest = len(train) - 96
-    assert f"stopped after 96 records: the other {rest} come, {rest} of them as without the stop\n" in told
+    assert f"stopped after 96 records: resumed with the other {rest}, {rest} of them in the same order\n" in told
 
 
 def test_the_masks_are_as_annotation_tools_write_them(tour: Taken) -> None:
@@ -187,7 +187,7 @@ def test_without_a_folder_nothing_stays(
     assert list(tmp_path.iterdir()) == []
     said = capsys.readouterr().out
     assert "left out: --no-train\n" in said
-    assert said.endswith(": the data is gone again; `rekord demo DIR` keeps it\n")
+    assert said.endswith(": the data was deleted; `rekord demo DIR` keeps it\n")
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def test_the_tour_ends_where_a_verb_fails_or_is_interrupted(
     assert "\n3. " not in printed.out
     assert list(tmp_path.iterdir()) == []
     if exit_code == 130:
-        assert printed.err == "interrupted: the data is gone again; `rekord demo DIR` keeps it\n"
+        assert printed.err == "interrupted: the data was deleted; `rekord demo DIR` keeps it\n"
 
 
 @pytest.mark.usefixtures("small")
@@ -264,7 +264,7 @@ def test_a_place_that_is_taken_is_refused(taken: str, tmp_path: Path, capsys: py
     inside.write_text("mine")
     assert run_command_line(["demo", str(place)]) == 2
     printed = capsys.readouterr()
-    assert printed.err.startswith("UsageError U605: the demo needs a folder of its own")
+    assert printed.err.startswith("UsageError U605: the demo needs an empty folder")
     assert f"where     {place}" in printed.err
     assert inside.read_text() == "mine"
 

@@ -46,7 +46,7 @@ def test_equal_manifests_say_that_nothing_was_read(data: Path, capsys: pytest.Ca
     shutil.copytree(data / "a", data / "b")
     assert run_command_line(["diff", str(data / "a"), str(data / "b")]) == 0
     first, note = said(capsys)
-    assert first.startswith("the same, by their manifests · 100 records · 0 bytes")
+    assert first.startswith("the same, according to their manifests · 100 records · 0 bytes")
     assert note.startswith("note  nothing was read: ")
     assert run_command_line(["diff", str(data / "a"), str(data / "b"), "--read"]) == 0
     assert len(said(capsys)) == 1
@@ -69,7 +69,7 @@ def test_differences_are_short_and_in_words(data: Path, capsys: pytest.CaptureFi
         "schema    + extra  Int64",
         "features  score  mean 6.188 vs 107.3, max 12.375 vs 9999",
     ]
-    assert lines[4] == f"such as   ~ id 2  {shard} record 0  extra: nothing → 1"
+    assert lines[4] == f"examples  ~ id 2  {shard} record 0  extra: nothing → 1"
     assert lines[7] == f"          ~ id 5  {shard} record 3  extra: nothing → 1  score: 0.625 → 9999.0"
     assert f"          - id 0  {shard} record 0" in lines
     assert f"          + id 500  {shard} record 98" in lines
@@ -110,7 +110,7 @@ def test_damage_makes_the_comparison_incomplete(data: Path, capsys: pytest.Captu
     lines = said(capsys)
     assert lines[0] == "records   100 → 99 records · 1 removed"
     assert "F102  train-00001-of-00002.tfrecord  record 7   payload checksum does not match" in lines
-    assert lines[-1].startswith("incomplete: what could be read was compared · ")
+    assert lines[-1].startswith("incomplete: only what could be read was compared · ")
 
 
 def test_many_findings_are_counted(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,14 +121,14 @@ def test_many_findings_are_counted(data: Path, capsys: pytest.CaptureFixture[str
         content = corrupt_payload(content, record)
     shard.write_bytes(content)
     assert run_command_line(["diff", str(data / "a"), str(data / "b"), "--read"]) == 1
-    assert "20 more that could not be read; rekord check lists them" in said(capsys)
+    assert "… and 20 more that could not be read: rekord check lists them" in said(capsys)
 
 
 def test_many_columns_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a").write_bytes(frames([example_bytes({"x": [1]})]))
     (tmp_path / "b").write_bytes(frames([example_bytes({"x": [1], **{f"k{i:02}": [i] for i in range(30)}})]))
     assert run_command_line(["diff", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
-    assert "          … 20 more; --json has them all" in said(capsys)
+    assert "          … and 20 more: --json lists them all" in said(capsys)
 
 
 def test_names_and_values_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

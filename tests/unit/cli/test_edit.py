@@ -54,7 +54,7 @@ def test_json_says_what_was_done(capsys, arguments, done, count, records, shards
 def test_a_person_reads_what_was_done(capsys):
     assert run_command_line(["delete", "in", "out", "--where", "x < 10"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("out: 10 records deleted, 290 records in all, in ")
+    assert lines[0].startswith("out: 10 records deleted, 290 records in total, in ")
     assert lines[1].split() == [
         "train",
         "290",
@@ -68,9 +68,9 @@ def test_a_person_reads_what_was_done(capsys):
     assert lines[2:] == ["2 shards linked, 1 shard written", "next: rekord check out"]
     assert run_command_line(["delete", "in", "out", "--where", "x < 10"]) == 0
     again = capsys.readouterr().out.splitlines()[0]
-    assert again == "nothing to do: out is complete already, 10 records deleted"
+    assert again == "nothing to do: out is already complete, 10 records deleted"
     assert run_command_line(["delete", "in", "--replace", "--where", "x < 0"]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == "nothing to do: no record of in is deleted"
+    assert capsys.readouterr().out.splitlines()[0] == "nothing to do: no records of in are deleted"
 
 
 @pytest.mark.parametrize(

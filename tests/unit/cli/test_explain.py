@@ -26,8 +26,8 @@ def test_the_page_of_a_code_is_printed_whatever_its_case(written: str, capsys: p
     [
         ("F1O2", "do        rekord explain F102"),
         ("F10", "do        rekord explain F101"),
-        ("F1021", "likely    F101 or F102 is meant"),
-        ("102", "likely    S102 or F102 is meant"),
+        ("F1021", "likely    a typo of F101 or F102"),
+        ("102", "likely    a typo of S102 or F102"),
         ("Q1", "do        rekord explain"),
         ("", "do        rekord explain"),
         ("x\x1b[31m", "do        rekord explain"),
@@ -74,7 +74,7 @@ def test_a_message_of_our_own_leads_to_its_page(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("InvalidArgumentError: something else", "the error's class, InvalidArgumentError"),
+        ("InvalidArgumentError: something else", "the error class InvalidArgumentError"),
         ("some words \x1b[31m", "some words \\x1b[31m"),
         ("word " * 50, "word word"),
     ],
@@ -85,7 +85,7 @@ def test_a_message_that_is_not_known_says_what_was_understood(
     assert run_command_line(["explain", text]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("UsageError U603: this message is not one that rekord knows\n")
+    assert printed.err.startswith("UsageError U603: unknown message\n")
     assert f"  found     {found}" in printed.err
     assert "  do        " in printed.err
     assert "\x1b" not in printed.err
@@ -108,7 +108,7 @@ def test_json_holds_code_title_and_text(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_the_page_of_an_unknown_message_shows_what_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = next(text for text in messages("U603") if "this message" in text).splitlines()
+    shown = next(text for text in messages("U603") if "unknown message" in text).splitlines()
     prompt, verb, *arguments = shown[0].split()
     assert (prompt, verb) == ("$", "rekord")
     assert run_command_line(arguments) == 2

@@ -68,7 +68,7 @@ def test_columns_and_labels_can_be_chosen(place: Path) -> None:
             2,
         ),
         (["ds", "out", "--format", "images"], "U676: dataset lacks columns that a folder of images needs", 2),
-        (["ds", "out", "--format", "nothing"], "U605: `--format` cannot take this value", 2),
+        (["ds", "out", "--format", "nothing"], "U605: `--format` has an invalid value", 2),
         (["ds", "taken.parquet", "--split", "val"], "U618: output already exists", 2),
         (["ds", "out.parquet", "--split", "test"], "X506", 3),
         (["nowhere", "out.parquet"], "X501", 3),
@@ -103,5 +103,5 @@ def test_what_images_have_no_place_for_is_said(place: Path, capsys: pytest.Captu
     frames_of = frames([example_bytes({"image/encoded": [png], "weight": [3]})])
     Path("a.tfrecord").write_bytes(frames_of)
     assert run_command_line(["export", "a.tfrecord", "out"]) == 0
-    assert capsys.readouterr().err == "without weight: images has no place for them\n"
+    assert capsys.readouterr().err == "left out: weight (images cannot hold them)\n"
     assert [path.name for path in Path("out").iterdir()] == ["000000000.png"]

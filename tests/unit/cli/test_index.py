@@ -28,10 +28,10 @@ def test_each_index_is_a_line(folder: Path, capsys: pytest.CaptureFixture[str]) 
     printed = capsys.readouterr()
     names = [folder / "index-vahidk" / f"train-{shard:05}-of-00002.tfindex" for shard in range(2)]
     assert printed.out.splitlines() == [f"{name}  20 records" for name in names]
-    assert printed.err == "wrote 2 index files of 2 files · 40 records\n"
+    assert printed.err == "wrote 2 index files for 2 files · 40 records\n"
     assert all(name.read_bytes().startswith(b"0 ") for name in names)
     assert run_command_line(["index", str(folder), "--format", "vahidk"]) == 0
-    assert capsys.readouterr().out.splitlines() == [f"{name}  20 records  (as it was)" for name in names]
+    assert capsys.readouterr().out.splitlines() == [f"{name}  20 records  (unchanged)" for name in names]
 
 
 def test_json_is_one_document(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

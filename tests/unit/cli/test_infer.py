@@ -48,7 +48,7 @@ def test_a_program_with_the_evidence_beside_each_column_is_printed(tmp_path: Pat
         "    'image': rk.Bytes(),                              # present 3 of 3, 1 value, 4..8 bytes, JPEG",
         "    'label': rk.Int64(),                              # present 3 of 3, 1 value, int 0..17",
         "    'name': rk.Bytes(optional=True),                  # present 2 of 3, 1 value, 1..5 bytes, UTF-8",
-        "    'none': rk.Bytes(shape=(None,), optional=True),   # present 0 of 3, never a value",
+        "    'none': rk.Bytes(shape=(None,), optional=True),   # present 0 of 3, no values",
         "})",
     ]
     assert printed.err == "from all 3 records\n"
@@ -109,8 +109,8 @@ def test_kinds_that_differ_and_keys_without_a_name_are_pointed_out(tmp_path: Pat
     assert run_command_line(["infer", path]) == 0
     printed = capsys.readouterr()
     assert f"# present 2 of 2, 1 value, int 1, float in {path} record 1" in printed.out
-    assert "left out: a key without a name" in printed.err
-    assert "`a` is stored in several kinds (float 1x, int64 1x)" in printed.err
+    assert "left out: an empty key" in printed.err
+    assert "`a` is stored as several kinds (float 1x, int64 1x)" in printed.err
 
 
 def test_json_is_the_schema_with_its_evidence(tmp_path: Path, capsys: Captured) -> None:
@@ -130,7 +130,7 @@ def test_o_saves_what_load_reads_and_replaces_what_was_there(tmp_path: Path, cap
     printed = capsys.readouterr()
     assert Schema.load(target) == declared(printed.out)
     assert json.loads(target.read_text())["evidence"]["records"] == 3
-    assert f"saved in {target}" in printed.err
+    assert f"saved to {target}" in printed.err
     assert sorted(each.name for each in tmp_path.iterdir()) == ["schema.json", "x.tfrecord"]
 
 
@@ -185,4 +185,4 @@ def test_nothing_is_saved_when_nothing_could_be_read(tmp_path: Path) -> None:
 
 def test_help_says_what_it_does(capsys: Captured) -> None:
     assert run_command_line(["infer", "--help"]) == 0
-    assert capsys.readouterr().out.startswith("rekord infer PATH\n")
+    assert capsys.readouterr().out.startswith("Usage: rekord infer PATH [OPTIONS]\n")

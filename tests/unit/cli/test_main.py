@@ -45,17 +45,17 @@ def rekord(*arguments: object, **options: object) -> subprocess.CompletedProcess
 @pytest.mark.parametrize(
     ("arguments", "first_line", "hint"),
     [
-        (["chekc", "x"], "UsageError U601: there is no command `chekc`", "do        rekord check --help"),
-        (["nurse"], "UsageError U601: there is no command `nurse`", "do        rekord --help"),
+        (["chekc", "x"], "UsageError U601: unknown command `chekc`", "do        rekord check --help"),
+        (["nurse"], "UsageError U601: unknown command `nurse`", "do        rekord --help"),
         (["--frob"], "UsageError U601: `rekord` has no option `--frob`", "do        rekord --help"),
         (["check"], "UsageError U601: `rekord check` needs PATH", "do        rekord check --help"),
-        (["check", "x", "--jsno"], "UsageError U601: `rekord check` has no option", "likely    `--json`"),
+        (["check", "x", "--jsno"], "UsageError U601: `rekord check` has no option", "likely    a typo of `--json`"),
         (["show", "x", "y"], "UsageError U601: `rekord show`: ", "do        rekord show --help"),
         (["show", "x", "-n"], "UsageError U601: `rekord show`: ", "do        rekord show --help"),
-        (["show", "x", "-n", "many"], "UsageError U605: `-n` cannot be 'many'", "do        rekord show"),
-        (["show", "x", "-n", "-1"], "UsageError U605: `-n` cannot be '-1'", "do        rekord show"),
-        (["show", "x", "--record=-1"], "UsageError U605: `--record` cannot be '-1'", "do        rekord show"),
-        (["show", "x", "--kind", "text"], "UsageError U605: `--kind` cannot take", "do        rekord show"),
+        (["show", "x", "-n", "many"], "UsageError U605: `-n` cannot be 'many'", "do        -n 5"),
+        (["show", "x", "-n", "-1"], "UsageError U605: `-n` cannot be '-1'", "do        -n 5"),
+        (["show", "x", "--record=-1"], "UsageError U605: `--record` cannot be '-1'", "do        --record 0"),
+        (["show", "x", "--kind", "text"], "UsageError U605: `--kind` has an invalid value", "do        rekord show"),
         (
             ["check", "x", "--max-findings", "1.5"],
             "UsageError U605: `--max-findings`",
@@ -95,7 +95,7 @@ def test_help_lists_the_verbs_that_exist_and_no_other(option: str, capsys: pytes
 def test_each_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line([verb, "--help"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith(f"rekord {verb} ")
+    assert text.startswith(f"Usage: rekord {verb} ")
     assert max(map(len, text.splitlines())) <= 80
     assert ".  " not in text.split("\n\n")[1]  # sentences of one paragraph
     assert text.rstrip().endswith(EXAMPLES[verb][-1])
@@ -122,7 +122,7 @@ def test_one_option_is_called_and_explained_alike_by_all_verbs() -> None:
 
 def test_a_verb_that_is_not_there_yet_has_help_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["view", "--help"]) == 0
-    assert capsys.readouterr().out.startswith("rekord view")
+    assert capsys.readouterr().out.startswith("Usage: rekord view")
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,7 +157,7 @@ def test_a_bug_is_admitted_in_one_short_message(
     assert run_command_line(["explain", "F102"]) == main.EXIT_BUG == 70
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("this is a bug of rekord: ZeroDivisionError: one by\\x1b[31m nothing\n")
+    assert printed.err.startswith("this is a bug in rekord: ZeroDivisionError: one by\\x1b[31m nothing\n")
     assert "REKORD_TRACEBACK=1" in printed.err
     assert "Traceback" not in printed.err
 
@@ -177,7 +177,7 @@ def test_a_missing_path_is_exit_code_3_in_a_real_process(tmp_path: Path) -> None
 def test_an_unknown_verb_is_exit_code_2_in_a_real_process() -> None:
     ended = rekord("shwo", "x")
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith("UsageError U601: there is no command `shwo`\n  likely    `show` is meant\n")
+    assert ended.stderr.startswith("UsageError U601: unknown command `shwo`\n  likely    a typo of `show`\n")
 
 
 @pytest.mark.slow
@@ -211,7 +211,7 @@ def test_a_full_disk_behind_stdout_is_one_message_and_exit_code_3(arguments: lis
     with open("/dev/full", "w") as full:
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     assert ended.returncode == 3
-    assert ended.stderr.startswith("DatasetError X504: the output cannot be written\n")
+    assert ended.stderr.startswith("DatasetError X504: cannot write to standard output\n")
     assert ended.stderr.count("X504") == 1
     assert "Traceback" not in ended.stderr
     assert "Exception ignored" not in ended.stderr

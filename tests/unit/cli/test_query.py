@@ -104,7 +104,7 @@ def test_a_table_shows_some_rows_and_says_so(data: str, capsys: Captured) -> Non
         '    0    0.1  a,b          [1, 0.5]  "plain"',
         "    1    inf  line\\nbreak  [3, 0.5]  null",
     ]
-    assert shown.err == "the first 2 rows: --rows shows more, -o FILE.csv has all of them\n"
+    assert shown.err == "showing the first 2 rows: --rows N shows more, -o FILE.csv writes all\n"
     assert run_command_line(["query", data, COUNT, "--format", "table"]) == 0
     assert capsys.readouterr() == ("label_name  n\ncat         1\ndog         2\n", "")
 
@@ -155,7 +155,7 @@ def test_an_answer_of_no_rows_has_its_columns(data: str, tmp_path: Path, capsys:
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        (["--format", "parquet"], "none named"),
+        (["--format", "parquet"], "standard output"),
         (["-o", "answer"], "answer"),
         (["-o", "answer.csv", "--format", "table"], "table"),
         (["--json", "--format", "csv"], "--json and --format csv"),
@@ -342,7 +342,7 @@ def test_a_type_that_parquet_does_not_have_is_named(data: str, tmp_path: Path, c
     target = tmp_path / "answer.parquet"
     assert run_command_line(["query", data, "select interval 1 day as i", "-o", str(target)]) == 2
     printed = capsys.readouterr().err
-    assert printed.startswith("UsageError U676: result has a type that Parquet does not have\n")
+    assert printed.startswith("UsageError U676: result has a type that Parquet does not support\n")
     assert "month_day_nano_interval" in printed
     assert "\n  do        cast(… as varchar) in the query, or -o answer.csv\n" in printed
     assert not target.exists()

@@ -52,8 +52,8 @@ def test_what_a_search_found_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert run_command_line(["salvage", str(path), str(out)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"F101  {path}  bytes {OFFSETS[7]:,} to {OFFSETS[8]:,}   ")
-    assert lines[0].endswith(" · went on where a search found the next record")
-    assert lines[1] == "12 records kept behind a search: known by their checksums alone"
+    assert lines[0].endswith(" · resumed where a search found the next record")
+    assert lines[1] == "12 records found by a search: identified by checksum alone"
     assert lines[2] == f"kept 19 records · lost an unknown number · 1 gap · wrote {out}"
 
 
@@ -66,7 +66,7 @@ def test_many_gaps_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert run_command_line(["salvage", str(tmp_path / "x.tfrecord"), str(tmp_path / "y")]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("F102  ") for line in lines) == MAX_LISTED_GAPS
-    assert "50 more gaps: --json lists them" in lines
+    assert "… and 50 more gaps: --json lists them all" in lines
     assert lines[-1] == f"kept 150 records · lost 150 · 150 gaps · wrote {tmp_path / 'y'}"
 
 

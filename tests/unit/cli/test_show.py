@@ -130,10 +130,10 @@ def test_records_beyond_the_first_buffer_are_found(tmp_path: Path, capsys: Captu
 def test_fewer_records_than_asked_for_is_said_on_stderr(tmp_path: Path, capsys: Captured) -> None:
     path = record_file(tmp_path, numbered(0, 2))
     assert run_command_line(["show", str(path)]) == 0
-    assert capsys.readouterr().err == "that is all: 2 records\n"
+    assert capsys.readouterr().err == "end of the dataset: 2 records\n"
     assert run_command_line(["show", str(record_file(tmp_path, [], "none.tfrecord"))]) == 0
     printed = capsys.readouterr()
-    assert (printed.out, printed.err) == ("", "there are no records\n")
+    assert (printed.out, printed.err) == ("", "no records\n")
 
 
 def test_a_record_beyond_the_end_says_how_many_there_are(tmp_path: Path, capsys: Captured) -> None:
@@ -142,7 +142,7 @@ def test_a_record_beyond_the_end_says_how_many_there_are(tmp_path: Path, capsys:
     assert run_command_line(["show", str(tmp_path), "--record", "5"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("UsageError U606: there is no record 5\n")
+    assert printed.err.startswith("UsageError U606: record 5 does not exist\n")
     assert f"where     {tmp_path}\n" in printed.err
     assert "found     5 records in 2 files" in printed.err
 
@@ -223,7 +223,7 @@ def test_other_payloads_are_shown_as_what_they_are(tmp_path: Path, capsys: Captu
     assert "  tf.Event\n    wall_time 1.5\n    step      7\n    holds     summary\n" in text
     assert '  plain text\n    payload   "plain text"\n' in text
     assert "  another protobuf message\n    fields    9 (a number), 7 (bytes)\n" in text
-    assert "  an unknown kind of message\n    because   W203, " in text
+    assert "  unknown message\n    because   W203, " in text
     assert "    payload   0x ff fe 00 01\n" in text
 
     records = shown_json([str(path)], capsys)

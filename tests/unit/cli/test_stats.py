@@ -98,7 +98,7 @@ def test_splits_that_differ_are_said_with_the_reason(tmp_path: Path, capsys: Cap
     assert run_command_line(["stats", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2:] == [
-        "compared with train: 0 of 1 features: no significant shift",
+        "compared with train: no significant shift in 0 of 1 features",
         "  x  val  L∞ 0.700       differs  “a”: 90.0% vs 20.0%",
     ]
     assert any(line.split()[:3] == ["train", "100", "50%"] for line in lines)
@@ -110,7 +110,7 @@ def test_what_chance_explains_is_counted_and_not_listed(tmp_path: Path, capsys: 
         (tmp_path / f"{split}.tfrecord").write_bytes(frames(rows))
     assert run_command_line(["stats", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "compared with train: 1 of 1 features: no significant shift"
+    assert lines[-1] == "compared with train: no significant shift in 1 of 1 features"
 
 
 def test_damage_is_exit_code_1_and_the_rest_is_described(tmp_path: Path, capsys: Captured) -> None:
@@ -120,7 +120,7 @@ def test_damage_is_exit_code_1_and_the_rest_is_described(tmp_path: Path, capsys:
     out = capsys.readouterr().out
     assert f"{path} · 19 records" in out
     assert out.splitlines()[-3:] == [
-        "damaged: 1 finding; these are the statistics of what can be read",
+        "damaged: 1 finding; these statistics cover what can be read",
         f"  F102  {path}, record 7: payload checksum does not match",
         f"next: rekord check {path}",
     ]
@@ -154,7 +154,7 @@ def test_reports_are_written_beside_what_is_printed(tmp_path: Path, capsys: Capt
     page, text, binary = (tmp_path / name for name in ("r.html", "s.pbtxt", "s.pb"))
     assert run_command_line(["stats", path, "--html", str(page), "--metadata", str(text)]) == 0
     printed = capsys.readouterr()
-    assert printed.err == f"saved in {page}\nsaved in {text}\n"
+    assert printed.err == f"saved to {page}\nsaved to {text}\n"
     assert printed.out.startswith(path)
     assert page.read_text().startswith("<!DOCTYPE html>")
     assert text.read_text().startswith("datasets {\n")
@@ -208,7 +208,7 @@ def test_the_example_on_the_page_is_what_is_said(
 
 def test_help_says_what_it_does(capsys: Captured) -> None:
     assert run_command_line(["stats", "--help"]) == 0
-    assert capsys.readouterr().out.startswith("rekord stats PATH\n")
+    assert capsys.readouterr().out.startswith("Usage: rekord stats PATH [OPTIONS]\n")
 
 
 def test_the_reference_page_names_every_field(tmp_path: Path, capsys: Captured) -> None:

@@ -208,7 +208,7 @@ def test_an_interrupted_run_says_where_it_was_and_how_to_go_on(stands_in, capsys
         == 130
     )
     assert capsys.readouterr().err.splitlines() == [
-        "interrupted at epoch 2 of 2, step 31 of 60: go on with",
+        "interrupted at epoch 2 of 2, step 31 of 60: resume with",
         "  rekord train flowers 'my model' --epochs 2 --balance --learning-rate 0.01 --resume",
     ]
 
@@ -221,7 +221,7 @@ def test_a_run_that_is_interrupted_between_epochs_says_so(stands_in, capsys) -> 
 
     stands_in(tell)
     assert run_command_line(["train", "flowers"]) == 130
-    assert capsys.readouterr().err.startswith("interrupted at the beginning of epoch 2 of 2: go on with\n")
+    assert capsys.readouterr().err.startswith("interrupted at the beginning of epoch 2 of 2: resume with\n")
 
 
 def test_a_run_that_is_interrupted_before_a_checkpoint_leaves_nothing_to_go_on_with(stands_in, capsys) -> None:
@@ -230,7 +230,7 @@ def test_a_run_that_is_interrupted_before_a_checkpoint_leaves_nothing_to_go_on_w
 
     stands_in(tell)
     assert run_command_line(["train", "flowers"]) == 130
-    assert capsys.readouterr().err == "interrupted before the first checkpoint: nothing is kept\n"
+    assert capsys.readouterr().err == "interrupted before the first checkpoint: nothing was saved\n"
 
 
 def test_a_run_that_is_interrupted_before_it_goes_on_is_still_there(stands_in, capsys) -> None:
@@ -240,7 +240,7 @@ def test_a_run_that_is_interrupted_before_it_goes_on_is_still_there(stands_in, c
     stands_in(tell)
     assert run_command_line(["train", "flowers", "--resume"]) == 130
     assert capsys.readouterr().err.splitlines() == [
-        "interrupted before it went on: go on with",
+        "interrupted before resuming: resume with",
         "  rekord train flowers --resume",
     ]
 
@@ -252,7 +252,7 @@ def test_a_run_that_is_interrupted_after_its_last_epoch_is_in_no_epoch(stands_in
 
     stands_in(tell)
     assert run_command_line(["train", "flowers"]) == 130
-    assert capsys.readouterr().err.startswith("interrupted at the end of the last epoch: go on with\n")
+    assert capsys.readouterr().err.startswith("interrupted at the end of the last epoch: resume with\n")
 
 
 def test_a_run_that_was_through_says_that_nothing_is_left_to_do(stands_in, capsys) -> None:
@@ -262,7 +262,7 @@ def test_a_run_that_was_through_says_that_nothing_is_left_to_do(stands_in, capsy
 
     stands_in(tell)
     assert run_command_line(["train", "flowers", "--resume"]) == 0
-    assert capsys.readouterr().out.splitlines()[2] == "2 epochs done already, and no more asked for"
+    assert capsys.readouterr().out.splitlines()[2] == "2 epochs already done, and no more requested"
 
 
 def test_after_damage_it_is_said_what_is_kept_and_how_to_go_on(stands_in, capsys) -> None:
@@ -274,7 +274,7 @@ def test_after_damage_it_is_said_what_is_kept_and_how_to_go_on(stands_in, capsys
     stands_in(tell)
     assert run_command_line(["train", "flowers", "--seed", "7"]) == 1
     assert capsys.readouterr().err.splitlines()[-2:] == [
-        "kept up to epoch 1 of 2, step 31 of 60: when the data is as it was, go on with",
+        "saved up to epoch 1 of 2, step 31 of 60; after restoring the data, resume with",
         "  rekord train flowers --seed 7 --resume",
     ]
 
@@ -287,7 +287,7 @@ def test_a_run_that_goes_on_says_where(stands_in, capsys) -> None:
 
     stands_in(tell)
     assert run_command_line(["train", "flowers", "--resume"]) == 0
-    assert capsys.readouterr().out.splitlines()[2] == "going on at epoch 2 of 2, step 31 of 60"
+    assert capsys.readouterr().out.splitlines()[2] == "resuming at epoch 2 of 2, step 31 of 60"
 
 
 @pytest.mark.parametrize(
@@ -321,8 +321,8 @@ def test_a_failure_has_the_exit_code_of_its_kind(stands_in, capsys, code: str, e
         (["--epochs", "many"], "`--epochs` cannot be 'many'", "rekord train --help"),
         (
             ["--resume", "--fresh"],
-            "`--resume` and `--fresh` contradict each other",
-            "--resume goes on with the run, --fresh starts over",
+            "`--resume` and `--fresh` exclude each other",
+            "leave --fresh out to resume, or --resume to start over",
         ),
     ],
 )
@@ -362,7 +362,7 @@ def test_many_columns_that_are_left_out_are_said_in_one_line(stands_in, capsys) 
 def test_the_bar_says_how_far_the_epoch_is() -> None:
     loaded: list[str] = []
     show = TrainingDisplay("flowers", batch_size=32, as_json=True, load=lambda: loaded.append("keras"))
-    assert (drawn(show), loaded) == ("looking at the data", [])
+    assert (drawn(show), loaded) == ("inspecting the data", [])
     show.on_task(TASK)
     assert loaded == ["keras"]
     show.on_begin(TASK, "tensorflow", 61_892, 2, 60)

@@ -483,7 +483,7 @@ def test_the_command_says_counts_before_and_after(data, tmp_path, capsys):
     assert run_command_line(["balance", str(data), str(tmp_path / "out"), "--strategy", "owl=10"]) == 0
     said = capsys.readouterr()
     assert "4 records added, 0 removed" in said.out
-    assert "train, label:\n  cat  60 → 60\n  dog  18 → 18\n  owl   6 → 10\nleft as they are: val\n" in said.out
+    assert "train, label:\n  cat  60 → 60\n  dog  18 → 18\n  owl   6 → 10\nunchanged: val\n" in said.out
 
 
 def test_of_many_classes_the_command_shows_some(tmp_path, capsys):
@@ -492,7 +492,7 @@ def test_of_many_classes_the_command_shows_some(tmp_path, capsys):
     assert run_command_line(["balance", str(tmp_path / "in"), str(tmp_path / "out"), "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["train, label:", "  0   2 → 2", "  1   1 → 2"]
-    assert (len(lines), lines[-1]) == (22, "  and 5 more")
+    assert (len(lines), lines[-1]) == (22, "  … and 5 more")
 
 
 def test_the_command_gives_one_document(data, tmp_path, capsys):

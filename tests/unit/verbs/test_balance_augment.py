@@ -118,7 +118,7 @@ def test_one_worker_and_three_make_the_same_bytes_and_another_seed_others(data, 
 def test_copies_that_look_alike_are_told(data, tmp_path, capsys):
     for number, (names, told) in enumerate((("flip", True), ("flip,colour", False))):
         assert run_command_line(["balance", str(data), str(tmp_path / str(number)), "--augment", names]) == 0
-        assert ("all copies of a record look alike" in capsys.readouterr().err) is told
+        assert ("all copies of a record are identical" in capsys.readouterr().err) is told
     once = ["--augment", "flip", "--strategy", "1=8"]  # one copy of each record: none that it could be like
     assert run_command_line(["balance", str(data), str(tmp_path / "once"), *once]) == 0
     assert "look alike" not in capsys.readouterr().err

@@ -179,7 +179,7 @@ def test_what_needs_features_says_so(tmp_path, monkeypatch, capsys):
     for options in (["--rename", "payload=data"], ["--cast", "payload=text"], ["--drop", "payload"]):
         assert run_command_line(["rewrite", "a.tfrecord", "out", *options]) == 2
         assert re.search(
-            r"Error U605: (payloads that are not Examples have no columns|`drop` cannot be used)",
+            r"Error U605: (payloads that are not Examples have no columns|`--drop` cannot be used)",
             capsys.readouterr().err,
         )
     with pytest.raises(rk.UsageError) as caught:

@@ -1,0 +1,269 @@
+"""Advice for Python as advice for the command line: `shard_size="1GB"` becomes `--shard-size 1GB`.
+
+The library writes `do` for Python. A verb prints it with its own flags, which follow from its declared options.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Mapping
+from contextvars import ContextVar
+from copy import copy
+from typing import Any, NamedTuple
+
+from rekord.errors import RekordError
+
+_UNKNOWN = object()
+"""A value that is not spelled out, or that only Python can express."""
+
+_MENTION = re.compile(r"(?<![\w.,=\[{\"'-])([a-z]\w*)=(?!=)")
+_CALL = re.compile(r"\brk\.([a-z][\w.]*)\(")
+_COMMAND = re.compile(r"\brekord [a-z]+\b.*?(?=, (?:or|and) |`|$)")
+_AFTER_FLAG = re.compile(r"(?:^|\s)--?[\w-]+ [^\s(]*$")
+_LEAVE_OUT = re.compile(r"\bleave (`?)([a-z]\w*)(?:=|\1) out\b|\bdrop ([a-z]\w*)=(?=[\s,;]|$)")
+_BARE = re.compile(r"(?<![\w.])([a-z]\w*)=(?=[\s,;]|$)")
+_SUBJECT = re.compile(r"^`([a-z]\w*)`(?= cannot be )")
+_PLACEHOLDERS = ("in", "out", "path", "source", "sql")
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+class _RunningVerb(NamedTuple):
+    group: Any  # all verbs
+    command: Any
+
+
+_running: ContextVar[_RunningVerb | None] = ContextVar("rekord_running_verb", default=None)
+
+
+def set_running_verb(group: Any, command: Any) -> None:
+    """Remember which verb runs, for everything that is printed from now on."""
+    _running.set(None if command is None else _RunningVerb(group, command))
+
+
+def translate_error(failure: RekordError) -> RekordError:
+    """A copy of an error whose advice holds on the command line; the error itself where no verb runs."""
+    running = _running.get()
+    if running is None:
+        return failure
+    translated = copy(failure)
+    translated.location = failure.location
+    if failure.code == "U605":  # about an argument, which was given as an option
+        flags = _flags_of(running.command)
+        translated.what = _SUBJECT.sub(
+            lambda match: f"`{_long_name(flags[match[1]])}`" if match[1] in flags else match[0], failure.what
+        )
+        translated.expected = failure.expected and _BARE.sub(
+            lambda match: _long_name(flags[match[1]]) if match[1] in flags else match[0], failure.expected
+        )
+        if failure.do is not None:
+            translated.do = _LEAVE_OUT.sub(lambda match: _leave_out(match, flags), failure.do)
+    translated.do = translate_hint(translated.do)
+    return translated
+
+
+def translate_document(document: Any) -> Any:
+    """A JSON document of findings or diagnoses, with every `do` as the command line takes it."""
+    if isinstance(document, Mapping):
+        return {
+            name: translate_hint(value) if name == "do" and isinstance(value, str) else translate_document(value)
+            for name, value in document.items()
+        }
+    if isinstance(document, (list, tuple)):
+        return [translate_document(each) for each in document]
+    return document
+
+
+def translate_hint(text: str | None) -> str | None:
+    """A `do` as the running verb takes it; parameters without a flag stay as Python has them."""
+    running = _running.get()
+    if running is None or text is None:
+        return text
+    flags = _flags_of(running.command)
+    parts: list[str] = []
+    end = 0
+    for command in _COMMAND.finditer(text):  # what is a command already is not touched
+        parts += [_translate_part(text[end : command.start()], flags, running.group), command[0]]
+        end = command.end()
+    return "".join([*parts, _translate_part(text[end:], flags, running.group)])
+
+
+def _translate_part(text: str, flags: Mapping[str, Any], group: Any) -> str:
+    return _translate_mentions(_translate_calls(text, flags, group), flags)
+
+
+def _translate_calls(text: str, flags: Mapping[str, Any], group: Any) -> str:
+    """`rk.split(path, out, folds=5)` as `rekord split IN OUT --folds 5`, and `rk.open(path, kind=…)` as the flags."""
+    made, end = "", 0
+    for match in _CALL.finditer(text):
+        if match.start() < end:
+            continue
+        after = _find_end(text, match.end() - 1)
+        shown = None if text[after : after + 1] == "." else _translate_call(text[match.start() : after], flags, group)
+        if shown is not None:
+            made, end = made + text[end : match.start()] + shown, after
+    return made + text[end:]
+
+
+def _translate_call(code: str, flags: Mapping[str, Any], group: Any) -> str | None:
+    try:
+        call = ast.parse(code.replace(", …", "").replace("…", "..."), mode="eval").body
+    except SyntaxError:
+        return None
+    assert isinstance(call, ast.Call)
+    verb = group.commands.get(code[3 : code.index("(")])
+    if verb is None:
+        words, known = [], flags
+    else:
+        arguments = [param for param in verb.params if param.param_type_name == "argument"]
+        words, known = ["rekord", str(verb.name)], _flags_of(verb)
+        for param, given in zip(arguments, call.args, strict=False):
+            if isinstance(given, ast.Constant) and isinstance(given.value, str):
+                words.append(shlex.quote(given.value))
+            elif isinstance(given, ast.Name) and given.id.lower() in _PLACEHOLDERS:
+                words.append(str(param.metavar).strip("[]"))
+            else:
+                return None  # an object of Python
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            return None  # `**options`
+        value = _literal(ast.unparse(keyword.value))
+        shown = _format_flag(known, keyword.arg, value) if keyword.arg in known else None
+        if shown is None or (verb is not None and value is _UNKNOWN and "..." not in ast.unparse(keyword.value)):
+            return None
+        words.append(shown)
+    return " ".join(words) or None
+
+
+def _translate_mentions(text: str, flags: Mapping[str, Any]) -> str:
+    made, end = "", 0
+    for match in _MENTION.finditer(text):
+        start, name = match.start(), match[1]
+        if start < end:
+            continue
+        if _AFTER_FLAG.search(text[:start]) or _is_inside_call(text, start) or text[:start].endswith("declare "):
+            continue
+        after = _find_value_end(text, match.end())
+        shown = _format_flag(flags, name, _literal(text[match.end() : after]))
+        if shown is None:
+            continue
+        option = shown.partition(" ")[0]
+        if text[:start].endswith("(") and text[after : after + 1] == ")" and option in text[end:start]:
+            made, end = made + text[end : start - 1].rstrip(), after + 1  # `--fresh (fresh=True)`
+            continue
+        spelled = re.compile(rf" \(({option}\b[^()]*)\)").match(text, after)
+        if spelled is not None:  # `columns=[…] (--columns a,b)`
+            shown, after = spelled[1], spelled.end()
+        made, end = made + text[end:start] + shown, after
+    return made + text[end:]
+
+
+def _leave_out(match: re.Match[str], flags: Mapping[str, Any]) -> str:
+    name = match[2] or match[3]
+    return f"leave {_long_name(flags[name])} out" if name in flags else match[0]
+
+
+def _flags_of(command: Any) -> dict[str, Any]:
+    """The options and arguments of a verb by the names that they have in Python."""
+    found: dict[str, Any] = {}
+    for param in command.params:
+        names = [option[2:].replace("-", "_") for option in param.opts if option.startswith("--")]
+        found |= dict.fromkeys([*names, param.name.rstrip("_")], param)
+    return found
+
+
+def _long_name(param: Any) -> str:
+    if param.param_type_name == "argument":
+        return str(param.metavar).strip("[]")
+    return str(max(param.opts, key=len))
+
+
+def _format_flag(flags: Mapping[str, Any], name: str, value: object) -> str | None:
+    """A flag with its value, or with what its help calls the value; None where the option cannot mean this."""
+    if value is False and f"no_{name}" in flags:
+        return _long_name(flags[f"no_{name}"])
+    param = flags.get(name)
+    if param is None or value is None or value is False:
+        return None
+    option = _long_name(param)
+    if param.param_type_name == "argument":
+        return option
+    if param.is_flag:
+        return option if value is True or value is _UNKNOWN else None
+    metavar = str(param.metavar or name.upper())
+    if param.multiple and isinstance(value, dict):
+        value = [f"{key}={each}" for key, each in value.items()]
+    if param.multiple and isinstance(value, list):  # the option is repeated
+        return " ".join(f"{option} {shlex.quote(str(each))}" for each in value) or None
+    text = _format_value(value, metavar)
+    if re.fullmatch(r"[a-z|-]+", metavar) and text is not None and text not in metavar.split("|"):
+        return None  # another parameter of this name, such as the `format` of an image
+    return f"{option} {metavar if text is None else text}"
+
+
+def _format_value(value: object, metavar: str) -> str | None:
+    """A value as it is typed; None where an option of this form cannot hold it."""
+    if isinstance(value, str):
+        return shlex.quote(value) if value and "…" not in value else None
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, dict):
+        named = all(isinstance(key, str) and isinstance(each, (str, int, float)) for key, each in value.items())
+        pairs = ",".join(f"{key}={each}" for key, each in value.items())
+        return shlex.quote(pairs) if value and named and "=" in metavar else None
+    if isinstance(value, (list, tuple)) and value and all(isinstance(each, (str, int, float)) for each in value):
+        separator = "x" if "x" in metavar else "," if "," in metavar else None
+        return None if separator is None else shlex.quote(separator.join(map(str, value)))
+    return None
+
+
+def _literal(code: str) -> object:
+    try:
+        return ast.literal_eval(code)
+    except (ValueError, SyntaxError):
+        return _UNKNOWN
+
+
+def _find_value_end(text: str, start: int) -> int:
+    """Where the Python expression ends that begins here; `start` where none does, as in `give key=, or …`."""
+    if text.startswith("lambda", start):
+        return (text.find(", or ", start) + len(text) + 1) % (len(text) + 1)
+    if text[start : start + 1] in _CLOSING:
+        return _find_end(text, start)
+    if text[start : start + 1] in ("'", '"'):
+        return (text.find(text[start], start + 1) + 1) or len(text)
+    word = re.compile(r"[\w.…+-]*[\w…]|").match(text, start)
+    end = start if word is None else word.end()
+    return _find_end(text, end) if text[end : end + 1] == "(" and end > start else end
+
+
+def _find_end(text: str, start: int) -> int:
+    """The place after the bracket that closes the one at `start`."""
+    waiting: list[str] = []
+    quote = ""
+    for at in range(start, len(text)):
+        letter = text[at]
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in _CLOSING:
+            waiting.append(_CLOSING[letter])
+        elif waiting and letter == waiting[-1]:
+            waiting.pop()
+            if not waiting:
+                return at + 1
+    return len(text)
+
+
+def _is_inside_call(text: str, at: int) -> bool:
+    depth = 0
+    for before in range(at - 1, -1, -1):
+        if text[before] == ")":
+            depth += 1
+        elif text[before] == "(":
+            if depth == 0:
+                return before > 0 and (text[before - 1].isalnum() or text[before - 1] == "_")
+            depth -= 1
+    return False
