@@ -272,8 +272,8 @@ def update_page(path: Path) -> None:
         ways = _ways(printed)
         if _matches(ways, shown):
             return
-        if any(line.strip() == "…" for line in shown.splitlines()):
-            print(f"{where}: lines are left out here, update by hand. It printed:\n{ways[0]}")
+        if not any(ways) or any(line.strip() == "…" for line in shown.splitlines()):
+            print(f"{where}: update by hand, only a part is shown. It printed:\n{ways[0]}")
             return
         before = shown.splitlines()
         nearest = max(ways, key=lambda way: difflib.SequenceMatcher(None, before, way.splitlines()).ratio())
