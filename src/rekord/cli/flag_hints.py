@@ -6,6 +6,7 @@ The library writes `do` for Python. A verb prints it with its own flags, which f
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -32,14 +33,22 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 class _RunningVerb(NamedTuple):
     group: Any  # all verbs
     command: Any
+    input: str | None = None  # the path that the verb reads, once it is parsed
 
 
 _running: ContextVar[_RunningVerb | None] = ContextVar("rekord_running_verb", default=None)
 
 
-def set_running_verb(group: Any, command: Any) -> None:
-    """Remember which verb runs, for everything that is printed from now on."""
-    _running.set(None if command is None else _RunningVerb(group, command))
+def set_running_verb(group: Any, command: Any, values: Mapping[str, Any] | None = None) -> None:
+    """Remember which verb runs, with its parsed arguments, for everything that is printed from now on."""
+    if command is None:
+        _running.set(None)
+        return
+    first = next((str(param.name) for param in command.params if param.param_type_name == "argument"), "")
+    given = (values or {}).get(first)
+    if isinstance(given, (list, tuple)) and len(given) == 1:
+        (given,) = given
+    _running.set(_RunningVerb(group, command, given if isinstance(given, str) else None))
 
 
 def translate_error(failure: RekordError) -> RekordError:
@@ -80,13 +89,29 @@ def translate_hint(text: str | None) -> str | None:
     running = _running.get()
     if running is None or text is None:
         return text
+    text = _fill_paths(text, running)
     flags = _flags_of(running.command)
     parts: list[str] = []
     end = 0
-    for command in _COMMAND.finditer(text):  # what is a command already is not touched
-        parts += [_translate_part(text[end : command.start()], flags, running.group), command[0]]
+    for command in _COMMAND.finditer(text):  # a command already
+        parts += [
+            _translate_part(text[end : command.start()], flags, running.group),
+            _fill_paths(command[0], running),
+        ]
         end = command.end()
     return "".join([*parts, _translate_part(text[end:], flags, running.group)])
+
+
+def _fill_paths(text: str, running: _RunningVerb) -> str:
+    """`rekord rewrite IN OUT` with the path that the running verb reads, and a new one next to it."""
+    placeholder = "SOURCE" if running.command.name == "write" else "IN"
+    match = re.search(rf"\brekord (\w+) {placeholder}\b", text)
+    if match is None or running.input is None:
+        return text
+    stem, extension = os.path.splitext(running.input.rstrip("/"))
+    out = f"{stem}-repaired{extension}" if match[1] == "salvage" else f"{stem}-new"
+    filled = {placeholder: shlex.quote(running.input), "OUT": shlex.quote(out)}
+    return re.sub(rf"\b({placeholder}|OUT)\b", lambda found: filled[found[1]], text)
 
 
 def _translate_part(text: str, flags: Mapping[str, Any], group: Any) -> str:

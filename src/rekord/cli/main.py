@@ -94,12 +94,14 @@ class VerbCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         set_running_verb(commands(), self)
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
         except console.InvalidOption as carrier:
             failure = carrier.failure
             # An option that several verbs share does not know which verb it belongs to.
             failure.do = failure.do or f"{ctx.command_path} --help"
             raise failure from None
+        set_running_verb(commands(), self, ctx.params)
+        return rest
 
     def get_help(self, ctx: Any) -> str:
         params = self.get_params(ctx)

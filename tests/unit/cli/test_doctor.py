@@ -49,7 +49,8 @@ def test_a_diagnosis_is_told_like_a_colleague_would(place: Path, capsys: pytest.
         "  ruled out not truncation: intact records follow the damage",
         "            not compression: the file starts with a valid record header",
         "  likely    bytes changed in place: a bad disk, memory or transfer, or a program",
-        "  do        copy the file again from its source; `rekord salvage IN OUT` keeps the intact records",
+        "  do        copy the file again from its source; "
+        "`rekord salvage broken.tfrecord broken-repaired.tfrecord` keeps the intact records",
         "  tf says   corrupted record at 362",
         "",
         "1 error · 1 file · 99 records · 3.5 kB",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import rekord as rk
 from rekord.cli import flag_hints
 from rekord.cli.main import commands, run_command_line
 from rekord.errors import error
+from rekord.testing import damage, wire
 
 
 @pytest.fixture
@@ -164,3 +167,25 @@ def test_a_source_of_an_unknown_kind_is_not_answered_with_the_same_command(
     failure = json.loads(capsys.readouterr().out)["error"]
     assert failure["code"] == "U621"
     assert failure["do"] != "rekord write papers OUT"
+
+
+@pytest.mark.parametrize(
+    ("path", "do"),
+    [
+        ("damaged.tfrecord", "`rekord salvage damaged.tfrecord damaged-repaired.tfrecord` keeps the intact records"),
+        ("two words", "`rekord salvage 'two words' 'two words-repaired'` keeps the intact records"),
+    ],
+)
+def test_a_command_in_advice_names_the_path_that_is_read(
+    path: str, do: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    intact = damage.frames(wire.example_bytes({"x": [i]}) for i in range(30))
+    file = Path(path) if path.endswith(".tfrecord") else Path(path) / "train.tfrecord"
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(damage.corrupt_payload(intact, 4))
+    assert run_command_line(["doctor", path]) == 1
+    assert do in capsys.readouterr().out
+    command = shlex.split(do.split("`")[1])
+    assert run_command_line(command[1:]) == 1, "salvage found gaps"
+    assert len(list(rk.records(command[3]))) == 29
