@@ -23,41 +23,40 @@ COMMAND = "python tests/support/generated.py"
 FAMILIES = {
     "F": (
         "Frames",
-        "`FrameError`: the framing of a record file, or something else where a record file was expected.",
+        "`FrameError`: the framing of a record file is invalid, or the file is not a record file.",
     ),
-    "C": ("Compression", "`CompressionError`: the gzip or zlib stream around the frames."),
-    "W": ("Wire format", "`WireError`: protobuf's wire format inside a payload."),
-    "S": ("Schemas", "`SchemaError`: a schema that contradicts itself, or one that does not fit another."),
-    "E": ("Rows", "`EncodeError`: a row that cannot be written as the schema declares it."),
-    "D": ("Records", "`DecodeError`: a record that cannot be read as the schema declares it."),
+    "C": ("Compression", "`CompressionError`: the gzip or zlib stream around the frames is invalid."),
+    "W": ("Wire format", "`WireError`: a payload is not a valid protobuf message."),
+    "S": ("Schemas", "`SchemaError`: a schema contradicts itself, or is incompatible with another one."),
+    "E": ("Rows", "`EncodeError`: a row does not match the schema and cannot be written."),
+    "D": ("Records", "`DecodeError`: a record does not match the schema and cannot be read."),
     "X": (
         "Datasets",
-        "`DatasetError`: files, folders and places: missing, unreadable, or not what their manifest says.",
+        "`DatasetError`: a file or folder is missing, unreadable, or does not match its manifest.",
     ),
-    "U": ("Usage", "`UsageError`: an invalid argument, or a dependency that is not installed."),
-    "H": ("Findings", "Findings of `rekord check` (H7xx) and `rekord doctor` (H8xx) in data that can be read."),
+    "U": ("Usage", "`UsageError`: an argument is invalid, or a dependency is not installed."),
+    "H": ("Findings", "What `rekord check` (H7xx) and `rekord doctor` (H8xx) report about readable data."),
 }
 
 _CODES = """\
 # Error codes
 
-Every error and finding has a code: a letter for the family, and a number that is never reused. `rekord explain CODE`
-prints the same pages in a terminal, offline; `rekord explain "…"` explains a message of TensorFlow. Catch errors by
-class ([errors in Python](reference/api/errors.md)); the code says what happened.
-"""
+Every error and finding has a code: a letter for the family and a number that is never reused. `rekord explain CODE`
+shows the same pages in the terminal, offline; `rekord explain "…"` explains a TensorFlow error message. In Python,
+catch errors by class ([errors in Python](reference/api/errors.md)); the code identifies what happened."""
 
 _VERBS = """\
 # Command line
 
-Results go to stdout, progress and messages to stderr; nothing is coloured where it is piped. With `--json` most verbs
-print one JSON document.
+Results are printed to stdout, progress and messages to stderr. Piped output is never coloured. With `--json`, most
+commands print one JSON document.
 
 | exit code | |
 |---|---|
 | 0 | success |
-| 1 | problems in the data: damage, a bad row, differences, gaps |
+| 1 | problems in the data: corruption, a bad row, differences, gaps |
 | 2 | invalid usage |
-| 3 | could not read or write |
+| 3 | cannot read or write |
 | 130 | interrupted |
 """
 
@@ -65,43 +64,44 @@ print one JSON document.
 _DECISIONS = """\
 # Decisions
 
-Choices that a newcomer may question: the context, the choice, and what was given up for it.
+Design decisions that a new contributor might question: the context, the decision and its trade-offs.
 """
 
 _BENCHMARK = """\
 # The benchmark
 
-`make bench` compares rekord with TensorFlow and others on the machine that it runs on, and writes the whole result
-to `benchmarks/RESULTS.md` in the repository. Every number there is measured; none is entered by hand.
+`make bench` compares rekord with TensorFlow and other readers on your machine, and writes all results to
+`benchmarks/RESULTS.md` in the repository. Every number there is measured; none is entered by hand.
 
-## How it is measured
+## Method
 
-- **Ratios are what counts.** Contenders run in turn, each in a process of its own, and a ratio is taken within each
-  round: other load on the machine falls on all of them alike. Figures in records per second say more about the
-  machine.
-- **The same work.** Before a reader is timed, its first batch must have the sums and lengths that the others have.
-  What a conversion wrote is read back, and its first rows must be those of the others.
-- **Checksums are verified** by rekord and by TensorFlow. Where a peer does not verify them, its line says so.
-- **A warm cache.** Files are in the page cache: it is code that is measured, not a disk.
-- **Others as their makers mean them.** TensorFlow runs on one core, with `AUTOTUNE`, and as an interleave of shards.
-  Peers whose dependencies conflict have environments of their own.
-- **CPU seconds too.** A reader that is twice as fast on twice the cores has won nothing on a machine that trains.
-- Each line is the median of several timings after a warm-up, with the least and the greatest; the load of the machine
-  is printed, and a run on a busy machine says so.
+- **Ratios matter most.** Contenders take turns, each in its own process, and ratios are computed within each round,
+  so that other load on the machine affects all of them equally. Absolute figures in records per second say more
+  about the machine.
+- **Equal work.** Before a reader is timed, its first batch must have the same sums and lengths as those of the
+  others. The output of a conversion is read back, and its first rows must equal those of the others.
+- **Checksums are verified** by rekord and by TensorFlow. If a peer does not verify them, its line says so.
+- **Warm cache.** Files are in the page cache: the benchmark measures code, not the disk.
+- **Peers in their recommended setup.** TensorFlow runs on one core, with `AUTOTUNE`, and with interleaved shards.
+  Peers with conflicting dependencies have their own environments.
+- **CPU seconds as well.** A reader that is twice as fast on twice the cores gains nothing on a machine that is busy
+  training.
+- Each line is the median of several timings after a warm-up, with minimum and maximum. The load of the machine is
+  printed, and the results are marked if other work ran at the same time.
 
-Workloads: *tabular* (500,000 records with 40 columns), the same with another order of keys in each record,
-*sequences* (lists of varying length), *dense* (2,048 floats per record), and *images* (blobs of about 100 KB).
+Workloads: *tabular* (500,000 records with 40 columns), the same with a different key order in each record,
+*sequences* (variable-length lists), *dense* (2,048 floats per record), and *images* (blobs of about 100 KB).
 
-## Floors, and what is missed
+## Floors and misses
 
-A floor is what a result is meant to reach. These are all that the last runs missed:
+A floor is the result that rekord aims for. The last runs missed these:
 
 """
 
 
 def benchmark_page() -> str:
     """`docs/explain/benchmark.md`: how it is measured, and every floor that was missed."""
-    lines = ["| | floor | reached | who |", "|---|---|---|---|"]
+    lines = ["| | floor | reached | contender |", "|---|---|---|---|"]
     counts = []
     for path in sorted((ROOT / "benchmarks").glob("RESULTS*.md")):
         text = path.read_text(encoding="utf-8")
@@ -114,7 +114,7 @@ def benchmark_page() -> str:
                 within = re.search(r" \(([\d.]+)\)$", floor)
                 reached = within[1] if within else ratio
                 lines.append(f"| {heading} | {_WITHIN.sub('', floor)} | {reached} | {who} |")
-    return _BENCHMARK + "\n".join([*lines, "", "In all:", "", *counts, ""])
+    return _BENCHMARK + "\n".join([*lines, "", "Total:", "", *counts, ""])
 
 
 def codes_page() -> str:
