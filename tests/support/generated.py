@@ -43,7 +43,8 @@ _CODES = """\
 
 Every error and finding has a code: a letter for the family and a number that is never reused. `rekord explain CODE`
 shows the same pages in the terminal, offline; `rekord explain "…"` explains a TensorFlow error message. In Python,
-catch errors by class ([errors in Python](reference/api/errors.md)); the code identifies what happened."""
+catch errors by class ([errors in Python](reference/api/errors.md)); the code identifies what happened.
+"""
 
 _VERBS = """\
 # Command line

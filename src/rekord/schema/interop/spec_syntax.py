@@ -1,4 +1,4 @@
-"""tf.io specs read from the syntax of a Python file; nothing is imported or executed."""
+"""`tf.io` specs read from the syntax of a Python file; nothing is imported or executed."""
 
 from __future__ import annotations
 
