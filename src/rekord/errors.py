@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -41,6 +42,18 @@ class RekordError(Exception):
         self.found = found
         self.likely = likely
         self.do = do
+
+    @property
+    def do(self) -> str | None:
+        """The remedy. `rekord show PATH --record N` names the record of the location, once it is known."""
+        path, record = self.location.path, self.location.record
+        if self._do is None or path is None or record is None:
+            return self._do
+        return self._do.replace("PATH --record N", f"{shlex.quote(path)} --record {record}")
+
+    @do.setter
+    def do(self, text: str | None) -> None:
+        self._do = text
 
     def __str__(self) -> str:
         lines = [f"{self.code}: {self.what}"]

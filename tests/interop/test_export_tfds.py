@@ -84,7 +84,7 @@ def test_a_view_is_written_as_one_split(dataset: rk.Dataset, tmp_path: Path) -> 
         rk.export(dataset, tmp_path / "three", format="tfds", limit=3)
     assert (caught.value.code, caught.value.what) == (
         "U605",
-        "a part of several splits cannot be written as tfds at once",
+        "tfds cannot be written from parts of several splits",
     )
 
 

@@ -340,7 +340,7 @@ def test_images_that_have_other_channels_later_are_refused(tmp_path: Path, monke
     with pytest.raises(rk.EncodeError) as caught:
         saved(dataset, tmp_path)
     assert (caught.value.location.feature, caught.value.location.row) == ("x", 3)
-    assert caught.value.expected == "3, as the schema says"
+    assert caught.value.expected == "3, as declared"
 
 
 def test_a_batched_pipeline_is_written_as_it_is_with_a_warning(tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ def test_a_failure_after_long_work_names_the_rows_that_it_may_be(tmp_path: Path,
             "x",
             "get_value",
         ),
-        (lambda: Data.range(3).map(lambda i: (i, None)), "X539", "y", "leave the None out"),
+        (lambda: Data.range(3).map(lambda i: (i, None)), "X539", "y", "remove the None from the elements"),
         (lambda: Data.range(3).map(lambda i: tf.cast(i, tf.qint8)), "X539", "x", "tf.cast"),
         (lambda: Data.from_tensor_slices((LABELS,) * 4), "X539", None, "names="),
         (lambda: varying(lambda i: [i, i + 1], ["float64"]), "X539", "float64", "tf.cast(value, tf.float32)"),

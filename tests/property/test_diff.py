@@ -83,7 +83,7 @@ def test_shuffled_resharded_and_with_keys_in_any_order_it_is_the_same(
         found = rk.diff(a, b)
     assert found.same
     in_order = [frozen(records[i]) for i in order] == [frozen(row) for row in records]
-    assert ("the records of `all` are in another order" in found.remarks) == (not in_order)
+    assert ("records of `all` are in a different order" in found.remarks) == (not in_order)
 
 
 @settings(max_examples=120, deadline=None)

@@ -104,5 +104,5 @@ def test_71_of_100_shards_are_told_as_such(put_records: PutFile, tmp_path: Path)
     for shard in range(71):
         put_records([example_bytes({"n": [shard]})], f"data/train-{shard:05}-of-00100.tfrecord")
     (found,) = [one for one in rk.check(tmp_path / "data").findings if one.code == "X505"]
-    assert (found.severity, found.message) == ("error", "71 of 100 shards are here")
+    assert (found.severity, found.message) == ("error", "only 71 of 100 shards exist")
     assert "71–99" in str(found.found)

@@ -26,6 +26,7 @@ _AFTER_FLAG = re.compile(r"(?:^|\s)--?[\w-]+ [^\s(]*$")
 _LEAVE_OUT = re.compile(r"\bleave (`?)([a-z]\w*)(?:=|\1) out\b|\bdrop ([a-z]\w*)=(?=[\s,;]|$)")
 _BARE = re.compile(r"(?<![\w.])([a-z]\w*)=(?=[\s,;]|$)")
 _SUBJECT = re.compile(r"^`([a-z]\w*)`(?= cannot be )")
+_INPUTS = ("IN", "PATH", "SOURCE")
 _PLACEHOLDERS = ("in", "out", "path", "source", "sql")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
@@ -44,8 +45,9 @@ def set_running_verb(group: Any, command: Any, values: Mapping[str, Any] | None 
     if command is None:
         _running.set(None)
         return
-    first = next((str(param.name) for param in command.params if param.param_type_name == "argument"), "")
-    given = (values or {}).get(first)
+    first = next((param for param in command.params if param.param_type_name == "argument"), None)
+    is_path = first is not None and str(first.metavar).strip("[].") in _INPUTS
+    given = values.get(str(first.name)) if values and first is not None and is_path else None
     if isinstance(given, (list, tuple)) and len(given) == 1:
         (given,) = given
     _running.set(_RunningVerb(group, command, given if isinstance(given, str) else None))
@@ -104,14 +106,15 @@ def translate_hint(text: str | None) -> str | None:
 
 def _fill_paths(text: str, running: _RunningVerb) -> str:
     """`rekord rewrite IN OUT` with the path that the running verb reads, and a new one next to it."""
-    placeholder = "SOURCE" if running.command.name == "write" else "IN"
-    match = re.search(rf"\brekord (\w+) {placeholder}\b", text)
+    placeholder = "SOURCE" if running.command.name == "write" else "IN|PATH"
+    match = re.search(rf"\brekord (\w+) (?:{placeholder})\b", text)
     if match is None or running.input is None:
         return text
     stem, extension = os.path.splitext(running.input.rstrip("/"))
     out = f"{stem}-repaired{extension}" if match[1] == "salvage" else f"{stem}-new"
-    filled = {placeholder: shlex.quote(running.input), "OUT": shlex.quote(out)}
-    return re.sub(rf"\b({placeholder}|OUT)\b", lambda found: filled[found[1]], text)
+    return re.sub(
+        rf"\b(?:{placeholder}|(OUT))\b", lambda found: shlex.quote(out if found[1] else str(running.input)), text
+    )
 
 
 def _translate_part(text: str, flags: Mapping[str, Any], group: Any) -> str:

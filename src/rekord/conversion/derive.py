@@ -336,7 +336,7 @@ def _decode_records(decoder: BatchDecoder, shards: Shards, numbers: Ids, schema:
             location=failure.location,
             expected="records with only the columns of the schema",
             found=failure.found,
-            do=f"rekord rewrite IN NEW --keep {columns if len(columns) <= 60 else 'COLUMNS'}, then use NEW",
+            do=f"rekord rewrite IN OUT --keep {columns if len(columns) <= 60 else 'COLUMNS'}      (then use OUT)",
         ) from failure
 
 

@@ -524,7 +524,7 @@ def sequential_only_error(path: str, compression: str) -> RekordError:
         location=Location(path=path),
         expected="an uncompressed file, or one that rekord compressed, with its index",
         found=f"a {compression} stream without flush points",
-        do=f"rekord rewrite {shlex.quote(path)} NEW --compression none      (then open NEW; or read in file order)",
+        do=f"rekord rewrite {shlex.quote(path)} OUT --compression none      (then open OUT; or read in file order)",
     )
 
 

@@ -147,7 +147,7 @@ def test_a_key_that_is_not_there_is_wrong_usage(data: Path, capsys: pytest.Captu
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.splitlines()[0] == "UsageError U606: no record of A has the key 'nam'"
-    assert '  do        key="name"' in printed.err.splitlines()
+    assert "  do        --key name" in printed.err.splitlines()
 
 
 def test_a_missing_path_is_no_access(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

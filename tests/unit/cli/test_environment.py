@@ -112,7 +112,7 @@ ARROW = "malloc of size 320 failed"
             OSError(errno.ENOSPC, "No space left"),
             "X509",
             "No space left",
-            "free space on the disk of temporary",
+            "export TMPDIR=FOLDER      (on a disk with free space)",
         ),
         (
             FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/a']"),

@@ -309,9 +309,9 @@ def _vast(width: int, height: int) -> bytes:
 JPEG = encoded(photo(40, 40), "jpeg")
 BAD = {
     "empty": (b"", "D409", "is empty"),
-    "text": (b"no image at all", "D409", "is no image"),
+    "text": (b"no image at all", "D409", "is not an image"),
     "cut": (JPEG[: len(JPEG) // 2], "D409", "is truncated: the JPEG has no end"),
-    "flipped": (png(pixels_of(0))[:40] + b"\0\0\0\0" + png(pixels_of(0))[44:], "D409", "is damaged"),
+    "flipped": (png(pixels_of(0))[:40] + b"\0\0\0\0" + png(pixels_of(0))[44:], "D409", "is corrupt"),
     "tiff": (encoded(photo(8, 8), "tiff"), "D409", "is TIFF"),
     "vast": (_vast(20_000, 10_000), "D410", "has too many pixels to decode"),
 }
@@ -345,7 +345,7 @@ def test_a_bad_image_among_steps_names_the_step_and_the_record(tmp_path, drain, 
     data = rk.open(path, schema=rk.Schema(context={"n": rk.Int64()}, steps={"frames": rk.Image()}))
     _, failure = drain(data.batches(2, decode=True, **how))
     assert failure.code == "D409"
-    assert failure.what.startswith("step 1 of `frames` is cut off")
+    assert failure.what.startswith("step 1 of `frames` is truncated")
     assert (failure.location.record, failure.location.feature) == (1, "frames")
     assert failure.location.offset == frame_offsets(path.read_bytes())[1]
 

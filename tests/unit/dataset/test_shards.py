@@ -150,7 +150,7 @@ def test_a_foreign_compressed_file_has_a_length_and_is_read_in_file_order_only(
             "compressed file cannot be read in arbitrary order",
             str(path),
         )
-        assert str(failure.do).startswith(f"rekord rewrite {path} NEW --compression none")
+        assert str(failure.do).startswith(f"rekord rewrite {path} OUT --compression none")
 
 
 def test_what_cannot_be_shuffled_is_said_before_it_is_counted(tmp_path: Path) -> None:

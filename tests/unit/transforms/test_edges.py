@@ -287,10 +287,10 @@ def test_classes_that_a_transform_changes_are_refused_and_others_are_not(tmp_pat
     buckets = split.transform(rk.transforms.bucketize("x", [3]))
     with pytest.raises(rk.UsageError) as caught:
         getattr(buckets, verb)(by="x")
-    assert str(caught.value).startswith(f"U667: `{verb}` knows the classes of `x` as they are stored")
+    assert str(caught.value).startswith(f"U667: `{verb}` counts the stored classes of `x`")
     with pytest.raises(rk.UsageError) as caught:
         getattr(split.transform(Own({"x": 1, "label": 0})), verb)(by="label")
-    assert str(caught.value).startswith(f"U667: `{verb}` knows the classes of `label` as they are stored")
+    assert str(caught.value).startswith(f"U667: `{verb}` counts the stored classes of `label`")
     assert getattr(buckets, verb)(by="label") is not None
 
 

@@ -177,7 +177,7 @@ def test_splits_with_other_transforms_are_not_put_together(raw):
         rk.concat([split, split.transform(T.resize(4, 4))])
     assert (caught.value.code, caught.value.what) == (
         "U656",
-        "splits with different transforms cannot be put together",
+        "splits with different transforms cannot be combined",
     )
     with pytest.raises(rk.UsageError):
         rk.mix([(split.transform(T.resize(4, 4)), 1.0)])
@@ -188,7 +188,7 @@ def test_a_transform_behind_a_map_is_refused(raw):
         rk.open(raw)["train"].map(lambda batch: batch).transform(T.resize(4, 4))
     assert (caught.value.code, caught.value.what) == (
         "U691",
-        "`transform` comes behind a function that changes batches",
+        "`transform` after `map` is not supported",
     )
 
 

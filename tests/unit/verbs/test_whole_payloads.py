@@ -175,7 +175,7 @@ def test_what_needs_features_says_so(tmp_path, monkeypatch, capsys):
             needs()
         assert caught.value.code == "S127"
     assert run_command_line(["reader", "a.tfrecord", "--for", "tensorflow"]) == 3
-    assert capsys.readouterr().err.startswith("SchemaError S127: payloads that are not Examples")
+    assert capsys.readouterr().err.startswith("SchemaError S127: a tf.io spec needs Examples")
     for options in (["--rename", "payload=data"], ["--cast", "payload=text"], ["--drop", "payload"]):
         assert run_command_line(["rewrite", "a.tfrecord", "out", *options]) == 2
         assert re.search(

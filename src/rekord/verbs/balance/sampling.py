@@ -379,7 +379,7 @@ def _check_declared(by_class: ClassIndex, feature: Label, values: tuple[Any, ...
         location=Location(path=where.path, record=where.record, offset=where.offset, feature=by_class.by),
         expected=f"a class from 0 to {feature.count - 1}",
         found=f"{values[int(codes[first])]!r}"[:60],
-        do=f'rekord rewrite IN NEW --where "{by_class.by} >= 0 and {by_class.by} < {feature.count}"',
+        do=f'rekord rewrite IN OUT --where "{by_class.by} >= 0 and {by_class.by} < {feature.count}"',
     )
 
 

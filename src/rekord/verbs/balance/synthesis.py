@@ -222,7 +222,7 @@ def _check_values(records: LabelledRecords, name: str, part: Array, valid: Any, 
         location=Location(feature=name).within(**where.to_dict()),
         expected="finite numbers in each record, integers within ±2^53",
         found="no value" if missing else f"{part[row][~sound[row]][0]:g}",
-        do=f"rekord rewrite IN NEW --fill {name}=0" if missing else 'method="oversample"',
+        do=f"rekord rewrite IN OUT --fill {name}=0" if missing else 'method="oversample"',
     )
 
 

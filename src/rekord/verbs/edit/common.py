@@ -265,7 +265,7 @@ def _missing_manifest_error(place: str) -> RekordError:
         location=Location(path=place),
         expected="a folder with a rekord.json",
         found="no rekord.json",
-        do=f"rekord rewrite {place[:60]} NEW",
+        do=f"rekord rewrite {place[:60]} OUT",
     )
 
 

@@ -105,7 +105,7 @@ def test_a_shard_that_was_cut_between_two_records_is_found_by_its_size(dataset):
     os.truncate(path, len(payload) + 16)
     [finding] = _found(dataset)
     assert (finding.code, finding.severity, finding.path) == ("X516", "error", str(path))
-    assert finding.expected == f"{size:,} bytes, as rekord.json says"
+    assert finding.expected == f"{size:,} bytes, as listed in rekord.json"
 
 
 def test_another_number_of_records_in_as_many_bytes_is_found(dataset):
