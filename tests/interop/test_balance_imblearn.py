@@ -246,7 +246,10 @@ def test_what_is_no_vector_is_refused_by_name(tmp_path, columns, asked, feature)
     with pytest.raises(rk.UsageError) as caught:
         smote(written(tmp_path, rows, schema), tmp_path / "out", columns=asked)
     assert (caught.value.code, caught.value.location.feature) == ("U667", feature)
-    assert re.match("SMOTE cannot make values for `.*`|.* cannot be part of a feature vector|SMOTE needs a column of numbers", caught.value.what)
+    assert re.match(
+        "SMOTE cannot make values for `.*`|.* cannot be part of a feature vector|SMOTE needs a column of numbers",
+        caught.value.what,
+    )
     assert not (tmp_path / "out").exists()
 
 
