@@ -64,7 +64,7 @@ def modules_of_a_read(dataset: Path, when: str) -> set[str]:
 def test_a_batch_crosses_the_modules_that_the_architecture_page_names(dataset: Path) -> None:
     pytest.importorskip("torch")
     page = (ROOT / "docs" / "explain" / "architecture.md").read_text(encoding="utf-8")
-    walk = page.partition("## A batch, from the manifest to a tensor")[2].partition("That is all")[0]
+    walk = page.partition("## Reading: from the manifest to a tensor")[2].partition("These 22 modules")[0]
     named = set(re.findall(r"`([\w/]+\.py)`", walk))
     crossed = modules_of_a_read(dataset, "opened before")
     assert crossed == named

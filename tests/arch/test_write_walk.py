@@ -46,7 +46,7 @@ def test_a_row_of_a_csv_crosses_few_modules_and_the_docs_name_those_that_do_some
     crossed = trace_write(tmp_path)
     assert len(crossed) <= MOST_MODULES, crossed
     page = (ROOT / "docs" / "explain" / "architecture.md").read_text()
-    walk = page[page.index("## A row of a CSV file") : page.index("## A batch, from the manifest")]
+    walk = page[page.index("## Writing: from a CSV row") : page.index("## Reading: from the manifest")]
     named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", walk))
     missing = {name for name in named if name not in crossed}
     assert not missing, f"the page names {missing}, which no row crosses"

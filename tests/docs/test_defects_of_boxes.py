@@ -24,7 +24,7 @@ def cell(source: str, defect: str, code: str) -> Callable[[Any], Any]:
 
 
 def test_the_table_has_the_cells_that_are_tested_here_and_no_others(defect_table):
-    assert defect_table("Images with boxes") == set(CELLS)
+    assert defect_table("Images with bounding boxes") == set(CELLS)
 
 
 @pytest.mark.parametrize(("source", "defect", "code"), CELLS)

@@ -32,7 +32,7 @@ def cell(source: str, defect: str, code: str) -> Callable[[Any], Any]:
 
 
 def test_the_table_has_the_cells_that_are_tested_here_and_no_others(defect_table):
-    assert defect_table("Tables, texts, arrays and records") == set(CELLS)
+    assert defect_table("Tables, text, arrays and records") == set(CELLS)
 
 
 @pytest.mark.parametrize(("source", "defect", "code"), CELLS)

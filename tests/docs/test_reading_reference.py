@@ -29,7 +29,7 @@ def test_the_table_of_arguments_is_that_of_batches() -> None:
 
 
 def test_the_calls_and_fields_that_the_page_names_are_there() -> None:
-    called = set(re.findall(r"`\.(\w+)\(", table("| call | gives |"))) | set(re.findall(r"`(to_\w+|sql)\(", PAGE))
+    called = set(re.findall(r"`\.(\w+)\(", table("| call | returns |"))) | set(re.findall(r"`(to_\w+|sql)\(", PAGE))
     assert called
     assert all(hasattr(rk.Split, name) for name in called)
     for kind in (rk.Ragged, rk.Strings, rk.Optional, rk.SparseColumn):
