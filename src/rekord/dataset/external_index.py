@@ -125,7 +125,7 @@ def is_external_index(place: str) -> bool:
 def is_index_of_file(offsets: Offsets, size_bytes: int, descriptor: int) -> bool:
     """Whether offsets ascend through a plain file, and a few of them are where its frames begin.
 
-    Four frames are looked at: the last one tells whether the file has grown or shrunk since.
+    Four frames are checked: the last one shows whether the file has grown or shrunk since.
     """
     if not len(offsets):
         return size_bytes == 0

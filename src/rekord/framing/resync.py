@@ -190,10 +190,10 @@ class ResyncSearch:
         self._file.close()
 
     def after(self, offset: int, found: int | None) -> ResyncPoint | None:
-        """The place to go on from, after damage at an offset of the stream.
+        """The point to resume from after damage at an offset of the stream.
 
-        `found` is where the stream itself has its next frame. None where it is as good: every place before that
-        frame is one that the stream is in step with.
+        `found` is the next frame in the stream itself. None if that is as good: the stream is in sync at every
+        point before that frame.
         """
         # One byte short of it: without output a decoder goes on, perhaps over the very place that is wanted.
         target = max(offset - 1, 0)

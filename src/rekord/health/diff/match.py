@@ -31,7 +31,7 @@ def digest_records(batch: KeyedBatch) -> DigestArray:
 
 
 def digest_keys(column: KeyColumn) -> DigestArray:
-    """The digest of every row's value of the column that tells records apart."""
+    """The digest of every row's value in the key column."""
     into = np.zeros((len(column), 2), np.uint64)
     _core.digest_column(compute_key_seed("key", column.kind, ""), column.values, column.offsets, column.valid, into)
     return into
@@ -67,7 +67,7 @@ def compute_order_sum(digests: DigestArray, positions: npt.NDArray[np.int64]) ->
 
 
 MAX_FEATURES = 1024
-"""So many features are told apart; the rest are one, since keys in such numbers are data and not names."""
+"""Features beyond this number are counted as one: so many keys are data, not names."""
 
 OTHER_KEYS = "(other keys)"
 
@@ -188,7 +188,7 @@ class FeatureFingerprints:
 
 
 MAX_EXAMPLES = 10
-"""Of what is added, removed, changed and moved so many records each are told by their places."""
+"""Number of added, removed, changed and moved records, each, that are reported with their locations."""
 
 _PAIR_CHUNK = 1 << 14
 

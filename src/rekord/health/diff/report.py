@@ -273,7 +273,7 @@ def to_record_positions(places: PlaceArray, files: Sequence[str]) -> list[Record
 
 
 def read_examples(pairs: Sequence[RecordPair], keys: tuple[str | None, str | None]) -> list[RecordExample]:
-    """The records at these places. `keys` are the record keys that tell them apart in A and in B."""
+    """The records at these locations. `keys` are the record keys that identify them in A and in B."""
     payloads = _read_payloads({place for _, *both in pairs for place in both if place is not None})
     found = []
     for change, a, b in pairs:

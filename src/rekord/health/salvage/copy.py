@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MAX_SEARCHED_BYTES = 2 << 30  # protobuf has no longer message
 FOREIGN_CODES = ("C205", "F110", "F111", "F112", "F113", "F114", "F115", "F116", "F117", "F118", "F119")
-"""What is said of a file of another format."""
+"""The codes for a file of another format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +287,7 @@ class SalvageLedger:
         self._on_gap = on_gap
 
     def take(self, gap: Gap) -> None:
-        """Note a gap; what it cost is told by `lost`."""
+        """Record a gap; `lost` has its cost."""
         if len(self.report.gaps) < MAX_GAPS:
             self.report.gaps.append(gap)
         else:

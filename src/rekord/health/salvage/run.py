@@ -52,7 +52,7 @@ _MAX_INFO_BYTES = 64 << 20
 
 
 def read_usable_manifest(folder: str, ledger: SalvageLedger, storage: Storage) -> Manifest | None:
-    """The manifest of a folder; one that cannot be used is a gap, and the shards go by their names."""
+    """The manifest of a folder; if it is unusable, it is a gap, and shards are identified by name."""
     if not exists(storage, manifest_path(folder)):
         return None
     try:
@@ -79,7 +79,7 @@ class DatasetSalvage:
     close: Callable[[Writable], None]
 
     def run(self) -> None:
-        """Write the shards, what goes beside them, and the manifest."""
+        """Write the shards, their companions, and the manifest."""
         splits = {name: self._split(name, part) for name, part in self.manifest.splits.items()}
         companions = [name for name in self.manifest.companions if self._companion(name, splits)]
         parent = hashlib.sha256(read_bytes(self.storage, manifest_path(self.folder))).hexdigest()
@@ -244,7 +244,7 @@ def salvage_into(
     on_gap: Callable[[Gap], None] | None = None,
     storage: Storage = LOCAL,
 ) -> SalvageReport:
-    """The same with a report that can be watched while it grows."""
+    """`salvage` with a report that is updated while it runs."""
     do = 'rk.salvage("data", "data-repaired")'
     source, target = (as_path(name, path, expected="one path", do=do) for name, path in (("src", src), ("out", out)))
     kind = kind_at(storage, source)

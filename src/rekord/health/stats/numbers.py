@@ -440,7 +440,7 @@ def _sum_exactly(values: Array, least: int, most: int) -> int:
 
 
 class CountStatistics:
-    """Whole numbers that are counts or lengths: how many values a row has, how many bytes a string."""
+    """Integers that are counts or lengths: values per row, bytes per string."""
 
     __slots__ = ("moments", "quantiles")
 

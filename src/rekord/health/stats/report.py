@@ -450,7 +450,7 @@ class Stats:
 
     @property
     def not_counted(self) -> int:
-        """How many intact records have no features here: they are no Examples, or have too many keys."""
+        """The number of intact records without features: not Examples, or with too many keys."""
         return max(self.report.records - self.records, 0)
 
     def to_dict(self) -> dict[str, Any]:

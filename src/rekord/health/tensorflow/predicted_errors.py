@@ -252,7 +252,7 @@ _DIVISION = "Integer division by zero"
 
 
 def find_partition_keys(spec: tf_spec.Spec) -> set[str]:
-    """The keys whose numbers matter, and not only how many there are."""
+    """The keys whose values matter, not only their number."""
     ragged = [feature for feature in spec.values() if isinstance(feature, RaggedSpec)]
     return {part.key for feature in ragged for part in feature.partitions if part.key is not None}
 
@@ -550,7 +550,7 @@ def predict_sequence_error(spec: tf_spec.SequenceSpec, example: SequenceExample)
     """The error for a record that `rk.decode(payload, kind="sequence")` gives; None where all is well.
 
     Of several features of another type TensorFlow names one that differs from run to run; here it is the
-    first by name. Partitions inside steps are not looked at.
+    first by name. Partitions inside steps are not checked.
     """
     return (
         _find_context_type_error(spec, example)
