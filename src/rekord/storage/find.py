@@ -143,7 +143,7 @@ def is_record_name(name: str) -> bool | None:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A file that was found, and its real path; `is_record` follows from its name, None if only content can decide."""
+    """A file that was found, and its real path; `is_record` follows from its name, or is None if content decides."""
 
     path: str
     real: str
