@@ -1,4 +1,4 @@
-"""The registry: every code that rekord can say, with the one line that it says first.
+"""The registry: every code of rekord, with its title, the first line of its message.
 
 The letter is the family and decides which error class is raised (`errors.error`). Each code has a page,
 `docs/errors/<CODE>.md`, that `rekord explain CODE` shows. A code is never reused for another meaning.
@@ -63,7 +63,7 @@ CODES: dict[str, str] = {
     "F103": "file ends inside a record header",
     "F104": "file ends inside a record",
     "F105": "record claims an impossible length",
-    # F11x and F12x: something else, where a record file was expected
+    # F11x and F12x: something else instead of a record file
     "F110": "file is a Git LFS pointer, not a record file",
     "F111": "file is an HTML page, not a record file",
     "F112": "file is a Parquet file, not a record file",
@@ -119,7 +119,7 @@ CODES: dict[str, str] = {
     "E327": "record is larger than 2 GiB",
     "E328": "JPEG encoding needs a quality",
     "E329": "image file cannot be read",
-    # E33x: images that are not whole, or not what they should be
+    # E33x: images that are incomplete or invalid
     "E330": "image is empty",
     "E331": "image is truncated",
     "E332": "image is corrupt",
@@ -169,7 +169,7 @@ CODES: dict[str, str] = {
     "E388": "NaN is in no bucket",
     # E395 to E399: records of which no others can be made
     "E395": "feature vector has a value that is not a finite number",
-    # D4xx: records that are not what the schema declares
+    # D4xx: records that do not match the schema
     "D401": "required feature is missing",
     "D402": "feature has the wrong number of values",
     "D403": "feature has the wrong kind",
@@ -344,7 +344,7 @@ CODES: dict[str, str] = {
     "H788": "two splits share rows",
     "H789": "rows are duplicated",
     "H790": "file contains records but is skipped because of its name",
-    # H80x to H83x: what the doctor says
+    # H80x to H83x: diagnoses of the doctor
     "H801": "file is compressed but its name does not say so",
     "H802": "file name indicates compression but the file is not compressed",
     "H803": "copy of the file is truncated",
@@ -384,7 +384,7 @@ CODES: dict[str, str] = {
 
 
 def page(code: str) -> str | None:
-    """The text of a code's page, or None where there is no such code."""
+    """The text of a code's page, or None if the code does not exist."""
     if code not in CODES:
         return None
     return files("rekord").joinpath("error_pages").joinpath(f"{code}.md").read_text(encoding="utf-8")

@@ -121,7 +121,7 @@ class RankSteps:
         return min(self.consumed + (step + 1) * self.step_positions, self.n)
 
     def worker_steps(self, worker: int, workers: int) -> Iterator[int]:
-        """The steps of one loader worker: whole ones, so that any number of workers gives one order."""
+        """The steps of one loader worker: whole ones, so that the order does not depend on the number of workers."""
         return iter(range(worker, len(self), workers))
 
     def positions(self, step: int) -> Ids:
@@ -135,7 +135,7 @@ class RankSteps:
 
 
 def normalize_selection(ids: Ids) -> Selection:
-    """These numbers, as a range where they are evenly spaced: equal views have equal selections."""
+    """These numbers, as a range if they are evenly spaced: equal views have equal selections."""
     if len(ids) < 2:
         return range(int(ids[0]), int(ids[0]) + 1) if len(ids) else range(0)
     step = int(ids[1]) - int(ids[0])
@@ -297,7 +297,7 @@ class SamplingGroups(Protocol):
         """Number of records in a group."""
 
     def records(self, part: int, round: int, numbers: Ids, *, shuffled: bool, seed: int) -> Ids:
-        """The records at these places of one round through a group."""
+        """The records at these positions of one round through a group."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,7 +36,7 @@ from rekord.sources.base import (
 )
 
 MAX_ROW_BYTES = 64 << 20
-"""A longer row is taken for a mistake."""
+"""A longer row is considered a mistake."""
 
 _MIN_CUT_BYTES = 64 << 10
 _MAX_SMALL_FILE_CUTS = 64  # how finely a small file can be cut

@@ -95,7 +95,7 @@ class Transaction:
         reject_remote_write(self.path)
         self.shown = self.path if shown is None else shown
         self.storage = storage
-        # A link stays a link: what it leads to is replaced.
+        # A link stays a link: its target is replaced.
         self.target = storage.real(self.path)
         self.parent, self.name = os.path.split(self.target)
 
@@ -312,7 +312,7 @@ class StagedFile:
         if self._is_settled:
             return
         self._is_settled = True
-        # What led here is the error to tell of, not that the cleaning failed too.
+        # The original failure is the error to report, not a failed cleanup.
         with suppress(RekordError):
             self.close()
         with suppress(RekordError):
@@ -465,7 +465,7 @@ class StagedFolder:
 
     def discard(self) -> None:
         """Remove everything."""
-        # What led here is the error to tell of, not that the cleaning failed too.
+        # The original failure is the error to report, not a failed cleanup.
         for file in self._open:
             with suppress(RekordError):
                 file.close()

@@ -20,7 +20,7 @@ from rekord.storage.portability import usable_cores
 _Result = TypeVar("_Result")
 
 _MAX_WORKER_LOSSES = 3
-"""How often workers may die before the run gives up."""
+"""How often workers may die before the run is aborted."""
 
 
 def available_workers() -> int:
@@ -48,7 +48,7 @@ class WorkerPool:
         # Threads end here, not when the generator below is dropped: that may happen in a finalizer.
         if self._scheduler is not None:
             self._scheduler.stop()
-        # Their results are no longer needed, so neither their tasks nor their start is waited for.
+        # Their results are no longer needed, so neither their tasks nor their start are awaited.
         self._forget()
 
     def run(

@@ -214,7 +214,7 @@ def _iter_image_sections(strings: StringStatistics) -> Iterator[str]:
 
 
 MAX_CARDS = 500
-"""So many features are drawn at full size; a page of thousands of charts is none that a person reads."""
+"""Number of features drawn at full size; nobody reads a page of thousands of charts."""
 
 _MAX_LISTED_DAMAGE = 10
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -228,7 +228,7 @@ _MEASURES = {"linf": "L∞", "js": "JS", "missing": "missing"}
 
 
 def render_stats_page(stats: Stats) -> str:
-    """The whole page. It loads nothing, runs nothing, and holds no text from the data that is not escaped."""
+    """The whole page. It loads nothing, runs nothing, and all text from the data is escaped."""
     title = os.path.basename(os.path.normpath(stats.path)) or stats.path
     anchors = {name: f"f{i}" for i, name in enumerate(stats.features) if i < MAX_CARDS}
     body = "".join(_iter_sections(stats, anchors))

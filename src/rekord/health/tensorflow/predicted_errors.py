@@ -407,7 +407,7 @@ _MAX_SHOWN_CHARACTERS = 60
 def predict_feature_error(
     key: str, feature: tf_spec.SpecFeature, value: Any, *, present: bool = True, index: int = 0
 ) -> str | None:
-    """The error for one feature whose values are stored as `value`, as returned by `rk.decode`; None if there is none.
+    """The error for one feature whose values are stored as `value`, as returned by `rk.decode`; None if it parses.
 
     `present=False`: the record lacks the key. Of a feature with several keys (SparseFeature, ragged partitions)
     this is the key of the values, and the others are absent; `predict_record_error` accepts all of them.
