@@ -91,7 +91,7 @@ def box_distance(right: PixelField, below: PixelField, wide: float, high: float,
 
 
 def triangle_distance(right: PixelField, below: PixelField, wide: float, high: float) -> PixelField:
-    """The distance from a triangle on its base; distances are measured from the centre of the base."""
+    """The distance from a triangle that stands on its base; the centre of the base is the origin."""
     slope = (np.abs(right) * high - (below + high) * wide) / math.hypot(wide, high)
     distance: PixelField = np.maximum(slope, below)
     return distance

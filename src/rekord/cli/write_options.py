@@ -161,7 +161,7 @@ def make_ratio_parser(option: str, *, do: str) -> Callable[[object], float]:
 
 @dataclass(frozen=True)
 class FileFunction:
-    """A callable in a Python file, identified by the text of the whole file: functions that it calls may change too."""
+    """A callable in a Python file, identified by the text of the whole file: functions it calls may change too."""
 
     func: Callable[[Mapping[str, Any]], Any]
     args: tuple[str]  # the digest of the file, which makes it part of the plan

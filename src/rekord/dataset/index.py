@@ -332,7 +332,7 @@ class IndexFile:
 
 @dataclass(frozen=True, slots=True)
 class _OffsetBlocks:
-    """The position of a chunk's offsets in the file, and a checksum of every 1,024 of them: 1 byte per 256 records."""
+    """The position of a chunk's offsets in the file, and a checksum per 1,024 offsets: 1 byte per 256 records."""
 
     begin: int
     size_bytes: int

@@ -448,7 +448,7 @@ class _PlainShard:
         self.path = path
         self.index = index
         self._mapping: _core.Mapping | None = None
-        # Mapping fails where no addresses are left, or the file system cannot map.
+        # Mapping fails if no addresses are left, or the file system cannot map.
         with open_descriptor(path, wait=True) as descriptor, suppress(OSError):
             if _core.install_sigbus_guard():
                 self._mapping = _core.Mapping(descriptor, index.stamp[0])  # stays when the file is closed

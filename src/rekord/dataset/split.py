@@ -206,7 +206,7 @@ class RecordView:
 
 
 class LazySchema:
-    """The schema of all splits of a dataset, inferred at first use where none is declared."""
+    """The schema of all splits of a dataset, inferred at first use if none is declared."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class LazySchema:
         return self._declared is not None or self._inferred is not None
 
     def get(self) -> Schema:
-        """The schema, inferred from the first records where none is declared."""
+        """The schema, inferred from the first records if none is declared."""
         if self._declared is not None:
             return self._declared
         if self._inferred is None:

@@ -101,12 +101,12 @@ class FrameReader(_StreamReader):
             raise
         self._pool = _core.Pool(_MAX_IDLE_BYTES)
         self._slab, self._buffer = self._new_slab(slab_bytes)
-        self._begin = 0  # of the bytes that have not been given out
+        self._begin = 0  # of the bytes that have not been returned
         self._end = 0
         self._base = 0
         self._skip = 0  # bytes of a broken frame whose length can be trusted
         self._eof = False
-        self._broken: CompressionError | None = None  # why the stream ends where it does
+        self._broken: CompressionError | None = None  # why the stream ends there
         self._search_bytes = search_bytes  # that may still be verified in vain after damage
         self.record = 0
         self.left_by: Literal["skip", "search"] | None = None

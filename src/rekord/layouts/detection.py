@@ -194,7 +194,7 @@ def _normalize_boxes(row: Mapping[str, Any], picture: EncodedImage) -> np.ndarra
 
 
 def _check_mask_sizes(picture: EncodedImage, masks: Sequence[Any]) -> None:
-    """Each mask has the actual size of the image, whatever the annotations say."""
+    """Each mask must have the actual size of the image, whatever the annotations say."""
     for mask in masks:
         if isinstance(mask, (bytes, bytearray, memoryview)):
             check_mask_size(picture, inspect_image(mask, name="masks", verify="headers"), name="masks")
