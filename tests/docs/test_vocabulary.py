@@ -48,9 +48,12 @@ def messages(source: str) -> Iterator[tuple[str, int]]:
             if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
                 private.add(id(first.value))
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in private:
-            if node.value not in DATA:
-                yield node.value, node.lineno
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and not (id(node) in private or node.value in DATA)
+        ):
+            yield node.value, node.lineno
 
 
 def test_a_phrase_is_found_as_whole_words_and_across_lines() -> None:

@@ -202,8 +202,8 @@ class _Search:
             # An empty file holds no records, and says nothing about others.
             all_are = len(are_records) == sum(head != b"" for head in heads)
             if len(sample) < len(files) and are_records and not all_are:
-                said = f"{len(are_records):,} of {len(sample):,} that were read begin with a record"
-                raise self._undecided_error(files, f"{ending or 'no extension'}: {said}")
+                counts = f"{len(are_records):,} of {len(sample):,} that were read begin with a record"
+                raise self._undecided_error(files, f"{ending or 'no extension'}: {counts}")
             found += are_records if len(sample) == len(files) or not are_records else files
         taken = {one.path for one in found}
         for one in unexplained:

@@ -91,13 +91,13 @@ def get_path_kind(path: str) -> PathKind | None:
 
 def map_concurrently(
     function: Callable[[ArgumentT], ResultT],
-    asked: Sequence[ArgumentT],
+    items: Sequence[ArgumentT],
     *,
     remote: bool,
     at_once: int = MAX_CONCURRENT_REQUESTS,
 ) -> list[ResultT]:
     """The results of a function for each item, in order; concurrent if most of the time is spent waiting."""
-    if not remote or len(asked) < 2:
-        return [function(one) for one in asked]
-    with ThreadPoolExecutor(min(len(asked), at_once), thread_name_prefix="rekord-ask") as threads:
-        return list(threads.map(function, asked))
+    if not remote or len(items) < 2:
+        return [function(one) for one in items]
+    with ThreadPoolExecutor(min(len(items), at_once), thread_name_prefix="rekord-ask") as threads:
+        return list(threads.map(function, items))

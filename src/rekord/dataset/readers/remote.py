@@ -143,13 +143,13 @@ class FetchedRangeCache:
 
 
 def fetch_records(
-    asked: Sequence[tuple[RemoteShard, Ids]], pieces: FetchedRangeCache, *, in_blocks: bool
+    requested: Sequence[tuple[RemoteShard, Ids]], pieces: FetchedRangeCache, *, in_blocks: bool
 ) -> list[tuple[list[GatherSource], Ids, Ids]]:
     """For each shard what the core gathers from: files, the file of each record, and its number in it.
 
     `in_blocks`: other records of the same blocks will be read soon.
     """
-    plans = [_FetchPlan(shard, records) for shard, records in asked]
+    plans = [_FetchPlan(shard, records) for shard, records in requested]
     # Whole blocks only if they can be cached: records all over a dataset would fetch all of it, again and again.
     for choice in ("all", "dense", "none") if in_blocks else ("dense", "none"):
         chosen = [plan.choose_whole_blocks(choice) for plan in plans]

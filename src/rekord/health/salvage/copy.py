@@ -89,16 +89,16 @@ class SalvageScan:
 
     def steps(self) -> Iterator[IntactFrames | Gap]:
         """The intact frames and the gaps between them, in file order."""
-        goes_on = True
-        while goes_on:
-            goes_on = False
+        resumes = True
+        while resumes:
+            resumes = False
             try:
                 for stretch in self._reader.iter_verified_frames():
                     self._runs += 1
                     with memoryview(stretch.buffer)[slice(*_find_frame_bounds(stretch))] as frames:
                         yield IntactFrames(frames, len(stretch.extents), self._searched)
             except (FrameError, CompressionError) as failure:
-                gap, goes_on = self._skip_failure(failure)
+                gap, resumes = self._skip_failure(failure)
                 # The checksum of the whole stream is wrong because of damage that was already reported.
                 if not (self._gaps and gap.code == "C204" and gap.lost_records == 0):
                     yield gap
@@ -108,37 +108,37 @@ class SalvageScan:
         """The gap at a failure, and whether anything follows it."""
         reader, offset = self._reader, self._reader.offset
         begin, record = self._base + offset, self._first_record + reader.record
-        told, goes_on = reader.recover(failure)
-        if isinstance(failure, CompressionError) or told.code in FOREIGN_CODES:
+        reported, resumes = reader.recover(failure)
+        if isinstance(failure, CompressionError) or reported.code in FOREIGN_CODES:
             # Frames may precede the damage, or follow bytes that only look like another format.
-            goes_on = reader.resume() is not None
-            told = failure if goes_on else told
+            resumes = reader.resume() is not None
+            reported = failure if resumes else reported
         if self.failure is None:
-            self.failure = told
+            self.failure = reported
         if reader.left_by == "skip":
-            gap = self._gap(told, begin, self._base + reader.offset, record)
-            return replace(gap, lost_records=1, left_by="skip"), goes_on
-        reentry = self._reentry(offset, reader.offset if goes_on else None)
+            gap = self._gap(reported, begin, self._base + reader.offset, record)
+            return replace(gap, lost_records=1, left_by="skip"), resumes
+        reentry = self._reentry(offset, reader.offset if resumes else None)
         if reentry is not None:
-            return self._enter(reentry, told, begin, record), True
-        gap = self._gap(told, begin, self._base + reader.offset, record)
-        if goes_on:
+            return self._enter(reentry, reported, begin, record), True
+        gap = self._gap(reported, begin, self._base + reader.offset, record)
+        if resumes:
             self._searched = True
             return replace(gap, left_by="search"), True
         if self.compression != "none":
             gap = replace(gap, compressed_end=self._file_bytes if self._sized else None)
         return replace(gap, lost_records=_count_lost_records(gap, self._file_bytes)), False
 
-    def _gap(self, told: RekordError, begin: int, end: int, record: int) -> Gap:
-        compressed = told.location.compressed_offset
+    def _gap(self, reported: RekordError, begin: int, end: int, record: int) -> Gap:
+        compressed = reported.location.compressed_offset
         if compressed is None and self._reentries is not None:
             compressed = self._reentries.damage_offset
         return Gap(
             path=self.path,
             begin=begin,
             end=end,
-            message=told.what,
-            code=told.code,
+            message=reported.what,
+            code=reported.code,
             record=record,
             compressed_begin=compressed,
         )
@@ -175,11 +175,11 @@ class SalvageScan:
         alike = sum(one == other for one, other in zip(head, b"\x1f\x8b\x08", strict=False))
         return alike >= 2 or head[:1] == b"\x78" or head[1:2] in (b"\x01", b"\x5e", b"\x9c", b"\xda")
 
-    def _enter(self, reentry: ResyncPoint, told: RekordError, begin: int, record: int) -> Gap:
+    def _enter(self, reentry: ResyncPoint, reported: RekordError, begin: int, record: int) -> Gap:
         """Resume from another position in the compressed file."""
-        if not isinstance(told, CompressionError):
-            told = error("C201", location=told.location)
-        gap = self._gap(told, begin, begin, record)
+        if not isinstance(reported, CompressionError):
+            reported = error("C201", location=reported.location)
+        gap = self._gap(reported, begin, begin, record)
         old, self._reader = self._reader, reentry.reader
         # The bytes of a file that only looked uncompressed are not part of the stream.
         read_bytes = 0 if old.compression == "none" else old.offset

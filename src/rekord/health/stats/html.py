@@ -307,11 +307,11 @@ def _render_skew(stats: Stats, anchors: dict[str, str]) -> str:
     order = {"differs": 0, "absent": 1, "chance": 2, "same": 3}
     ranked = sorted(stats.skew, key=lambda one: (order[one.verdict], -(one.distance or 0), one.feature))
     apart = sum(one.verdict in ("differs", "absent") for one in ranked)
-    said = f"{apart:,} of {len(ranked):,} comparisons differ." if apart else "No feature differs."
+    summary = f"{apart:,} of {len(ranked):,} comparisons differ." if apart else "No feature differs."
     rows = "".join(_render_skew_row(one, anchors) for one in ranked[:MAX_CARDS])
     return (
-        f'<h2>Splits compared</h2><p class="hint">{said} L∞ is the largest difference between the shares of a value, '
-        "JS the Jensen–Shannon divergence of numbers in bits; 0 means identical, 1 disjoint.</p>"
+        f'<h2>Splits compared</h2><p class="hint">{summary} L∞ is the largest difference between the shares of a '
+        "value, JS the Jensen–Shannon divergence of numbers in bits; 0 means identical, 1 disjoint.</p>"
         '<div class="panel"><table><thead><tr><th scope="col">feature</th><th scope="col">splits</th>'
         '<th scope="col" class="wide">measure</th><th scope="col" class="n">distance</th><th scope="col">verdict</th>'
         f'<th scope="col" class="wide">why</th></tr></thead><tbody>{rows}</tbody></table></div>'
