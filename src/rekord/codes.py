@@ -182,7 +182,7 @@ CODES: dict[str, str] = {
     "D409": "image cannot be decoded",
     "D410": "image has too many pixels to decode",
     "D411": "stored mask does not contain class ids",
-    # X5xx: datasets and the places they live in
+    # X5xx: datasets and their storage
     "X501": "no such file or folder",
     "X502": "no record files here",
     "X503": "cannot be read",
@@ -224,7 +224,7 @@ CODES: dict[str, str] = {
     "X537": "TFDS feature has no equivalent in a schema",
     "X538": "tf.data pipeline failed",
     "X539": "elements of a dataset cannot become rows",
-    # X54x: what `salvage` met
+    # X54x: damage found by `salvage`
     "X540": "no intact record found",
     "X541": "shard has fewer records than the manifest lists",
     # X545 to X549: what `check` needs of a dataset and of the disk
@@ -236,7 +236,7 @@ CODES: dict[str, str] = {
     "X549": "TFDS dataset is not stored as TFRecords",
     # X552 to X554: classes of records
     "X552": "records have no class",
-    # X555 to X557: places elsewhere
+    # X555 to X557: remote storage
     "X555": "remote storage cannot be reached",
     "X556": "access to remote storage was denied",
     "X557": "remote file arrived incomplete",
@@ -244,7 +244,7 @@ CODES: dict[str, str] = {
     "X560": "value cannot be written in this format",
     "X561": "image has no known format",
     "X562": "classes of records contradict each other",
-    # X565 to X569: datasets made of others
+    # X565 to X569: datasets derived from others
     "X565": "no records to write",
     # X575 to X577: training
     "X575": "checkpoint is corrupt",

@@ -16,7 +16,7 @@ PixelField: TypeAlias = "npt.NDArray[np.floating[Any]]"  # a number for each pix
 
 
 class DemoCanvas:
-    """An image while it is painted: pixels of 0 to 1, and chance of its own, so that it is always the same."""
+    """An image while it is painted: pixels from 0 to 1, and its own random numbers, so that it is always the same."""
 
     def __init__(self, side: int, seed: tuple[int, ...]) -> None:
         self.side = side
@@ -30,7 +30,7 @@ class DemoCanvas:
         return float(self.chance.uniform(low, high))
 
     def turned(self, x: float, y: float, degrees: float = 0.0) -> tuple[PixelField, PixelField]:
-        """The places of all pixels, as seen from a point that is turned: to its right, and below it."""
+        """The coordinates of all pixels relative to a rotated point: to its right, and below it."""
         cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
         right, below = self.x - x, self.y - y
         return right * cos + below * sin, below * cos - right * sin
@@ -125,7 +125,7 @@ _PALETTE = {
 
 
 def draw_scenes(folder: str, count: int) -> int:
-    """Landscapes in `images/`, and what each of their pixels shows in `masks/`; how many bytes that is."""
+    """Landscapes in `images/`, and the class of each of their pixels in `masks/`; returns their size in bytes."""
     written = 0
     for number in range(count):
         scene = _draw_scene(number)
@@ -136,7 +136,7 @@ def draw_scenes(folder: str, count: int) -> int:
 
 
 def draw_objects(folder: str, count: int) -> int:
-    """Painted signs, each in the folder of its class; how many bytes that is."""
+    """Painted signs, each in the folder of its class; returns their size in bytes."""
     written = 0
     for number in range(count):
         name = OBJECT_CLASSES[number % len(OBJECT_CLASSES)]

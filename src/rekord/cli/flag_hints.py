@@ -264,7 +264,7 @@ def _find_value_end(text: str, start: int) -> int:
 
 
 def _find_end(text: str, start: int) -> int:
-    """The place after the bracket that closes the one at `start`."""
+    """The position after the bracket that closes the one at `start`."""
     waiting: list[str] = []
     quote = ""
     for at in range(start, len(text)):

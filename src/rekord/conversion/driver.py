@@ -651,7 +651,7 @@ def _encode_block_list(shards: Sequence[CompletedShard]) -> bytes:
 
 
 def commit(transaction: Transaction, staging: Staging) -> str | None:
-    """Publish the dataset in place of an older one; the folder in which files of others were left."""
+    """Publish the dataset in place of an older one; returns the folder in which files of others were left."""
     transaction.commit(staging.out)
     staging.remove()
     return remove_replaced(transaction)

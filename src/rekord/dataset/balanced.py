@@ -222,7 +222,7 @@ def _encode_classes(arrays: Iterator[Any]) -> ClassCodes:
             lengths.append(counted.to_numpy(zero_copy_only=False).astype(np.int64))
             values = array.flatten()
         encoded = values.dictionary_encode()
-        # One more place, for the code -1.
+        # One more entry, for the code -1.
         here = np.full(len(encoded.dictionary) + 1, -1, np.int32)
         for place, value in enumerate(encoded.dictionary.to_pylist()):
             here[place] = numbers.setdefault(value, len(numbers))

@@ -201,7 +201,7 @@ class MixturePlan:
 
     @property
     def achieved(self) -> dict[int, float]:
-        """The share of each split, by its place in the list."""
+        """The share of each split, by its position in the list."""
         return dict(enumerate((self.quotas / max(self.size, 1)).tolist()))
 
     def sampler(self, *, shuffled: bool, seed: int) -> QuotaSampler:

@@ -352,7 +352,7 @@ class _OffsetBlocks:
         return cls(chunk_begin + begin, values.nbytes, values.dtype, np.array(checksums, np.uint32))
 
     def read(self, file: int | bytes, places: Any) -> list[int]:
-        """The offsets at some places of the chunk, from blocks that are as they were."""
+        """The offsets at some positions of the chunk, from blocks that have not changed."""
         width = int(self.kind.itemsize)
         out = []
         current, data = -1, b""

@@ -181,7 +181,7 @@ class _EvidenceCollector:
         self._native = _core.Inference(MAX_KEYS)
         self._sequence = kind == "sequence"
         self._whole = _OpaquePayloadEvidence()
-        self._starts: list[int] = []  # how many records there were before each file
+        self._starts: list[int] = []  # number of records before each file
         self._paths: list[str] = []
 
     @property

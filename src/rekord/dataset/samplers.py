@@ -155,7 +155,7 @@ def slice_selection(within: Selection, which: slice) -> Selection:
 
 
 def select_numbers(selection: Selection, places: Ids) -> Ids:
-    """The numbers at some places of a selection."""
+    """The numbers at some positions of a selection."""
     if isinstance(selection, range):
         return selection.start + places * selection.step
     return selection[places]
@@ -344,7 +344,7 @@ class QuotaSampler(Sampler):
             return interleave_groups(self._bounds, positions)
         key = _core.order_key([self.seed, epoch])
         drawn: Ids = _core.permute(positions, self.size, key)  # type: ignore[assignment]
-        # The last of equal bounds: groups without a quota have no places.
+        # The last of equal bounds: groups without a quota have no positions.
         parts = np.searchsorted(self._bounds, drawn, side="right").astype(np.int64) - 1
         return parts, drawn - self._bounds[parts]
 

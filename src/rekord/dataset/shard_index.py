@@ -633,7 +633,7 @@ def _scan_offsets(path: str, stamp: Stamp) -> ShardIndex:
 
 
 def _scan_headers(path: str, record: int, offset: int, stamp: Stamp) -> Any:
-    """The offsets of the frames from a place on; only headers are read."""
+    """The offsets of the frames from a position on; only headers are read."""
     found: list[int] = []
     size_bytes = stamp[0]
     with open_descriptor(path, wait=True) as descriptor:

@@ -111,7 +111,7 @@ class RecordView:
         return range(len(self.shards)) if self.ids is None else self.ids
 
     def ids_at(self, places: Ids) -> Ids:
-        """The numbers in the shards of the records at some places of this view."""
+        """The numbers in the shards of the records at some positions of this view."""
         return places if self.ids is None else select_numbers(self.ids, places)
 
     def select(self, ids: Selection) -> RecordView:
@@ -123,7 +123,7 @@ class RecordView:
         return RecordView(self.shards, block_records=self.block_records, digest=self.known_digest)
 
     def at(self, places: Ids) -> RecordView:
-        """A view of the records at some places of this one."""
+        """A view of the records at some positions of this one."""
         return self.select(normalize_selection(self.ids_at(places)))
 
     def slice(self, which: slice) -> RecordView:

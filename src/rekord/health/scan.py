@@ -1,4 +1,4 @@
-"""One pass over a record file that survives damage: findings where bytes are bad, columns where they are good."""
+"""One pass over a record file that survives damage: findings for bad bytes, columns for good ones."""
 
 from __future__ import annotations
 
