@@ -1,6 +1,6 @@
 """Entry points after damage in a gzip or zlib file, and what can be read from there.
 
-        … deflate … | 00 00 ff ff | deflate …     a full flush: what follows does not depend on what came before
+    … deflate … | 00 00 ff ff | deflate …     a full flush: what follows does not depend on what came before
     … crc32 length | 1f 8b 08 … deflate …     the next member of a gzip file
 
 The same bytes may occur anywhere by chance, or be placed there by an attacker. So an entry point counts only if
